@@ -32,11 +32,11 @@ from benchmarks.compaction import CLEANER, SEGMENT_BYTES, kafkas_command, run, w
 from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result, figure
+from stratalog.jobs.progress import Progress
 from stratalog.log.format.checkpoints import CLEAN_SHUTDOWN, CLEANER_OFFSETS, OffsetCheckpoint
 from stratalog.records import Codec
 from stratalog.spark import local_session
 from stratalog.spark.pipelines.compact import compact_data_dirs
-from stratalog.spark.pipelines.progress import Progress
 
 TARGET = 1.0
 _WORKER = [b"-m", b"stratalog.spark.jvm.worker_daemon"]

@@ -14,6 +14,7 @@ from tests.golden.kafka_log_dirs import make as golden
 
 import stratalog
 from stratalog.cli.main import run
+from stratalog.jobs import SILENT, Progress
 from stratalog.log.format.file_names import log_file
 from stratalog.records import Record, build_batch
 
@@ -179,13 +180,13 @@ def test_the_directory_is_locked_meanwhile_and_free_afterwards(
     tries: list[int] = []
     program = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'w'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
 
-    def try_to_lock(*_: object) -> int:
+    def try_to_lock() -> Progress:
         done = subprocess.run([sys.executable, "-c", program, str(data / ".lock")], capture_output=True, check=False)
         tries.append(done.returncode)
-        return 0
+        return SILENT
 
     (data / ".lock").write_bytes(b"")
-    monkeypatch.setattr("stratalog.cli.fsck.run.log_size", try_to_lock)
+    monkeypatch.setattr("stratalog.cli.fsck.run.terminal_progress", try_to_lock)
     assert fsck(capsys, data)[0] == 1
     assert tries == [1]
     with (data / ".lock").open("w") as file:

@@ -16,9 +16,11 @@ SRC = ROOT / "src" / "stratalog"
 
 #: Names that equal a module beside them: through a door, the module would shadow them.
 SHADOWED = {
-    ("stratalog.spark.pipelines.audit", "audit"),
     ("stratalog.spark.pipelines.stats", "stats"),
 }
+
+#: Packages that are functions too: in the door of the package around them, the name is either.
+CALLABLE = {"stratalog.jobs.audit", "stratalog.jobs.fsck"}
 
 #: Packages for users of stratalog: their doors list more than stratalog itself imports.
 PUBLIC = {
@@ -113,5 +115,5 @@ def test_a_door_opens_and_is_used(package: str) -> None:
 
 
 def test_a_name_in_a_door_is_no_module_beside_it() -> None:
-    clashes = [f"{p}.{name}" for p in STUBS for name, module in _door(p).items() if module and f"{p}.{name}" in MODULES]
-    assert clashes == []
+    clashes = [f"{p}.{name}" for p in STUBS for name, module in _door(p).items() if module]
+    assert [name for name in clashes if name in MODULES and name not in CALLABLE] == []

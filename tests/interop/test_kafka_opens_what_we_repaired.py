@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.cli.main import run
-from stratalog.jobs.fsck.data_dir import check_dirs
+from stratalog.jobs.fsck.run import fsck as check
 from stratalog.log.format.checkpoints import RECOVERY_POINTS, OffsetCheckpoint
 from stratalog.util.filesystem import REAL_FILESYSTEM
 from tests.interop.contents import Written, write_partition
@@ -54,7 +54,7 @@ def written(kafka: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> 
         assert fsck(data) == 0
         put_in_place(kafka, ours)
         checkpoint = OffsetCheckpoint(data / RECOVERY_POINTS)
-        end_offset = check_dirs([ours], REAL_FILESYSTEM).partitions[0].log_end_offset
+        end_offset = check([ours], REAL_FILESYSTEM).partitions[0].log_end_offset
         checkpoint.write(checkpoint.read() | {(TOPIC, 0): end_offset})
         damage(data / ours.name)
         assert fsck(data) == 1

@@ -14,9 +14,9 @@ import pytest
 from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptIndexError
 from stratalog.jobs.index.check import (
-    FINDINGS_MAX,
-    Finding,
-    FindingKind,
+    FAULTS_MAX,
+    FaultKind,
+    IndexFault,
     offset_entries,
     verify_offset_index,
     verify_time_index,
@@ -25,7 +25,7 @@ from stratalog.jobs.index.rebuild import (
     convert_offset_index,
     format_for_rebuild,
     index_log,
-    rebuild_indexes,
+    rebuild_segment,
     write_offset_index,
 )
 from stratalog.jobs.index.spans_over_damage import spans_over_damage
@@ -53,11 +53,11 @@ class Files:
         self.index = directory / offset_index_file(0)
         self.time_index = directory / time_index_file(0)
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[IndexFault]:
         found = verify_offset_index(self.log, self.index, 0)
         return found + verify_time_index(self.log, self.time_index, 0, is_sealed=True)
 
-    def kinds(self) -> set[FindingKind]:
+    def kinds(self) -> set[FaultKind]:
         return {finding.kind for finding in self.findings()}
 
 
@@ -100,7 +100,7 @@ def test_zeros_behind_the_entries_are_no_finding(files: Files, form: OffsetIndex
 def test_a_missing_index_is_a_finding(files: Files) -> None:
     files.index.unlink()
     files.time_index.unlink()
-    assert [finding.kind for finding in files.findings()] == [FindingKind.MISSING] * 2
+    assert [finding.kind for finding in files.findings()] == [FaultKind.MISSING] * 2
 
 
 def test_any_wrong_entry_of_the_offset_index_is_told_with_its_slot(files: Files, form: OffsetIndexFormat) -> None:
@@ -132,7 +132,7 @@ def test_any_wrong_entry_of_the_time_index_is_told_with_its_slot(files: Files) -
 
 def test_a_sealed_time_index_without_its_last_entry_is_incomplete(files: Files) -> None:
     files.time_index.write_bytes(files.time_index.read_bytes()[:-12])
-    assert files.kinds() == {FindingKind.INCOMPLETE}
+    assert files.kinds() == {FaultKind.INCOMPLETE}
     assert verify_time_index(files.log, files.time_index, 0) == []
 
 
@@ -141,7 +141,7 @@ def test_right_entries_in_the_wrong_order_are_told(files: Files, form: OffsetInd
     sound = files.index.read_bytes()
     files.index.write_bytes(sound[size : 2 * size] + sound[:size] + sound[2 * size :])
     (finding,) = files.findings()
-    assert (finding.kind, finding.slot) == (FindingKind.ORDER, 1)
+    assert (finding.kind, finding.slot) == (FaultKind.ORDER, 1)
 
 
 WRONG_KINDS: dict[str, Callable[[Files], bytes]] = {
@@ -157,7 +157,7 @@ WRONG_KINDS: dict[str, Callable[[Files], bytes]] = {
 def test_a_file_of_another_kind_under_an_index_name_is_told_once(files: Files, kind: str) -> None:
     files.index.write_bytes(WRONG_KINDS[kind](files))
     (finding,) = verify_offset_index(files.log, files.index, 0)
-    assert finding.kind is FindingKind.FORMAT
+    assert finding.kind is FaultKind.FORMAT
     assert str(files.index) in str(finding)
 
 
@@ -169,7 +169,7 @@ def test_an_offset_index_under_the_name_of_a_time_index_is_told(files: Files) ->
 def test_the_index_of_another_log_does_not_flood(files: Files) -> None:
     files.time_index.write_bytes(b"".join(struct.pack(">qi", 20_000 + i, i) for i in range(5_000)))
     findings = verify_time_index(files.log, files.time_index, 0)
-    assert len(findings) == FINDINGS_MAX + 1
+    assert len(findings) == FAULTS_MAX + 1
     assert "rest" in str(findings[-1])
 
 
@@ -178,7 +178,7 @@ def test_rebuilding_gives_what_the_log_wrote_whatever_was_there(files: Files, fo
     for damage in (b"", b"x" * 37, sound[1]):
         files.index.write_bytes(damage)
         files.time_index.write_bytes(damage)
-        made = rebuild_indexes(files.log, files.index, files.time_index, 0, form=form, index_interval_bytes=INTERVAL)
+        made = rebuild_segment(files.log, files.index, files.time_index, 0, form=form, index_interval_bytes=INTERVAL)
         assert made.size_bytes == files.log.stat().st_size
         assert (files.index.read_bytes(), files.time_index.read_bytes()) == sound
         assert files.findings() == []
@@ -187,7 +187,7 @@ def test_rebuilding_gives_what_the_log_wrote_whatever_was_there(files: Files, fo
 @pytest.mark.parametrize(("name", "interval"), [("indexed", 300), ("transactions", 4096)])
 def test_rebuilding_gives_the_bytes_that_kafka_wrote(tmp_path: Path, name: str, interval: int) -> None:
     kafka, ours = Files(GOLDEN / name), Files(tmp_path)
-    rebuild_indexes(kafka.log, ours.index, ours.time_index, 0, form=LEGACY, index_interval_bytes=interval)
+    rebuild_segment(kafka.log, ours.index, ours.time_index, 0, form=LEGACY, index_interval_bytes=interval)
     assert ours.index.read_bytes() == kafka.index.read_bytes()
     assert ours.time_index.read_bytes() == kafka.time_index.read_bytes()
 
@@ -244,7 +244,7 @@ def test_damage_amid_a_log_is_stepped_over_with_an_entry_behind_it(files: Files,
     with files.log.open("r+b") as log:
         log.seek(whole.offset[2].position)
         log.write(b"\xff" * 30)
-    made = rebuild_indexes(files.log, files.index, files.time_index, 0, form=form, index_interval_bytes=INTERVAL)
+    made = rebuild_segment(files.log, files.index, files.time_index, 0, form=form, index_interval_bytes=INTERVAL)
     assert made.size_bytes == files.log.stat().st_size
     behind = [entry for entry in made.offset if entry.position > whole.offset[2].position]
     assert behind[0].position < whole.offset[3].position

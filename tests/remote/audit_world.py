@@ -16,9 +16,9 @@ from uuid import UUID
 
 from stratalog.inspect.data_dirs import DataDirs
 from stratalog.inspect.facts import LogFacts, PartitionMetadata
+from stratalog.jobs.audit.bucket import AuditOptions, BucketAudit, audit_bucket
 from stratalog.jobs.audit.findings import plan_repair
 from stratalog.jobs.audit.repair import carry_out
-from stratalog.jobs.audit.run import AuditOptions, AuditResult, audit_bucket
 from stratalog.jobs.audit.segment_history import NotProvedError
 from stratalog.remote.api.interfaces import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from stratalog.remote.api.segment_state import RemoteLogSegmentState
@@ -140,15 +140,15 @@ class SpoiltBucket:
 
     def audit(
         self, *, deep: bool = True, with_metadata: bool = True, grace_ms: int = 0, now_ms: int | None = None
-    ) -> AuditResult:
+    ) -> BucketAudit:
         metadata = PartitionMetadata(self.known, self.deleted)
         dirs = KnownDirs({self.sound.partition: metadata}, self.log_facts) if with_metadata else None
         return audit_bucket(self.store, AuditOptions(now_ms or later(), grace_ms, deep=deep), dirs)
 
-    def kinds(self, number: int, result: AuditResult) -> set[str]:
+    def kinds(self, number: int, result: BucketAudit) -> set[str]:
         return {one.kind.value for one in result.findings if one.segment_id == self.segment_id(number)}
 
-    def repair(self, result: AuditResult, store: ObjectStore | None = None) -> int:
+    def repair(self, result: BucketAudit, store: ObjectStore | None = None) -> int:
         """Do everything that may be done to `store`; how many mends were done. What is not proved is left."""
         done = 0
         for planned in plan_repair(result.findings, later(), 0).mends:

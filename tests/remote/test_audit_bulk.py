@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.jobs.audit.bucket import AuditOptions, audit_bucket
 from stratalog.jobs.audit.findings import Finding, Kind, plan_repair
 from stratalog.jobs.audit.repair import carry_out
-from stratalog.jobs.audit.run import AuditOptions, audit_bucket
 from stratalog.remote.transactions.bucket_transaction import publish
 from stratalog.remote.transactions.staging import new_job
 from tests.remote.audit_world import HOUR_MS, later

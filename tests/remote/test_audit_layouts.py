@@ -10,9 +10,9 @@ import pytest
 
 from stratalog.errors import RemoteStorageError
 from stratalog.inspect.facts import PartitionMetadata
+from stratalog.jobs.audit.bucket import AuditOptions, audit_bucket
 from stratalog.jobs.audit.findings import Finding, Severity, plan_repair
 from stratalog.jobs.audit.repair import carry_out
-from stratalog.jobs.audit.run import AuditOptions, audit_bucket
 from stratalog.remote.api.interfaces import LogSegmentData, RemoteLogSegmentMetadata
 from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 from stratalog.remote.storage.plain_view import PlainView, open_bucket

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.jobs.audit.bucket import AuditOptions, audit_bucket
 from stratalog.jobs.audit.findings import plan_repair
 from stratalog.jobs.audit.repair import carry_out
-from stratalog.jobs.audit.run import AuditOptions, audit_bucket
 from stratalog.jobs.audit.segment_history import NotProvedError
 from stratalog.log.index.txn_index import AbortedTransaction, decode_entries
 from stratalog.records.batch import iter_batches

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.errors import RemoteResourceNotFoundError, RemoteStorageError
-from stratalog.jobs.audit.run import AuditOptions, audit_bucket
+from stratalog.jobs.audit.bucket import AuditOptions, audit_bucket
 from stratalog.remote.storage.chunk_codec import Compression
 from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.keyring import Keyring, key_id

@@ -18,9 +18,9 @@ import pytest
 
 from stratalog.errors import RemoteStorageError
 from stratalog.inspect.facts import PartitionMetadata
+from stratalog.jobs.audit.bucket import AuditOptions, BucketAudit, audit_bucket
 from stratalog.jobs.audit.findings import plan_repair
 from stratalog.jobs.audit.repair import carry_out
-from stratalog.jobs.audit.run import AuditOptions, AuditResult, audit_bucket
 from stratalog.records.batch import iter_batches
 from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
 from stratalog.remote.api.segment_state import RemoteLogSegmentState
@@ -184,7 +184,7 @@ class Life:
         assert world.orphans() == []
         world.expect_everything()
 
-    def _audit(self) -> AuditResult:
+    def _audit(self) -> BucketAudit:
         segments = self.world.rlmm.list_remote_log_segments(self.world.partition)
         mentioned = {
             event.segment_id.id

@@ -19,19 +19,20 @@ from pyspark.sql import DataFrame, SparkSession
 
 import stratalog.spark
 from stratalog.config.topic import LogConfig
+from stratalog.jobs.audit.run import audit
+from stratalog.jobs.index.run import convert_indexes, rebuild_indexes, verify_indexes
+from stratalog.jobs.ledger import State
+from stratalog.jobs.restore.records import restore_to_directory
+from stratalog.jobs.retention.run import forecast_retention
 from stratalog.log.partition_log import PartitionLog
 from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.spark import SparkExecutor, forecast_frame
 from stratalog.spark.export import export, read_table
 from stratalog.spark.ingest import Rows, ingest
 from stratalog.spark.jvm.scan_rule import install_scan_rule
-from stratalog.spark.pipelines.audit import audit
 from stratalog.spark.pipelines.compact import compact_bucket, compact_data_dirs
 from stratalog.spark.pipelines.compaction.result import CompactResult
-from stratalog.spark.pipelines.index import convert_indexes, rebuild_indexes, verify_indexes
 from stratalog.spark.pipelines.read import read_rows
-from stratalog.spark.pipelines.restore import restore_to_directory
-from stratalog.spark.pipelines.retention import forecast_retention
-from stratalog.spark.pipelines.state import State
 from stratalog.spark.pipelines.stats import stats
 from tests.spark.pipelines.compaction.lives import T0, upload, write_log
 
@@ -157,7 +158,7 @@ def ingest_files(spark: SparkSession, place: Place) -> Any:
 
 def audit_all(spark: SparkSession, place: Place) -> Any:
     options: dict[str, Any] = {"remote": place.bucket("tiered"), "remote_options": place.options}
-    result = audit(spark, paths=[place.data], **options)
+    result = audit(executor=SparkExecutor(spark), paths=[place.data], **options)
     return [
         sorted(finding.kind for finding in result.findings),
         [result.partitions, result.segments, result.bytes, result.read_bytes],
@@ -166,14 +167,17 @@ def audit_all(spark: SparkSession, place: Place) -> Any:
 
 def look_at_indexes(spark: SparkSession, place: Place) -> Any:
     """Verified, converted and back, and one that is lost made anew."""
+    executor = SparkExecutor(spark)
     found = [
-        verify_indexes(spark, paths=[place.data], remote=place.bucket("tiered"), remote_options=place.options),
-        convert_indexes(spark, 12, paths=[place.data]),
-        convert_indexes(spark, 8, paths=[place.data]),
+        verify_indexes(
+            paths=[place.data], remote=place.bucket("tiered"), remote_options=place.options, executor=executor
+        ),
+        convert_indexes(12, paths=[place.data], executor=executor),
+        convert_indexes(8, paths=[place.data], executor=executor),
     ]
     next(iter(sorted((place.data / "prices-0").glob("*.index")))).unlink()
-    found.append(rebuild_indexes(spark, paths=[place.data], only_damaged=True))
-    found.append(verify_indexes(spark, paths=[place.data]))
+    found.append(rebuild_indexes(paths=[place.data], only_damaged=True, executor=executor))
+    found.append(verify_indexes(paths=[place.data], executor=executor))
     return [
         [each.action, each.segments, each.problems, json.loads(each.report().to_json())["totals"]] for each in found
     ]
@@ -181,9 +185,12 @@ def look_at_indexes(spark: SparkSession, place: Place) -> Any:
 
 def foresee_retention(spark: SparkSession, place: Place) -> Any:
     found = forecast_retention(
-        spark, paths=[place.data], configs={"prices": {"retention.ms": "1000"}}, at_ms=T0 + DAY_MS
+        executor=SparkExecutor(spark),
+        paths=[place.data],
+        configs={"prices": {"retention.ms": "1000"}},
+        at_ms=T0 + DAY_MS,
     )
-    return [json.loads(found.by_topic().to_json())["rows"], found.to_frame(spark).count()]
+    return [json.loads(found.by_topic().to_json())["rows"], forecast_frame(spark, found).count()]
 
 
 def count_stats(spark: SparkSession, place: Place) -> Any:
@@ -206,7 +213,9 @@ def export_table(spark: SparkSession, place: Place) -> Any:
 
 def restore_topic(spark: SparkSession, place: Place) -> Any:
     target = place.directory / "restored"
-    result = restore_to_directory(spark, place.bucket("tiered"), target, remote_options=place.options)
+    result = restore_to_directory(
+        place.bucket("tiered"), target, remote_options=place.options, executor=SparkExecutor(spark)
+    )
     found = stratalog.spark.read(spark, path=target, subscribe="prices")
     return [result.copied_segments, result.copied_bytes, list(result.problems), facts(found)]
 

@@ -7,9 +7,10 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
-from stratalog.jobs.fsck.data_dir import check_dirs
+from stratalog.jobs.executor import Threads
 from stratalog.jobs.fsck.findings import Kind, Severity
 from stratalog.jobs.fsck.repair import plan
+from stratalog.jobs.fsck.run import fsck
 from stratalog.util.filesystem import REAL_FILESYSTEM
 
 RECORDS: Final = frozenset({".log"})
@@ -39,7 +40,7 @@ def flip_bits(dirs: Sequence[Path], suffixes: Collection[str], chance: random.Ra
 
 def repair(dirs: Sequence[Path]) -> list[str]:
     """Do what `fsck --repair` does; the errors that it found."""
-    findings = check_dirs(dirs, REAL_FILESYSTEM, threads=1).findings
+    findings = fsck(dirs, REAL_FILESYSTEM, executor=Threads(1)).findings
     for action in plan(findings):
         action.carry_out(REAL_FILESYSTEM)
     # Leader epochs are cut with the log start offset, which a crash may take back to what its checkpoint says.

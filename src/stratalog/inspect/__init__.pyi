@@ -14,9 +14,6 @@ from .bucket import (
     find_partitions as find_partitions,
 )
 from .bucket import (
-    in_order as in_order,
-)
-from .bucket import (
     read_manifest as read_manifest,
 )
 from .bucket import (

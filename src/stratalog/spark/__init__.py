@@ -12,12 +12,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stratalog.spark.builder import read, read_stream, write, write_stream
+from stratalog.spark.executor import SparkExecutor
+from stratalog.spark.frames import audit_frame, forecast_frame
 from stratalog.spark.jvm import quiet_this_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["local_session", "read", "read_stream", "register", "write", "write_stream"]
+__all__ = [
+    "SparkExecutor",
+    "audit_frame",
+    "forecast_frame",
+    "local_session",
+    "read",
+    "read_stream",
+    "register",
+    "write",
+    "write_stream",
+]
 
 quiet_this_worker()  # whatever a planner of ours imports, it comes by here
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.jobs.fsck.data_dir import CheckReport, check_dirs
+from stratalog.jobs.executor import Threads
 from stratalog.jobs.fsck.findings import Finding
+from stratalog.jobs.fsck.run import CheckReport, fsck
 from stratalog.log.format.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
@@ -37,7 +38,7 @@ def _ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
         directory = data / f"orders-{partition}"
         write_partition(directory, leader_epochs=(0, 2, 5), rounds=8 + partition)
         PartitionMetadataFile(directory / "partition.metadata").write(topic_id)
-        report = check_dirs([directory], REAL_FILESYSTEM).partitions[0]
+        report = fsck([directory], REAL_FILESYSTEM).partitions[0]
         ends["orders", partition] = report.log_end_offset
     (data / "meta.properties").write_text(META)
     (data / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
@@ -66,4 +67,4 @@ def kafkas(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def report_of(*paths: Path) -> CheckReport:
-    return check_dirs(paths, REAL_FILESYSTEM, threads=2)
+    return fsck(paths, REAL_FILESYSTEM, executor=Threads(2))

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from stratalog.errors import CorruptRecordError
+from stratalog.jobs.executor import Threads
 from stratalog.jobs.fsck.actions import CutTail
-from stratalog.jobs.fsck.data_dir import check_dirs
 from stratalog.jobs.fsck.findings import Finding, Kind, Severity
 from stratalog.jobs.fsck.repair import plan
+from stratalog.jobs.fsck.run import fsck
 from stratalog.log.format.checkpoints import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
@@ -44,7 +45,7 @@ def content(directory: Path, *suffixes: str) -> dict[str, bytes]:
 
 def repair(*paths: Path, accept_loss: bool = False) -> list[Finding]:
     """Repair, and give what a second check finds, notes left out."""
-    for action in plan(check_dirs(paths, REAL_FILESYSTEM, threads=2, accept_loss=accept_loss).findings):
+    for action in plan(fsck(paths, REAL_FILESYSTEM, executor=Threads(2), accept_loss=accept_loss).findings):
         action.carry_out(REAL_FILESYSTEM)
     return [one for one in found(*paths) if one.severity > Severity.NOTE]
 
@@ -116,7 +117,7 @@ def test_no_start_cuts_what_was_there_when_recovery_points_were_written_again(da
     (data / RECOVERY_POINTS).write_bytes(content)
     change(logs(partition)[-1], batch.start + batch.size - 1, b"\x7f")
     assert {one.kind for one in repair(data)} == {Kind.CORRUPT_BATCH}
-    assert plan(check_dirs([data], REAL_FILESYSTEM, threads=2).findings) == []
+    assert plan(fsck([data], REAL_FILESYSTEM, executor=Threads(2)).findings) == []
     point = OffsetCheckpoint(data / RECOVERY_POINTS).read()["orders", 0]
     assert point == end
     log = reopened(partition, clean=False, recovery_point=point)
@@ -136,7 +137,7 @@ def test_recovery_points_stay_unknown_while_a_partition_cannot_be_read(data: Pat
             return super().open(path, write=write, create=create)
 
     (data / RECOVERY_POINTS).write_bytes(b"garbage")
-    report = check_dirs([data], Failing(), threads=2)
+    report = fsck([data], Failing(), executor=Threads(2))
     (one,) = [each for each in report.findings if each.kind is Kind.CHECKPOINT_DAMAGED]
     assert one.action is None
 

@@ -15,9 +15,10 @@ from pyspark.sql import SparkSession
 
 import stratalog.spark
 from stratalog.config.topic import LogConfig
+from stratalog.jobs.audit.run import audit
 from stratalog.log.partition_log import PartitionLog
 from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.spark.pipelines.audit import audit
+from stratalog.spark import SparkExecutor
 from stratalog.spark.pipelines.compact import compact_bucket
 from tests.spark.every_pipeline import COMPACTED, facts, gains
 from tests.spark.pipelines.compaction.lives import upload, write_log
@@ -95,7 +96,7 @@ def write_in_bulk(spark: SparkSession, directory: Path, lose: Lose | None) -> An
     during = _with_loss(job, lose, lambda: bool(_objects(bucket)), lambda: gate.touch())
     spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     found = stratalog.spark.read(spark, remote=bucket.as_uri(), subscribe="lossy")
-    findings = audit(spark, remote=bucket.as_uri(), grace_ms=0).findings
+    findings = audit(bucket.as_uri(), grace_ms=0, executor=SparkExecutor(spark)).findings
     return [facts(found), sorted(finding.kind for finding in findings)], during
 
 
@@ -115,7 +116,7 @@ def compact(spark: SparkSession, directory: Path, lose: Lose | None) -> Any:
 
     during = _with_loss(job, lose, lambda: bool(_objects(bucket) - before), lambda: None)
     found = stratalog.spark.read(spark, remote=bucket.as_uri(), subscribe=TOPICS)
-    findings = audit(spark, remote=bucket.as_uri(), grace_ms=0).findings
+    findings = audit(bucket.as_uri(), grace_ms=0, executor=SparkExecutor(spark)).findings
     return [gains(results[0]), facts(found), sorted(finding.kind for finding in findings)], during
 
 

@@ -9,8 +9,8 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from stratalog.errors import UsageError
+from stratalog.jobs.ledger import State
 from stratalog.spark.ingest import IngestError, IngestResult, Rows, SourceFile, ingest, job
-from stratalog.spark.pipelines.state import State
 
 pytestmark = pytest.mark.spark
 

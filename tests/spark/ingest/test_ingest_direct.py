@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
+from stratalog.jobs.progress import Progress
 from stratalog.log.format.file_names import parse_partition_dir
 from stratalog.records.columns import decode_columns
 from stratalog.spark.ingest import IngestError, Rows, SourceFile, direct, ingest
@@ -28,7 +29,6 @@ from stratalog.spark.ingest.parquet_plan import (
     wanted_columns,
 )
 from stratalog.spark.ingest.parquet_rows import read_rows
-from stratalog.spark.pipelines.progress import Progress
 
 pytestmark = pytest.mark.spark
 

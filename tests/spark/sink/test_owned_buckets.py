@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stratalog.errors import NotOwnerError
+from stratalog.jobs.executor import THREADS, Executor
+from stratalog.jobs.index.result import Outcome
+from stratalog.jobs.index.run import convert_indexes, rebuild_indexes
+from stratalog.jobs.restore.records import restore_to_bucket
 from stratalog.remote.ownership.bucket_owner import (
     DIRECTORY,
     BrokerLife,
@@ -21,8 +25,6 @@ from stratalog.remote.ownership.bucket_owner import (
 from stratalog.remote.ownership.owner_file import OWNERSHIP_FILE
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.spark.pipelines.compact import compact_bucket
-from stratalog.spark.pipelines.index import Outcome, convert_indexes, rebuild_indexes
-from stratalog.spark.pipelines.restore import restore_to_bucket
 from stratalog.spark.sink.writer import BulkWriter
 from tests.remote.test_ownership import claim
 from tests.remote.world import World
@@ -66,8 +68,8 @@ def refused_jobs(place: Place) -> dict[str, Callable[[], object]]:
     return {
         "a bulk write": lambda: write(place, [[rows(["a", "b"])]]),
         "a compaction": lambda: compact_bucket(NO_SPARK, url, topics=["t"], grace_seconds=0),
-        "spark index rebuild": lambda: rebuild_indexes(NO_SPARK, remote=url),
-        "spark index convert": lambda: convert_indexes(NO_SPARK, 12, remote=url),
+        "spark index rebuild": lambda: rebuild_indexes(remote=url),
+        "spark index convert": lambda: convert_indexes(12, remote=url),
     }
 
 
@@ -118,22 +120,18 @@ def test_a_restore_into_a_bucket_that_has_an_owner_is_refused(place: Place, stor
     target = ObjectStore.from_url((tmp_path / "other").as_uri())
     take_over(target, "somebody else")
     with pytest.raises(NotOwnerError, match="a restore into it is refused: the bucket belongs to cluster somebody"):
-        restore_to_bucket(NO_SPARK, place.directory.as_uri(), target.url)
+        restore_to_bucket(place.directory.as_uri(), target.url)
     assert segments(target) == {}
 
 
 def test_indexes_of_an_owned_bucket_are_written_with_the_directory_of_its_stopped_broker_alone(
     place: Place, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def in_process(spark: object, tasks: list[Any], work: Callable[[Any], Any], **_: object) -> list[Any]:
-        return [work(task) for task in tasks]
-
-    monkeypatch.setattr("stratalog.spark.pipelines.index_remote.run_tasks", in_process)
-    monkeypatch.setattr("stratalog.spark.pipelines.index.rebuild_local", lambda *_, **__: [])
     url = place.directory.as_uri()
 
-    def rebuild(*directories: Path) -> set[Outcome]:
-        return {each.outcome for each in rebuild_indexes(NO_SPARK, paths=directories, remote=url).changes}
+    def rebuild(*directories: Path, executor: Executor = THREADS) -> set[Outcome]:
+        done = rebuild_indexes(paths=directories, remote=url, executor=executor)
+        return {each.outcome for each in done.changes}
 
     with World(tmp_path / "world", store=store) as world:
         world.append(60)
@@ -150,12 +148,15 @@ def test_indexes_of_an_owned_bucket_are_written_with_the_directory_of_its_stoppe
                 rebuild(wrong)
         assert segments(store) == before
         assert rebuild(run) == rebuild(copy, run) == {Outcome.REBUILT}
-        assert rebuild_indexes(NO_SPARK, remote=url, dry_run=True).changes
+        assert rebuild_indexes(remote=url, dry_run=True).changes
 
-        def taken_over(spark: object, tasks: list[Any], work: Callable[[Any], Any], **_: object) -> list[Any]:
-            take_over(store, "another")
-            return in_process(spark, tasks, work)
+        class TakenOver:
+            """An executor before whose tasks the bucket gets another owner."""
 
-        monkeypatch.setattr("stratalog.spark.pipelines.index_remote.run_tasks", taken_over)
+            def map(self, work: Callable[[Any], Any], tasks: Iterable[Any], **more: Any) -> Generator[Any, None, None]:
+                if "rebuild" in more["title"]:
+                    take_over(store, "another")
+                return THREADS.map(work, tasks, **more)
+
         with pytest.raises(NotOwnerError, match="belongs to cluster another"):
-            rebuild(run)
+            rebuild(run, executor=TakenOver())

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
 
 from stratalog.cli.fsck.locks import held
 from stratalog.cli.fsck.output import JsonOutput, Output, TextOutput
-from stratalog.jobs.fsck import Action, CheckReport, Severity, check_dirs, is_partition_dir, log_size, plan
+from stratalog.jobs import THREADS, Threads, terminal_progress
+from stratalog.jobs.fsck import Action, CheckReport, Severity, fsck, is_partition_dir, plan
 from stratalog.util import REAL_FILESYSTEM
 
 _FS = REAL_FILESYSTEM
@@ -44,8 +44,8 @@ def run_fsck(
 
 def _check(paths: Sequence[Path], threads: int | None, output: Output, *, accept_loss: bool) -> CheckReport:
     started = time.monotonic()
-    with _progress(log_size(paths, _FS)) as on_progress:
-        report = check_dirs(paths, _FS, threads=threads, on_progress=on_progress, accept_loss=accept_loss)
+    executor = THREADS if threads is None else Threads(threads)
+    report = fsck(paths, _FS, executor=executor, accept_loss=accept_loss, progress=terminal_progress())
     output.findings(report)
     output.summary(report, time.monotonic() - started)
     return report
@@ -75,18 +75,3 @@ def _repair(actions: Sequence[Action], output: Output, *, yes: bool) -> bool:
         else:
             output.done(action, None)
     return all_done
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr, where that is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = ("checking", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda size: bar.update(task, advance=size)

@@ -9,11 +9,10 @@ import typer
 
 from stratalog.cli.index.inspect import inspect_target
 from stratalog.cli.index.rebuild import convert_target, rebuild_target
-from stratalog.cli.index.targets import find_target
 from stratalog.cli.index.verify import verify_target
 from stratalog.cli.options import JsonLines
 from stratalog.errors import UsageError
-from stratalog.jobs.index import INDEX_INTERVAL_BYTES
+from stratalog.jobs.index import INDEX_INTERVAL_BYTES, find_target
 from stratalog.log.format import OffsetIndexFormat, format_of
 
 _PathArgument = Annotated[

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stratalog.cli.index.targets import SegmentTarget, Target
 from stratalog.cli.tables import print_json, print_table
-from stratalog.jobs.index import offset_entries, time_entries
+from stratalog.jobs.index import SegmentTarget, Target, offset_entries, time_entries
 from stratalog.log.format import LARGE, Evidence, OffsetPosition, TimestampOffset, detect_file
 from stratalog.log.index import ENTRY_SIZE
 from stratalog.util import REAL_FILESYSTEM

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -17,7 +17,7 @@ from stratalog.cli.retention.output import print_explained, print_explained_json
 from stratalog.cli.retention.sources import Sources, gather
 from stratalog.cli.tier import span_ms, time_ms
 from stratalog.errors import UnknownTopicOrPartitionError, UsageError
-from stratalog.jobs.retention import Rhythm, config_of, survey
+from stratalog.jobs.retention import PartitionForecast, Rhythm, config_of, forecast_retention
 from stratalog.util import SYSTEM_CLOCK
 
 
@@ -64,12 +64,18 @@ def explain(
     sources = gather(topic, data_dir or [], bootstrap_server)
     sources = _only(sources, topic, partition)
     config = config_of(sources.properties, tried)
-    before = config_of(sources.properties)
-    told: list[dict[str, Any]] = []
-    for each in sources.partitions:
-        fates = survey(each, config, now_ms, rhythm)
-        as_it_is = survey(each, before, now_ms, rhythm) if tried else fates
-        told.append({"partition": each.partition, "fates": fates, "as_it_is": as_it_is})
+    told: list[PartitionForecast] = []
+    if sources.partitions:
+        found = forecast_retention(
+            paths=data_dir or (),
+            topics={topic},
+            configs={topic: sources.properties},
+            what_if=tried,
+            at_ms=now_ms,
+            rhythm=rhythm,
+            known={(topic, each.partition): each.offsets for each in sources.served},
+        )
+        told = [each for each in found.partitions if each.directory and each.partition in sources.partitions]
     show = print_explained_json if json_ else print_explained
     show(topic, config, tried, now_ms, told, sources)
     return 0
@@ -78,7 +84,7 @@ def explain(
 def _only(sources: Sources, topic: str, partition: int | None) -> Sources:
     if partition is None:
         return sources
-    kept = tuple(each for each in sources.partitions if each.partition == partition)
+    kept = sources.partitions & {partition}
     served = tuple(each for each in sources.served if each.partition == partition)
     if not kept and not served:
         raise UnknownTopicOrPartitionError(f"{topic} has no partition {partition}")

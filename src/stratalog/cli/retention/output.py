@@ -7,9 +7,9 @@ from typing import Any
 
 from stratalog.cli.retention.sources import ServedPartition, Sources
 from stratalog.cli.tables import on_terminal, print_json, print_table
-from stratalog.cli.tier import size_text
 from stratalog.config import LogConfig
-from stratalog.jobs.retention import Fate, span_text, time_text
+from stratalog.jobs import size_text
+from stratalog.jobs.retention import Fate, PartitionForecast, span_text, time_text
 
 _LESSON = (
     "retention.ms is the least that a record stays, not the most: a segment goes as a whole, once its newest record is "
@@ -23,7 +23,7 @@ def print_explained(
     config: LogConfig,
     tried: Mapping[str, str],
     now_ms: int,
-    told: Sequence[dict[str, Any]],
+    told: Sequence[PartitionForecast],
     sources: Sources,
 ) -> None:
     print(f"{topic} at {time_text(now_ms)}: {_settings(config)}")
@@ -42,16 +42,13 @@ def print_explained(
         print(f"note: {note}")
 
 
-def _print_partition(topic: str, each: dict[str, Any], now_ms: int, *, is_tried: bool) -> None:
-    fates: list[Fate] = each["fates"]
-    due = sum(fate.size_bytes for fate in fates if fate.is_due(now_ms))
+def _print_partition(topic: str, each: PartitionForecast, now_ms: int, *, is_tried: bool) -> None:
+    fates = each.effective
+    due = _due_bytes(fates, now_ms)
     total = sum(fate.size_bytes for fate in fates)
-    print(
-        f"{topic}-{each['partition']}: {len(fates)} segments, {size_text(total)}, of which {size_text(due)} are due now"
-    )
+    print(f"{topic}-{each.partition}: {len(fates)} segments, {size_text(total)}, of which {size_text(due)} are due now")
     if is_tried:
-        before = sum(fate.size_bytes for fate in each["as_it_is"] if fate.is_due(now_ms))
-        print(f"  as it is, {size_text(before)} are due now")
+        print(f"  as it is, {size_text(_due_bytes(each.fates, now_ms))} are due now")
     if on_terminal():
         columns = ("tier", "offsets", "size", "newest record", "goes", "gone by", "why")
         print_table(columns, [_row(fate) for fate in fates])
@@ -145,7 +142,7 @@ def print_explained_json(
     config: LogConfig,
     tried: Mapping[str, str],
     now_ms: int,
-    told: Sequence[dict[str, Any]],
+    told: Sequence[PartitionForecast],
     sources: Sources,
 ) -> None:
     print_json(
@@ -165,10 +162,10 @@ def print_explained_json(
             "what_if": dict(tried),
             "partitions": [
                 {
-                    "partition": each["partition"],
-                    "segments": [_json(fate) for fate in each["fates"]],
-                    "due_now_bytes": _due_bytes(each["fates"], now_ms),
-                    "due_now_bytes_as_it_is": _due_bytes(each["as_it_is"], now_ms),
+                    "partition": each.partition,
+                    "segments": [_json(fate) for fate in each.effective],
+                    "due_now_bytes": _due_bytes(each.effective, now_ms),
+                    "due_now_bytes_as_it_is": _due_bytes(each.fates, now_ms),
                 }
                 for each in told
             ],

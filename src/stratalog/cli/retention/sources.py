@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from stratalog.cli.log_dirs import describe_log_dirs
 from stratalog.cli.topic_configs import served_configs, stored_configs
 from stratalog.errors import UnknownTopicOrPartitionError, UnsupportedVersionError, UsageError
-from stratalog.inspect import DataDirs
-from stratalog.jobs.retention import KnownOffsets, SurveyedPartition
+from stratalog.jobs.retention import KnownOffsets
 from stratalog.log import list_partitions
 from stratalog.wire.client import (
     EARLIEST_LOCAL_OFFSET,
@@ -37,10 +36,10 @@ class ServedPartition:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The topic's settings, its partitions as they lie on disk (none without a directory), and what a broker says."""
+    """The topic's settings, the numbers of its partitions that lie on disk, and what a broker says."""
 
     properties: dict[str, str]
-    partitions: tuple[SurveyedPartition, ...]
+    partitions: frozenset[int]
     served: tuple[ServedPartition, ...]
     #: What is not known, in a line each.
     notes: tuple[str, ...]
@@ -69,31 +68,16 @@ def gather(topic: str, directories: Sequence[Path], bootstrap_server: str | None
             )
         properties = stored.get(topic, {})
         notes.append("no broker was asked: the high watermark is taken to be the end of the log")
-    by_number = {each.partition: each for each in served}
-    partitions = [
-        replace(each, known=by_number[each.partition].offsets) if each.partition in by_number else each
-        for each in partitions
-    ]
     if not directories:
         notes.append(
             "Kafka's protocol does not tell of segments: what follows is of whole partitions; with --data-dir, on the "
             "broker's machine, it is told segment by segment"
         )
-    return Sources(properties, tuple(partitions), served, tuple(notes))
+    return Sources(properties, frozenset(partitions), served, tuple(notes))
 
 
-def _on_disk(topic: str, directories: Sequence[Path]) -> list[SurveyedPartition]:
-    local = {number: path for each in directories for name, number, path in list_partitions(each) if name == topic}
-    found = {number: SurveyedPartition(topic, number, path) for number, path in local.items()}
-    data_dirs = DataDirs(directories) if directories else None
-    for replayed in data_dirs.replay() if data_dirs is not None else ():
-        for identity, said in replayed.items():
-            number = identity.partition
-            if identity.topic == topic and number in found and said.segments:
-                assert data_dirs is not None
-                if data_dirs.log_facts(identity) is not None:
-                    found[number] = replace(found[number], remote=tuple(said.segments.values()))
-    return [found[number] for number in sorted(found)]
+def _on_disk(topic: str, directories: Sequence[Path]) -> set[int]:
+    return {number for each in directories for name, number, _ in list_partitions(each) if name == topic}
 
 
 def _served(cluster: Cluster, topic: str) -> list[ServedPartition]:

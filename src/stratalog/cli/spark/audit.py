@@ -54,8 +54,9 @@ def audit(
     """
     where = places(data_dir, remote, remote_option, topic)
     grace_ms = span_ms(grace, "--grace")
-    from stratalog.spark.pipelines import State, terminal_progress
-    from stratalog.spark.pipelines.audit import audit as run_audit
+    from stratalog.jobs import State, terminal_progress
+    from stratalog.jobs.audit import audit as run_audit
+    from stratalog.spark import SparkExecutor, audit_frame
 
     kept = None if state is None else State(state, where.remote_options)
     with (
@@ -63,13 +64,13 @@ def audit(
         spark_session("stratalog audit", master, remote_session, conf) as spark,
     ):
         result = run_audit(
-            spark,
             **where.arguments(),
+            executor=SparkExecutor(spark),
             state=kept,
             grace_ms=grace_ms,
             progress=terminal_progress(),
         )
         if output is not None:
-            result.to_frame(spark).write.mode("overwrite").parquet(output)
+            audit_frame(spark, result).write.mode("overwrite").parquet(output)
     result.report().print(as_json=as_json)
     return 1 if result.problems else 0

@@ -96,7 +96,8 @@ def compact(
     store_options = remote_options(remote_option)
 
     def run(spark: SparkSession) -> CompactResult:
-        from stratalog.spark.pipelines import State, compact_bucket, compact_data_dirs, terminal_progress
+        from stratalog.jobs import State, terminal_progress
+        from stratalog.spark.pipelines import compact_bucket, compact_data_dirs
 
         if url is None:
             return compact_data_dirs(

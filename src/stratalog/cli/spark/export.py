@@ -94,10 +94,10 @@ def export(
     columns = () if partition_by in ("", "none") else tuple(name.strip() for name in partition_by.split(","))
     to = str(Path(to).absolute()) if table_format == "parquet" and "://" not in to else to
 
+    from stratalog.jobs import terminal_progress
     from stratalog.spark import export as pipeline
     from stratalog.spark.export import ExportLayout
     from stratalog.spark.options import ReadOptions
-    from stratalog.spark.pipelines import terminal_progress
 
     ReadOptions.parse({name: str(value) for name, value in source.items()})  # before a session is started
     ExportLayout.of(columns)

@@ -19,7 +19,7 @@ from stratalog.util import REAL_FILESYSTEM
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from stratalog.spark.pipelines import IndexResult
+    from stratalog.jobs.index import IndexResult
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Report what would be done, and change nothing.")]
 
@@ -42,7 +42,7 @@ def verify(
     Example:
       stratalog spark index verify --data-dir /var/lib/stratalog --remote s3://bucket/tiered
     """
-    from stratalog.spark.pipelines import verify_indexes
+    from stratalog.jobs.index import verify_indexes
 
     where = places(data_dir, remote, remote_option, topic)
     with _locked(where, False), spark_session("stratalog index", master, remote_session, conf) as spark:
@@ -80,7 +80,7 @@ def rebuild(
     Example:
       stratalog spark index rebuild --only-damaged --data-dir /var/lib/stratalog
     """
-    from stratalog.spark.pipelines import rebuild_indexes
+    from stratalog.jobs.index import rebuild_indexes
 
     where = places(data_dir, remote, remote_option, topic)
     more = {
@@ -116,7 +116,7 @@ def convert(
     Example:
       stratalog spark index convert --to 12 --data-dir /var/lib/stratalog
     """
-    from stratalog.spark.pipelines import convert_indexes
+    from stratalog.jobs.index import convert_indexes
 
     where = places(data_dir, remote, remote_option, topic)
     more = {"to": _entry_size(to), "dry_run": dry_run}
@@ -134,9 +134,10 @@ def _locked(where: Places, exclusively: bool) -> Iterator[None]:
 
 
 def _done(job: Callable[..., IndexResult], spark: SparkSession, options: dict[str, Any], as_json: bool) -> int:
-    from stratalog.spark.pipelines import terminal_progress
+    from stratalog.jobs import terminal_progress
+    from stratalog.spark import SparkExecutor
 
-    result = job(spark, **options, progress=terminal_progress())
+    result = job(**options, executor=SparkExecutor(spark), progress=terminal_progress())
     result.report().print(as_json=as_json)
     return 1 if result.problems else 0
 

@@ -111,8 +111,8 @@ def ingest(
     if segment_bytes is not None:
         sink["segmentBytes"] = segment_bytes
 
+    from stratalog.jobs import State, terminal_progress
     from stratalog.spark import ingest as pipeline
-    from stratalog.spark.pipelines import State, terminal_progress
     from stratalog.spark.sink import SinkOptions
 
     SinkOptions.parse({name: str(text) for name, text in sink.items()})  # before a session is started

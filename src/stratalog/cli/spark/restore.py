@@ -21,8 +21,7 @@ from stratalog.errors import DataDirError, InvalidConfigError, UsageError
 from stratalog.util import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
-    from stratalog.jobs.restore import RestoredTopic
-    from stratalog.spark.pipelines import RestoreResult
+    from stratalog.jobs.restore import RestoredTopic, RestoreResult
 
 
 def restore(
@@ -91,14 +90,15 @@ def restore(
     overrides = key_values("--topic-config", topic_config)
     LogConfig.from_properties(overrides, use_large_index_format=True)
     target_options = key_values("--target-option", target_option)
-    from stratalog.spark.pipelines import restore_to_bucket, restore_to_directory, terminal_progress
+    from stratalog.jobs import terminal_progress
+    from stratalog.jobs.restore import restore_to_bucket, restore_to_directory
+    from stratalog.spark import SparkExecutor
 
     if data_dir is not None and is_served(data_dir):
         raise DataDirError(f"{data_dir} is in use by a broker; stop the broker first")
     with spark_session("stratalog restore", master, remote_session, conf) as spark:
         if data_dir is not None:
             result = restore_to_directory(
-                spark,
                 url,
                 data_dir,
                 register=partial(_register, data_dir),
@@ -107,12 +107,12 @@ def restore(
                 topic_config=overrides,
                 at_ms=at_ms,
                 dry_run=dry_run,
+                executor=SparkExecutor(spark),
                 progress=terminal_progress(),
             )
         else:
             assert target is not None
             result = restore_to_bucket(
-                spark,
                 url,
                 target if "://" in target else Path(target).absolute().as_uri(),
                 remote_options=options,
@@ -120,6 +120,7 @@ def restore(
                 topics=topics,
                 at_ms=at_ms,
                 dry_run=dry_run,
+                executor=SparkExecutor(spark),
                 progress=terminal_progress(),
             )
     _tell(result, as_json)

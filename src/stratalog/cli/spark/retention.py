@@ -55,19 +55,21 @@ def retention(
       stratalog spark retention --remote s3://bucket/tiered --topic orders --segments --json
     """
     where = places(data_dir, remote, remote_option, topic)
-    from stratalog.spark.pipelines import forecast_retention, terminal_progress
+    from stratalog.jobs import terminal_progress
+    from stratalog.jobs.retention import forecast_retention
+    from stratalog.spark import SparkExecutor
 
     tried = key_values("--what-if", what_if)
     at_ms = None if at is None else time_ms(at, "--at")
     rhythm = Rhythm(span_ms(check_interval, "--check-interval"))
     with spark_session("stratalog retention", master, remote_session, conf) as spark:
         found = forecast_retention(
-            spark,
             **where.arguments(),
             configs=stored_configs(Path(each) for each in where.paths),
             what_if=tried,
             at_ms=at_ms,
             rhythm=rhythm,
+            executor=SparkExecutor(spark),
             progress=terminal_progress(),
         )
     (found.by_segment() if segments else found.by_topic()).print(as_json=as_json)

@@ -44,7 +44,7 @@ def stats(
     """
     where = places(data_dir, remote, remote_option, topic)
     ids = topic_ids(topic_id)
-    from stratalog.spark.pipelines import terminal_progress
+    from stratalog.jobs import terminal_progress
     from stratalog.spark.pipelines.stats import stats as run_stats
 
     with spark_session("stratalog stats", master, remote_session, conf) as spark:

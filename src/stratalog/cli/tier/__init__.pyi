@@ -1,6 +1,3 @@
-from .progress import (
-    size_text as size_text,
-)
 from .store import (
     open_store as open_store,
 )

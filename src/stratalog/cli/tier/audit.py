@@ -12,7 +12,6 @@ from stratalog.cli.missing import require_topics
 from stratalog.cli.options import JsonLines, RemoteOptions, Topics
 from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
 from stratalog.cli.tier.output import JsonOutput, Output, TextOutput
-from stratalog.cli.tier.progress import audit_progress
 from stratalog.cli.tier.store import (
     RemoteInstead,
     UrlArgument,
@@ -24,7 +23,8 @@ from stratalog.cli.tier.store import (
 from stratalog.cli.tier.times import span_ms
 from stratalog.errors import RemoteStorageError
 from stratalog.inspect import DataDirs
-from stratalog.jobs.audit import AuditOptions, AuditResult, Finding, Severity, audit_bucket, audit_uploads
+from stratalog.jobs import Threads, terminal_progress
+from stratalog.jobs.audit import AuditOptions, BucketAudit, Finding, Severity, audit_bucket, audit_uploads
 from stratalog.remote.storage import ObjectStore, S3Uploads
 from stratalog.util import SYSTEM_CLOCK
 
@@ -74,10 +74,10 @@ def audit(
     url = bucket_url(url, remote)
     output: Output = JsonOutput() if as_json else TextOutput()
     grace_ms = span_ms(grace, "--grace")
-    options = AuditOptions(SYSTEM_CLOCK.now_ms(), grace_ms, set(topic) if topic else None, deep, readers)
+    options = AuditOptions(SYSTEM_CLOCK.now_ms(), grace_ms, set(topic) if topic else None, deep)
     store, uploads = open_store(url, remote_option), open_uploads(url, remote_option)
     require_topics(topic, lambda: topics_in(store), url)
-    result = run_audit(store, options, open_data_dirs(data_dir), output, uploads)
+    result = run_audit(store, options, open_data_dirs(data_dir), output, uploads, readers)
     return exit_code(result)
 
 
@@ -87,11 +87,11 @@ def run_audit(
     data_dirs: DataDirs | None,
     output: Output,
     uploads: S3Uploads | None,
-) -> AuditResult:
+    readers: int,
+) -> BucketAudit:
     """Audit, and say what was found."""
     started = time.monotonic()
-    with audit_progress("auditing") as progress:
-        result = audit_bucket(store, options, data_dirs, progress)
+    result = audit_bucket(store, options, data_dirs, executor=Threads(readers), progress=terminal_progress())
     if uploads is not None:
         result.findings += _unfinished(uploads, options)
     output.findings(result.findings)
@@ -109,6 +109,6 @@ def _unfinished(uploads: S3Uploads, options: AuditOptions) -> list[Finding]:
         return []
 
 
-def exit_code(result: AuditResult) -> int:
+def exit_code(result: BucketAudit) -> int:
     """1 when there is more than notes."""
     return 1 if any(one.severity > Severity.NOTE for one in result.findings) else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +16,6 @@ from stratalog.cli.options import JsonLines, RemoteOptions, Topics
 from stratalog.cli.tables import on_terminal, print_json
 from stratalog.cli.tier.columns import Column, print_columns
 from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
-from stratalog.cli.tier.progress import audit_progress, size_text
 from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store, say_empty, topics_in
 from stratalog.cli.tier.times import time_ms, time_text
 from stratalog.inspect import (
@@ -27,7 +26,8 @@ from stratalog.inspect import (
     find_partitions,
     group_objects,
 )
-from stratalog.jobs.audit import AuditProgress, State, misfits, state_of
+from stratalog.jobs import size_text, terminal_progress, tracked
+from stratalog.jobs.audit import State, misfits, state_of
 from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.storage import SegmentManifest
 from stratalog.util import uuid_to_base64
@@ -130,9 +130,8 @@ def ls(
             for stored in reader.read_all(partitions):
                 _print_segments(stored, list(_segments(stored, wanted, known)), as_json=as_json)
         else:
-            with audit_progress("reading") as progress:
-                progress.on_total(len(partitions))
-                rows = _sums(reader, partitions, wanted, known, progress, by_topic=level is Level.TOPICS)
+            read = tracked(reader.read_all(partitions), "reading", len(partitions), terminal_progress())
+            rows = _sums(read, wanted, known, by_topic=level is Level.TOPICS)
             _print_sums(rows, as_json=as_json)
     return 0
 
@@ -289,21 +288,18 @@ class _Sum:
 
 
 def _sums(
-    reader: PartitionReader,
-    partitions: list[TopicIdPartition],
+    read: Iterable[PartitionObjects],
     wanted: Filter,
     known: dict[TopicIdPartition, PartitionMetadata],
-    progress: AuditProgress,
     *,
     by_topic: bool,
 ) -> list[_Sum]:
     found: dict[tuple[UUID, int | None], _Sum] = {}
-    for stored in reader.read_all(partitions):
+    for stored in read:
         one = stored.partition
         number = None if by_topic else one.partition
         target = found.setdefault((one.topic_id, number), _Sum(one.topic, one.topic_id, number))
         target.add(list(_segments(stored, wanted, known)))
-        progress.on_partition()
     return list(found.values())
 
 

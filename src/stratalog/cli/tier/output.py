@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from stratalog.cli.tables import print_json
-from stratalog.cli.tier.progress import size_text
-from stratalog.jobs.audit import AuditResult, Finding, PlannedMend, RepairPlan, Severity
+from stratalog.jobs import size_text
+from stratalog.jobs.audit import BucketAudit, Finding, PlannedMend, RepairPlan, Severity
 from stratalog.util import uuid_to_base64
 
 _STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
@@ -30,7 +30,7 @@ class Output(Protocol):
 
     def done(self, planned: PlannedMend, text: str, error: str | None) -> None: ...
 
-    def summary(self, result: AuditResult, seconds: float) -> None: ...
+    def summary(self, result: BucketAudit, seconds: float) -> None: ...
 
 
 class TextOutput:
@@ -62,7 +62,7 @@ class TextOutput:
         else:
             self._console.print(Text(f"not repaired {where(planned.finding)}: {error}", style="bold red"))
 
-    def summary(self, result: AuditResult, seconds: float) -> None:
+    def summary(self, result: BucketAudit, seconds: float) -> None:
         read = f", {size_text(result.read_bytes)} read" if result.read_bytes else ""
         self._console.print(
             f"{_count(result.partitions, 'partition')}, {_count(result.segments, 'segment')},"
@@ -112,7 +112,7 @@ class JsonOutput:
     def done(self, planned: PlannedMend, text: str, error: str | None) -> None:
         print_json({"type": "repaired", "what": where(planned.finding), "done": text or None, "error": error})
 
-    def summary(self, result: AuditResult, seconds: float) -> None:
+    def summary(self, result: BucketAudit, seconds: float) -> None:
         by_severity = Counter(one.severity for one in result.findings)
         print_json(
             {

@@ -83,8 +83,8 @@ def repair(
         now_ms = store_time_ms(store) if apply else SYSTEM_CLOCK.now_ms()
         if apply:
             finish_publications(store)
-        options = AuditOptions(now_ms, grace_ms, set(topic) if topic else None, deep, readers)
-        result = run_audit(store, options, data_dirs, output, uploads)
+        options = AuditOptions(now_ms, grace_ms, set(topic) if topic else None, deep)
+        result = run_audit(store, options, data_dirs, output, uploads, readers)
         plan = plan_repair(result.findings, now_ms, grace_ms)
         if result.findings:
             output.plan(plan, apply=apply)
@@ -92,7 +92,7 @@ def repair(
             sys.stdout.flush()
             _carry_out(store, plan, output, uploads, data_dir)
             options = replace(options, now_ms=store_time_ms(store))
-            result = run_audit(store, options, data_dirs, output, uploads)
+            result = run_audit(store, options, data_dirs, output, uploads, readers)
         elif plan.mends:
             print("stratalog: nothing was changed; use --apply to carry out the plan", file=sys.stderr)
     return exit_code(result)

@@ -15,7 +15,6 @@ import typer
 from stratalog.broker.metadata import STORE_FILE, MetadataStore
 from stratalog.cli.options import JsonLines, RemoteOptions, key_values
 from stratalog.cli.tier.owner import identity_of
-from stratalog.cli.tier.progress import audit_progress
 from stratalog.cli.tier.restore_output import expiring_notes, print_hint, print_plan
 from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store
 from stratalog.cli.tier.times import time_ms
@@ -24,7 +23,7 @@ from stratalog.engine.dirs import is_served
 from stratalog.engine.tiering import PARTITIONS_KEY, metadata_topic_configs
 from stratalog.errors import DataDirError, InvalidConfigError
 from stratalog.inspect import DataDirs
-from stratalog.jobs.audit import AuditProgress
+from stratalog.jobs import terminal_progress
 from stratalog.jobs.restore import (
     METADATA_TOPIC,
     KnownTopic,
@@ -114,7 +113,7 @@ def restore(
     names = None if topic is None else [name for text in topic for name in text.split(",") if name]
     at_ms = None if at is None else time_ms(at, "--at")
     store = open_store(url, remote_option)
-    with _existing(data_dir, metadata_only) as cluster, audit_progress("Reading") as progress:
+    with _existing(data_dir, metadata_only) as cluster:
         known = None if cluster is None else _known(cluster)
         cluster_id = uuid_to_base64(random_uuid()) if cluster is None else cluster.cluster_id
         planned = partial(
@@ -124,7 +123,7 @@ def restore(
             at_ms=at_ms,
             existing=known,
             local=DataDirs([data_dir]) if metadata_only else None,
-            on_partition=partial(_advance, progress),
+            progress=terminal_progress(),
         )
         plan = planned()
         if take_over_bucket and not dry_run:
@@ -178,11 +177,6 @@ def _attached(store: ObjectStore, cluster_id: str, *, is_new: bool, takes_over: 
         True if is_new else None,
         (f"{whose}: this directory only reads it, nothing is copied there or deleted from there (--take-over)",),
     )
-
-
-def _advance(progress: AuditProgress, total: int) -> None:
-    progress.on_total(total)
-    progress.on_partition()
 
 
 # --- the broker's own store -------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from stratalog.cli.tables import on_terminal, print_json
 from stratalog.cli.tier.columns import Column, print_columns
-from stratalog.cli.tier.progress import size_text
 from stratalog.config import LogConfig
+from stratalog.jobs import size_text
 from stratalog.jobs.restore import Judged, PartitionPlan, RestorePlan, Verdict
 from stratalog.util import uuid_to_base64
 

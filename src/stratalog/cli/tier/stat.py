@@ -14,7 +14,6 @@ from stratalog.cli.missing import require_topics
 from stratalog.cli.options import JsonLines, RemoteOptions, Topics
 from stratalog.cli.tables import on_terminal, print_json
 from stratalog.cli.tier.columns import Column, print_columns
-from stratalog.cli.tier.progress import audit_progress, size_text
 from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store, say_empty, topics_in
 from stratalog.cli.tier.times import time_text
 from stratalog.errors import (
@@ -24,6 +23,7 @@ from stratalog.errors import (
     RemoteStorageError,
 )
 from stratalog.inspect import PartitionObjects, PartitionReader, find_partitions, group_objects
+from stratalog.jobs import size_text, terminal_progress, tracked
 from stratalog.records import HEADER_SIZE, batch_at
 from stratalog.remote.storage import ObjectKind, ObjectStore, SegmentManifest
 from stratalog.remote.storage.aiven import keys as aiven_keys
@@ -123,14 +123,12 @@ def stat(
     if not found:
         say_empty(url)
     stats: dict[tuple[UUID, int | None], Stat] = {}
-    with audit_progress("reading") as progress, PartitionReader(store) as reader:
-        progress.on_total(len(found))
-        for stored in reader.read_all(found):
+    with PartitionReader(store) as reader:
+        for stored in tracked(reader.read_all(found), "reading", len(found), terminal_progress()):
             one = stored.partition
             number = one.partition if partitions else None
             target = stats.setdefault((one.topic_id, number), Stat(one.topic, one.topic_id, number))
             target.add(stored, *_samples(store, stored.complete))
-            progress.on_partition()
     _print(list(stats.values()), as_json=as_json)
     return 0
 

@@ -19,8 +19,8 @@ from stratalog.cli.missing import require_topics
 from stratalog.cli.options import Json, OptionalBootstrapServer, Topics, bootstrap_from_environment
 from stratalog.cli.tables import on_terminal, print_json
 from stratalog.cli.tier.columns import Column, print_columns
-from stratalog.cli.tier.progress import size_text
 from stratalog.errors import UsageError
+from stratalog.jobs import size_text
 from stratalog.wire.client import Cluster, UnreachableError
 
 EXIT_FAILING = 1

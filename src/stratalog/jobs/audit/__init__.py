@@ -1,5 +1,9 @@
-"""The audit of a bucket: what is read, the rules, findings and their repair."""
+"""The audit of data directories and buckets: what is read, the rules, findings and their repair."""
 
 import lazy_loader
 
+from stratalog.jobs.callable_package import make_callable
+
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+make_callable(__name__)

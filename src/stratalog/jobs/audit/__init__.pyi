@@ -1,3 +1,15 @@
+from .bucket import (
+    AuditOptions as AuditOptions,
+)
+from .bucket import (
+    BucketAudit as BucketAudit,
+)
+from .bucket import (
+    audit_bucket as audit_bucket,
+)
+from .bucket import (
+    plain_view as plain_view,
+)
 from .findings import (
     Finding as Finding,
 )
@@ -19,9 +31,6 @@ from .findings import (
 from .findings import (
     plan_repair as plan_repair,
 )
-from .partition import (
-    audit as audit,
-)
 from .reading import (
     read_segment as read_segment,
 )
@@ -34,32 +43,11 @@ from .repair import (
 from .repair import (
     store_time_ms as store_time_ms,
 )
-from .run import (
-    AuditOptions as AuditOptions,
-)
-from .run import (
-    AuditProgress as AuditProgress,
-)
-from .run import (
+from .result import (
     AuditResult as AuditResult,
 )
 from .run import (
-    audit_bucket as audit_bucket,
-)
-from .run import (
-    beside_partitions as beside_partitions,
-)
-from .run import (
-    check_content as check_content,
-)
-from .run import (
-    plain_view as plain_view,
-)
-from .run import (
-    segments_to_read as segments_to_read,
-)
-from .segment import (
-    SegmentFacts as SegmentFacts,
+    audit as audit,
 )
 from .segment import (
     State as State,

@@ -26,7 +26,7 @@ from stratalog.remote.storage import ObjectInfo, SegmentManifest
 from stratalog.remote.transactions import job_of
 
 
-def audit(
+def audit_partition(
     partition: TopicIdPartition,
     manifests: Mapping[UUID, Manifest],
     metadata: PartitionMetadata | None,

@@ -15,11 +15,11 @@ from stratalog.errors import (
     RemoteResourceNotFoundError,
 )
 from stratalog.inspect import REMAKEABLE, read_manifest
+from stratalog.jobs.audit.bucket import CLOCK_KEY, plain_view
 from stratalog.jobs.audit.contents import Expected, check_small
 from stratalog.jobs.audit.findings import DeleteObjects, Mend, RemakeIndexes, TakeBackUpload, in_words
 from stratalog.jobs.audit.reading import read_segment, walk_records
 from stratalog.jobs.audit.rebuild_objects import remake
-from stratalog.jobs.audit.run import CLOCK_KEY, plain_view
 from stratalog.jobs.audit.segment_history import NotProvedError
 from stratalog.log.format import detect
 from stratalog.remote.api import RemoteLogSegmentMetadata

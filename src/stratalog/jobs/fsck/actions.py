@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from stratalog.jobs.index import rebuild_indexes
+from stratalog.jobs.index import rebuild_segment
 from stratalog.log.format import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, OffsetIndexFormat
 from stratalog.log.recovery import CUT_SUFFIX
 from stratalog.util import File, FileSystem, write_atomic
@@ -56,7 +56,7 @@ class RebuildIndexes:
         return f"make {OFFSET_INDEX_SUFFIX} and {TIME_INDEX_SUFFIX} anew from the {LOG_SUFFIX}"
 
     def carry_out(self, fs: FileSystem) -> None:
-        rebuild_indexes(
+        rebuild_segment(
             self.log_path,
             self.path,
             self.log_path.with_suffix(TIME_INDEX_SUFFIX),

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypedDict
@@ -16,7 +14,7 @@ from stratalog.config import parse_properties
 from stratalog.errors import CorruptCheckpointError, UsageError
 from stratalog.jobs.fsck.actions import Action, WriteFile, WriteRecoveryPoints
 from stratalog.jobs.fsck.findings import Finding, Kind, Severity
-from stratalog.jobs.fsck.partition import PartitionReport, check_partition, unreadable
+from stratalog.jobs.fsck.partition import PartitionReport
 from stratalog.log.format import (
     CLEAN_SHUTDOWN,
     DELETE_DIR_SUFFIX,
@@ -54,18 +52,6 @@ class DirReport:
     meta: dict[str, str] | None = None
 
 
-@dataclass
-class CheckReport:
-    """Everything that was found, worst first within each partition."""
-
-    dirs: list[DirReport]
-    findings: list[Finding]
-
-    @property
-    def partitions(self) -> list[PartitionReport]:
-        return [partition for one in self.dirs for partition in one.partitions]
-
-
 def is_partition_dir(path: Path, fs: FileSystem) -> bool:
     """Whether `path` is itself a partition directory, by its name or by segments in it."""
     names = fs.list_dir(path)
@@ -79,90 +65,28 @@ def is_partition_dir(path: Path, fs: FileSystem) -> bool:
     return any(one is not None and one[1] == LOG_SUFFIX for one in parsed)
 
 
-def log_size(paths: Sequence[Path], fs: FileSystem) -> int:
-    """Bytes of `.log` files that a check of `paths` will read, for a progress bar.
-
-    What cannot be read counts nothing.
-    """
-    total = 0
-    for path in paths:
-        try:
-            for name in fs.list_dir(path):
-                if fs.is_dir(path / name):
-                    total += log_size([path / name], fs) if parse_partition_dir(name) else 0
-                elif (parsed := parse_file_name(name)) is not None and parsed[1:] == (LOG_SUFFIX, ""):
-                    total += fs.size(path / name)
-        except OSError:
-            continue  # the check itself tells it
-    return total
-
-
-#: `check_partition`, or somebody who has its report from elsewhere.
-PartitionCheck = Callable[..., PartitionReport]
-
-
-def check_dirs(
-    paths: Sequence[Path],
-    fs: FileSystem,
-    *,
-    threads: int | None = None,
-    on_progress: Callable[[int], None] = lambda _: None,
-    check: PartitionCheck = check_partition,
-    accept_loss: bool = False,
-) -> CheckReport:
-    """Check log directories, or single partition directories, and what must agree between them.
-
-    `on_progress` is called, from any thread, with bytes of log that were read. `accept_loss` as in
-    `check_partition`. OSError if one of `paths` cannot be listed.
-    """
-    with ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="fsck") as pool:
-        dirs = []
-        for path in paths:
-            if is_partition_dir(path, fs):
-                report = DirReport(path.parent)
-                known = partition_facts(path.absolute().parent, fs)(path.absolute().name)
-                report.partitions.append(
-                    check(path, fs, pool, on_progress=on_progress, accept_loss=accept_loss, **known)
-                )
-            else:
-                report = _check_dir(path, fs, pool, on_progress, check, accept_loss=accept_loss)
-            dirs.append(report)
-    _compare_meta(dirs)
-    _compare_partitions(dirs)
-    found = [finding for one in dirs for finding in one.findings]
-    found += [finding for one in dirs for partition in one.partitions for finding in partition.findings]
-    found.sort(key=lambda one: (one.partition, -one.severity, str(one.path), one.position or 0))
-    return CheckReport(dirs, found)
-
-
-def _check_dir(
-    path: Path,
-    fs: FileSystem,
-    pool: ThreadPoolExecutor,
-    on_progress: Callable[[int], None],
-    check: PartitionCheck,
-    *,
-    accept_loss: bool,
-) -> DirReport:
-    report = DirReport(path, was_clean=fs.exists(path / CLEAN_SHUTDOWN))
-    known_of = partition_facts(path, fs)
+def check_beside_partitions(report: DirReport, fs: FileSystem) -> None:
+    """Check what lies in a log directory beside its partitions, which are in the report already. OSError."""
+    path = report.path
+    report.was_clean = fs.exists(path / CLEAN_SHUTDOWN)
     for name in fs.list_dir(path):
         entry = path / name
-        key = parse_partition_dir(name)
-        if key is not None and fs.is_dir(entry):
-            try:
-                report.partitions.append(
-                    check(entry, fs, pool, on_progress=on_progress, accept_loss=accept_loss, **known_of(name))
-                )
-            except OSError as error:
-                report.findings.append(unreadable(name, entry, error))
-        else:
-            _check_name(report, entry, is_dir=fs.is_dir(entry))
+        is_dir = fs.is_dir(entry)
+        if not is_dir or parse_partition_dir(name) is None:
+            _check_name(report, entry, is_dir=is_dir)
     _check_meta(report, fs)
     _check_shutdown_mark(report, fs)
     for name in CHECKPOINTS:
         _check_checkpoint(report, path / name, fs)
-    return report
+
+
+def compare_dirs(dirs: Sequence[DirReport]) -> list[Finding]:
+    """Compare log directories of one broker with each other, and return the findings of all, in order."""
+    _compare_meta(dirs)
+    _compare_partitions(dirs)
+    found = [finding for one in dirs for finding in one.findings]
+    found += [finding for one in dirs for partition in one.partitions for finding in partition.findings]
+    return sorted(found, key=lambda one: (one.partition, -one.severity, str(one.path), one.position or 0))
 
 
 class PartitionFacts(TypedDict):

@@ -24,8 +24,8 @@ from stratalog.log.segment import span_at, spans
 from stratalog.util import File, FileSystem
 
 _KINDS: Final = {
-    check.FindingKind.MISSING: Kind.INDEX_MISSING,
-    check.FindingKind.FORMAT: Kind.INDEX_DAMAGED,
+    check.FaultKind.MISSING: Kind.INDEX_MISSING,
+    check.FaultKind.FORMAT: Kind.INDEX_DAMAGED,
 }
 
 

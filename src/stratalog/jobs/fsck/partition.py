@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -45,27 +44,27 @@ class PartitionReport:
 def check_partition(
     directory: Path,
     fs: FileSystem,
-    pool: Executor,
+    facts: Mapping[Path, SegmentFacts],
     *,
     was_clean: bool = False,
     log_start_offset: int | None = None,
     recovery_point: int | None = None,
     accept_loss: bool = False,
-    on_progress: Callable[[int], None] = lambda _: None,
 ) -> PartitionReport:
-    """Check a partition directory, segments side by side in `pool`. `was_clean`: the last broker stopped cleanly.
+    """Check a partition directory. `facts` has what is known of its segments; others are read.
+
+    `was_clean`: the last broker stopped cleanly.
 
     `log_start_offset` and `recovery_point` are what the log directory's checkpoints say; None if there is none, or it
     may be out of date. With `accept_loss` repair may take damage out of the end of a segment though its records were
     acknowledged.
 
-    `on_progress` is called, from several threads, with the bytes of log that were read since its last call. A file that
-    cannot be read is a finding.
+    A file that cannot be read is a finding. Raises OSError when the directory cannot be listed.
     """
     report = PartitionReport(directory.name, directory)
     layout = read_layout(directory, report.name, fs)
     report.findings += layout.findings
-    segments = _read_segments(layout, report, fs, pool, on_progress)
+    segments = _read_segments(layout, report, fs, facts)
     if segments:
         report.segments, report.batches = len(segments), sum(facts.batches for facts in segments)
         report.size = sum(facts.size for facts in segments)
@@ -87,7 +86,7 @@ def check_partition(
                 tails[segments[-1].base_offset] = one.action
     _tell_faults(segments, tails, report)
     _tell_neighbours(segments, report)
-    _check_indexes(segments, tails, report, fs, pool, was_clean=was_clean)
+    _check_indexes(segments, tails, report, fs, was_clean=was_clean)
     end_offset = report.log_end_offset
     report.findings += check_derived(segments, layout, report.name, fs, end_offset)
     report.findings += check_epochs(segments, directory, report.name, fs, log_start_offset, end_offset)
@@ -96,24 +95,16 @@ def check_partition(
 
 
 def _read_segments(
-    layout: Layout,
-    report: PartitionReport,
-    fs: FileSystem,
-    pool: Executor,
-    on_progress: Callable[[int], None],
+    layout: Layout, report: PartitionReport, fs: FileSystem, known: Mapping[Path, SegmentFacts]
 ) -> list[SegmentFacts]:
-    snapshots = layout.snapshots
-    jobs = [
-        (base, pool.submit(read_segment, layout.directory / log_file(base), base, snapshots, fs, on_progress))
-        for base in layout.segments
-    ]
     segments = []
-    for base, job in jobs:
+    for base in layout.segments:
+        path = layout.directory / log_file(base)
         try:
-            segments.append(job.result())
+            segments.append(known.get(path) or read_segment(path, base, layout.snapshots, fs))
         except OSError as error:
             report.is_readable = False
-            report.findings.append(unreadable(report.name, layout.directory / log_file(base), error))
+            report.findings.append(unreadable(report.name, path, error))
     return segments
 
 
@@ -182,20 +173,16 @@ def _check_indexes(
     tails: dict[int, CutTail],
     report: PartitionReport,
     fs: FileSystem,
-    pool: Executor,
     *,
     was_clean: bool,
 ) -> None:
-    jobs = []
     for facts in segments:
         if any(one.kind is Kind.NO_BATCH and one.position < facts.sound_end for one in facts.faults):
             continue  # no walk leads over it, and nothing could be made anew
         can_rebuild = facts.is_sound or (facts.base_offset in tails and not facts.has_damage_within)
         is_sealed = facts is not segments[-1] or (was_clean and report.name != METADATA_LOG)
-        jobs.append(pool.submit(check_indexes, facts, report.name, fs, is_sealed=is_sealed, can_rebuild=can_rebuild))
-    for job in jobs:
         try:
-            report.findings += job.result()
+            report.findings += check_indexes(facts, report.name, fs, is_sealed=is_sealed, can_rebuild=can_rebuild)
         except OSError as error:
             report.findings.append(unreadable(report.name, Path(error.filename or report.directory), error))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -85,7 +85,6 @@ def read_segment(
     base_offset: int,
     state_offsets: Sequence[int],
     fs: FileSystem,
-    on_progress: Callable[[int], None] = lambda _: None,
 ) -> SegmentFacts:
     """Read a `.log`. `state_offsets`, ascending: where the state of producers is wanted.
 
@@ -94,11 +93,8 @@ def read_segment(
     with fs.open(path) as file:
         facts = SegmentFacts(base_offset, path, file.size())
         reader = _Reader(facts, _ProducerBatches(facts.producer_batches, state_offsets))
-        done = 0
         for piece in scan_batches(file, facts.size, base_offset=base_offset):
-            end = reader.see(piece)
-            on_progress(end - done)
-            done = end
+            reader.see(piece)
         reader.finish()
     return facts
 
@@ -112,12 +108,12 @@ class _Reader:
         #: How many faults, and where the first one is that is not listed.
         self._told: dict[Kind, tuple[int, int]] = {}
 
-    def see(self, piece: Window | Unreadable) -> int:
-        """Take a piece in; return the position behind it."""
+    def see(self, piece: Window | Unreadable) -> None:
+        """Take a piece in."""
         if isinstance(piece, Unreadable):
             size = piece.end - piece.position
             self._tell(Kind.NO_BATCH, piece.position, size, piece.reason, "a record batch")
-            return piece.end
+            return
         rows = piece.rows
         sound = rows["is_sound"] == 1
         if not sound.all():
@@ -127,7 +123,6 @@ class _Reader:
         in_order = self._check_order(rows[sound])
         if len(in_order):
             self._note(piece, in_order)
-        return int(rows["position"][-1] + rows["size"][-1])
 
     def finish(self) -> None:
         self._producers.flush()

@@ -2,7 +2,7 @@ from . import (
     check as check,
 )
 from .check import (
-    Finding as Finding,
+    IndexFault as IndexFault,
 )
 from .check import (
     offset_entries as offset_entries,
@@ -10,23 +10,17 @@ from .check import (
 from .check import (
     time_entries as time_entries,
 )
-from .check import (
-    verify_offset_index as verify_offset_index,
+from .local import (
+    convert_targets as convert_targets,
 )
-from .check import (
-    verify_time_index as verify_time_index,
+from .local import (
+    rebuild_targets as rebuild_targets,
 )
-from .convert import (
-    convert_index as convert_index,
-)
-from .convert import (
-    why_untouchable as why_untouchable,
+from .local import (
+    verify_targets as verify_targets,
 )
 from .rebuild import (
     INDEX_INTERVAL_BYTES as INDEX_INTERVAL_BYTES,
-)
-from .rebuild import (
-    convert_offset_index as convert_offset_index,
 )
 from .rebuild import (
     format_for_rebuild as format_for_rebuild,
@@ -34,12 +28,34 @@ from .rebuild import (
 from .rebuild import (
     index_log as index_log,
 )
-from .rebuild import (
-    rebuild_indexes as rebuild_indexes,
-)
+from .rebuild import rebuild_segment as rebuild_segment
 from .rebuild import (
     write_offset_index as write_offset_index,
 )
 from .rebuild import (
     write_time_index as write_time_index,
+)
+from .result import (
+    IndexResult as IndexResult,
+)
+from .result import (
+    Outcome as Outcome,
+)
+from .run import (
+    convert_indexes as convert_indexes,
+)
+from .run import (
+    rebuild_indexes as rebuild_indexes,
+)
+from .run import (
+    verify_indexes as verify_indexes,
+)
+from .targets import (
+    SegmentTarget as SegmentTarget,
+)
+from .targets import (
+    Target as Target,
+)
+from .targets import (
+    find_target as find_target,
 )

@@ -31,13 +31,13 @@ from stratalog.log.segment import BatchSpan, span_at
 from stratalog.util import REAL_FILESYSTEM, File, FileSystem
 
 #: A file of another kind has as many faults as entries; so many are told.
-FINDINGS_MAX: Final = 100
+FAULTS_MAX: Final = 100
 
 
 Entry = TypeVar("Entry", OffsetPosition, TimestampOffset)
 
 
-class FindingKind(enum.Enum):
+class FaultKind(enum.Enum):
     """What is wrong with an index."""
 
     MISSING = "missing"
@@ -50,11 +50,11 @@ class FindingKind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class IndexFault:
     """One fault: which file, which entry (None: the file as a whole), what was found and what was expected."""
 
     path: Path
-    kind: FindingKind
+    kind: FaultKind
     slot: int | None
     message: str
 
@@ -70,18 +70,18 @@ def verify_offset_index(
     *,
     expected: OffsetIndexFormat = LEGACY,
     fs: FileSystem = REAL_FILESYSTEM,
-) -> list[Finding]:
+) -> list[IndexFault]:
     """What is wrong with an offset index of either format: an entry is right if its batch begins at its position.
 
     `expected` is the format of the level in force, which matters for a file without entries only. Zeros behind the
     entries (of an index in use, or left by a crash) are no fault. OSError if a file cannot be read.
     """
-    findings = _Findings(index_path)
+    findings = _Faults(index_path)
     if not fs.exists(index_path):
-        return findings.whole(FindingKind.MISSING, "there is no such index; it can be made anew from the log")
+        return findings.whole(FaultKind.MISSING, "there is no such index; it can be made anew from the log")
     found = detect_file(index_path, base_offset, fs=fs, log_path=log_path, expected=expected, always_prove=True)
     if found.is_corrupt:
-        return findings.whole(FindingKind.FORMAT, f"no offset index of this log: {found.reason}")
+        return findings.whole(FaultKind.FORMAT, f"no offset index of this log: {found.reason}")
     entries = offset_entries(index_path, base_offset, found.format, fs)
     with fs.open(log_path) as log:
         log_size = log.size()
@@ -95,16 +95,16 @@ def verify_offset_index(
     )
 
 
-def _offset_fault(log: File, log_size: int, slot: int, entry: OffsetPosition) -> tuple[FindingKind, int, str]:
+def _offset_fault(log: File, log_size: int, slot: int, entry: OffsetPosition) -> tuple[FaultKind, int, str]:
     batch = span_at(log, log_size, entry.position)
     if batch is None:
         what = f"offset {entry.offset}: no batch begins at position {entry.position} of {log_size} bytes of log"
-        return FindingKind.NO_BATCH, slot, what
+        return FaultKind.NO_BATCH, slot, what
     what = (
         f"offset {entry.offset} at position {entry.position}, where the batch with offsets {batch.base_offset} to"
         f" {batch.last_offset} begins"
     )
-    return FindingKind.OFFSET, slot, what
+    return FaultKind.OFFSET, slot, what
 
 
 def verify_time_index(
@@ -114,20 +114,20 @@ def verify_time_index(
     *,
     is_sealed: bool = False,
     fs: FileSystem = REAL_FILESYSTEM,
-) -> list[Finding]:
+) -> list[IndexFault]:
     """What is wrong with a time index: an entry is right if its batch has its timestamp, and none before it a larger
     one.
 
     Of a sealed segment, the last entry has to be that of the largest timestamp, by which the segment is retained. Reads
     the headers of the whole log. Zeros behind the entries are no fault. OSError if a file cannot be read.
     """
-    findings = _Findings(index_path)
+    findings = _Faults(index_path)
     if not fs.exists(index_path):
-        return findings.whole(FindingKind.MISSING, "there is no such index; it can be made anew from the log")
+        return findings.whole(FaultKind.MISSING, "there is no such index; it can be made anew from the log")
     size = fs.size(index_path)
     if size % time_index.ENTRY_SIZE:
         what = f"no time index: {size} bytes are no multiple of {time_index.ENTRY_SIZE}"
-        return findings.whole(FindingKind.FORMAT, what)
+        return findings.whole(FaultKind.FORMAT, what)
     entries = time_entries(index_path, base_offset, fs)
     with fs.open(log_path) as log:
         walk = _TimeWalk(spans_over_damage(log, base_offset))
@@ -145,7 +145,7 @@ def verify_time_index(
                     f"the last timestamp is {last_ms}, but the segment's largest is {largest.timestamp_ms}, at offset"
                     f" {largest.offset}"
                 )
-                findings.whole(FindingKind.INCOMPLETE, what)
+                findings.whole(FaultKind.INCOMPLETE, what)
     return findings.with_order(
         entries, lambda last, entry: last.timestamp_ms < entry.timestamp_ms and last.offset <= entry.offset
     )
@@ -159,25 +159,25 @@ class _TimeWalk:
         self._batch = BatchSpan(-1, -1, 0, -1)
         self._largest = TimestampOffset(-1, -1)
 
-    def fault(self, entry: TimestampOffset) -> tuple[FindingKind, str] | None:
+    def fault(self, entry: TimestampOffset) -> tuple[FaultKind, str] | None:
         """What is wrong with the next entry."""
         while self._batch.last_offset < entry.offset:
             if not self._step():
                 what = f"timestamp {entry.timestamp_ms}: the log ends before offset {entry.offset}"
-                return FindingKind.NO_BATCH, what
+                return FaultKind.NO_BATCH, what
         batch, largest = self._batch, self._largest
         if batch.max_timestamp != entry.timestamp_ms:
             what = (
                 f"timestamp {entry.timestamp_ms} for offset {entry.offset}, where the batch with offsets"
                 f" {batch.base_offset} to {batch.last_offset} has {batch.max_timestamp}"
             )
-            return FindingKind.TIMESTAMP, what
+            return FaultKind.TIMESTAMP, what
         if largest.timestamp_ms > entry.timestamp_ms:
             what = (
                 f"timestamp {entry.timestamp_ms} for offset {entry.offset}, but offset {largest.offset} before it has"
                 f" {largest.timestamp_ms}"
             )
-            return FindingKind.TIMESTAMP, what
+            return FaultKind.TIMESTAMP, what
         return None
 
     def largest_of_all(self) -> TimestampOffset:
@@ -214,27 +214,27 @@ def time_entries(path: Path, base_offset: int, fs: FileSystem = REAL_FILESYSTEM)
     return list(time_index.decode_entries(memoryview(data)[:used], base_offset))
 
 
-class _Findings:
+class _Faults:
     """The findings of one file so far."""
 
     def __init__(self, path: Path) -> None:
-        self.all: list[Finding] = []
+        self.all: list[IndexFault] = []
         self._path = path
 
     @property
     def is_full(self) -> bool:
-        return len(self.all) > FINDINGS_MAX
+        return len(self.all) > FAULTS_MAX
 
-    def add(self, kind: FindingKind, slot: int | None, message: str) -> None:
-        if len(self.all) == FINDINGS_MAX:
-            slot, message = None, f"more than {FINDINGS_MAX} faults; the rest was not looked at"
-        self.all.append(Finding(self._path, kind, slot, message))
+    def add(self, kind: FaultKind, slot: int | None, message: str) -> None:
+        if len(self.all) == FAULTS_MAX:
+            slot, message = None, f"more than {FAULTS_MAX} faults; the rest was not looked at"
+        self.all.append(IndexFault(self._path, kind, slot, message))
 
-    def whole(self, kind: FindingKind, message: str) -> list[Finding]:
+    def whole(self, kind: FaultKind, message: str) -> list[IndexFault]:
         self.add(kind, None, message)
         return self.all
 
-    def with_order(self, entries: Sequence[Entry], ascends: Callable[[Entry, Entry], bool]) -> list[Finding]:
+    def with_order(self, entries: Sequence[Entry], ascends: Callable[[Entry, Entry], bool]) -> list[IndexFault]:
         """All findings by slot, with those for right entries that are not behind the right one before them."""
         wrong = {finding.slot for finding in self.all}
         before: Entry | None = None
@@ -242,6 +242,6 @@ class _Findings:
             if slot in wrong:
                 continue
             if before is not None and not ascends(before, entry) and not self.is_full:
-                self.add(FindingKind.ORDER, slot, f"{entry} is not larger than the entry before, {before}")
+                self.add(FaultKind.ORDER, slot, f"{entry} is not larger than the entry before, {before}")
             before = entry
         return sorted(self.all, key=lambda finding: (finding.slot is None, finding.slot or 0))

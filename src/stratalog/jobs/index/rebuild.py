@@ -91,7 +91,7 @@ def write_time_index(
     write_atomic(path, b"".join(pack(e.timestamp_ms, e.offset - base_offset) for e in entries), fs)
 
 
-def rebuild_indexes(
+def rebuild_segment(
     log_path: Path,
     index_path: Path,
     time_index_path: Path,

@@ -13,9 +13,6 @@ from .bucket import (
 from .files import (
     METADATA_TOPIC as METADATA_TOPIC,
 )
-from .files import (
-    write_partition as write_partition,
-)
 from .plan import (
     Judged as Judged,
 )
@@ -25,11 +22,17 @@ from .plan import (
 from .plan import (
     Verdict as Verdict,
 )
-from .run import (
-    Written as Written,
+from .records import (
+    RestoreResult as RestoreResult,
+)
+from .records import (
+    restore_to_bucket as restore_to_bucket,
+)
+from .records import (
+    restore_to_directory as restore_to_directory,
 )
 from .run import (
-    begin_anew as begin_anew,
+    Written as Written,
 )
 from .run import (
     check_target as check_target,

@@ -3,7 +3,7 @@ everything."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -17,6 +17,7 @@ from stratalog.errors import (
 )
 from stratalog.inspect import DataDirs, PartitionObjects, PartitionReader, find_partitions
 from stratalog.jobs.audit import plain_view
+from stratalog.jobs.progress import SILENT, Progress, tracked
 from stratalog.jobs.restore.plan import (
     Judged,
     LocalPartition,
@@ -93,7 +94,7 @@ def plan_restore(
     at_ms: int | None = None,
     existing: Mapping[str, KnownTopic] | None = None,
     local: DataDirs | None = None,
-    on_partition: Callable[[int], None] = lambda _: None,
+    progress: Progress = SILENT,
 ) -> RestorePlan:
     """Look at everything that the bucket has of `topics` (None: of all).
 
@@ -106,9 +107,8 @@ def plan_restore(
     if missing:
         raise UsageError(f"{store.url} has nothing of {', '.join(sorted(missing))}")
     with PartitionReader(store) as reader:
-        for found in reader.read_all(names):
+        for found in tracked(reader.read_all(names), "reading", len(names), progress):
             planner.add(found)
-            on_partition(len(names))
     return planner.plan()
 
 

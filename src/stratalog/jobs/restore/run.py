@@ -98,6 +98,19 @@ def write_restore(
         _set_aside_metadata(data_dir, fs)
     else:
         begin_anew(data_dir, fs)
+    ends, notes = write_partitions(plan, data_dir, clock, fs)
+    written = write_metadata(data_dir, topic_id, metadata_partitions, plan.segments, clock=clock, fs=fs)
+    ends |= {(METADATA_TOPIC, number): end for number, end in written.items()}
+    write_checkpoints(plan, data_dir, ends, fs)
+    register(plan, topic_id)
+    restore_marker.end(data_dir, fs)
+    return Written(tuple(notes))
+
+
+def write_partitions(
+    plan: RestorePlan, data_dir: Path, clock: Clock, fs: FileSystem
+) -> tuple[dict[tuple[str, int], int], list[str]]:
+    """Write the directories of all partitions but their records. Return where each log ends, and notes for people."""
     ends: dict[tuple[str, int], int] = {}
     notes: list[str] = []
     for partition in plan.partitions:
@@ -109,17 +122,7 @@ def write_restore(
             f"{key[0]}-{key[1]}: the transaction of producer {producer} had no end in the bucket and is aborted"
             for producer in aborted
         )
-    written = write_metadata(data_dir, topic_id, metadata_partitions, plan.segments, clock=clock, fs=fs)
-    ends |= {(METADATA_TOPIC, number): end for number, end in written.items()}
-    starts = {
-        (each.partition.topic, each.partition.partition): each.log_start_offset
-        for each in plan.partitions
-        if not each.is_local
-    }
-    _write_checkpoints(data_dir, ends, starts, fs)
-    register(plan, topic_id)
-    restore_marker.end(data_dir, fs)
-    return Written(tuple(notes))
+    return ends, notes
 
 
 def begin_anew(data_dir: Path, fs: FileSystem) -> None:
@@ -151,10 +154,13 @@ def _remove(path: Path, fs: FileSystem) -> None:
         fs.remove(path)
 
 
-def _write_checkpoints(
-    data_dir: Path, ends: Mapping[tuple[str, int], int], starts: Mapping[tuple[str, int], int], fs: FileSystem
-) -> None:
+def write_checkpoints(plan: RestorePlan, data_dir: Path, ends: Mapping[tuple[str, int], int], fs: FileSystem) -> None:
     """Add the new logs to the checkpoints; what these say of an earlier metadata topic goes."""
+    starts = {
+        (each.partition.topic, each.partition.partition): each.log_start_offset
+        for each in plan.partitions
+        if not each.is_local
+    }
     for name, offsets in ((RECOVERY_POINTS, ends), (HIGH_WATERMARKS, ends), (LOG_START_OFFSETS, starts)):
         checkpoint = OffsetCheckpoint(data_dir / name, fs)
         kept = {key: offset for key, offset in checkpoint.read().items() if key[0] != METADATA_TOPIC}

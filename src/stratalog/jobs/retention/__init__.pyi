@@ -8,13 +8,16 @@ from .remote_survey import (
     KnownOffsets as KnownOffsets,
 )
 from .remote_survey import (
-    SurveyedPartition as SurveyedPartition,
-)
-from .remote_survey import (
     config_of as config_of,
 )
-from .remote_survey import (
-    survey as survey,
+from .result import (
+    PartitionForecast as PartitionForecast,
+)
+from .result import (
+    RetentionForecast as RetentionForecast,
+)
+from .run import (
+    forecast_retention as forecast_retention,
 )
 from .words import (
     span_text as span_text,

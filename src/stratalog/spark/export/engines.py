@@ -21,7 +21,7 @@ from stratalog.spark.export.targets import CommitResult, ExportTarget
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from stratalog.spark.pipelines import Progress
+    from stratalog.jobs import Progress
 
 #: Name of what an export remembers, in commits and table properties, and of Delta's transactions.
 MEMORY: Final = "stratalog.export"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from stratalog.errors import UsageError
+from stratalog.jobs import SILENT, Column, Progress, Report
 from stratalog.spark.builder import absolute
 from stratalog.spark.export.commits import Commit, OffsetRange, next_commit
 from stratalog.spark.export.counts import Counts
@@ -17,7 +18,6 @@ from stratalog.spark.export.ranges import new_ranges, steps
 from stratalog.spark.export.rows import records, table_rows
 from stratalog.spark.export.targets import CommitResult, ExportTarget, open_target
 from stratalog.spark.options import ReadOptions
-from stratalog.spark.pipelines import SILENT, Column, Progress, Report
 from stratalog.util import random_uuid
 
 if TYPE_CHECKING:

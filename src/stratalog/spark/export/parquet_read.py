@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from stratalog.spark.executor import parallelism
 from stratalog.spark.export.commits import Commit
 from stratalog.spark.export.files import LocalFiles, ObjectFiles
-from stratalog.spark.pipelines import parallelism
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,18 +9,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stratalog.errors import UsageError
+from stratalog.spark.executor import stream_column
 from stratalog.spark.export.commits import Commit, DataFile
 from stratalog.spark.export.counts import Counts
 from stratalog.spark.export.files import open_table_files
 from stratalog.spark.export.parquet_read import read_files
 from stratalog.spark.export.parquet_table import ParquetTable
 from stratalog.spark.export.targets import CommitResult, ExportTarget
-from stratalog.spark.pipelines import stream_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from stratalog.spark.pipelines import Progress
+    from stratalog.jobs import Progress
 
 
 class ParquetTarget(ExportTarget):

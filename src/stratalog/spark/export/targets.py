@@ -13,7 +13,7 @@ from stratalog.spark.export.counts import Counts
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from stratalog.spark.pipelines import Progress
+    from stratalog.jobs import Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from stratalog.errors import StratalogError
+from stratalog.jobs import Progress, TaskError
+from stratalog.spark.executor import SparkExecutor, parallelism
 from stratalog.spark.ingest.parquet_plan import (
     Indirect,
     ParquetInput,
@@ -26,7 +28,6 @@ from stratalog.spark.ingest.parquet_plan import (
 from stratalog.spark.ingest.parquet_rows import read_rows, sink_schema
 from stratalog.spark.ingest.through_spark import Source, reason
 from stratalog.spark.ingest.values import IngestError, SourceFile, shown_files
-from stratalog.spark.pipelines import Progress, TaskError, parallelism, run_tasks
 from stratalog.spark.reading import run_ahead
 from stratalog.spark.sink import BulkTaskResult, SinkOptions, StagedWrite
 
@@ -110,10 +111,9 @@ class DirectReader:
         return inputs
 
     def _run(self, write: StagedWrite, tasks: Sequence[ReadTask], found: list[BulkTaskResult | None]) -> None:
-        outcomes = run_tasks(
-            self.spark,
-            tasks,
+        outcomes = SparkExecutor(self.spark).map(
             _Load(write),
+            tasks,
             title="loading",
             progress=_Within(self.progress),
             cost=lambda task: task.cost,

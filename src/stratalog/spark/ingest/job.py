@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from stratalog.errors import UsageError
+from stratalog.jobs import SILENT, Progress, State
 from stratalog.spark.ingest.direct import DirectReader
 from stratalog.spark.ingest.memory import Memory, query_id
 from stratalog.spark.ingest.parquet_plan import Indirect
 from stratalog.spark.ingest.through_spark import Source, list_files, write_through_spark
 from stratalog.spark.ingest.values import IngestResult, Round, Rows, SourceFile
-from stratalog.spark.pipelines import SILENT, Progress, State
 from stratalog.spark.sink import SinkOptions, WriteTarget, target_of
 from stratalog.util import SYSTEM_CLOCK, Clock
 

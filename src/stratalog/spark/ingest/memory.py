@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+from stratalog.jobs import State
 from stratalog.spark.ingest.values import SourceFile
-from stratalog.spark.pipelines import State
 from stratalog.spark.sink import NumberedBatch, WriteTarget, stream_name
 
 

@@ -9,8 +9,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.errors import UsageError
+from stratalog.spark.executor import parallelism
 from stratalog.spark.ingest.values import IngestError, Rows, SourceFile, shown_files
-from stratalog.spark.pipelines import parallelism
 from stratalog.spark.session import make_active
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from stratalog.errors import StratalogError
-from stratalog.spark.pipelines import Column, Report, Unit
+from stratalog.jobs import Column, Report, Unit
 
 
 class IngestError(StratalogError):

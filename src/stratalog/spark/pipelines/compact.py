@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from stratalog.config import LogConfig
 from stratalog.errors import RemoteStorageError, UsageError
 from stratalog.inspect import list_remote_segments
+from stratalog.jobs import SILENT, Ledger, Progress, State
 from stratalog.remote.storage import ObjectLayout, SegmentManifest
 from stratalog.remote.transactions import finish_publications, remove_objects
 from stratalog.spark.byte_sources import ByteSources
@@ -32,8 +33,6 @@ from stratalog.spark.pipelines.compaction import (
     local,
     topic_config,
 )
-from stratalog.spark.pipelines.progress import SILENT, Progress
-from stratalog.spark.pipelines.state import Ledger, State
 from stratalog.util import SYSTEM_CLOCK, Clock
 from stratalog.wire.client import ConnectionOptions
 

@@ -17,12 +17,11 @@ from uuid import UUID
 
 from stratalog.errors import UsageError
 from stratalog.inspect import list_remote_segments
+from stratalog.jobs import SILENT, Column, Progress, Report, Unit
 from stratalog.log import list_partitions, list_segments
 from stratalog.log.format import noted_topic_id
 from stratalog.remote.storage import open_bucket
-from stratalog.spark.pipelines.progress import SILENT, Progress
-from stratalog.spark.pipelines.report import Column, Report, Unit
-from stratalog.spark.pipelines.runner import run_tasks
+from stratalog.spark.executor import SparkExecutor
 from stratalog.spark.pipelines.stats_segment import SegmentStats, SegmentTask, measure
 from stratalog.util import uuid_to_base64
 
@@ -231,9 +230,10 @@ def stats(
             for m in manifests
             if (m.topic, m.topic_id) not in passed_over
         ]
-    found = list(
-        run_tasks(spark, tasks, measure, title="measuring segments", progress=progress, cost=lambda task: task.size)
+    measured = SparkExecutor(spark).map(
+        measure, tasks, title="measuring segments", progress=progress, cost=lambda task: task.size
     )
+    found = list(measured)
     if not found:
         raise UsageError(f"no segments {'of these topics ' if topics else ''}in what was given")
     found.sort(key=lambda each: (each.topic, each.partition, each.tier, each.base_offset))

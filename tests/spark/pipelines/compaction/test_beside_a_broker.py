@@ -12,9 +12,9 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from stratalog.inspect.bucket_catalog import list_remote_segments
-from stratalog.jobs.audit.run import AuditOptions, audit_bucket
+from stratalog.jobs.audit.bucket import AuditOptions, audit_bucket
+from stratalog.jobs.ledger import State
 from stratalog.spark.pipelines.compact import CompactResult, compact_bucket
-from stratalog.spark.pipelines.state import State
 from tests.scenarios.tiered_story import TieredStory
 from tests.support.s3_server import S3Server, require_s3_server
 

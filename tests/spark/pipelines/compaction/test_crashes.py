@@ -13,7 +13,7 @@ import pytest
 
 from stratalog.errors import RemoteStorageError
 from stratalog.inspect.bucket_catalog import list_remote_segments
-from stratalog.jobs.audit.run import AuditOptions, audit_bucket
+from stratalog.jobs.audit.bucket import AuditOptions, audit_bucket
 from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
 from stratalog.remote.metadata.partitioner import metadata_partition
 from stratalog.remote.metadata.serde import encode

@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 from stratalog.cli.main import run
 from stratalog.config.topic import LogConfig
 from stratalog.errors import DataDirError, UsageError
+from stratalog.jobs.executor import TaskError
 from stratalog.log.format.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
 from stratalog.log.partition_log import PartitionLog
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.spark.pipelines.compact import compact_bucket, compact_data_dirs
-from stratalog.spark.pipelines.runner import TaskError
 from tests.spark.pipelines.compaction.lives import T0, bucket_batches, clean, local_batches, upload, write_log
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "spark_compact.md"

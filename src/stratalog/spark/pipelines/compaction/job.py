@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from stratalog.jobs import SILENT, Progress
+from stratalog.spark.executor import parallelism
 from stratalog.spark.pipelines.compaction import shuffle
 from stratalog.spark.pipelines.compaction.plan import (
     PartitionPlan,
@@ -15,8 +17,6 @@ from stratalog.spark.pipelines.compaction.plan import (
 )
 from stratalog.spark.pipelines.compaction.result import CompactedPartition, achieved, foreseen
 from stratalog.spark.pipelines.compaction.values import Rewritten
-from stratalog.spark.pipelines.progress import SILENT, Progress
-from stratalog.spark.pipelines.runner import parallelism
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

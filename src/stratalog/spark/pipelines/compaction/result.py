@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from stratalog.jobs import Column, Report, Unit
 from stratalog.spark.pipelines.compaction.plan import PartitionPlan, SurveyedPartition
 from stratalog.spark.pipelines.compaction.values import Rewritten
-from stratalog.spark.pipelines.report import Column, Report, Unit
 
 _COLUMNS: Final = (
     Column("topic"),

@@ -23,6 +23,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from stratalog.jobs import SILENT, Progress, TaskError
+from stratalog.spark.executor import plan_groups
 from stratalog.spark.pipelines.compaction.plan import PartitionPlan, SurveyedPartition
 from stratalog.spark.pipelines.compaction.values import (
     KeysTask,
@@ -39,8 +41,6 @@ from stratalog.spark.pipelines.compaction.work import (
     NewestWork,
     RewriteWork,
 )
-from stratalog.spark.pipelines.progress import SILENT, Progress
-from stratalog.spark.pipelines.runner import TaskError, plan_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -143,7 +143,7 @@ def rewrite(
     """
     from pyspark.sql import functions as F
 
-    from stratalog.spark.pipelines.runner import stream_column
+    from stratalog.spark.executor import stream_column
 
     if not tasks:
         return

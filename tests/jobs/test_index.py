@@ -13,18 +13,18 @@ from pyspark.sql import SparkSession
 from stratalog.cli.main import run
 from stratalog.errors import UsageError
 from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.jobs.executor import Executor
+from stratalog.jobs.index.result import Outcome
+from stratalog.jobs.index.run import convert_indexes, rebuild_indexes, verify_indexes
 from stratalog.records.control import ControlType
 from stratalog.remote.storage.chunk_codec import Compression
 from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.keyring import Keyring, key_id
 from stratalog.remote.storage.object_names import ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.spark.pipelines.index import Outcome, convert_indexes, rebuild_indexes, verify_indexes
 from tests.spark.partitions import T0, Batch, Partition, steady
 from tests.spark.test_layouts import AIVEN, aiven_bucket
 from tests.support.s3_server import S3Server, require_s3_server
-
-pytestmark = pytest.mark.spark
 
 
 def content(root: Path) -> dict[str, bytes]:
@@ -49,46 +49,48 @@ def written(root: Path, topic: str = "orders") -> Partition:
     return partition
 
 
-def test_damaged_indexes_of_a_directory_are_found_and_made_as_they_were(spark: SparkSession, tmp_path: Path) -> None:
+def test_damaged_indexes_of_a_directory_are_found_and_made_as_they_were(executor: Executor, tmp_path: Path) -> None:
     partition = written(tmp_path)
-    assert rebuild_indexes(spark, paths=[tmp_path], interval_bytes=256).problems == 0
+    assert rebuild_indexes(executor=executor, paths=[tmp_path], interval_bytes=256).problems == 0
     before = content(tmp_path)
-    assert verify_indexes(spark, paths=[tmp_path]).changes == ()
+    assert verify_indexes(executor=executor, paths=[tmp_path]).changes == ()
     partition.file(partition.bases[0], "index").write_bytes(b"\0\0\0\5\0\0\0\5")
     partition.file(partition.bases[1], "timeindex").unlink()
     partition.file(partition.bases[2], "txnindex").unlink()
     spoilt = content(tmp_path)
-    found = verify_indexes(spark, paths=[tmp_path])
+    found = verify_indexes(executor=executor, paths=[tmp_path])
     assert {Path(change.place).suffix for change in found.changes} == {".index", ".timeindex", ".txnindex"}
-    dry = rebuild_indexes(spark, paths=[tmp_path], only_damaged=True, dry_run=True, interval_bytes=256)
+    dry = rebuild_indexes(executor=executor, paths=[tmp_path], only_damaged=True, dry_run=True, interval_bytes=256)
     assert content(tmp_path) == spoilt
-    done = rebuild_indexes(spark, paths=[tmp_path], only_damaged=True, interval_bytes=256)
+    done = rebuild_indexes(executor=executor, paths=[tmp_path], only_damaged=True, interval_bytes=256)
     assert [change.place for change in done.changes] == [change.place for change in dry.changes]
     assert len(done.changes) == 5  # both indexes of two segments, and the transactions of the third
     assert content(tmp_path) == before
 
 
 def test_a_directory_is_converted_there_and_back_unless_something_is_damaged(
-    spark: SparkSession, tmp_path: Path
+    executor: Executor, tmp_path: Path
 ) -> None:
     partition = written(tmp_path)
     before = content(tmp_path)
-    there = convert_indexes(spark, 12, paths=[tmp_path])
+    there = convert_indexes(12, executor=executor, paths=[tmp_path])
     assert [change.outcome for change in there.changes] == [Outcome.CONVERTED] * 3
     assert all(len(data) % 12 == 0 for path, data in content(tmp_path).items() if path.endswith(".index"))
-    assert verify_indexes(spark, paths=[tmp_path]).changes == ()
-    assert {change.outcome for change in convert_indexes(spark, 12, paths=[tmp_path]).changes} == {Outcome.LEFT}
-    assert convert_indexes(spark, 8, paths=[tmp_path], dry_run=True).is_dry
-    assert convert_indexes(spark, 8, paths=[tmp_path]).problems == 0
+    assert verify_indexes(executor=executor, paths=[tmp_path]).changes == ()
+    assert {change.outcome for change in convert_indexes(12, executor=executor, paths=[tmp_path]).changes} == {
+        Outcome.LEFT
+    }
+    assert convert_indexes(8, executor=executor, paths=[tmp_path], dry_run=True).is_dry
+    assert convert_indexes(8, executor=executor, paths=[tmp_path]).problems == 0
     assert content(tmp_path) == before
     partition.file(partition.bases[0], "index").write_bytes(b"\0\0\0\5\0\0\0\5")
     spoilt = content(tmp_path)
-    refused = convert_indexes(spark, 12, paths=[tmp_path])
+    refused = convert_indexes(12, executor=executor, paths=[tmp_path])
     assert refused.problems == 1
     assert content(tmp_path) == spoilt
 
 
-def test_a_bucket_is_verified_mended_and_converted_and_its_manifests_agree(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_bucket_is_verified_mended_and_converted_and_its_manifests_agree(executor: Executor, tmp_path: Path) -> None:
     require_s3_server()
     partition = written(tmp_path / "data")
     with S3Server(tmp_path / "s3") as s3:
@@ -97,34 +99,34 @@ def test_a_bucket_is_verified_mended_and_converted_and_its_manifests_agree(spark
         for base in partition.bases:
             partition.upload_to(store, base)
         place = {"remote": url, "remote_options": s3.options}
-        assert verify_indexes(spark, **place).changes == ()  # type: ignore[arg-type]
+        assert verify_indexes(executor=executor, **place).changes == ()  # type: ignore[arg-type]
         first, second, third = list_remote_segments(store)
         aborted = bytes(store.get(third.key(ObjectKind.TXN_INDEX)))
         store.put(first.key(ObjectKind.OFFSET_INDEX), b"\0\0\0\5\0\0\0\5")
         store.delete([second.key(ObjectKind.TIME_INDEX), third.key(ObjectKind.TXN_INDEX)])
-        found = verify_indexes(spark, **place)  # type: ignore[arg-type]
+        found = verify_indexes(executor=executor, **place)  # type: ignore[arg-type]
         assert [Path(change.place).suffix for change in found.changes] == [
             ".index",
             ".timeindex",
             ".txnindex",
         ]
-        refused = convert_indexes(spark, 12, **place)  # type: ignore[arg-type]
+        refused = convert_indexes(12, executor=executor, **place)  # type: ignore[arg-type]
         assert refused.problems == 1
         assert all(m.offset_index_entry_size != 12 for m in list_remote_segments(store))
-        done = rebuild_indexes(spark, only_damaged=True, **place)  # type: ignore[arg-type]
+        done = rebuild_indexes(executor=executor, only_damaged=True, **place)  # type: ignore[arg-type]
         assert [change.outcome for change in done.changes] == [Outcome.REBUILT] * 3
         assert bytes(store.get(third.key(ObjectKind.TXN_INDEX))) == aborted
-        assert verify_indexes(spark, **place).changes == ()  # type: ignore[arg-type]
-        there = convert_indexes(spark, 12, **place)  # type: ignore[arg-type]
+        assert verify_indexes(executor=executor, **place).changes == ()  # type: ignore[arg-type]
+        there = convert_indexes(12, executor=executor, **place)  # type: ignore[arg-type]
         assert [change.outcome for change in there.changes] == [Outcome.CONVERTED] * 3
         for manifest in list_remote_segments(store):
             assert manifest.offset_index_entry_size == 12
             manifest.check_object(ObjectKind.OFFSET_INDEX, store.get(manifest.key(ObjectKind.OFFSET_INDEX)))
-        assert verify_indexes(spark, **place).changes == ()  # type: ignore[arg-type]
+        assert verify_indexes(executor=executor, **place).changes == ()  # type: ignore[arg-type]
 
 
 def test_a_transaction_index_is_not_rebuilt_from_a_log_whose_last_batch_is_cut(
-    spark: SparkSession, tmp_path: Path
+    executor: Executor, tmp_path: Path
 ) -> None:
     """Without its marker the transaction would look as if nobody had aborted it."""
     partition = Partition(tmp_path / "data")
@@ -144,14 +146,14 @@ def test_a_transaction_index_is_not_rebuilt_from_a_log_whose_last_batch_is_cut(
     store.delete([manifest.key(ObjectKind.TXN_INDEX)])
     before = content(tmp_path / "bucket")
     for is_dry in (True, False):
-        done = rebuild_indexes(spark, remote=store.url, only_damaged=True, dry_run=is_dry)
+        done = rebuild_indexes(executor=executor, remote=store.url, only_damaged=True, dry_run=is_dry)
         (refused,) = (each for each in done.changes if each.place.endswith(".txnindex"))
         assert refused.outcome is Outcome.SKIPPED
-        assert "bytes are no whole batch" in refused.detail
+        assert "is not whole" in refused.detail
     assert content(tmp_path / "bucket") == before
 
 
-def test_what_is_encrypted_is_verified_with_its_key_and_never_written(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_is_encrypted_is_verified_with_its_key_and_never_written(executor: Executor, tmp_path: Path) -> None:
     partition = written(tmp_path / "data")
     key_file, key = tmp_path / "the.key", bytes(range(32))
     key_file.write_bytes(key)
@@ -162,23 +164,23 @@ def test_what_is_encrypted_is_verified_with_its_key_and_never_written(spark: Spa
         partition.upload_to(store, base, **options)
     without: dict[str, Any] = {"remote": store.url}
     place = without | {"remote_options": {"encryption.key.file": str(key_file)}}
-    assert verify_indexes(spark, **place).changes == ()
-    sealed = verify_indexes(spark, **without)
+    assert verify_indexes(executor=executor, **place).changes == ()
+    sealed = verify_indexes(executor=executor, **without)
     assert [(each.outcome, "none is configured" in each.detail) for each in sealed.changes] == [
         (Outcome.SKIPPED, True)
     ] * 2
-    assert rebuild_indexes(spark, only_damaged=True, **place).changes == ()
+    assert rebuild_indexes(executor=executor, only_damaged=True, **place).changes == ()
     _, second, _ = list_remote_segments(store)
     index = tmp_path / "bucket" / second.key(ObjectKind.OFFSET_INDEX)
     index.write_bytes(index.read_bytes()[:-1] + b"?")
     before = content(tmp_path / "bucket")
-    assert [each.outcome for each in verify_indexes(spark, **place).changes] == [Outcome.DAMAGED]
-    left = rebuild_indexes(spark, only_damaged=True, **place)
+    assert [each.outcome for each in verify_indexes(executor=executor, **place).changes] == [Outcome.DAMAGED]
+    left = rebuild_indexes(executor=executor, only_damaged=True, **place)
     assert [each.detail for each in left.changes] == [
         "it is encrypted: its bytes do not match the checksum in the manifest"
     ]
     assert content(tmp_path / "bucket") == before
-    there = convert_indexes(spark, 12, **place)
+    there = convert_indexes(12, executor=executor, **place)
     assert [each.outcome for each in there.changes] == [
         Outcome.CONVERTED,
         Outcome.SKIPPED,
@@ -186,17 +188,18 @@ def test_what_is_encrypted_is_verified_with_its_key_and_never_written(spark: Spa
     ]
 
 
-def test_segments_of_aivens_layout_are_verified_with_their_keys(spark: SparkSession, tmp_path: Path) -> None:
+def test_segments_of_aivens_layout_are_verified_with_their_keys(executor: Executor, tmp_path: Path) -> None:
     keys = {"aiven.encryption.key.file": f"key1={AIVEN / 'both.pem'}"}
     place: dict[str, Any] = {"remote": aiven_bucket(tmp_path, 0, 200, 600), "remote_options": keys}
-    assert verify_indexes(spark, **place).changes == ()
-    assert {each.outcome for each in convert_indexes(spark, 8, **place).changes} == {Outcome.LEFT}
+    assert verify_indexes(executor=executor, **place).changes == ()
+    assert {each.outcome for each in convert_indexes(8, executor=executor, **place).changes} == {Outcome.LEFT}
     indexes = next((tmp_path / "aiven").rglob("00000000000000000600-*.indexes"))
     indexes.write_bytes(bytes(indexes.stat().st_size))
-    found = verify_indexes(spark, **place)
+    found = verify_indexes(executor=executor, **place)
     assert {(each.outcome, Path(each.place).name) for each in found.changes} == {(Outcome.DAMAGED, indexes.name)}
 
 
+@pytest.mark.spark
 def test_the_command_has_its_exit_codes_and_refuses_what_cannot_be(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -218,12 +221,12 @@ def test_the_command_has_its_exit_codes_and_refuses_what_cannot_be(
 
 
 def test_a_log_too_large_for_the_format_is_refused_before_anything_is_written(
-    spark: SparkSession, tmp_path: Path
+    executor: Executor, tmp_path: Path
 ) -> None:
     partition = written(tmp_path)
     with partition.logs[0].open("r+b") as log:
         log.truncate(1 << 31)
     before = partition.file(partition.bases[1], "index").stat().st_mtime_ns
-    with pytest.raises(UsageError, match="too many for entries of 8 bytes"):
-        rebuild_indexes(spark, paths=[tmp_path], to=8)
+    with pytest.raises(UsageError, match="too large for entries of 8 bytes"):
+        rebuild_indexes(executor=executor, paths=[tmp_path], to=8)
     assert partition.file(partition.bases[1], "index").stat().st_mtime_ns == before

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from stratalog.spark.pipelines.report import Column, Report
+from stratalog.errors import UsageError
+from stratalog.jobs.index.check import IndexFault
+from stratalog.jobs.report import Column, Report
 
 _COLUMNS: Final = (Column("partition"), Column("index"), Column("outcome"), Column("detail"))
 
@@ -34,12 +37,20 @@ _PROBLEMS: Final = (Outcome.DAMAGED, Outcome.TORN, Outcome.MISFIT, Outcome.SKIPP
 
 @dataclass(frozen=True, slots=True)
 class IndexChange:
-    """One index; `place` is a file or an object."""
+    """One index; `place` is a file or an object.
+
+    `form` and `entries` are those of an index that was made, `torn_bytes` what its log has behind the last whole batch;
+    `faults` what is wrong with a damaged one, where it is a file.
+    """
 
     partition: str
     place: str
     outcome: Outcome
     detail: str
+    form: str = ""
+    entries: int = 0
+    torn_bytes: int = 0
+    faults: tuple[IndexFault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +79,12 @@ class IndexResult:
             **{each.value: counts[each.value] for each in Outcome if counts[each.value]},
         }
         return Report(f"Index {self.action}" + (" (dry run)" if self.is_dry else ""), _COLUMNS, rows, totals)
+
+
+def refuse_misfits(planned: Iterable[IndexChange]) -> None:
+    """Raise UsageError when an index does not fit the format that is wanted."""
+    misfits = [change for change in planned if change.outcome is Outcome.MISFIT]
+    if misfits:
+        raise UsageError(
+            f"{misfits[0].place}: {misfits[0].detail} ({len(misfits)} such indexes); nothing was converted"
+        )

@@ -1,7 +1,7 @@
 """Topics out of a bucket: into a data directory, records and all, or into another bucket.
 
-    restore_to_directory(spark, "s3://bucket/tiered", "/var/lib/new", register=..., topics={"orders"})
-    restore_to_bucket(spark, "s3://aiven-bucket/tiered", "s3://other/tiered", target_options={"compression": "zstd"})
+    restore_to_directory("s3://bucket/tiered", "/var/lib/new", register=..., topics={"orders"})
+    restore_to_bucket("s3://aiven-bucket/tiered", "s3://other/tiered", target_options={"compression": "zstd"})
 
 `stratalog tier restore` is the other way: it makes a data directory that leaves the records in the bucket. Here they
 are copied in parallel, a task a segment. The lineage decides what is taken, by the same rules (`jobs.restore.plan`). A
@@ -14,35 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from stratalog.errors import NotOwnerError, UsageError
 from stratalog.inspect import list_remote_segments, restore_marker
-from stratalog.jobs.restore import (
-    PartitionPlan,
-    RestoredTopic,
-    RestorePlan,
-    begin_anew,
-    check_target,
-    plan_restore,
-    write_partition,
-)
-from stratalog.log.format import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
-from stratalog.remote.api import RemoteLogSegmentMetadata
-from stratalog.remote.ownership import check_no_owner
-from stratalog.remote.storage import (
-    ObjectKey,
-    ObjectKind,
-    PlainView,
-    SegmentManifest,
-    object_key,
-    open_bucket,
-    parse_manifest_key,
-)
-from stratalog.remote.transactions import discard, publish
-from stratalog.spark.pipelines.progress import SILENT, Progress
-from stratalog.spark.pipelines.report import Column, Report, Unit
-from stratalog.spark.pipelines.restore_copy import (
+from stratalog.jobs.executor import THREADS, Executor
+from stratalog.jobs.progress import SILENT, Progress
+from stratalog.jobs.report import Column, Report, Unit
+from stratalog.jobs.restore.bucket import RestoredTopic, RestorePlan, plan_restore
+from stratalog.jobs.restore.copy import (
     BucketTask,
     LocalTask,
     Source,
@@ -50,14 +30,16 @@ from stratalog.spark.pipelines.restore_copy import (
     copy_to_bucket,
     copy_to_directory,
 )
-from stratalog.spark.pipelines.runner import run_tasks
+from stratalog.jobs.restore.plan import PartitionPlan
+from stratalog.jobs.restore.run import begin_anew, check_target, write_checkpoints, write_partitions
+from stratalog.remote.api import RemoteLogSegmentMetadata
+from stratalog.remote.ownership import check_no_owner
+from stratalog.remote.storage import ObjectKey, ObjectKind, PlainView, object_key, open_bucket, parse_manifest_key
+from stratalog.remote.transactions import discard, publish
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, random_uuid
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 #: Makes the topics known to the broker of the directory, durably, with the largest producer id (-1: none).
-Register = Callable[[Sequence[RestoredTopic], int], None]
+RegisterTopics = Callable[[Sequence[RestoredTopic], int], None]
 
 _WHAT: Final = "a restore into it"
 _COLUMNS: Final = (
@@ -92,24 +74,31 @@ class RestoreResult:
 
 
 def restore_to_directory(
-    spark: SparkSession,
     remote: str,
     data_dir: str | Path,
     *,
-    register: Register | None = None,
+    register: RegisterTopics | None = None,
     remote_options: Mapping[str, str] | None = None,
     topics: Collection[str] | None = None,
     topic_config: Mapping[str, str] | None = None,
     at_ms: int | None = None,
     dry_run: bool = False,
+    executor: Executor = THREADS,
     progress: Progress = SILENT,
 ) -> RestoreResult:
     """Make plain topics, all of their records local, in a new or empty directory that driver and workers share.
 
     Retention is switched off (-1) unless `topic_config` says otherwise: else a broker would delete old records at once.
-    `register` is told of the topics before the directory counts as whole; without it a Kafka or a broker has to be told
-    otherwise. Errors as `plan_restore`; DataDirError for a directory that is not empty; UsageError when the workers
-    wrote somewhere else.
+    `register` is given the topics before the directory counts as whole; without it a Kafka or a broker has to learn of
+    them otherwise.
+
+    Returns:
+        What was restored, and what is missing.
+
+    Raises:
+        DataDirError: The directory is not empty.
+        UsageError: The bucket lacks one of `topics`, or the workers wrote somewhere else.
+        RemoteStorageError, OSError, TaskError: Something cannot be read or written.
     """
     target = Path(data_dir).absolute()
     check_target(target, metadata_only=False)
@@ -126,33 +115,18 @@ def restore_to_directory(
     fs = REAL_FILESYSTEM
     fs.make_dirs(target)
     begin_anew(target, fs)
-    ends: dict[tuple[str, int], int] = {}
-    notes: list[str] = []
-    for partition in plan.partitions:
-        key = partition.partition.topic, partition.partition.partition
-        ends[key], aborted = write_partition(target, partition, clock=SYSTEM_CLOCK, fs=fs)
-        notes += (
-            f"{key[0]}-{key[1]}: the transaction of producer {each} had no end and is aborted" for each in aborted
-        )
-    written = list(
-        run_tasks(
-            spark,
-            tasks,
-            copy_to_directory,
-            title="restoring",
-            progress=progress,
-            cost=lambda task: task.source.size,
-        )
+    ends, notes = write_partitions(plan, target, SYSTEM_CLOCK, fs)
+    copied = executor.map(
+        copy_to_directory, tasks, title="restoring", progress=progress, cost=lambda task: task.source.size
     )
+    written = list(copied)
     for each in written:
         if each.log is not None and (not fs.exists(each.log) or fs.size(each.log) != each.size):
             raise UsageError(
                 f"{each.log}: a worker wrote it, and it is not here: driver and workers must share {target}; the "
                 "directory is marked as unfinished"
             )
-    starts = {(p.partition.topic, p.partition.partition): p.log_start_offset for p in plan.partitions}
-    for name, offsets in ((RECOVERY_POINTS, ends), (HIGH_WATERMARKS, ends), (LOG_START_OFFSETS, starts)):
-        OffsetCheckpoint(target / name, fs).write({key: offset for key, offset in offsets.items() if offset > 0})
+    write_checkpoints(plan, target, ends, fs)
     if register is not None:
         register([_plain_topic(topic, topic_config or {}) for topic in plan.topics], plan.producer_id_max)
     restore_marker.end(target, fs)
@@ -160,7 +134,6 @@ def restore_to_directory(
 
 
 def restore_to_bucket(
-    spark: SparkSession,
     remote: str,
     target: str,
     *,
@@ -169,12 +142,21 @@ def restore_to_bucket(
     topics: Collection[str] | None = None,
     at_ms: int | None = None,
     dry_run: bool = False,
+    executor: Executor = THREADS,
     progress: Progress = SILENT,
 ) -> RestoreResult:
     """Copy segments into another bucket, in our layout, encoded as `target_options` say; visible all in one step.
 
     Topic ids, segment ids and leader epochs stay. What is there already, complete and of the same size, is not copied
-    again. UsageError when both are one place, NotOwnerError when a cluster owns the target.
+    again.
+
+    Returns:
+        What was copied, and what is missing.
+
+    Raises:
+        UsageError: Both are one place, or the bucket lacks one of `topics`.
+        NotOwnerError: A cluster owns the target.
+        RemoteStorageError, OSError, TaskError: Something cannot be read or written.
     """
     if remote.rstrip("/") == target.rstrip("/"):
         raise UsageError(f"{target}: a bucket cannot be restored into itself")
@@ -198,16 +180,8 @@ def restore_to_bucket(
     size = sum(task.source.size for task in tasks)
     if dry_run:
         return _result("To be copied", plan, len(tasks), size, ())
-    staged: list[SegmentManifest] = list(
-        run_tasks(
-            spark,
-            tasks,
-            copy_to_bucket,
-            title="copying",
-            progress=progress,
-            cost=lambda task: task.source.size,
-        )
-    )
+    copied = executor.map(copy_to_bucket, tasks, title="copying", progress=progress, cost=lambda task: task.source.size)
+    staged = list(copied)
     if staged:
         try:
             check_no_owner(there, _WHAT)  # it may have got one while this ran

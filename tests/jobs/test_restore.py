@@ -14,18 +14,17 @@ from stratalog.cli.main import run
 from stratalog.errors import DataDirError, UsageError
 from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.inspect.restore_marker import RESTORE_UNFINISHED
-from stratalog.jobs.audit.run import AuditOptions, audit_bucket
-from stratalog.jobs.fsck.data_dir import check_dirs
+from stratalog.jobs.audit.bucket import AuditOptions, audit_bucket
+from stratalog.jobs.executor import Executor
 from stratalog.jobs.fsck.findings import Severity
+from stratalog.jobs.fsck.run import fsck
+from stratalog.jobs.restore.records import restore_to_bucket, restore_to_directory
 from stratalog.remote.storage.chunk_codec import Compression
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.plain_view import open_bucket
-from stratalog.spark.pipelines.restore import restore_to_bucket, restore_to_directory
 from stratalog.util.filesystem import REAL_FILESYSTEM
 from tests.spark.partitions import Partition, expected_row, scan, steady
 from tests.support.s3_server import S3Server, require_s3_server
-
-pytestmark = pytest.mark.spark
 
 
 def tiered(root: Path, url: str, segments: int = 4) -> Partition:
@@ -43,23 +42,23 @@ def rows(partition: Partition, **places: Any) -> bool:
     return found.rows == [expected_row(partition, each) for each in partition.records]
 
 
-def test_a_directory_has_every_record_and_is_sound(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_directory_has_every_record_and_is_sound(executor: Executor, tmp_path: Path) -> None:
     url = (tmp_path / "bucket").as_uri()
     partition = tiered(tmp_path / "data", url)
     target = tmp_path / "new"
-    result = restore_to_directory(spark, url, target)
+    result = restore_to_directory(url, target, executor=executor)
     assert (result.problems, result.copied_segments) == ((), 4)
     assert rows(partition, path=target)
     for log in partition.logs:
         for suffix in (".log", ".index", ".timeindex"):
             copy = target / "orders-0" / log.with_suffix(suffix).name
             assert copy.read_bytes() == log.with_suffix(suffix).read_bytes()
-    findings = check_dirs([target], REAL_FILESYSTEM).findings
+    findings = fsck([target], REAL_FILESYSTEM).findings
     assert [each for each in findings if each.severity is not Severity.NOTE] == []
     assert not (target / RESTORE_UNFINISHED).exists()
 
 
-def test_segments_that_overlap_in_part_give_every_offset_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_segments_that_overlap_in_part_give_every_offset_once(executor: Executor, tmp_path: Path) -> None:
     url = (tmp_path / "bucket").as_uri()
     partition = tiered(tmp_path / "data", url, segments=2)
     first, second = partition.bases
@@ -74,12 +73,12 @@ def test_segments_that_overlap_in_part_give_every_offset_once(spark: SparkSessio
     store = ObjectStore.from_url(url)
     for base in (later, other.bases[2]):
         other.upload_to(store, base)
-    result = restore_to_directory(spark, url, tmp_path / "new")
+    result = restore_to_directory(url, tmp_path / "new", executor=executor)
     assert (cut, result.problems) == (0, ())
     assert rows(partition, path=tmp_path / "new")
 
 
-def test_a_directory_that_was_begun_is_marked_and_done_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_directory_that_was_begun_is_marked_and_done_again(executor: Executor, tmp_path: Path) -> None:
     url = (tmp_path / "bucket").as_uri()
     partition = tiered(tmp_path / "data", url)
     target = tmp_path / "new"
@@ -88,15 +87,15 @@ def test_a_directory_that_was_begun_is_marked_and_done_again(spark: SparkSession
         raise UsageError("the disk is full")
 
     with pytest.raises(UsageError, match="the disk is full"):
-        restore_to_directory(spark, url, target, register=fail)
+        restore_to_directory(url, target, register=fail, executor=executor)
     assert (target / RESTORE_UNFINISHED).exists()
-    restore_to_directory(spark, url, target)
+    restore_to_directory(url, target, executor=executor)
     assert rows(partition, path=target)
     with pytest.raises(DataDirError, match="is not empty"):
-        restore_to_directory(spark, url, target)
+        restore_to_directory(url, target, executor=executor)
 
 
-def test_another_bucket_has_the_same_segments_encoded_as_asked(spark: SparkSession, tmp_path: Path) -> None:
+def test_another_bucket_has_the_same_segments_encoded_as_asked(executor: Executor, tmp_path: Path) -> None:
     require_s3_server()
     source = (tmp_path / "bucket").as_uri()
     partition = tiered(tmp_path / "data", source)
@@ -104,7 +103,7 @@ def test_another_bucket_has_the_same_segments_encoded_as_asked(spark: SparkSessi
         target = s3.url("bucket/copy")
         ObjectStore.from_url(s3.url("bucket"), s3.options).put("mark", b"a bucket appears at the first put")
         options = {**s3.options, "compression": "zstd"}
-        result = restore_to_bucket(spark, source, target, target_options=options)
+        result = restore_to_bucket(source, target, target_options=options, executor=executor)
         store = open_bucket(target, s3.options)
         manifests = list_remote_segments(store.inner)
         assert {m.compression for m in manifests} == {Compression.ZSTD}
@@ -113,10 +112,11 @@ def test_another_bucket_has_the_same_segments_encoded_as_asked(spark: SparkSessi
         assert audit_bucket(store, AuditOptions(1 << 60, 0, deep=True)).findings == []
         remote = {f"remote__{key}": value for key, value in s3.options.items()}
         assert rows(partition, remote=target, **remote)
-        again = restore_to_bucket(spark, source, target, target_options=options)
+        again = restore_to_bucket(source, target, target_options=options, executor=executor)
     assert (result.copied_segments, again.copied_segments) == (4, 0)
 
 
+@pytest.mark.spark
 def test_the_command_registers_topics_that_keep_everything(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,15 +1,18 @@
-"""How far a job is, told to whoever wants to know: nobody, or a person at a terminal."""
+"""How far a job is: for nothing at all, or for a person at a terminal."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class Progress:
-    """Hears of a job's parts one after the other: `begin`, `advance` as work is done, `end`. This one tells nobody."""
+    """Hears of a job's parts one after the other: `begin`, `advance` as work is done, `end`. This one does nothing."""
 
     def begin(self, title: str, total: int) -> None:
-        """A part of `total` units of work (bytes, or tasks) starts."""
+        """A part of `total` units of work (bytes, or tasks) starts. 0: how many is not known."""
 
     def advance(self, amount: int) -> None:
         """So much of it more is done."""
@@ -19,6 +22,17 @@ class Progress:
 
 
 SILENT = Progress()
+
+
+def tracked(items: Iterable[T], title: str, total: int, progress: Progress) -> Iterator[T]:
+    """Yield the items, of which there are `total`, and let `progress` advance with each."""
+    progress.begin(title, total)
+    try:
+        for item in items:
+            yield item
+            progress.advance(1)
+    finally:
+        progress.end()
 
 
 class TerminalProgress(Progress):

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from stratalog.errors import UsageError
-from stratalog.spark.pipelines.progress import Progress
-from stratalog.spark.pipelines.runner import TaskError, plan_groups, run_tasks
+from stratalog.jobs.executor import TaskError
+from stratalog.jobs.progress import Progress
+from stratalog.spark.executor import SparkExecutor, plan_groups
 
 pytestmark = pytest.mark.spark
 
@@ -37,7 +38,7 @@ def square(number: int) -> int:
 
 def test_every_task_gives_its_result_once_and_progress_hears_its_cost(spark: SparkSession) -> None:
     progress = Counting()
-    results = run_tasks(spark, range(100), square, title="squares", progress=progress, cost=lambda task: task)
+    results = SparkExecutor(spark).map(square, range(100), title="squares", progress=progress, cost=lambda task: task)
     assert sorted(results) == [number * number for number in range(100)]
     assert progress.told[0] == ("squares", 4950)
     assert sorted(told for told in progress.told if isinstance(told, int)) == list(range(100))
@@ -45,7 +46,7 @@ def test_every_task_gives_its_result_once_and_progress_hears_its_cost(spark: Spa
 
 
 def test_no_tasks_are_no_job(spark: SparkSession) -> None:
-    assert list(run_tasks(spark, [], square, title="nothing")) == []
+    assert list(SparkExecutor(spark).map(square, [], title="nothing")) == []
 
 
 def test_a_failure_names_the_job_and_the_task(spark: SparkSession) -> None:
@@ -55,7 +56,7 @@ def test_a_failure_names_the_job_and_the_task(spark: SparkSession) -> None:
         return task
 
     with pytest.raises(TaskError, match=r"^reading: orders-3: the file is not there$"):
-        list(run_tasks(spark, ["orders-1", "orders-3"], work, title="reading"))
+        list(SparkExecutor(spark).map(work, ["orders-1", "orders-3"], title="reading"))
 
 
 def test_an_unexpected_failure_names_its_type_and_keeps_the_traceback(spark: SparkSession) -> None:
@@ -63,13 +64,13 @@ def test_an_unexpected_failure_names_its_type_and_keeps_the_traceback(spark: Spa
         return 1 // task
 
     with pytest.raises(TaskError, match="division: 0: ZeroDivisionError") as raised:
-        list(run_tasks(spark, [0], work, title="division"))
+        list(SparkExecutor(spark).map(work, [0], title="division"))
     assert "1 // task" in raised.value.remote_traceback
 
 
 def test_a_result_that_cannot_be_pickled_is_a_failure_of_its_task(spark: SparkSession) -> None:
     with pytest.raises(TaskError, match="lambdas: 7: "):
-        list(run_tasks(spark, [7], lambda task: (item for item in [task]), title="lambdas"))
+        list(SparkExecutor(spark).map(lambda task: (item for item in [task]), [7], title="lambdas"))
 
 
 def test_results_come_before_the_last_task_is_done(spark: SparkSession, tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_results_come_before_the_last_task_is_done(spark: SparkSession, tmp_path
             time.sleep(0.01)
         return task
 
-    results = run_tasks(spark, range(8), work, title="gate", cost=lambda task: 100 if task == 0 else 1)
+    results = SparkExecutor(spark).map(work, range(8), title="gate", cost=lambda task: 100 if task == 0 else 1)
     first = next(results)
     gate.touch()
     assert first != 0
@@ -95,7 +96,7 @@ def test_abandoning_the_results_stops_the_job(spark: SparkSession, tmp_path: Pat
         time.sleep(0.2 if task else 0)
         return task
 
-    results = run_tasks(spark, range(200), work, title="long")
+    results = SparkExecutor(spark).map(work, range(200), title="long")
     next(results)
     results.close()
     tracker = spark.sparkContext.statusTracker()
@@ -106,7 +107,7 @@ def test_abandoning_the_results_stops_the_job(spark: SparkSession, tmp_path: Pat
 
 def test_a_session_that_is_used_afterwards_is_not_marked(spark: SparkSession) -> None:
     before = spark.getTags()
-    assert list(run_tasks(spark, [2], square, title="one")) == [4]
+    assert list(SparkExecutor(spark).map(square, [2], title="one")) == [4]
     assert spark.getTags() == before
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import pickle
 import traceback
 import zlib
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from stratalog.errors import StratalogError
-from stratalog.spark.pipelines.progress import SILENT, Progress
+from stratalog.jobs import SILENT, Progress, TaskError
 from stratalog.util import random_uuid
 
 if TYPE_CHECKING:
@@ -33,54 +33,56 @@ _GROUPS_PER_CORE: Final = 8
 _PADDING: Final = bytes(16 * 1024)
 
 
-class TaskError(StratalogError):
-    """A task failed; the message names it. `remote_traceback` is that of the worker."""
+class SparkExecutor:
+    """Runs the tasks of a job (`stratalog.jobs.executor.Executor`) on the executors of a Spark session.
 
-    def __init__(self, message: str, remote_traceback: str = "") -> None:
-        super().__init__(message)
-        self.remote_traceback = remote_traceback
+        stratalog.jobs.audit("s3://bucket/tiered", executor=SparkExecutor(spark))
 
-
-def run_tasks(
-    spark: SparkSession,
-    tasks: Sequence[T],
-    work: Callable[[T], R],
-    *,
-    title: str,
-    progress: Progress = SILENT,
-    cost: Callable[[T], int] = lambda _: 1,
-    name: Callable[[T], str] = str,
-) -> Generator[R, None, None]:
-    """Do `work` on every task on the executors; the results as they come, in no order.
-
-    Tasks and results are pickled, and results should be small: they go through the driver. `work` is called by workers
-    that can import what it is made of, and may be called twice for one task (a lost executor, speculation), so it must
-    be idempotent. `cost` of a task is what `progress` advances by, such as bytes. Abandoning the iterator stops the
-    job.
-
-    Raises TaskError for the first task that fails, with `name` of the task; nothing is tried again but what Spark
-    itself does for lost executors. What `SparkSession` raises when the cluster fails is passed on.
+    Workers must be able to import stratalog, and see the directories that a job names.
     """
-    if not tasks:
-        return
-    costs = [max(cost(task), 0) for task in tasks]
-    groups = plan_groups(costs, _GROUPS_PER_CORE * parallelism(spark))
-    payload = [zlib.compress(pickle.dumps([(i, tasks[i]) for i in group]), 1) for group in groups]
-    frame = spark.range(0, len(groups), 1, len(groups)).mapInArrow(_GroupWork(payload, work), "outcome binary")
-    progress.begin(title, sum(costs))
-    try:
-        with closing(stream_column(spark, frame)) as outcomes:
-            for data in outcomes:
-                if data == _PADDING:
-                    continue
-                outcome: _Outcome[R] = pickle.loads(data)
-                task = tasks[outcome.number]
-                if outcome.error is not None:
-                    raise TaskError(f"{title}: {name(task)}: {outcome.error}", outcome.traceback)
-                progress.advance(costs[outcome.number])
-                yield outcome.result  # type: ignore[misc]  # there is one when there is no error
-    finally:
-        progress.end()
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+
+    def map(
+        self,
+        work: Callable[[T], R],
+        tasks: Iterable[T],
+        *,
+        title: str,
+        progress: Progress = SILENT,
+        cost: Callable[[T], int] = lambda _: 1,
+        name: Callable[[T], str] = str,
+    ) -> Generator[R, None, None]:
+        """See `Executor.map`. All tasks are read first. Closing the generator stops the Spark job.
+
+        Tasks and results are pickled, and results should be small: they go through the driver.
+
+        Raises TaskError for the first task that fails, with `name` of the task. Nothing is tried again but what Spark
+        itself does for lost executors. What `SparkSession` raises when the cluster fails is passed on.
+        """
+        tasks = list(tasks)
+        if not tasks:
+            return
+        spark = self.spark
+        costs = [max(cost(task), 0) for task in tasks]
+        groups = plan_groups(costs, _GROUPS_PER_CORE * parallelism(spark))
+        payload = [zlib.compress(pickle.dumps([(i, tasks[i]) for i in group]), 1) for group in groups]
+        frame = spark.range(0, len(groups), 1, len(groups)).mapInArrow(_GroupWork(payload, work), "outcome binary")
+        progress.begin(title, sum(costs))
+        try:
+            with closing(stream_column(spark, frame)) as outcomes:
+                for data in outcomes:
+                    if data == _PADDING:
+                        continue
+                    outcome: _Outcome[R] = pickle.loads(data)
+                    task = tasks[outcome.number]
+                    if outcome.error is not None:
+                        raise TaskError(f"{title}: {name(task)}: {outcome.error}", outcome.traceback)
+                    progress.advance(costs[outcome.number])
+                    yield outcome.result  # type: ignore[misc]  # there is one when there is no error
+        finally:
+            progress.end()
 
 
 def plan_groups(costs: Sequence[int], groups_max: int) -> list[list[int]]:

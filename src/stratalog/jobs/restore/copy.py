@@ -60,7 +60,7 @@ class LocalTask:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalSegment:
+class CopiedSegment:
     """What was written: the `.log` and its size; None for a segment of which nothing was wanted."""
 
     log: Path | None
@@ -79,7 +79,7 @@ class BucketTask:
         return str(self.source)
 
 
-def copy_to_directory(task: LocalTask) -> LocalSegment:
+def copy_to_directory(task: LocalTask) -> CopiedSegment:
     """All files of a segment, synced. RemoteStorageError, CorruptRecordError, OSError."""
     reader, manifest = _open(task.source)
     return _write_files(reader, manifest, task.directory, task.source.from_offset)
@@ -131,7 +131,7 @@ def _open(source: Source) -> tuple[SegmentReader, SegmentManifest]:
     return reader, manifest
 
 
-def _write_files(reader: SegmentReader, manifest: SegmentManifest, directory: Path, from_offset: int) -> LocalSegment:
+def _write_files(reader: SegmentReader, manifest: SegmentManifest, directory: Path, from_offset: int) -> CopiedSegment:
     is_whole = from_offset <= manifest.base_offset
     part = directory / f"{manifest.base_offset:020d}.part"
     base = manifest.base_offset
@@ -144,14 +144,14 @@ def _write_files(reader: SegmentReader, manifest: SegmentManifest, directory: Pa
         file.sync()
     if not size:
         REAL_FILESYSTEM.remove(part)
-        return LocalSegment(None, 0)
+        return CopiedSegment(None, 0)
     if not is_whole and first is not None:
         base = first
     log = directory / log_file(base)
     REAL_FILESYSTEM.rename(part, log)
     _write_indexes(reader, manifest, directory, log, base, is_whole=is_whole)
     REAL_FILESYSTEM.sync_dir(directory)
-    return LocalSegment(log, size)
+    return CopiedSegment(log, size)
 
 
 def _pieces(reader: SegmentReader, manifest: SegmentManifest, from_offset: int | None) -> Iterator[tuple[Buffer, int]]:

@@ -1,4 +1,4 @@
-"""Indexes of a bucket: a task a segment. The manifest is rewritten last, with the new checksum.
+"""Indexes of a bucket: a task a segment. The manifest is written last, with the new checksum.
 
 Encrypted segments and those of Aiven's layout are verified like all others, with the keys that the options name, and
 are never written: what would have to be is SKIPPED.
@@ -8,157 +8,118 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError, UsageError
+from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError
 from stratalog.inspect import list_remote_segments
 from stratalog.jobs.audit import Kind, RemakeIndexes, carry_out, read_segment, remake
-from stratalog.jobs.index import convert_index, why_untouchable
-from stratalog.log.format import format_of
+from stratalog.jobs.executor import Executor
+from stratalog.jobs.index.convert import convert_index, why_untouchable
+from stratalog.jobs.index.result import IndexChange, Outcome, refuse_misfits
+from stratalog.jobs.progress import Progress
+from stratalog.log.format import OffsetIndexFormat
 from stratalog.log.index import txn_index
 from stratalog.remote.ownership import check_directories
 from stratalog.remote.storage import ObjectKind, PlainView, SegmentManifest, object_key, open_bucket, read_manifest
-from stratalog.spark.pipelines.index_rows import IndexChange, Outcome
-from stratalog.spark.pipelines.progress import Progress
-from stratalog.spark.pipelines.runner import run_tasks
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _INDEXES: Final = (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX, ObjectKind.TXN_INDEX)
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class BucketWork:
+    """What is to be done with the indexes of a bucket: `action` is verify, rebuild or convert.
+
+    `incarnations` are those of the stopped data directory of the cluster that owns the bucket: brokers that run might
+    delete a segment whose manifest is being put.
+    """
+
     url: str
-    options: dict[str, str] = field(hash=False)
+    options: Mapping[str, str] = field(hash=False)
+    action: str
+    form: OffsetIndexFormat | None = None
+    only_damaged: bool = False
+    is_dry: bool = False
+    incarnations: frozenset[str] | None = None
+
+    @property
+    def what(self) -> str:
+        return f"spark index {self.action}"
+
+    @property
+    def writes(self) -> bool:
+        return self.action != "verify" and not self.is_dry
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    work: BucketWork
     manifest_key: str
     size: int
-    action: str
-    entry_size: int | None
-    only_damaged: bool
-    is_dry: bool
-    incarnations: frozenset[str] | None
 
     def __str__(self) -> str:
-        return f"{self.url}/{self.manifest_key}"
+        return f"{self.work.url}/{self.manifest_key}"
 
 
-def check_may_write(url: str, options: Mapping[str, str], action: str, incarnations: frozenset[str] | None) -> None:
-    """Raise NotOwnerError for a bucket of somebody else, before a directory is changed.
-
-    `change_remote` looks closer.
-    """
-    check_directories(open_bucket(url, options).inner, _what(action), incarnations)
+def check_may_write(work: BucketWork) -> None:
+    """Raise NotOwnerError for a bucket of another owner, before a directory is changed."""
+    if work.writes:
+        check_directories(open_bucket(work.url, work.options).inner, work.what, work.incarnations)
 
 
-def change_remote(
-    spark: SparkSession,
-    url: str,
-    options: Mapping[str, str],
-    topics: Collection[str] | None,
-    progress: Progress,
-    *,
-    action: str,
-    entry_size: int | None = None,
-    only_damaged: bool = False,
-    is_dry: bool = False,
-    incarnations: frozenset[str] | None = None,
+def change_bucket(
+    work: BucketWork, topics: Collection[str] | None, executor: Executor, progress: Progress
 ) -> tuple[list[IndexChange], int]:
     """Verify, rebuild or convert every segment's indexes; and how many segments there are.
 
     A conversion is tried first everywhere, and with a position that does not fit (UsageError) or a damaged index
-    nothing is written. `incarnations` are those of the stopped data directory of the cluster that owns the bucket:
-    brokers that run might delete a segment whose manifest is being put. NotOwnerError without them, for what is
-    written.
+    nothing is written. NotOwnerError without the `incarnations` of the owner, for what is written.
     """
-    store = open_bucket(url, options).inner
+    store = open_bucket(work.url, work.options).inner
     manifests = list_remote_segments(store, topics, covered=True)
-    if _writes(action, is_dry):
+    if work.writes:
         changed = [each for each in manifests if why_untouchable(each) is None]
-        check_directories(store, _what(action), incarnations, changed)
-    tasks = _tasks(
-        url, options, manifests, action, entry_size, only_damaged, is_dry or action == "convert", incarnations
-    )
-    changes = _run(spark, tasks, f"{action} indexes", progress)
-    misfits = [change for change in changes if change.outcome is Outcome.MISFIT]
-    if misfits:
-        raise UsageError(
-            f"{misfits[0].place}: {misfits[0].detail} ({len(misfits)} such indexes); nothing was converted"
-        )
+        check_directories(store, work.what, work.incarnations, changed)
+    first = replace(work, is_dry=work.is_dry or work.action == "convert")
+    changes = _run(first, manifests, f"{work.action} indexes", executor, progress)
     damaged = any(change.outcome is Outcome.DAMAGED for change in changes)
-    if action == "convert" and not is_dry and not damaged:
+    if not damaged:
+        refuse_misfits(changes)
+    if work.action == "convert" and not work.is_dry and not damaged:
         wanted = {change.place for change in changes if change.outcome is Outcome.CONVERTED}
-        again = _tasks(url, options, manifests, action, entry_size, only_damaged, False, incarnations)
-        again = [task for task, manifest in zip(again, manifests, strict=True) if _place(url, manifest) in wanted]
-        converted = _run(spark, again, "converting indexes", progress)
+        again = [manifest for manifest in manifests if _place(work.url, manifest) in wanted]
+        converted = _run(work, again, "converting indexes", executor, progress)
         changes = [change for change in changes if change.place not in wanted] + converted
     return changes, len(manifests)
 
 
-def _tasks(
-    url: str,
-    options: Mapping[str, str],
-    manifests: Sequence[SegmentManifest],
-    action: str,
-    entry_size: int | None,
-    only_damaged: bool,
-    is_dry: bool,
-    incarnations: frozenset[str] | None,
-) -> list[_Task]:
-    return [
-        _Task(
-            url,
-            dict(options),
-            _manifest_key(manifest),
-            manifest.segment_size_in_bytes,
-            action,
-            entry_size,
-            only_damaged,
-            is_dry,
-            incarnations,
-        )
-        for manifest in manifests
+def _run(
+    work: BucketWork, manifests: Sequence[SegmentManifest], title: str, executor: Executor, progress: Progress
+) -> list[IndexChange]:
+    tasks = [
+        _Task(work, object_key(manifest, ObjectKind.MANIFEST), manifest.segment_size_in_bytes) for manifest in manifests
     ]
-
-
-def _writes(action: str, is_dry: bool) -> bool:
-    return action != "verify" and not is_dry
-
-
-def _what(action: str) -> str:
-    return f"spark index {action}"
-
-
-def _manifest_key(manifest: SegmentManifest) -> str:
-    return object_key(manifest, ObjectKind.MANIFEST)
+    is_small = work.action == "convert"
+    done = executor.map(_work, tasks, title=title, progress=progress, cost=lambda task: 1 if is_small else task.size)
+    return [change for changes in done for change in changes]
 
 
 def _place(url: str, manifest: SegmentManifest, kind: ObjectKind = ObjectKind.OFFSET_INDEX) -> str:
     return f"{url}/{object_key(manifest, kind)}"
 
 
-def _run(spark: SparkSession, tasks: Sequence[_Task], title: str, progress: Progress) -> list[IndexChange]:
-    def cost(task: _Task) -> int:
-        return 1 if task.action == "convert" else task.size
-
-    found = run_tasks(spark, tasks, _work, title=title, progress=progress, cost=cost)
-    return [change for changes in found for change in changes]
-
-
-# --- on the workers ---------------------------------------------------------------------------------------------------
+# --- the work -------------------------------------------------------------------------------------------------------
 
 
 def _work(task: _Task) -> list[IndexChange]:
-    view = open_bucket(task.url, task.options)
+    view = open_bucket(task.work.url, task.work.options)
     manifest = read_manifest(view.inner, task.manifest_key)
-    if task.action == "verify":
+    if task.work.action == "verify":
         return _verify(task, view, manifest)
     if (why := why_untouchable(manifest)) is not None:
         return _leave_alone(task, view, manifest, why)
-    if _writes(task.action, task.is_dry):  # it may have changed hands since the job began
-        check_directories(view.inner, _what(task.action), task.incarnations, [manifest])
-    return _convert(task, view, manifest) if task.action == "convert" else _rebuild(task, view, manifest)
+    if task.work.writes:  # it may have changed hands since the job began
+        check_directories(view.inner, task.work.what, task.work.incarnations, [manifest])
+    return _convert(task, view, manifest) if task.work.action == "convert" else _rebuild(task, view, manifest)
 
 
 def _verify(task: _Task, view: PlainView, manifest: SegmentManifest) -> list[IndexChange]:
@@ -172,9 +133,9 @@ def _verify(task: _Task, view: PlainView, manifest: SegmentManifest) -> list[Ind
 
 def _leave_alone(task: _Task, view: PlainView, manifest: SegmentManifest, why: str) -> list[IndexChange]:
     """What would have to be done with a segment that is not written here; nothing for indexes that are as is wanted."""
-    if task.action == "convert":
-        planned = _convert(replace(task, is_dry=True), view, manifest)
-    elif task.only_damaged:
+    if task.work.action == "convert":
+        planned = _convert(replace(task, work=replace(task.work, is_dry=True)), view, manifest)
+    elif task.work.only_damaged:
         planned = _verify(task, view, manifest)
     else:
         return [_change(task, manifest, ObjectKind.OFFSET_INDEX, Outcome.SKIPPED, why)]
@@ -212,13 +173,13 @@ def _rebuild(task: _Task, view: PlainView, manifest: SegmentManifest) -> list[In
     asked = [
         kind
         for kind in (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX)
-        if not task.only_damaged or _place(task.url, manifest, kind) in wrong
+        if not task.work.only_damaged or _place(task.work.url, manifest, kind) in wrong
     ]
     changes = [_change(task, manifest, kind, Outcome.REBUILT, "made anew from the records") for kind in asked]
-    if asked and not task.is_dry:
+    if asked and not task.work.is_dry:
         carry_out(view.inner, RemakeIndexes(task.manifest_key, tuple(asked)))
-    if _place(task.url, manifest, ObjectKind.TXN_INDEX) in wrong:
-        changes.append(_rebuild_txn(task, open_bucket(task.url, task.options)))
+    if _place(task.work.url, manifest, ObjectKind.TXN_INDEX) in wrong:
+        changes.append(_rebuild_txn(task, open_bucket(task.work.url, task.work.options)))
     return changes
 
 
@@ -226,21 +187,21 @@ def _rebuild_txn(task: _Task, view: PlainView) -> IndexChange:
     manifest = read_manifest(view.inner, task.manifest_key)
     kind = ObjectKind.TXN_INDEX
     try:
-        rebuilt = remake(view, manifest, (kind,), is_dry=task.is_dry)
+        rebuilt = remake(view, manifest, (kind,), is_dry=task.work.is_dry)
     except RemoteStorageError as error:
         return _change(task, manifest, kind, Outcome.SKIPPED, str(error))
-    if not task.is_dry:
+    if not task.work.is_dry:
         view.inner.put(task.manifest_key, rebuilt.manifest.to_json())
     count = len(rebuilt.contents[kind]) // txn_index.ENTRY_SIZE
     return _change(task, manifest, kind, Outcome.REBUILT, f"{count} aborted transactions")
 
 
 def _convert(task: _Task, view: PlainView, manifest: SegmentManifest) -> list[IndexChange]:
-    assert task.entry_size is not None
-    form = format_of(task.entry_size)
+    form = task.work.form
+    assert form is not None
     kind = ObjectKind.OFFSET_INDEX
     try:
-        done = convert_index(view, manifest, form, is_dry=task.is_dry)
+        done = convert_index(view, manifest, form, is_dry=task.work.is_dry)
     except (RemoteStorageError, KeyError) as error:
         return [_change(task, manifest, kind, Outcome.DAMAGED, str(error))]
     if done.misfit is not None:
@@ -253,4 +214,4 @@ def _convert(task: _Task, view: PlainView, manifest: SegmentManifest) -> list[In
 
 def _change(task: _Task, manifest: SegmentManifest, kind: ObjectKind, outcome: Outcome, detail: str) -> IndexChange:
     partition = f"{manifest.topic}-{manifest.partition}"
-    return IndexChange(partition, _place(task.url, manifest, kind), outcome, detail)
+    return IndexChange(partition, _place(task.work.url, manifest, kind), outcome, detail)

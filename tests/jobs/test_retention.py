@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,11 @@ from pyspark.sql import SparkSession
 
 from stratalog.cli.main import run
 from stratalog.errors import InvalidConfigError, UsageError
+from stratalog.jobs.executor import Executor, Threads
+from stratalog.jobs.retention.run import forecast_retention
 from stratalog.log.format.checkpoints import encode_partition_metadata
-from stratalog.spark.pipelines import retention
-from stratalog.spark.pipelines.retention import forecast_retention
+from stratalog.spark import forecast_frame
 from tests.spark.partitions import T0, Partition, steady
-
-pytestmark = pytest.mark.spark
 
 HOUR_MS = 3_600_000
 
@@ -31,12 +30,12 @@ def written(root: Path, topic: str, hours: int, number: int = 0) -> Partition:
     return partition
 
 
-def test_all_topics_at_once_and_what_other_settings_would_free(spark: SparkSession, tmp_path: Path) -> None:
+def test_all_topics_at_once_and_what_other_settings_would_free(executor: Executor, tmp_path: Path) -> None:
     for topic, number in (("orders", 0), ("orders", 1), ("users", 0)):
         written(tmp_path, topic, 3, number)
     configs = {"orders": {"retention.ms": str(HOUR_MS)}, "users": {"cleanup.policy": "compact"}}
     at_ms = T0 + 3 * HOUR_MS
-    found = forecast_retention(spark, paths=[tmp_path], configs=configs, at_ms=at_ms)
+    found = forecast_retention(executor=executor, paths=[tmp_path], configs=configs, at_ms=at_ms)
     assert [(each.topic, each.partition, len(each.fates)) for each in found.partitions] == [
         ("orders", 0, 3),
         ("orders", 1, 3),
@@ -47,7 +46,7 @@ def test_all_topics_at_once_and_what_other_settings_would_free(spark: SparkSessi
     assert orders["due_now"] + orders["within_a_day"] == orders["bytes"]
     assert users["not_foreseen"] == users["bytes"]
     tried = forecast_retention(
-        spark,
+        executor=executor,
         paths=[tmp_path],
         configs=configs,
         at_ms=at_ms,
@@ -56,24 +55,32 @@ def test_all_topics_at_once_and_what_other_settings_would_free(spark: SparkSessi
     )
     (row,) = json.loads(tried.by_topic().to_json())["rows"]
     assert (row["due_now"], row["due_now_as_it_is"]) == (0, orders["due_now"])
-    frame = found.to_frame(spark)
-    assert frame.where("kept_by = 'no-delete-policy'").count() == 2
-    assert frame.count() == 9
 
 
-def test_a_bucket_alone_is_forecast_from_its_manifests(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.spark
+def test_a_forecast_is_a_table_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+    written(tmp_path, "orders", 3)
+    written(tmp_path, "users", 3)
+    found = forecast_retention(paths=[tmp_path], configs={"users": {"cleanup.policy": "compact"}}, at_ms=T0)
+    frame = forecast_frame(spark, found)
+    assert frame.where("kept_by like 'no-delete-policy%'").count() == 3
+    assert frame.count() == 6
+
+
+def test_a_bucket_alone_is_forecast_from_its_manifests(executor: Executor, tmp_path: Path) -> None:
     partition = written(tmp_path / "data", "orders", 3)
     url = (tmp_path / "bucket").as_uri()
     for base in partition.bases:
         partition.upload(url, base)
     found = forecast_retention(
-        spark, remote=url, configs={"orders": {"retention.ms": str(HOUR_MS)}}, at_ms=T0 + 2 * HOUR_MS
+        executor=executor, remote=url, configs={"orders": {"retention.ms": str(HOUR_MS)}}, at_ms=T0 + 2 * HOUR_MS
     )
     (orders,) = found.partitions
     assert [fate.is_due(found.at_ms) for fate in orders.fates] == [True, False, False]
     assert {fate.tier.value for fate in orders.fates} == {"remote"}
 
 
+@pytest.mark.spark
 def test_the_command_prints_topics_or_segments(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,27 +96,26 @@ def test_the_command_prints_topics_or_segments(
     assert run(["spark", "retention", "--data-dir", str(tmp_path / "none")]) == 2
 
 
-def test_wrong_settings_and_empty_places_are_told_before_any_job(spark: SparkSession, tmp_path: Path) -> None:
+def test_wrong_settings_and_empty_places_are_told_before_any_job(executor: Executor, tmp_path: Path) -> None:
     with pytest.raises(InvalidConfigError, match=r"retention\.ms"):
-        forecast_retention(spark, paths=[tmp_path], what_if={"retention.ms": "x"})
+        forecast_retention(executor=executor, paths=[tmp_path], what_if={"retention.ms": "x"})
     with pytest.raises(UsageError, match="no partitions"):
-        forecast_retention(spark, paths=[tmp_path])
+        forecast_retention(executor=executor, paths=[tmp_path])
 
 
-def after(change: Callable[[], None]) -> Callable[..., list[Any]]:
-    """`run_tasks` here, without Spark, that begins with a change of what was listed."""
+class After:
+    """An executor that begins with a change of what was listed."""
 
-    def run_here(_spark: object, tasks: list[Any], work: Callable[[Any], Any], **_: object) -> list[Any]:
-        change()
-        return [work(task) for task in tasks]
+    def __init__(self, change: Callable[[], None]) -> None:
+        self.change = change
 
-    return run_here
+    def map(self, work: Callable[[Any], Any], tasks: Iterable[Any], **more: Any) -> Generator[Any, None, None]:
+        self.change()
+        return Threads(1).map(work, tasks, **more)
 
 
 @pytest.mark.parametrize("is_tiered", [True, False])
-def test_a_topic_that_is_made_again_between_listing_and_task_is_listed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_tiered: bool
-) -> None:
+def test_a_topic_that_is_made_again_between_listing_and_task_is_listed_again(tmp_path: Path, is_tiered: bool) -> None:
     data, url = tmp_path / "data", (tmp_path / "bucket").as_uri()
     old = written(data, "orders", 3)
     if is_tiered:
@@ -123,24 +129,21 @@ def test_a_topic_that_is_made_again_between_listing_and_task_is_listed_again(
             shutil.rmtree(old.directory)
             note_id(written(data, "orders", 2), 9)
 
-    monkeypatch.setattr(retention, "run_tasks", after(make_again))
-    found = forecast_retention(None, paths=[data], remote=url if is_tiered else None, at_ms=T0)  # type: ignore[arg-type]
+    found = forecast_retention(executor=After(make_again), paths=[data], remote=url if is_tiered else None, at_ms=T0)
     tiers = sorted([fate.tier.value for fate in each.fates] for each in found.partitions)
     assert tiers == ([["local"] * 2, ["remote"]] if is_tiered else [["local"] * 2])
     assert changes == 2
 
 
-def test_a_topic_that_is_deleted_between_listing_and_task_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_topic_that_is_deleted_between_listing_and_task_is_left_out(tmp_path: Path) -> None:
     gone, kept = written(tmp_path, "gone", 1), written(tmp_path, "kept", 1)
-    monkeypatch.setattr(retention, "run_tasks", after(lambda: shutil.rmtree(gone.directory, ignore_errors=True)))
-    found = forecast_retention(None, paths=[tmp_path], at_ms=T0)  # type: ignore[arg-type]
+    found = forecast_retention(
+        executor=After(lambda: shutil.rmtree(gone.directory, ignore_errors=True)), paths=[tmp_path], at_ms=T0
+    )
     assert [each.topic for each in found.partitions] == [kept.topic]
     replaced, ids = written(tmp_path, "orders", 1), iter(range(1, 100))
-    monkeypatch.setattr(retention, "run_tasks", after(lambda: note_id(replaced, next(ids))))
     with pytest.raises(UsageError, match="orders-0: deleted or made again"):
-        forecast_retention(None, paths=[tmp_path], at_ms=T0)  # type: ignore[arg-type]
+        forecast_retention(executor=After(lambda: note_id(replaced, next(ids))), paths=[tmp_path], at_ms=T0)
 
 
 def note_id(partition: Partition, number: int) -> None:

@@ -11,8 +11,8 @@ import pytest
 from stratalog.cli.options import key_values
 from stratalog.cli.spark.session import _connect, spark_session
 from stratalog.errors import UsageError
-from stratalog.spark.pipelines.report import Column, Report, Unit, shown, size_text, time_text
-from stratalog.spark.pipelines.state import Ledger, State
+from stratalog.jobs.ledger import Ledger, State
+from stratalog.jobs.report import Column, Report, Unit, shown, size_text, time_text
 from stratalog.testing.clock import ManualClock
 
 

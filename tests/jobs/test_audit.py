@@ -10,15 +10,15 @@ from pyspark.sql import SparkSession
 
 from stratalog.cli.main import run
 from stratalog.errors import UsageError
-from stratalog.jobs.audit.run import AuditOptions, audit_bucket
-from stratalog.jobs.fsck.data_dir import check_dirs
+from stratalog.jobs.audit.bucket import AuditOptions, audit_bucket
+from stratalog.jobs.audit.result import AuditFinding
+from stratalog.jobs.audit.run import audit
+from stratalog.jobs.executor import Executor
+from stratalog.jobs.fsck.run import fsck
 from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.spark.pipelines.audit import AuditFinding, audit
 from stratalog.util.filesystem import REAL_FILESYSTEM
 from tests.spark.partitions import Partition, steady
 from tests.support.s3_server import S3Server, require_s3_server
-
-pytestmark = pytest.mark.spark
 
 
 def written(root: Path, number: int, segments: int) -> Partition:
@@ -43,9 +43,9 @@ def data_dir(tmp_path: Path) -> Path:
     return root
 
 
-def test_directories_are_told_of_as_fsck_tells(spark: SparkSession, data_dir: Path) -> None:
-    result = audit(spark, paths=[data_dir])
-    expected = [AuditFinding.of_local(each) for each in check_dirs([data_dir], REAL_FILESYSTEM).findings]
+def test_directories_are_told_of_as_fsck_tells(executor: Executor, data_dir: Path) -> None:
+    result = audit(executor=executor, paths=[data_dir])
+    expected = [AuditFinding.of_local(each) for each in fsck([data_dir], REAL_FILESYSTEM).findings]
     assert sorted(map(repr, result.findings)) == sorted(map(repr, expected))
     kinds = {finding.kind for finding in result.findings if finding.partition == 1}
     assert {"corrupt-batch", "index-missing"} <= kinds
@@ -55,9 +55,9 @@ def test_directories_are_told_of_as_fsck_tells(spark: SparkSession, data_dir: Pa
     assert "fsck --repair: make .index and .timeindex anew" in missing.action
 
 
-def test_sealed_content_that_was_sound_is_not_read_again(spark: SparkSession, data_dir: Path, tmp_path: Path) -> None:
-    first = audit(spark, paths=[data_dir], state=tmp_path / "state")
-    again = audit(spark, paths=[data_dir], state=tmp_path / "state")
+def test_sealed_content_that_was_sound_is_not_read_again(executor: Executor, data_dir: Path, tmp_path: Path) -> None:
+    first = audit(executor=executor, paths=[data_dir], state=tmp_path / "state")
+    again = audit(executor=executor, paths=[data_dir], state=tmp_path / "state")
     assert again.findings == first.findings
     assert (first.known_segments, again.known_segments) == (0, 3)  # two of partition 0, one of partition 1
     assert 0 < again.read_bytes < first.read_bytes
@@ -65,12 +65,12 @@ def test_sealed_content_that_was_sound_is_not_read_again(spark: SparkSession, da
     data = bytearray(sound.read_bytes())
     data[90] ^= 1
     sound.write_bytes(data)
-    changed = audit(spark, paths=[data_dir], state=tmp_path / "state")
+    changed = audit(executor=executor, paths=[data_dir], state=tmp_path / "state")
     assert changed.known_segments == 2
     assert len(changed.findings) > len(first.findings)
 
 
-def test_a_bucket_is_told_of_as_tier_audit_tells(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_bucket_is_told_of_as_tier_audit_tells(executor: Executor, tmp_path: Path) -> None:
     require_s3_server()
     partition = Partition(tmp_path / "data")
     bases = [partition.segment(steady(20, value_size=50)) for _ in range(4)]
@@ -83,9 +83,9 @@ def test_a_bucket_is_told_of_as_tier_audit_tells(spark: SparkSession, tmp_path: 
         data[200] ^= 1
         store.put(key, bytes(data))
         store.put("stray", b"what is this")
-        result = audit(spark, remote=url, remote_options=s3.options, state=tmp_path / "state")
+        result = audit(executor=executor, remote=url, remote_options=s3.options, state=tmp_path / "state")
         plain = audit_bucket(store, AuditOptions(1 << 60, 0, deep=True))
-        again = audit(spark, remote=url, remote_options=s3.options, state=tmp_path / "state")
+        again = audit(executor=executor, remote=url, remote_options=s3.options, state=tmp_path / "state")
     assert sorted(map(repr, result.findings)) == sorted(repr(AuditFinding.of_remote(f)) for f in plain.findings)
     assert {"gap", "damaged-object", "foreign-object"} <= {finding.kind for finding in result.findings}
     assert result.read_bytes == plain.read_bytes
@@ -94,6 +94,7 @@ def test_a_bucket_is_told_of_as_tier_audit_tells(spark: SparkSession, tmp_path: 
     assert again.problems == sum(finding.severity != "note" for finding in again.findings) > 0
 
 
+@pytest.mark.spark
 def test_the_command_prints_findings_writes_them_and_exits_by_them(
     spark: SparkSession, data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,6 +113,6 @@ def test_the_command_prints_findings_writes_them_and_exits_by_them(
     assert "ftp://x/y" in errors
 
 
-def test_nothing_to_audit_is_wrong_usage(spark: SparkSession) -> None:
+def test_nothing_to_audit_is_wrong_usage(executor: Executor) -> None:
     with pytest.raises(UsageError, match="nothing to audit"):
-        audit(spark)
+        audit(executor=executor)

@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from stratalog.jobs.audit import Finding as RemoteFinding
+from stratalog.jobs.audit.findings import Finding as RemoteFinding
 from stratalog.jobs.fsck import Finding as LocalFinding
+from stratalog.jobs.report import Column, Report, Unit
 from stratalog.log.format import parse_partition_dir
-from stratalog.spark.pipelines.report import Column, Report, Unit
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-FRAME_SCHEMA: Final = (
-    "severity string, tier string, kind string, topic string, partition int, place string, first_offset bigint, "
-    "last_offset bigint, bytes bigint, finding string, action string"
-)
 
 _COLUMNS: Final = (
     Column("severity"),
@@ -114,6 +106,7 @@ class AuditResult:
         return sum(finding.is_problem for finding in self.findings)
 
     def report(self) -> Report:
+        """Return a row for each finding, and counts of everything."""
         counts = Counter(finding.severity for finding in self.findings)
         totals = {
             "partitions": self.partitions,
@@ -127,10 +120,6 @@ class AuditResult:
             "affected_bytes": sum(finding.bytes for finding in self.findings if finding.is_problem),
         }
         return Report("Audit", _COLUMNS, [list(astuple(finding)) for finding in self.findings], totals)
-
-    def to_frame(self, spark: SparkSession) -> DataFrame:
-        """The findings as a table, with the columns of `FRAME_SCHEMA`."""
-        return spark.createDataFrame([astuple(finding) for finding in self.findings], FRAME_SCHEMA)
 
 
 def ordered(findings: Sequence[AuditFinding]) -> tuple[AuditFinding, ...]:

@@ -1,4 +1,4 @@
-"""From a path to the indexes that it stands for: of one file, of a partition directory, of a data directory."""
+"""The plan of a job on indexes: those that a path stands for, a file, a partition directory or a data directory."""
 
 from __future__ import annotations
 
@@ -30,6 +30,9 @@ class SegmentTarget:
     #: Whether the segment is not the last one of its partition, so that nothing is appended any more.
     is_sealed: bool
 
+    def __str__(self) -> str:
+        return str(self.log)
+
     @property
     def log_size(self) -> int:
         return self.log.stat().st_size if self.log.exists() else 0
@@ -60,16 +63,17 @@ def find_target(path: Path) -> Target:
     path = path.resolve()
     if not path.is_dir():
         return Target(path.parent.parent, (_of_file(path),))
-    segments = _of_partition(path)
+    segments = targets_in(path)
     if segments or parse_partition_dir(path.name) is not None:
         return Target(path.parent, segments)
     partitions = list_partitions(path)
     if not partitions:
         raise UsageError(f"{path}: expected partitions or segments in this directory, found none")
-    return Target(path, tuple(segment for partition in partitions for segment in _of_partition(partition.path)))
+    return Target(path, tuple(segment for partition in partitions for segment in targets_in(partition.path)))
 
 
-def _of_partition(directory: Path) -> tuple[SegmentTarget, ...]:
+def targets_in(directory: Path) -> tuple[SegmentTarget, ...]:
+    """Return the segments of a partition directory, in order."""
     found = list_segments(directory)
     return tuple(
         SegmentTarget(segment.base_offset, segment.log, segment.index, segment.timeindex, segment is not found[-1])

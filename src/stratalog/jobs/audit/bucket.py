@@ -1,0 +1,416 @@
+"""An audit of a whole bucket: what is read, in which order, and the rules of `partition` put to it.
+
+With metadata at hand the partitions come in the order in which the metadata mention them, one of its partitions at a
+time; then those that no metadata mention. A task lists and judges a partition; with `deep`, another one reads the
+content of a segment, as soon as its partition is judged. Only reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError
+from stratalog.inspect import (
+    BucketPartitions,
+    DataDirs,
+    LogFacts,
+    PartitionMetadata,
+    PartitionObjects,
+    PartitionReader,
+    find_partitions,
+    group_objects,
+    read_manifest,
+    topic_ids,
+)
+from stratalog.jobs.audit.findings import Finding, Kind, Severity
+from stratalog.jobs.audit.partition import audit_partition
+from stratalog.jobs.audit.reading import read_segment
+from stratalog.jobs.audit.segment import SegmentFacts, misfits, object_finding, state_of
+from stratalog.jobs.executor import Executor, Threads
+from stratalog.jobs.ledger import Ledger
+from stratalog.jobs.progress import SILENT, Progress
+from stratalog.remote.api import TopicIdPartition
+from stratalog.remote.storage import (
+    ObjectInfo,
+    ObjectStore,
+    PlainView,
+    SegmentManifest,
+    SegmentReader,
+    object_key,
+    open_bucket,
+)
+from stratalog.util import crc32c, uuid_to_base64
+
+#: The object that tells the store's time; see `repair.store_time_ms`.
+CLOCK_KEY = "stratalog-tier-clock"
+
+#: A reader of segments takes 8 MiB of memory.
+READERS: Final = Threads(4)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """`topics` None: all. What is younger than `grace_ms` at `now_ms` may be under way. `deep` reads every object."""
+
+    now_ms: int
+    grace_ms: int
+    topics: Collection[str] | None = None
+    deep: bool = False
+
+
+@dataclass(slots=True)
+class BucketAudit:
+    """What was looked at and what was found; bytes are those of all objects, `read_bytes` those that were read.
+
+    `known_segments` were found sound by an earlier run and are the same since, so their content was not read.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    partitions: int = 0
+    segments: int = 0
+    objects: int = 0
+    bytes: int = 0
+    read_bytes: int = 0
+    known_segments: int = 0
+
+
+class Bucket:
+    """A bucket that tasks open where they run: what is sent to another process is its URL and options."""
+
+    def __init__(self, url: str, options: Mapping[str, str] | None = None) -> None:
+        self.url = url
+        self._options = dict(options or {})
+        self._is_open_store = False
+
+    @classmethod
+    def of(cls, store: ObjectStore) -> Bucket:
+        """Return a bucket for tasks of this process. A `PlainView` has the keys of what is encrypted."""
+        bucket = cls(store.url)
+        bucket.view = plain_view(store)
+        bucket._is_open_store = True
+        return bucket
+
+    @cached_property
+    def view(self) -> PlainView:
+        """The contents of segments, and the store below."""
+        return open_bucket(self.url, self._options)
+
+    @cached_property
+    def reader(self) -> PartitionReader:
+        """What lists partitions. Its threads end with the bucket."""
+        return PartitionReader(self.view.inner)
+
+    def __reduce__(self) -> tuple[type[Bucket], tuple[str, dict[str, str]]]:
+        if self._is_open_store:
+            raise TypeError(f"{self.url}: a store that is open cannot be sent to other processes; give its URL")
+        return Bucket, (self.url, self._options)
+
+
+# --- the plan -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _PartitionTask:
+    bucket: Bucket
+    partition: TopicIdPartition
+    is_in_bucket: bool
+    metadata: PartitionMetadata | None
+    log_facts: LogFacts | None
+    now_ms: int
+    grace_ms: int
+
+    def __str__(self) -> str:
+        return f"{self.partition.topic}-{self.partition.partition} in {self.bucket.url}"
+
+
+@dataclass(frozen=True, slots=True)
+class _ContentTask:
+    bucket: Bucket
+    facts: SegmentFacts
+
+    @property
+    def size(self) -> int:
+        return self.facts.stored.bytes
+
+    @property
+    def key(self) -> str:
+        return f"{self.bucket.url}/{self.facts.stored.manifest_key}"
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all objects as the store lists them."""
+        objects = sorted(self.facts.stored.objects.values(), key=lambda info: info.key)
+        listed = [(info.key, info.size, info.etag or info.last_modified_ms) for info in objects]
+        return f"{crc32c(repr(listed).encode()):08x}:{self.size}"
+
+    def __str__(self) -> str:
+        return self.key
+
+
+def audit_bucket(
+    bucket: Bucket | ObjectStore,
+    options: AuditOptions,
+    data_dirs: DataDirs | None = None,
+    *,
+    executor: Executor = READERS,
+    ledger: Ledger | None = None,
+    progress: Progress = SILENT,
+) -> BucketAudit:
+    """Check a bucket, with the metadata of `data_dirs` where there are any. Nothing is changed.
+
+    A store that is open is for threads of this process; other executors need a `Bucket`. `ledger` remembers contents
+    that were found sound; without one everything is read.
+
+    Returns:
+        All findings, by topic, partition and offset.
+
+    Raises:
+        RemoteStorageError, TaskError: The store fails; then nothing is known.
+    """
+    if isinstance(bucket, ObjectStore):
+        bucket = Bucket.of(bucket)
+    listed = find_partitions(bucket.view, options.topics)
+    result = BucketAudit(findings=list(beside_partitions(listed)))
+    with bucket.reader:
+        judged = _judged(bucket, listed, options, data_dirs, result, executor, SILENT if options.deep else progress)
+        contents = (_ContentTask(bucket, facts) for each in judged for facts in each.to_read)
+        if not options.deep:
+            for _ in judged:
+                pass
+        else:
+            _check_contents(contents, result, executor, ledger or Ledger(None, "audit"), progress)
+    result.findings.sort(key=order_of)
+    return result
+
+
+def _judged(
+    bucket: Bucket,
+    listed: BucketPartitions,
+    options: AuditOptions,
+    data_dirs: DataDirs | None,
+    result: BucketAudit,
+    executor: Executor,
+    progress: Progress,
+) -> Iterator[_Judged]:
+    """Have every partition judged, and add what comes of it to `result`."""
+    tasks = (
+        _PartitionTask(
+            bucket,
+            partition,
+            is_there,
+            metadata,
+            None if data_dirs is None else data_dirs.log_facts(partition),
+            options.now_ms,
+            options.grace_ms,
+        )
+        for partition, is_there, metadata in _with_metadata(listed.partitions, data_dirs, options.topics)
+    )
+    for found in executor.map(_judge, tasks, title="listing partitions", progress=progress):
+        result.findings += found.findings
+        result.partitions += 1
+        result.segments += found.segments
+        result.objects += found.objects
+        result.bytes += found.bytes
+        yield found
+
+
+def _check_contents(
+    contents: Iterator[_ContentTask], result: BucketAudit, executor: Executor, ledger: Ledger, progress: Progress
+) -> None:
+    fingerprints: dict[str, str] = {}
+
+    def unknown() -> Iterator[_ContentTask]:
+        for task in contents:
+            fingerprint = task.fingerprint
+            if ledger.get(task.key) == fingerprint:
+                result.known_segments += 1
+            else:
+                fingerprints[task.key] = fingerprint
+                yield task
+
+    checked = executor.map(_check, unknown(), title="reading segments", progress=progress, cost=lambda task: task.size)
+    for key, findings, read in checked:
+        fingerprint = fingerprints.pop(key)
+        result.findings += findings
+        result.read_bytes += read
+        if not findings:
+            ledger.add(key, fingerprint)
+
+
+def plain_view(store: ObjectStore) -> PlainView:
+    """A view on the contents of segments: `store` itself where it is one, without keys else."""
+    return store if isinstance(store, PlainView) else PlainView(SegmentReader(store))
+
+
+def _with_metadata(
+    partitions: Collection[TopicIdPartition], data_dirs: DataDirs | None, topics: Collection[str] | None
+) -> Iterator[tuple[TopicIdPartition, bool, PartitionMetadata | None]]:
+    """Every partition that is in the bucket or that the metadata mention, once, and whether it is in the bucket."""
+    left = dict.fromkeys(partitions)
+    for replayed in data_dirs.replay() if data_dirs is not None else ():
+        for partition, said in sorted(replayed.items()):
+            if topics is None or partition.topic in topics:
+                yield partition, partition in left, said
+                left.pop(partition, None)
+    complete = data_dirs is not None and data_dirs.has_metadata and data_dirs.metadata_is_complete
+    for partition in left:
+        yield partition, True, PartitionMetadata() if complete else None
+
+
+# --- the work -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What the listing of a partition tells, and the segments whose content can be read."""
+
+    findings: list[Finding] = field(hash=False)
+    to_read: list[SegmentFacts] = field(hash=False)
+    segments: int
+    objects: int
+    bytes: int
+
+
+def _judge(task: _PartitionTask) -> _Judged:
+    stored = PartitionObjects(task.partition, (), {})
+    if task.is_in_bucket:
+        stored = task.bucket.reader.read(task.partition)
+    findings = audit_partition(
+        task.partition,
+        stored.manifests,
+        task.metadata,
+        stored.objects,
+        task.log_facts,
+        now_ms=task.now_ms,
+        grace_ms=task.grace_ms,
+    )
+    return _Judged(
+        findings,
+        list(segments_to_read(stored, task.metadata)),
+        len(stored.manifests),
+        len(stored.objects),
+        sum(info.size for info in stored.objects),
+    )
+
+
+def _check(task: _ContentTask) -> tuple[str, list[Finding], int]:
+    """The findings of a segment's content, and how many bytes were read for them."""
+    read = 0
+
+    def on_bytes(count: int) -> None:
+        nonlocal read
+        read += count
+
+    findings = check_content(task.bucket.view, task.facts, on_bytes)
+    return task.key, findings, read
+
+
+def segments_to_read(stored: PartitionObjects, metadata: PartitionMetadata | None) -> Iterator[SegmentFacts]:
+    """The segments of a partition whose content can be checked: those with a manifest that can be read."""
+    sets, _ = group_objects(stored.objects)
+    for segment_id, manifest in stored.manifests.items():
+        if isinstance(manifest, SegmentManifest) and segment_id in sets:
+            yield SegmentFacts(
+                sets[segment_id],
+                manifest,
+                None if metadata is None else metadata.segments.get(segment_id),
+                state_of(segment_id, metadata),
+                is_young=False,
+            )
+
+
+def check_content(
+    view: PlainView, facts: SegmentFacts, on_bytes: Callable[[int], None] = lambda _: None
+) -> list[Finding]:
+    """The findings of one segment's content. What the listing has told (missing, wrong size) is not told again.
+
+    Raises RemoteStorageError when the store fails.
+    """
+    manifest = read_manifest(view.inner, facts.stored.manifest_key)
+    if not isinstance(manifest, SegmentManifest):
+        return []  # it has gone meanwhile
+    view.reader.remember(manifest)
+    told = {key for key, _, _ in misfits(facts.stored, manifest)}
+    try:
+        read = read_segment(view, manifest, on_bytes)
+    except RemoteStorageError as error:
+        if manifest.encryption is None or isinstance(error, RetriableRemoteStorageError):
+            raise
+        return [_sealed(facts, str(error))]
+    return [
+        object_finding(facts, manifest, key, fault.kind, fault.text, read.records.records_are_sound)
+        for fault in read.faults
+        if (key := object_key(manifest, fault.object)) not in told
+    ]
+
+
+def order_of(finding: Finding) -> tuple[str, int, int, str, str]:
+    """By topic, partition and offset."""
+    return (
+        finding.topic,
+        -1 if finding.partition is None else finding.partition,
+        -1 if finding.offsets is None else finding.offsets.first,
+        str(finding.segment_id),
+        finding.object_key or "",
+    )
+
+
+def beside_partitions(bucket: BucketPartitions) -> Iterator[Finding]:
+    """What lies in the bucket and belongs to no partition; topics that have several ids."""
+    for name in bucket.foreign_directories:
+        yield Finding(
+            Severity.NOTE,
+            Kind.FOREIGN_OBJECT,
+            "",
+            None,
+            None,
+            name + "/",
+            None,
+            0,
+            "this is no directory of a topic or partition",
+            "none: it is left alone",
+        )
+    for info in bucket.foreign_objects:
+        if info.key != CLOCK_KEY:
+            yield _foreign(info)
+    for topic, ids in topic_ids(bucket.partitions).items():
+        if len(ids) > 1:
+            names = ", ".join(sorted(uuid_to_base64(topic_id) for topic_id in ids))
+            yield Finding(
+                Severity.NOTE,
+                Kind.SEVERAL_TOPIC_IDS,
+                topic,
+                None,
+                None,
+                None,
+                None,
+                0,
+                f"topics of this name have been here with the ids {names}",
+                "none: with a data directory (--data-dir) the audit tells which one is in use",
+            )
+
+
+def _sealed(facts: SegmentFacts, reason: str) -> Finding:
+    return facts.finding(
+        Severity.WARNING, Kind.SEALED, f"its content was not checked: {reason}", "audit again with the key"
+    )
+
+
+def _foreign(info: ObjectInfo) -> Finding:
+    return Finding(
+        Severity.NOTE,
+        Kind.FOREIGN_OBJECT,
+        "",
+        None,
+        None,
+        info.key,
+        None,
+        info.size,
+        "this is no object of a segment",
+        "none: it is left alone",
+        None,
+        info.last_modified_ms,
+    )

@@ -1,0 +1,130 @@
+"""How a job runs: an `Executor` does one piece of work for each task, on threads of this process or wherever it likes.
+
+    for facts in Threads(4).map(read_segment, tasks, title="reading segments"): ...
+
+A job is a plan (tasks), a work function and a result, and knows nothing of where it runs. Tasks and results are plain
+values that can be pickled, so that `stratalog.spark.executor.SparkExecutor` runs the same job on a cluster.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, Generic, Protocol, TypeVar
+
+from stratalog.errors import StratalogError
+from stratalog.jobs.progress import SILENT, Progress
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class TaskError(StratalogError):
+    """A task failed on another machine or process. The message names it; `remote_traceback` is that of the worker."""
+
+    def __init__(self, message: str, remote_traceback: str = "") -> None:
+        super().__init__(message)
+        self.remote_traceback = remote_traceback
+
+
+class Executor(Protocol):
+    """Does independent tasks, several at a time."""
+
+    def map(
+        self,
+        work: Callable[[T], R],
+        tasks: Iterable[T],
+        *,
+        title: str,
+        progress: Progress = SILENT,
+        cost: Callable[[T], int] = lambda _: 1,
+    ) -> Generator[R, None, None]:
+        """Yield `work(task)` for every task, as results come, in no order.
+
+        `work` may be called twice for one task, so it must be idempotent. `progress` advances by the `cost` of each
+        task that is done, such as its bytes. Closing the generator cancels the tasks that have not begun.
+
+        Raises what `work` raised for the first task that failed, or a TaskError that names the task.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """An executor on `count` threads of this process, by default one for each processor.
+
+    Tasks are taken as threads come free, so an iterator of tasks is never held as a whole.
+    """
+
+    count: int = os.cpu_count() or 1
+
+    def map(
+        self,
+        work: Callable[[T], R],
+        tasks: Iterable[T],
+        *,
+        title: str,
+        progress: Progress = SILENT,
+        cost: Callable[[T], int] = lambda _: 1,
+    ) -> Generator[R, None, None]:
+        """See `Executor.map`. Exceptions of `work` are passed on as they are."""
+        total = sum(map(cost, tasks)) if isinstance(tasks, Sequence) else 0
+        source = iter(tasks)
+        running: dict[Future[R], int] = {}
+        pool = ThreadPoolExecutor(self.count, thread_name_prefix="stratalog-job")
+        progress.begin(title, total)
+        try:
+            while True:
+                for task in islice(source, 2 * self.count - len(running)):
+                    running[pool.submit(work, task)] = cost(task)
+                if not running:
+                    return
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    amount = running.pop(future)
+                    result = future.result()
+                    progress.advance(amount)
+                    yield result
+        finally:
+            pool.shutdown(cancel_futures=True)
+            progress.end()
+
+
+#: What a job runs on unless it is given an executor.
+THREADS: Final[Executor] = Threads()
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbered(Generic[T]):
+    number: int
+    task: T
+
+    def __str__(self) -> str:
+        return str(self.task)
+
+
+@dataclass(frozen=True, slots=True)
+class _NumberedWork(Generic[T, R]):
+    work: Callable[[T], R]
+
+    def __call__(self, numbered: _Numbered[T]) -> tuple[int, R]:
+        return numbered.number, self.work(numbered.task)
+
+
+def map_in_order(
+    executor: Executor,
+    work: Callable[[T], R],
+    tasks: Sequence[T],
+    *,
+    title: str,
+    progress: Progress = SILENT,
+    cost: Callable[[T], int] = lambda _: 1,
+) -> list[R]:
+    """Return `work(task)` for every task, in the order of the tasks; else as `Executor.map`."""
+    numbered = [_Numbered(number, task) for number, task in enumerate(tasks)]
+    done = executor.map(
+        _NumberedWork(work), numbered, title=title, progress=progress, cost=lambda each: cost(each.task)
+    )
+    results = dict(done)
+    return [results[number] for number in range(len(tasks))]

@@ -1,0 +1,254 @@
+"""The check of log directories: a task reads each `.log`, then another checks each partition with the facts.
+
+A sealed segment that an earlier run found sound is not read again, as long as its file has the same size and time of
+change and a ledger of that run is given.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stratalog.jobs.executor import THREADS, Executor
+from stratalog.jobs.fsck.data_dir import (
+    DirReport,
+    PartitionFacts,
+    check_beside_partitions,
+    compare_dirs,
+    is_partition_dir,
+    partition_facts,
+)
+from stratalog.jobs.fsck.findings import Finding
+from stratalog.jobs.fsck.layout import read_layout
+from stratalog.jobs.fsck.partition import PartitionReport, check_partition, unreadable
+from stratalog.jobs.fsck.segment import EpochRun, SegmentFacts, read_segment
+from stratalog.jobs.ledger import Ledger
+from stratalog.jobs.progress import SILENT, Progress
+from stratalog.log.format import log_file, parse_partition_dir
+from stratalog.util import REAL_FILESYSTEM, FileSystem, crc32c
+
+
+@dataclass
+class CheckReport:
+    """Everything that was found, worst first within each partition, and how much of the logs had to be read."""
+
+    dirs: list[DirReport]
+    findings: list[Finding]
+    read_bytes: int = 0
+    known_segments: int = 0
+
+    @property
+    def partitions(self) -> list[PartitionReport]:
+        return [partition for one in self.dirs for partition in one.partitions]
+
+
+# --- the plan -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    """A partition directory, and what its log directory says of it."""
+
+    directory: Path
+    known: PartitionFacts = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _SegmentTask:
+    path: Path
+    base_offset: int
+    snapshots: tuple[int, ...]
+    size: int
+    fingerprint: str
+    is_sealed: bool
+    fs: FileSystem
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class _PartitionTask:
+    partition: _Partition
+    facts: dict[Path, SegmentFacts] = field(hash=False)
+    accept_loss: bool
+    fs: FileSystem
+
+    def __str__(self) -> str:
+        return str(self.partition.directory)
+
+
+def _partitions(path: Path, fs: FileSystem) -> list[_Partition]:
+    """The partitions in a log directory, or the one that `path` is."""
+    if is_partition_dir(path, fs):
+        return [_Partition(path, partition_facts(path.absolute().parent, fs)(path.absolute().name))]
+    known_of = partition_facts(path, fs)
+    names = (name for name in fs.list_dir(path) if parse_partition_dir(name) is not None and fs.is_dir(path / name))
+    return [_Partition(path / name, known_of(name)) for name in names]
+
+
+def _segment_tasks(directory: Path, fs: FileSystem) -> list[_SegmentTask]:
+    try:
+        layout = read_layout(directory, directory.name, fs)
+        tasks = []
+        for base in layout.segments:
+            path = directory / log_file(base)
+            with fs.open(path) as log:
+                size, changed = log.size(), log.mtime_ms()
+            asked = crc32c(repr(tuple(layout.snapshots)).encode())
+            is_sealed = base != layout.segments[-1]
+            tasks.append(
+                _SegmentTask(path, base, tuple(layout.snapshots), size, f"{size}:{changed}:{asked:08x}", is_sealed, fs)
+            )
+    except OSError:
+        return []  # the check of the partition reports it
+    return tasks
+
+
+def fsck(
+    paths: Sequence[Path],
+    fs: FileSystem = REAL_FILESYSTEM,
+    *,
+    executor: Executor = THREADS,
+    ledger: Ledger | None = None,
+    accept_loss: bool = False,
+    progress: Progress = SILENT,
+) -> CheckReport:
+    """Check log directories, or single partition directories, and what must agree between them. Nothing is changed.
+
+    No broker may serve them. With `accept_loss` the repair that findings propose may move damage aside though its
+    records were acknowledged. `ledger` remembers what was found sound.
+
+    Returns:
+        All findings. What cannot be read within the directories is a finding too.
+
+    Raises:
+        OSError: One of `paths` cannot be listed.
+        TaskError: A task failed on a worker.
+    """
+    ledger = ledger or Ledger(None, "fsck")
+    found = [(path, _partitions(path, fs)) for path in paths]
+    partitions = [partition for _, of_path in found for partition in of_path]
+    tasks = [task for partition in partitions for task in _segment_tasks(partition.directory, fs)]
+    facts = {task.path: known for task in tasks if (known := _from_ledger(task, ledger)) is not None}
+    unknown = {task.path: task for task in tasks if task.path not in facts}
+    reading = executor.map(
+        _read, list(unknown.values()), title="reading segments", progress=progress, cost=lambda task: task.size
+    )
+    for read in reading:
+        if read is None:
+            continue
+        facts[read.path] = read
+        task = unknown[read.path]
+        if task.is_sealed and read.is_sound:
+            ledger.add(_key(task.path), _to_json(task.fingerprint, read))
+    reports = _check_partitions(partitions, facts, fs, executor, progress, accept_loss=accept_loss)
+    dirs = [_assembled(path, of_path, reports, fs) for path, of_path in found]
+    findings = compare_dirs(dirs)
+    size = sum(task.size for task in unknown.values())
+    return CheckReport(dirs, findings, size, len(tasks) - len(unknown))
+
+
+def _check_partitions(
+    partitions: Sequence[_Partition],
+    facts: Mapping[Path, SegmentFacts],
+    fs: FileSystem,
+    executor: Executor,
+    progress: Progress,
+    *,
+    accept_loss: bool,
+) -> dict[Path, PartitionReport | Finding]:
+    by_directory: dict[Path, dict[Path, SegmentFacts]] = {}
+    for path, known in facts.items():
+        by_directory.setdefault(path.parent, {})[path] = known
+    tasks = [
+        _PartitionTask(partition, by_directory.get(partition.directory, {}), accept_loss, fs)
+        for partition in partitions
+    ]
+    checked = executor.map(
+        _check, tasks, title="checking partitions", progress=progress, cost=lambda task: len(task.facts) + 1
+    )
+    return dict(checked)
+
+
+def _assembled(
+    path: Path, partitions: Sequence[_Partition], reports: Mapping[Path, PartitionReport | Finding], fs: FileSystem
+) -> DirReport:
+    """The report of a log directory: its partitions in their order, then what lies beside them."""
+    is_partition = [partition.directory for partition in partitions] == [path]
+    report = DirReport(path.parent if is_partition else path)
+    for partition in partitions:
+        checked = reports[partition.directory]
+        if isinstance(checked, Finding):
+            report.findings.append(checked)
+        else:
+            report.partitions.append(checked)
+    if not is_partition:
+        check_beside_partitions(report, fs)
+    return report
+
+
+# --- the work -------------------------------------------------------------------------------------------------------
+
+
+def _read(task: _SegmentTask) -> SegmentFacts | None:
+    """Read a segment. None when that fails: the check of its partition reports it."""
+    try:
+        return read_segment(task.path, task.base_offset, task.snapshots, task.fs)
+    except OSError:
+        return None
+
+
+def _check(task: _PartitionTask) -> tuple[Path, PartitionReport | Finding]:
+    directory = task.partition.directory
+    try:
+        return directory, check_partition(
+            directory, task.fs, task.facts, accept_loss=task.accept_loss, **task.partition.known
+        )
+    except OSError as error:
+        return directory, unreadable(directory.name, directory, error)
+
+
+# --- what is kept of a sound segment --------------------------------------------------------------------------------
+
+
+def _key(path: Path) -> str:
+    return f"file:{path}"
+
+
+def _to_json(fingerprint: str, facts: SegmentFacts) -> list[Any]:
+    producers = [base64.b64encode(data).decode() for data in facts.producer_batches]
+    return [
+        fingerprint,
+        facts.first_offset,
+        facts.last_offset,
+        facts.batches,
+        facts.sound_end,
+        facts.has_gaps,
+        facts.is_old_format,
+        [list(run) for run in facts.epochs],
+        producers,
+    ]
+
+
+def _from_ledger(task: _SegmentTask, ledger: Ledger) -> SegmentFacts | None:
+    known = ledger.get(_key(task.path)) if task.is_sealed else None
+    if not known or known[0] != task.fingerprint:
+        return None
+    _, first, last, batches, sound_end, has_gaps, is_old, epochs, producers = known
+    return SegmentFacts(
+        task.base_offset,
+        task.path,
+        task.size,
+        first,
+        last,
+        batches,
+        sound_end,
+        has_gaps,
+        is_old,
+        [EpochRun(*run) for run in epochs],
+        [base64.b64decode(data) for data in producers],
+    )

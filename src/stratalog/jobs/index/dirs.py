@@ -1,0 +1,63 @@
+"""Indexes of whole data directories, by the rules of `stratalog fsck`: those of transactions too."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Final
+
+from stratalog.jobs.executor import Executor
+from stratalog.jobs.fsck import Finding, Kind, fsck
+from stratalog.jobs.index.local import rebuild_targets
+from stratalog.jobs.index.result import IndexChange, Outcome
+from stratalog.jobs.index.targets import SegmentTarget
+from stratalog.jobs.progress import Progress
+from stratalog.log.format import OffsetIndexFormat, parse_partition_dir
+from stratalog.util import REAL_FILESYSTEM
+
+_OFFSET_AND_TIME: Final = (Kind.INDEX_MISSING, Kind.INDEX_DAMAGED, Kind.INDEX_ENTRY, Kind.INDEX_INEXACT)
+_TRANSACTION: Final = (Kind.TXN_INDEX_DAMAGED, Kind.TXN_INDEX_ENTRY)
+
+
+def verify_dirs(
+    directories: Sequence[Path], topics: Collection[str] | None, executor: Executor, progress: Progress
+) -> list[Finding]:
+    """Return what is wrong with offset, time and transaction indexes, by the rules of `stratalog fsck`."""
+    return [
+        finding
+        for finding in fsck(directories, executor=executor, progress=progress).findings
+        if finding.kind in (*_OFFSET_AND_TIME, *_TRANSACTION)
+        and (topics is None or (parse_partition_dir(finding.partition) or ("",))[0] in topics)
+    ]
+
+
+def rebuild_dirs(
+    directories: Sequence[Path],
+    targets: Sequence[SegmentTarget],
+    topics: Collection[str] | None,
+    *,
+    form: OffsetIndexFormat | None,
+    interval_bytes: int,
+    only_damaged: bool,
+    is_dry: bool,
+    executor: Executor,
+    progress: Progress,
+) -> list[IndexChange]:
+    """Rebuild indexes; those of transactions only where they are wrong, as the log may not reach back far enough."""
+    findings = verify_dirs(directories, topics, executor, progress)
+    if only_damaged:
+        damaged = {finding.path.with_suffix("") for finding in findings if finding.kind in _OFFSET_AND_TIME}
+        targets = [target for target in targets if target.log.with_suffix("") in damaged]
+    changes = rebuild_targets(
+        targets, form=form, interval_bytes=interval_bytes, is_dry=is_dry, executor=executor, progress=progress
+    )
+    by_file = {finding.path: finding for finding in reversed(findings) if finding.kind in _TRANSACTION}
+    for path, finding in by_file.items():
+        if finding.action is None:
+            text = "the log does not tell: a transaction is older than it, or it has gaps"
+            changes.append(IndexChange(finding.partition, str(path), Outcome.SKIPPED, text))
+            continue
+        if not is_dry:
+            finding.action.carry_out(REAL_FILESYSTEM)
+        changes.append(IndexChange(finding.partition, str(path), Outcome.REBUILT, finding.action.describe()))
+    return changes

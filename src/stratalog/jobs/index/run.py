@@ -1,0 +1,177 @@
+"""Offset, time and transaction indexes of whole directories and buckets: verified, rebuilt, converted 8 <-> 12 bytes.
+
+    verify_indexes(paths=["/var/lib/stratalog"]).report().print()
+    rebuild_indexes(paths=["/var/lib/stratalog"], only_damaged=True)
+    convert_indexes(12, remote="s3://bucket/tiered", dry_run=True)
+
+Directories must not be served (the command holds their locks). Consumers of a bucket make their own index while one is
+being replaced; of a bucket that a cluster owns indexes are written only with the stopped directory of its broker among
+`paths`, as a segment might be deleted there while its manifest is put. Everything may be run again after it was
+interrupted.
+
+All three functions raise UsageError where there is nothing to look at, and OSError, RemoteStorageError or TaskError for
+what cannot be read or written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from stratalog.errors import UsageError
+from stratalog.jobs.executor import THREADS, Executor
+from stratalog.jobs.index.dirs import rebuild_dirs, verify_dirs
+from stratalog.jobs.index.local import convert_targets
+from stratalog.jobs.index.rebuild import INDEX_INTERVAL_BYTES
+from stratalog.jobs.index.remote import BucketWork, change_bucket, check_may_write
+from stratalog.jobs.index.result import IndexChange, IndexResult, Outcome
+from stratalog.jobs.index.targets import SegmentTarget, targets_in
+from stratalog.jobs.progress import SILENT, Progress
+from stratalog.log import list_partitions
+from stratalog.log.format import OffsetIndexFormat, format_of
+from stratalog.remote.ownership import OwnershipFile
+
+
+def verify_indexes(
+    *,
+    paths: Sequence[str | Path] = (),
+    remote: str | None = None,
+    remote_options: Mapping[str, str] | None = None,
+    topics: Collection[str] | None = None,
+    executor: Executor = THREADS,
+    progress: Progress = SILENT,
+) -> IndexResult:
+    """Compare every entry with the records; all that is wrong is DAMAGED. Nothing is changed."""
+    directories = _places(paths, remote)
+    changes = [
+        IndexChange(each.partition, str(each.path), Outcome.DAMAGED, f"found {each.found}, expected {each.expected}")
+        for each in (verify_dirs(directories, topics, executor, progress) if directories else ())
+    ]
+    count = len(_targets(directories, topics))
+    if remote is not None:
+        work = BucketWork(remote, dict(remote_options or {}), "verify")
+        found, there = change_bucket(work, topics, executor, progress)
+        changes, count = changes + found, count + there
+    return _result("verify", changes, count, False)
+
+
+def rebuild_indexes(
+    *,
+    paths: Sequence[str | Path] = (),
+    remote: str | None = None,
+    remote_options: Mapping[str, str] | None = None,
+    topics: Collection[str] | None = None,
+    to: int | None = None,
+    interval_bytes: int = INDEX_INTERVAL_BYTES,
+    only_damaged: bool = False,
+    dry_run: bool = False,
+    executor: Executor = THREADS,
+    progress: Progress = SILENT,
+) -> IndexResult:
+    """Rebuild indexes from the records, those of transactions only where they are wrong.
+
+    `to` (8 or 12) and `interval_bytes` are for directories; without `to`, and in a bucket, an index keeps its format.
+    Raises UsageError, before anything is written, for a log that is too large for the format; NotOwnerError for a
+    bucket that is another's.
+    """
+    directories, form = _places(paths, remote), _form(to)
+    targets = _targets(directories, topics)
+    work = _bucket_work("rebuild", remote, remote_options, directories, dry_run, only_damaged=only_damaged)
+    changes: list[IndexChange] = []
+    if directories:
+        changes += rebuild_dirs(
+            directories,
+            targets,
+            topics,
+            form=form,
+            interval_bytes=interval_bytes,
+            only_damaged=only_damaged,
+            is_dry=dry_run,
+            executor=executor,
+            progress=progress,
+        )
+    there = 0
+    if work is not None:
+        found, there = change_bucket(work, topics, executor, progress)
+        changes += found
+    return _result("rebuild", changes, len(targets) + there, dry_run)
+
+
+def convert_indexes(
+    to: int,
+    *,
+    paths: Sequence[str | Path] = (),
+    remote: str | None = None,
+    remote_options: Mapping[str, str] | None = None,
+    topics: Collection[str] | None = None,
+    dry_run: bool = False,
+    executor: Executor = THREADS,
+    progress: Progress = SILENT,
+) -> IndexResult:
+    """Give all offset indexes entries of `to` bytes. With a DAMAGED among the changes nothing was written of that tier.
+
+    Brokers below metadata.version 32 (4.4-IV1) read entries of 8 bytes only, and those reach to 2 GiB: UsageError for
+    what does not fit.
+    """
+    directories, form = _places(paths, remote), _form(to)
+    assert form is not None
+    targets = _targets(directories, topics)
+    work = _bucket_work("convert", remote, remote_options, directories, dry_run, form=form)
+    changes = convert_targets(targets, form, is_dry=dry_run, executor=executor, progress=progress)
+    there = 0
+    if work is not None:
+        found, there = change_bucket(work, topics, executor, progress)
+        changes += found
+    return _result("convert", changes, len(targets) + there, dry_run)
+
+
+def _result(action: str, changes: Sequence[IndexChange], segments: int, is_dry: bool) -> IndexResult:
+    ordered = sorted(changes, key=lambda change: (change.partition, change.place))
+    return IndexResult(action, tuple(ordered), segments, is_dry)
+
+
+def _bucket_work(
+    action: str,
+    remote: str | None,
+    options: Mapping[str, str] | None,
+    directories: Sequence[Path],
+    is_dry: bool,
+    *,
+    form: OffsetIndexFormat | None = None,
+    only_damaged: bool = False,
+) -> BucketWork | None:
+    """What is to be done with the bucket, None without one. NotOwnerError before a directory is changed."""
+    if remote is None:
+        return None
+    work = BucketWork(remote, dict(options or {}), action, form, only_damaged, is_dry, _incarnations(directories))
+    check_may_write(work)
+    return work
+
+
+def _incarnations(directories: Sequence[Path]) -> frozenset[str] | None:
+    """The processes that ran with the directories, None without any."""
+    if not directories:
+        return None
+    return frozenset[str]().union(*(OwnershipFile(each).all_incarnations for each in directories))
+
+
+def _targets(directories: Sequence[Path], topics: Collection[str] | None) -> list[SegmentTarget]:
+    return [
+        target
+        for directory in directories
+        for topic, _, path in list_partitions(directory)
+        if topics is None or topic in topics
+        for target in targets_in(path)
+    ]
+
+
+def _places(paths: Sequence[str | Path], remote: str | None) -> list[Path]:
+    if not paths and remote is None:
+        raise UsageError("which indexes? give paths, a remote URL, or both")
+    return [Path(path) for path in paths]
+
+
+def _form(to: int | None) -> OffsetIndexFormat | None:
+    if to not in (None, 8, 12):
+        raise UsageError(f"{to}: an offset index entry has 8 or 12 bytes")
+    return None if to is None else format_of(to)
