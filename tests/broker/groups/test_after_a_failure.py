@@ -16,7 +16,7 @@ from stratalog.broker.coordinator_log import partition_for
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
 from stratalog.broker.server.server import Broker
 from stratalog.engine.partition import Partition
-from stratalog.errors import KafkaStorageError, NotCoordinatorError, UnknownServerError
+from stratalog.errors import KafkaStorageError, UnknownServerError
 from stratalog.testing.clock import ManualClock
 
 CONFIG = {
@@ -147,24 +147,27 @@ def test_commits_of_one_request_are_in_the_log_all_or_none(
 def test_of_a_removal_that_fails_halfway_the_same_is_gone_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of what is expired; what a client deletes goes as a whole."""
     _, group = GROUPS[0]
-    with Broker(data_dir=tmp_path, config=CONFIG) as broker, Wire(broker.bootstrap_servers) as wire:
+    clock = ManualClock()
+    with Broker(data_dir=tmp_path, config=CONFIG, clock=clock) as broker, Wire(broker.bootstrap_servers) as wire:
         broker.state.topics.create("orders", 20)
         await_coordinator(wire)
         commit(wire, 8, group, dict.fromkeys(range(20), (1, "")))
         groups = broker.state.groups
+        clock.advance(10 * 60_000)
         with monkeypatch.context() as patch:
             patch.setattr(coordinator_log, "_PIECE_BYTES", 100)
             fail_at(groups.log.partition_of(group), 3, patch)
-            with pytest.raises(NotCoordinatorError):
-                on_loop(broker, lambda: groups.delete(group))
+            assert on_loop(broker, groups.expire) == 0
         left = sorted(groups.commits.committed.of_group(group))
         assert 0 < len(left) < 20
-    with Broker(data_dir=tmp_path, config=CONFIG) as broker:
+    with Broker(data_dir=tmp_path, config=CONFIG, clock=clock) as broker:
         groups = broker.state.groups
         assert sorted(groups.commits.committed.of_group(group)) == left
-        on_loop(broker, lambda: groups.delete(group))
+        assert on_loop(broker, groups.expire) == len(left)
         assert not groups.commits.committed.of_group(group)
+        assert groups.groups() == []
 
 
 def test_too_many_commits_of_a_transaction_are_refused_as_those_without_one(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -33,7 +33,8 @@ class GroupCommits:
     """The commits of all groups. Belongs to the loop's thread.
 
     `committed` are those that count; `pending` those of open transactions. Methods that write raise what the log
-    raises. `store` has changed nothing then; of many removals those that are in the log by then are done here too.
+    raises. `store` and `remove` have changed nothing then; of what is expired, those whose tombstones are in the log by
+    then are gone here too.
     """
 
     def __init__(self, log: CoordinatorLog, config: BrokerConfig) -> None:
@@ -92,7 +93,10 @@ class GroupCommits:
     # --- forgetting ---------------------------------------------------------------------------------------------------
 
     def remove(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget these of a group, as far as there are any."""
+        """Forget these of a group, as far as there are any: all or, when the log refuses, none.
+
+        UnknownServerError for so many that their tombstones do not fit in one batch, as in Kafka.
+        """
         known = [
             partition
             for partition in partitions
@@ -111,7 +115,7 @@ class GroupCommits:
             by_number: dict[int, list[KeyValue]] = {}
             for group_id, of_group in groupby(piece, key=itemgetter(0)):
                 tombstones = by_number.setdefault(self._log.partition_number(group_id), [])
-                tombstones += [(encode_offset_key(OffsetKey(group_id, partition)), None) for _, partition in of_group]
+                tombstones += _tombstones(group_id, [partition for _, partition in of_group])
             written: set[Partition] = set()
             if self._log.exists:  # else it has been deleted with all that was in it
                 written = {self._log.append_to(number, entries) for number, entries in by_number.items()}
@@ -125,18 +129,18 @@ class GroupCommits:
         return list(dict.fromkeys(islice(found, _PIECE)))
 
     def remove_group(self, group_id: str, tombstone: KeyValue) -> None:
-        """Forget all of a group, and write `tombstone` behind it."""
+        """Forget all of a group, and write `tombstone` behind it. All or nothing, as `remove`."""
         known = dict.fromkeys((*self.committed.of_group(group_id), *self.pending.partitions(group_id)))
         self._remove(group_id, list(known), [tombstone])
 
     def _remove(self, group_id: str, partitions: list[TopicPartition], more: list[KeyValue]) -> None:
-        tombstones = [(encode_offset_key(OffsetKey(group_id, partition)), None) for partition in partitions]
-        rest = iter(partitions)
-        for piece in in_batches([*tombstones, *more]):
-            self._log.append(group_id, piece)
-            for partition in islice(rest, len(piece)):
-                self.committed.remove(group_id, partition)
-                self.pending.remove(group_id, partition)
+        self._log.append(group_id, [*_tombstones(group_id, partitions), *more])
+        self._drop(group_id, partitions)
+
+    def _drop(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            self.committed.remove(group_id, partition)
+            self.pending.remove(group_id, partition)
 
     # --- age ----------------------------------------------------------------------------------------------------------
 
@@ -151,3 +155,17 @@ class GroupCommits:
             retention_ms=self._config["offsets.retention.minutes"] * _MINUTE_MS,
         )
         return [partition for partition in found if not self.pending.is_pending(group.group_id, partition)]
+
+    def expire(self, group_id: str, partitions: Sequence[TopicPartition], more: Iterable[KeyValue] = ()) -> None:
+        """Forget these of a group for their age, and write `more` behind their tombstones; in pieces if they are many.
+
+        Of a removal that fails halfway, the next turn finds the rest.
+        """
+        rest = iter(partitions)
+        for piece in in_batches(chain(_tombstones(group_id, partitions), more)):
+            self._log.append(group_id, piece)
+            self._drop(group_id, islice(rest, len(piece)))
+
+
+def _tombstones(group_id: str, partitions: Iterable[TopicPartition]) -> list[KeyValue]:
+    return [(encode_offset_key(OffsetKey(group_id, partition)), None) for partition in partitions]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stratalog.broker.coordinator_loading import CoordinatorLoading, in_pieces
-from stratalog.broker.coordinator_log import Contents, CoordinatorLog, TransactionalWrite
+from stratalog.broker.coordinator_log import Contents, CoordinatorLog, KeyValue, TransactionalWrite
 from stratalog.broker.groups.commits import GroupCommits
 from stratalog.broker.groups.group import ClassicGroup
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
@@ -403,10 +403,11 @@ class GroupCoordinator:
         """Forget a group without members, with its commits; NonEmptyGroupError, GroupIdNotFoundError."""
         group = self.known(group_id)
         group.check_deletable()
-        self._remove_group(group)
+        self.commits.remove_group(group_id, _tombstone(group))
+        self._forget(group)
 
-    def _remove_group(self, group: ClassicGroup) -> None:
-        self.commits.remove_group(group.group_id, (encode_group_key(GroupKey(group.group_id)), None))
+    def _forget(self, group: ClassicGroup) -> None:
+        """Drop a group whose tombstone is in the log."""
         del self._groups[group.group_id]
         self._carry_out(group, group.die(Answer.COORDINATOR_NOT_AVAILABLE, self._now()))
 
@@ -438,13 +439,18 @@ class GroupCoordinator:
         )
         try:
             if is_unused and len(expired) == len(self.commits.committed.of_group(group.group_id)):
-                self._remove_group(group)
-            else:
-                self.commits.remove(group.group_id, expired)
+                self.commits.expire(group.group_id, expired, [_tombstone(group)])
+                self._forget(group)
+            elif expired:
+                self.commits.expire(group.group_id, expired)
         except KafkaError as error:
             logger.error("Old commits of group %s stay until the next turn: %s", group.group_id, error)
             return 0
         return len(expired)
+
+
+def _tombstone(group: ClassicGroup) -> KeyValue:
+    return encode_group_key(GroupKey(group.group_id)), None
 
 
 def _check_group_id(group_id: str | None) -> None:
