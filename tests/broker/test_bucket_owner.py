@@ -125,8 +125,10 @@ def test_a_restored_copy_that_deletes_its_topic_deletes_nothing_of_production(
 
 
 def test_the_second_cluster_on_a_bucket_serves_and_copies_nothing_and_says_why(
-    bucket: ObjectStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    bucket: ObjectStore, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Once in its log; and `tier status` says it when it does not run any more, until an operator decides."""
+    status = ["tier", "status", "--data-dir", str(tmp_path / "two")]
     with broker_on(bucket, tmp_path / "one") as one:
         partition = tiered(one, "mine")
         eventually(lambda: partition.log.highest_offset_in_remote_storage == SEGMENTS - 1)
@@ -137,8 +139,18 @@ def test_the_second_cluster_on_a_bucket_serves_and_copies_nothing_and_says_why(
             assert remote is not None
             eventually(lambda: any(task == "copy" for _, task in remote.health.failures))
             assert values(other) == [b"0", b"1", b"2"]
-        assert f"belongs to cluster {one.state.cluster_id}" in caplog.text
+        why = f"{bucket.url} belongs to cluster {one.state.cluster_id}"
+        (said,) = [each.getMessage() for each in caplog.records if "belongs to cluster" in each.getMessage()]
+        assert said.startswith(why)
         assert segments_of(bucket) == before
+        capsys.readouterr()
+        assert run(status) == 1
+        told = capsys.readouterr().out
+        assert told.startswith("yours-0\tfailing\t")
+        assert told.count(why) == 1
+    assert run(["tier", "owner", bucket.url, "--take-over", "--data-dir", str(tmp_path / "two")]) == 0
+    assert run(status) == 0
+    assert "yours-0\twaiting\t" in capsys.readouterr().out
 
 
 def test_a_restore_that_takes_the_bucket_over_shuts_production_out(bucket: ObjectStore, tmp_path: Path) -> None:

@@ -133,7 +133,8 @@ def test_a_store_that_cannot_be_had_is_failing_with_its_error_and_exit_code_1(tm
         status, out, _ = run("--bootstrap-server", broker.bootstrap_servers, "--json")
         text = run("--bootstrap-server", broker.bootstrap_servers)[1]
     assert status == 1
-    assert re.search(r"^orders-0\tfailing\t.*\tcopy failed (once|\d+ times) since 20.*: .*nowhere", text)
+    assert re.search(r"^orders-0\tfailing\t.*nowhere.*\tcopy failed (once|\d+ times) since 20\S+ \S+Z\n", text)
+    assert text.count("nowhere") == json.loads(out)["partitions"][0]["text"].count("nowhere")  # said once
     assert text.endswith("\n1 of 1 tiered partitions are failing\n")
     answer = json.loads(out)
     (one,) = answer["partitions"]

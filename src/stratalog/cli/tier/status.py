@@ -158,12 +158,13 @@ def _row(partition: dict[str, Any], size: Callable[[int], str]) -> tuple[str, ..
 
 
 def _failures(partition: dict[str, Any]) -> list[str]:
-    """Each task that fails, in one line."""
-    return [
-        f"{failure['task']} failed {'once' if failure['times'] == 1 else str(failure['times']) + ' times'} since "
-        f"{_time(failure['sinceMs'])}: {' '.join(failure['error'].split())}"
-        for failure in partition["failures"]
-    ]
+    """Each task that fails, in one line; without its error where the reason of the partition has that already."""
+    lines = []
+    for failure in partition["failures"]:
+        times = "once" if failure["times"] == 1 else f"{failure['times']} times"
+        error = "" if failure["error"] in partition["text"] else f": {' '.join(failure['error'].split())}"
+        lines.append(f"{failure['task']} failed {times} since {_time(failure['sinceMs'])}{error}")
+    return lines
 
 
 def _time(ms: int) -> str:

@@ -19,7 +19,8 @@ from stratalog.errors import UsageError
 from stratalog.inspect import DataDirs
 from stratalog.log import SegmentFiles, list_partitions, list_segments
 from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
-from stratalog.remote.tier import TierFacts, TierStatus, partition_status
+from stratalog.remote.ownership import OWNERSHIP_FILE, OwnershipFile
+from stratalog.remote.tier import TaskFailure, TierFacts, TierStatus, partition_status
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +53,10 @@ def from_data_dirs(directories: Sequence[Path]) -> list[dict[str, Any]]:
         tiered = {topic.name: topic for topic in store.topics() if _config(topic).remote_storage_enable}
     finally:
         store.close()
+    failures = _refusals(directories)
     remote = {partition: list(said.segments.values()) for found in logs.replay() for partition, said in found.items()}
     statuses = [
-        _status(tiered[topic], number, path, logs, remote)
+        _status(tiered[topic], number, path, logs, remote, failures)
         for directory in directories
         for topic, number, path in list_partitions(directory)
         if topic in tiered
@@ -62,6 +64,17 @@ def from_data_dirs(directories: Sequence[Path]) -> list[dict[str, Any]]:
     known = [status for status in statuses if status is not None]
     partitions: list[dict[str, Any]] = status_json(known)["partitions"]
     return sorted(partitions, key=lambda partition: (partition["topic"], partition["partition"]))
+
+
+def _refusals(directories: Sequence[Path]) -> list[TaskFailure]:
+    """Why the broker of these directories may not copy, as far as it has been told."""
+    found = []
+    for file in map(OwnershipFile, directories):
+        refused = "this directory was restored without taking its bucket over" if file.is_read_only else file.refusal
+        if refused is not None:
+            since_ms = int((file.directory / OWNERSHIP_FILE).stat().st_mtime * 1000)
+            found.append(TaskFailure("copy", 1, since_ms, refused))
+    return found
 
 
 def _config(topic: Topic) -> LogConfig:
@@ -74,6 +87,7 @@ def _status(
     path: Path,
     logs: DataDirs,
     remote: dict[TopicIdPartition, list[RemoteLogSegmentMetadata]],
+    failures: Sequence[TaskFailure],
 ) -> TierStatus | None:
     identity = TopicIdPartition(topic.topic_id, topic.name, number)
     facts = logs.log_facts(identity)
@@ -96,6 +110,7 @@ def _status(
             log_end_offset=facts.log_end_offset,
             highest_remote_offset=max((segment.end_offset for segment in finished), default=-1),
             now_ms=time.time_ns() // 1_000_000,
+            failures=failures,
             remote_segments=len(finished),
             remote_bytes=sum(segment.segment_size_bytes for segment in finished),
         )

@@ -24,7 +24,7 @@ from stratalog.remote.api import (
 from stratalog.remote.metadata import TopicBasedRemoteLogMetadataManager
 from stratalog.remote.ownership import BrokerOwnership, Claimant, OwnershipFile
 from stratalog.remote.storage import ObjectStoreRemoteStorageManager, storage_manager_options
-from stratalog.remote.tier import PartitionCount, RemoteLogManager
+from stratalog.remote.tier import PartitionCount, RemoteHealth, RemoteLogManager
 from stratalog.util import SYSTEM_CLOCK, Clock
 
 logger = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ def start_tiering(
     remote.start()
     logs.attach_remote(remote)
     if isinstance(storage, ObjectStoreRemoteStorageManager):
-        threading.Thread(target=_look_at, args=(storage,), name="remote-store-check", daemon=True).start()
+        threading.Thread(target=_look_at, args=(storage, remote.health), name="remote-store-check", daemon=True).start()
     return remote
 
 
@@ -141,7 +141,7 @@ def _metrics_of(kind: str, plugin: object) -> list[PluginMetrics]:
     return [metrics]
 
 
-def _look_at(storage: ObjectStoreRemoteStorageManager) -> None:
+def _look_at(storage: ObjectStoreRemoteStorageManager, health: RemoteHealth) -> None:
     """Say at once, beside the start, that a store is of no use or another cluster's, rather than at the first copy."""
     try:
         storage.store.check()
@@ -155,7 +155,7 @@ def _look_at(storage: ObjectStoreRemoteStorageManager) -> None:
             return
         storage.ensure_owner()
     except NotOwnerError as error:
-        logger.error("%s", error)
+        health.refused(error)
     except RemoteStorageError as error:
         logger.warning(
             "The object store of the remote tier cannot be used now; segments stay local meanwhile: %s", error

@@ -35,5 +35,8 @@ from .bucket_owner import (
     take_over as take_over,
 )
 from .owner_file import (
+    OWNERSHIP_FILE as OWNERSHIP_FILE,
+)
+from .owner_file import (
     OwnershipFile as OwnershipFile,
 )

@@ -75,7 +75,11 @@ class BrokerOwnership:
             if newest is not None and newest == self._seen:
                 return
             self._seen = None
-            self._acquire()
+            try:
+                self._acquire()
+            except NotOwnerError as error:
+                self._note_refusal(str(error))
+                raise
 
     def _acquire(self) -> None:
         owner = read_owner(self._store)
@@ -112,10 +116,18 @@ class BrokerOwnership:
     def _remember(self) -> None:
         infos = generations(self._store)
         self._was_acquired = True
+        self._note_refusal(None)
         owner = read_owner(self._store)
         # What came between the two looks is seen at the next one.
         if owner is not None and infos and owner.brokers.get(self._claimant.node_id) == self._life:
             self._seen = (infos[-1].key, infos[-1].etag) if _generation(infos[-1].key) == owner.generation else None
+
+    def _note_refusal(self, reason: str | None) -> None:
+        """Let `tier status` know it, also when this broker does not run."""
+        try:
+            self._claimant.file.set_refusal(reason)
+        except OSError as error:
+            logger.warning("%s: cannot be noted in the data directory: %s", self._store.url, error)
 
     # --- refusals -----------------------------------------------------------------------------------------------------
 

@@ -33,9 +33,22 @@ class OwnershipFile:
         return bool(self._read()["readOnly"])
 
     def set_read_only(self, is_read_only: bool) -> None:
+        """Note what an operator has decided; what was refused before says nothing about that."""
         document = self._read()
-        if document["readOnly"] is not is_read_only:
-            self._write({**document, "readOnly": is_read_only})
+        decided = {**document, "readOnly": is_read_only, "refused": None}
+        if decided != {"refused": None, **document}:
+            self._write(decided)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the last process of this directory copied nothing to its bucket; None if nobody said no."""
+        refused = self._read().get("refused")
+        return refused if isinstance(refused, str) else None
+
+    def set_refusal(self, reason: str | None) -> None:
+        document = self._read()
+        if document.get("refused") != reason:
+            self._write({**document, "refused": reason})
 
     def incarnations(self, url: str) -> tuple[str, ...]:
         """The processes of this directory that may be the last one that the bucket heard of; () for a new one."""

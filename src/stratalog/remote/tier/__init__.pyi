@@ -1,6 +1,9 @@
 from .counters import (
     RemoteTopicCounts as RemoteTopicCounts,
 )
+from .health import (
+    RemoteHealth as RemoteHealth,
+)
 from .log_view import (
     LogView as LogView,
 )

@@ -6,7 +6,7 @@ import logging
 import threading
 from dataclasses import dataclass
 
-from stratalog.errors import RetriableRemoteStorageError
+from stratalog.errors import NotOwnerError, RetriableRemoteStorageError
 from stratalog.remote.api import TopicIdPartition
 from stratalog.util import Clock
 
@@ -31,12 +31,22 @@ class RemoteHealth:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
+        #: What was logged of a store that is another cluster's.
+        self._refusal: str | None = None
         #: Since when the store fails in a way that may pass; None while it works.
         self.unreachable_since_ms: int | None = None
         #: What keeps a task of a partition from its work and will not pass by itself.
         self.failures: dict[tuple[TopicIdPartition, str], Trouble] = {}
         #: The same, and what may pass as well: every task whose last turn failed.
         self.troubles: dict[tuple[TopicIdPartition, str], Trouble] = {}
+
+    def refused(self, error: NotOwnerError) -> None:
+        """The store is another cluster's: nothing is copied or deleted, of whichever partition. Logged once."""
+        with self._lock:
+            is_new = self._refusal != str(error)
+            self._refusal = str(error)
+        if is_new:
+            logger.error("%s", error)
 
     def failed(self, partition: TopicIdPartition, task: str, error: Exception) -> None:
         """A task failed; it is going to be tried again."""
@@ -64,6 +74,9 @@ class RemoteHealth:
             last = self.failures.get((partition, task))
             known = last is not None and last.reason == trouble.reason
             self.failures[partition, task] = trouble
+        if isinstance(error, NotOwnerError):
+            self.refused(error)
+            return
         logger.log(logging.DEBUG if known else logging.ERROR, "%s of %s does not work: %s", task, partition, error)
 
     def succeeded(self, partition: TopicIdPartition, task: str, *, used_store: bool) -> bool:
@@ -72,6 +85,8 @@ class RemoteHealth:
             self.failures.pop((partition, task), None)
             self.troubles.pop((partition, task), None)
             since = self.unreachable_since_ms
+            if used_store:
+                self._refusal = None
             if not used_store or since is None:
                 return False
             self.unreachable_since_ms = None

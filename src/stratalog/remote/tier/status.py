@@ -232,7 +232,8 @@ def _text(reason: Reason, head: LocalSegmentStatus | None, facts: TierFacts) -> 
         copying = next((failure for failure in facts.failures if failure.task == "copy"), None)
         if facts.is_stopped or copying is None:
             return f"{where}copies have ended: the plugin returned more custom metadata than is allowed"
-        return f"{where}the copy has failed {copying.times} times in a row: {copying.error}"
+        times = "once" if copying.times == 1 else f"{copying.times} times in a row"
+        return f"{where}the copy has failed {times}: {copying.error}"
     if reason is Reason.ABOVE_LSO:
         return f"{where}{MEANING[reason]} (LSO {facts.last_stable_offset})"
     if reason is Reason.COPY_LAG:
