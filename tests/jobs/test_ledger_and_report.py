@@ -141,7 +141,7 @@ def test_times_are_utc_and_what_no_calendar_holds_stays_a_number() -> None:
 @pytest.mark.parametrize(
     ("master", "remote", "conf", "words"),
     [
-        ("local[1]", "sc://h:1", [], "give one of them"),
+        ("local[1]", "sc://h:1", [], "give either --master or --remote-session"),
         (None, None, ["spark.x"], "expected KEY=VALUE"),
     ],
 )

@@ -10,8 +10,9 @@ import typer
 
 from stratalog.broker.metadata import ConfigSource, Operation
 from stratalog.cli.options import BootstrapServer, DryRun, Json, JsonLines
-from stratalog.cli.tables import on_terminal, print_json, print_table
+from stratalog.cli.out import on_terminal, print_json
 from stratalog.errors import UnknownTopicOrPartitionError, UsageError
+from stratalog.util import print_table
 from stratalog.wire import ApiKey
 from stratalog.wire.client import Client, Cluster, check, check_topic
 

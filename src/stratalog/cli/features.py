@@ -12,9 +12,10 @@ import typer
 
 from stratalog.broker.metadata import UpgradeType
 from stratalog.cli.options import BootstrapServer, DryRun, Json
-from stratalog.cli.tables import on_terminal, print_json, print_table
+from stratalog.cli.out import on_terminal, print_json
 from stratalog.config import METADATA_VERSION, is_supported, level_for_release, level_name, level_with
 from stratalog.errors import UsageError
+from stratalog.util import print_table
 from stratalog.wire import ApiKey
 from stratalog.wire.client import Client, Cluster, RefusedError, check
 

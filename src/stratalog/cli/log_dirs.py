@@ -11,9 +11,9 @@ import typer
 from stratalog.broker import TAG as REMOTE_SIZES_TAG
 from stratalog.broker import decode
 from stratalog.cli.options import BootstrapServer, Json, Topics
-from stratalog.cli.tables import on_terminal, print_json, print_table
+from stratalog.cli.out import on_terminal, print_json
 from stratalog.errors import CorruptRecordError, UsageError
-from stratalog.util import VARINT_BYTES_MAX, decode_unsigned
+from stratalog.util import VARINT_BYTES_MAX, decode_unsigned, print_table
 from stratalog.wire import ApiKey, message_module, read_message
 from stratalog.wire.client import Client, Cluster, RefusedError, UnreachableError, check_topic
 

@@ -17,6 +17,7 @@ from typer.main import get_command
 
 from stratalog.cli.commands import COMMANDS, CONTEXT_SETTINGS, command
 from stratalog.cli.help import HelpfulGroup
+from stratalog.cli.out import notice
 from stratalog.cli.streams import discard_stdout
 from stratalog.errors import StratalogError
 
@@ -108,7 +109,7 @@ def _complain(message: str, status: int) -> int:
         traceback.print_exc()
     line = " ".join(message.split())
     if line:
-        print(f"stratalog: {line}", file=sys.stderr)
+        notice(f"{line}")
     return status
 
 

@@ -9,9 +9,9 @@ import typer
 
 from stratalog.broker.metadata import ConfigSource
 from stratalog.cli.options import BootstrapServer, DryRun, Json, JsonLines
-from stratalog.cli.tables import on_terminal, print_json, print_table
+from stratalog.cli.out import on_terminal, print_json
 from stratalog.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError, UsageError
-from stratalog.util import uuid_to_base64
+from stratalog.util import print_table, uuid_to_base64
 from stratalog.wire import ApiKey
 from stratalog.wire.client import Cluster, check, check_topic
 

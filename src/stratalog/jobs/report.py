@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from stratalog.util import TableColumn, print_table
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -74,22 +76,18 @@ class Report:
             self._print_lines(out)
 
     def _print_table(self, out: TextIO) -> None:
-        from rich.box import SIMPLE_HEAD
         from rich.console import Console
-        from rich.table import Table
 
         console = Console(file=out, markup=False, highlight=False)
         console.print(self.title, style="bold")
         if self.rows and not self._fits(console.width):
             self._print_paragraphs(console)
         elif self.rows:
-            table = Table(box=SIMPLE_HEAD)
-            for position, column in enumerate(self.columns):
-                numbers = all(isinstance(row[position], int | float) for row in self.rows)
-                table.add_column(column.heading, justify="right" if numbers else "left", overflow="fold")
-            for row in self._shown():
-                table.add_row(*row)
-            console.print(table)
+            columns = [
+                TableColumn(column.heading, is_number=all(isinstance(row[at], int | float) for row in self.rows))
+                for at, column in enumerate(self.columns)
+            ]
+            print_table(columns, self._shown(), file=out)
         if self.totals:
             console.print(self._totals_text())
 

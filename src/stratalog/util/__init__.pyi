@@ -64,6 +64,15 @@ from .schedule import (
 from .schedule import (
     Schedule as Schedule,
 )
+from .terminal_table import (
+    TableColumn as TableColumn,
+)
+from .terminal_table import (
+    print_table as print_table,
+)
+from .terminal_table import (
+    terminal_width as terminal_width,
+)
 from .topic_counts import (
     TopicCounts as TopicCounts,
 )

@@ -49,7 +49,7 @@ def test_a_directory_that_is_not_the_demos_is_left_alone(tmp_path: Path) -> None
     done = subprocess.run([*DEMO, "--dir", str(tmp_path)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert "is not empty and not from an earlier demo" in line
+    assert "is neither empty nor from an earlier demo" in line
     assert (tmp_path / "precious").exists()
 
 

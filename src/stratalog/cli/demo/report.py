@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -18,10 +17,10 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
-from rich.table import Table
 
 from stratalog.cli.demo.flights import Answers
 from stratalog.cli.demo.tiers import PartitionTiers
+from stratalog.util import TableColumn, print_table
 
 #: Columns of the tables where nobody's terminal sets them, as in a log of CI.
 _PLAIN_WIDTH = 100
@@ -84,70 +83,72 @@ class Report:
         )
 
     def tiers(self, tiers: Sequence[PartitionTiers]) -> None:
-        """Where the records lie; offsets below 'local from' are only in the object store."""
-        table = _table("What lies where")
-        table.add_column("partition", justify="right")
-        for name in ("remote segments", "remote bytes", "remote to offset"):
-            table.add_column(name, justify="right", style="cyan")
-        for name in ("local segments", "local bytes", "local from offset"):
-            table.add_column(name, justify="right", style="yellow")
-        for tier in tiers:
-            table.add_row(
-                str(tier.partition),
-                str(tier.remote_segments),
+        """Print where the records lie. Offsets below 'local from' are only in the object store."""
+        columns = ("partition", "remote segments", "remote bytes", "remote to offset")
+        rows: list[tuple[object, ...]] = [
+            (
+                tier.partition,
+                tier.remote_segments,
                 f"{tier.remote_bytes:,}",
                 f"{tier.remote_end_offset:,}",
-                str(tier.local_segments),
+                tier.local_segments,
                 f"{tier.local_bytes:,}",
                 f"{tier.local_start_offset:,}",
             )
-        table.add_section()
-        table.add_row(
-            "all",
-            str(sum(t.remote_segments for t in tiers)),
-            f"{sum(t.remote_bytes for t in tiers):,}",
-            "",
-            str(sum(t.local_segments for t in tiers)),
-            f"{sum(t.local_bytes for t in tiers):,}",
-            "",
+            for tier in tiers
+        ]
+        remote = sum(tier.remote_segments for tier in tiers), f"{sum(tier.remote_bytes for tier in tiers):,}"
+        local = sum(tier.local_segments for tier in tiers), f"{sum(tier.local_bytes for tier in tiers):,}"
+        rows.append(("all", *remote, "", *local, ""))
+        self._table(
+            "What lies where",
+            [_number(name) for name in (*columns, "local segments", "local bytes", "local from offset")],
+            rows,
         )
-        self.out.print(table)
 
     def answers(self, answers: Answers) -> None:
-        """Delays by carrier over the year, with the worst month of each, and the busiest hour."""
-        table = _table("Delays by carrier (from Spark)")
-        for name in ("carrier", "flights", "mean departure delay", "mean arrival delay", "worst month"):
-            table.add_column(name, justify="left" if name == "carrier" else "right")
+        """Print delays by carrier over the year, with the worst month of each, and the busiest hour."""
+        names = ("flights", "mean departure delay", "mean arrival delay", "worst month")
+        rows = []
         for carrier in sorted({carrier for carrier, _ in answers.delays}):
             months = {month: d for (name, month), d in answers.delays.items() if name == carrier}
             departed = sum(d.departed for d in months.values())
             arrived = sum(d.arrived for d in months.values())
             worst = max(months, key=lambda m: months[m].departure_delay_minutes / max(months[m].departed, 1))
-            table.add_row(
-                carrier,
-                f"{sum(d.flights for d in months.values()):,}",
-                f"{sum(d.departure_delay_minutes for d in months.values()) / max(departed, 1):.1f} min",
-                f"{sum(d.arrival_delay_minutes for d in months.values()) / max(arrived, 1):.1f} min",
-                datetime(2013, worst, 1).strftime("%B"),
+            rows.append(
+                (
+                    carrier,
+                    f"{sum(d.flights for d in months.values()):,}",
+                    f"{sum(d.departure_delay_minutes for d in months.values()) / max(departed, 1):.1f} min",
+                    f"{sum(d.arrival_delay_minutes for d in months.values()) / max(arrived, 1):.1f} min",
+                    datetime(2013, worst, 1).strftime("%B"),
+                )
             )
-        self.out.print(table)
+        self._table("Delays by carrier (from Spark)", ["carrier", *map(_number, names)], rows)
         hour = datetime.fromtimestamp(answers.busiest_hour_ms / 1000, UTC)
         self.out.print(f"Busiest hour: {hour:%Y-%m-%d %H:%M} UTC with {answers.busiest_hour_flights} departures")
 
     def rates(self, records: int, value_bytes: int, steps: Sequence[tuple[str, str]]) -> None:
-        """Rates of the steps that moved records: (step's name, what to call it)."""
-        seconds = {timing.name: timing.seconds for timing in self.timings}
-        table = _table("Rates")
-        for name in ("job", "seconds", "records/s", "MB/s of values"):
-            table.add_column(name, justify="left" if name == "job" else "right")
-        for step, label in steps:
-            took = max(seconds[step], 1e-9)
-            table.add_row(label, f"{took:.1f}", f"{records / took:,.0f}", f"{value_bytes / took / 1e6:.1f}")
-        self.out.print(table)
+        """Print rates of the steps that moved records: (step's name, its title)."""
+        seconds = {timing.name: max(timing.seconds, 1e-9) for timing in self.timings}
+        rows = [
+            (
+                label,
+                f"{seconds[step]:.1f}",
+                f"{records / seconds[step]:,.0f}",
+                f"{value_bytes / seconds[step] / 1e6:.1f}",
+            )
+            for step, label in steps
+        ]
+        self._table("Rates", ["job", *map(_number, ("seconds", "records/s", "MB/s of values"))], rows)
+
+    def _table(self, title: str, columns: Sequence[TableColumn | str], rows: Sequence[Sequence[object]]) -> None:
+        self.out.print()
+        print_table(columns, rows, title, is_terminal=self.out.is_terminal)
 
     def problem(self, text: str) -> None:
         self.out.print(f"[red]✗[/] {text}", highlight=False, soft_wrap=True)
 
 
-def _table(title: str) -> Table:
-    return Table(title=f"\n{title}", title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1))
+def _number(name: str) -> TableColumn:
+    return TableColumn(name, is_number=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 import typer
 
 from stratalog.cli.fsck.locks import held
-from stratalog.cli.fsck.output import JsonOutput, Output, TextOutput
+from stratalog.cli.fsck.output import CheckOutput
+from stratalog.cli.out import notice
 from stratalog.jobs import THREADS, Threads, terminal_progress
 from stratalog.jobs.fsck import Action, CheckReport, Severity, fsck, is_partition_dir, plan
 from stratalog.util import REAL_FILESYSTEM
@@ -29,7 +30,7 @@ def run_fsck(
 ) -> int:
     """Check `directories`, repair them if asked to, and return the exit code."""
     paths = list({path.resolve(): path for path in directories}.values())
-    output: Output = JsonOutput() if as_json else TextOutput()
+    output = CheckOutput(as_json=as_json)
     owners = [path.resolve().parent if is_partition_dir(path, _FS) else path for path in paths]
     with held(owners, _FS, exclusively=repair):
         report = _check(paths, threads, output, accept_loss=accept_loss)
@@ -42,7 +43,7 @@ def run_fsck(
     return 1 if any(one.severity > Severity.NOTE for one in report.findings) else 0
 
 
-def _check(paths: Sequence[Path], threads: int | None, output: Output, *, accept_loss: bool) -> CheckReport:
+def _check(paths: Sequence[Path], threads: int | None, output: CheckOutput, *, accept_loss: bool) -> CheckReport:
     started = time.monotonic()
     executor = THREADS if threads is None else Threads(threads)
     report = fsck(paths, _FS, executor=executor, accept_loss=accept_loss, progress=terminal_progress())
@@ -51,19 +52,16 @@ def _check(paths: Sequence[Path], threads: int | None, output: Output, *, accept
     return report
 
 
-def _repair(actions: Sequence[Action], output: Output, *, yes: bool) -> bool:
+def _repair(actions: Sequence[Action], output: CheckOutput, *, yes: bool) -> bool:
     """False if nothing was done, or not all of it."""
     output.plan(actions)
     sys.stdout.flush()
     if not yes:
         if not sys.stdin.isatty():
-            print(
-                "stratalog: nothing was changed: input is not a terminal, so nobody can confirm; give --yes",
-                file=sys.stderr,
-            )
+            notice("nothing was changed: input is not a terminal, so nobody can confirm; give --yes")
             return False
         if not typer.confirm("Go on?", err=True):
-            print("stratalog: nothing was changed", file=sys.stderr)
+            notice("nothing was changed")
             return False
     all_done = True
     for action in actions:

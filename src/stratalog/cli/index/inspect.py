@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stratalog.cli.tables import print_json, print_table
+from stratalog.cli.out import print_json
 from stratalog.jobs.index import SegmentTarget, Target, offset_entries, time_entries
 from stratalog.log.format import LARGE, Evidence, OffsetPosition, TimestampOffset, detect_file
 from stratalog.log.index import ENTRY_SIZE
-from stratalog.util import REAL_FILESYSTEM
+from stratalog.util import REAL_FILESYSTEM, print_table
 
 
 @dataclass(frozen=True, slots=True)

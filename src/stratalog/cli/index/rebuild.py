@@ -6,7 +6,7 @@ from pathlib import Path
 
 from stratalog.cli.index.offline import offline
 from stratalog.cli.index.verify import print_findings
-from stratalog.cli.tables import print_json
+from stratalog.cli.out import print_json
 from stratalog.jobs import terminal_progress
 from stratalog.jobs.index import Outcome, Target, convert_targets, rebuild_targets, verify_targets
 from stratalog.log.format import OffsetIndexFormat

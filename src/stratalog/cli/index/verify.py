@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stratalog.cli.tables import on_terminal, print_json, print_table
+from stratalog.cli.out import on_terminal, print_json
 from stratalog.jobs import terminal_progress
 from stratalog.jobs.index import IndexFault, Target, verify_targets
+from stratalog.util import print_table
 
 
 def verify_target(target: Target, *, as_json: bool) -> int:

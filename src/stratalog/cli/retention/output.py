@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stratalog.cli.out import on_terminal, print_json
 from stratalog.cli.retention.sources import ServedPartition, Sources
-from stratalog.cli.tables import on_terminal, print_json, print_table
 from stratalog.config import LogConfig
 from stratalog.jobs import size_text
 from stratalog.jobs.retention import Fate, PartitionForecast, span_text, time_text
+from stratalog.util import print_table
 
 _LESSON = (
     "retention.ms is the least that a record stays, not the most: a segment goes as a whole, once its newest record is "

@@ -15,10 +15,11 @@ from typing import Annotated, Any
 import typer
 
 from stratalog.cli.options import DataDirs, JsonLines, Remote, RemoteOptions, TopicIds, Topics, key_values
+from stratalog.cli.out import on_terminal
 from stratalog.cli.spark.options import data_dirs, remote_options, remote_url, require_place
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
-from stratalog.cli.tables import on_terminal, print_table
 from stratalog.errors import UsageError
+from stratalog.util import print_table
 
 _TABLE_ROWS = 20
 

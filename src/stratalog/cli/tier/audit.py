@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Annotated
 
@@ -10,8 +9,9 @@ import typer
 
 from stratalog.cli.missing import require_topics
 from stratalog.cli.options import JsonLines, RemoteOptions, Topics
+from stratalog.cli.out import notice
 from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
-from stratalog.cli.tier.output import JsonOutput, Output, TextOutput
+from stratalog.cli.tier.output import AuditOutput
 from stratalog.cli.tier.store import (
     RemoteInstead,
     UrlArgument,
@@ -72,7 +72,7 @@ def audit(
       stratalog tier audit file:///mnt/tiered --topic flights --json
     """
     url = bucket_url(url, remote)
-    output: Output = JsonOutput() if as_json else TextOutput()
+    output = AuditOutput(as_json=as_json)
     grace_ms = span_ms(grace, "--grace")
     options = AuditOptions(SYSTEM_CLOCK.now_ms(), grace_ms, set(topic) if topic else None, deep)
     store, uploads = open_store(url, remote_option), open_uploads(url, remote_option)
@@ -85,7 +85,7 @@ def run_audit(
     store: ObjectStore,
     options: AuditOptions,
     data_dirs: DataDirs | None,
-    output: Output,
+    output: AuditOutput,
     uploads: S3Uploads | None,
     readers: int,
 ) -> BucketAudit:
@@ -105,7 +105,7 @@ def _unfinished(uploads: S3Uploads, options: AuditOptions) -> list[Finding]:
     try:
         return list(audit_uploads(uploads.list(), now_ms=now_ms, grace_ms=grace_ms, topics=options.topics))
     except RemoteStorageError as error:
-        print(f"stratalog: unfinished uploads could not be listed: {error}", file=sys.stderr)
+        notice(f"unfinished uploads could not be listed: {error}")
         return []
 
 

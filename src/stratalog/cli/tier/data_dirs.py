@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from stratalog.cli.out import notice
 from stratalog.errors import UsageError
 from stratalog.inspect import METADATA_TOPIC, DataDirs
 
@@ -32,8 +32,5 @@ def open_data_dirs(directories: Sequence[Path] | None) -> DataDirs | None:
     found = DataDirs(directories)
     if not found.has_metadata:
         names = ", ".join(str(directory) for directory in directories)
-        print(
-            f"stratalog: {names}: no {METADATA_TOPIC} in this directory, so the states of segments are unknown",
-            file=sys.stderr,
-        )
+        notice(f"{names}: no {METADATA_TOPIC} in this directory, so the states of segments are unknown")
     return found

@@ -13,8 +13,7 @@ import typer
 
 from stratalog.cli.missing import NothingFoundError, require_topics
 from stratalog.cli.options import JsonLines, RemoteOptions, Topics
-from stratalog.cli.tables import on_terminal, print_json
-from stratalog.cli.tier.columns import Column, print_columns
+from stratalog.cli.out import on_terminal, print_json, print_tabbed
 from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
 from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store, say_empty, topics_in
 from stratalog.cli.tier.times import time_ms, time_text
@@ -30,7 +29,7 @@ from stratalog.jobs import size_text, terminal_progress, tracked
 from stratalog.jobs.audit import State, misfits, state_of
 from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.storage import SegmentManifest
-from stratalog.util import uuid_to_base64
+from stratalog.util import TableColumn, print_table, uuid_to_base64
 
 
 class Level(enum.StrEnum):
@@ -180,14 +179,14 @@ def _state(
 
 
 _COLUMNS = (
-    Column("offsets"),
-    Column("largest time (UTC)"),
-    Column("size", is_number=True),
-    Column("objects", 3, is_number=True),
-    Column("state"),
-    Column("epochs", 1),
-    Column("copied (UTC)", 2),
-    Column("segment id"),
+    TableColumn("offsets"),
+    TableColumn("largest time (UTC)"),
+    TableColumn("size", is_number=True),
+    TableColumn("objects", 3, is_number=True),
+    TableColumn("state"),
+    TableColumn("epochs", 1),
+    TableColumn("copied (UTC)", 2),
+    TableColumn("segment id"),
 )
 
 
@@ -199,11 +198,11 @@ def _print_segments(stored: PartitionObjects, segments: list[ListedSegment], *, 
     elif on_terminal():
         if segments:
             title = f"{partition.topic}-{partition.partition}  (topic id {uuid_to_base64(partition.topic_id)})"
-            print_columns(_COLUMNS, [_cells(one, size_text) for one in segments], title)
+            print_table(_COLUMNS, [_cells(one, size_text) for one in segments], title)
             print()
     else:
         for one in segments:
-            print(f"{partition.topic}-{partition.partition}", *_cells(one, str), sep="\t")
+            print_tabbed(f"{partition.topic}-{partition.partition}", *_cells(one, str))
 
 
 def _cells(one: ListedSegment, size: Any) -> tuple[str, ...]:
@@ -336,18 +335,18 @@ def _print_sums(rows: list[_Sum], *, as_json: bool) -> None:
     ]
     if on_terminal():
         columns = (
-            Column("topic"),
-            Column("topic id", 2),
-            Column("partitions" if by_topic else "partition", is_number=True),
-            Column("segments", is_number=True),
-            Column("size", is_number=True),
-            Column("offsets", 1),
-            Column("largest time (UTC)"),
+            TableColumn("topic"),
+            TableColumn("topic id", 2),
+            TableColumn("partitions" if by_topic else "partition", is_number=True),
+            TableColumn("segments", is_number=True),
+            TableColumn("size", is_number=True),
+            TableColumn("offsets", 1),
+            TableColumn("largest time (UTC)"),
         )
-        print_columns(columns, lines)
+        print_table(columns, lines)
     else:
         for line in lines:
-            print(*line, sep="\t")
+            print_tabbed(*line)
 
 
 def _range(row: _Sum) -> str:

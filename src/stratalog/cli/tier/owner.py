@@ -9,21 +9,21 @@ import typer
 
 from stratalog.broker.metadata import STORE_FILE, MetadataStore
 from stratalog.cli.options import JsonLines, RemoteOptions
-from stratalog.cli.tables import on_terminal, print_json
-from stratalog.cli.tier.columns import Column, print_columns
+from stratalog.cli.out import on_terminal, print_json, print_tabbed
 from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store
 from stratalog.cli.tier.times import time_text
 from stratalog.engine.dirs import stored_cluster_id, stored_node_id
 from stratalog.errors import UsageError
 from stratalog.remote.ownership import BucketOwner, OwnershipFile, give_up, owners
 from stratalog.remote.ownership import take_over as take_over_bucket
+from stratalog.util import TableColumn, print_table
 
 _COLUMNS = (
-    Column("generation", is_number=True),
-    Column("cluster"),
-    Column("why"),
-    Column("since", 1),
-    Column("brokers that may run", 2),
+    TableColumn("generation", is_number=True),
+    TableColumn("cluster"),
+    TableColumn("why"),
+    TableColumn("since", 1),
+    TableColumn("brokers that may run", 2),
 )
 
 
@@ -109,7 +109,7 @@ def _print(found: list[BucketOwner], as_json: bool) -> None:
     if not rows:
         print("this bucket has no owner; the first broker that tiers to it becomes the owner")
     elif on_terminal():
-        print_columns(_COLUMNS, rows, "Owners")
+        print_table(_COLUMNS, rows, "Owners")
     else:
         for row in rows:
-            print(*row, sep="\t")
+            print_tabbed(*row)

@@ -14,6 +14,7 @@ import typer
 from stratalog.cli.fsck import held
 from stratalog.cli.missing import require_topics
 from stratalog.cli.options import JsonLines, RemoteOptions, Topics
+from stratalog.cli.out import notice
 from stratalog.cli.tier.audit import (
     DeepOption,
     GraceOption,
@@ -22,7 +23,7 @@ from stratalog.cli.tier.audit import (
     run_audit,
 )
 from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
-from stratalog.cli.tier.output import JsonOutput, Output, TextOutput
+from stratalog.cli.tier.output import AuditOutput
 from stratalog.cli.tier.owner import identity_of
 from stratalog.cli.tier.store import (
     RemoteInstead,
@@ -72,7 +73,7 @@ def repair(
       stratalog tier repair s3://bucket/tiered --data-dir /var/lib/stratalog --deep --apply
     """
     url = bucket_url(url, remote)
-    output: Output = JsonOutput() if as_json else TextOutput()
+    output = AuditOutput(as_json=as_json)
     grace_ms = span_ms(grace, "--grace")
     store, uploads = open_store(url, remote_option), open_uploads(url, remote_option)
     require_topics(topic, lambda: topics_in(store), url)
@@ -94,7 +95,7 @@ def repair(
             options = replace(options, now_ms=store_time_ms(store))
             result = run_audit(store, options, data_dirs, output, uploads, readers)
         elif plan.mends:
-            print("stratalog: nothing was changed; use --apply to carry out the plan", file=sys.stderr)
+            notice("nothing was changed; use --apply to carry out the plan")
     return exit_code(result)
 
 
@@ -121,7 +122,7 @@ def _check_owner(store: ObjectStore, data_dir: Sequence[Path] | None) -> None:
 def _carry_out(
     store: ObjectStore,
     plan: RepairPlan,
-    output: Output,
+    output: AuditOutput,
     uploads: S3Uploads | None,
     data_dir: Sequence[Path] | None,
 ) -> None:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from stratalog.cli.tables import on_terminal, print_json
-from stratalog.cli.tier.columns import Column, print_columns
+from stratalog.cli.out import counted, notice, on_terminal, print_json, print_tabbed
 from stratalog.config import LogConfig
 from stratalog.jobs import size_text
 from stratalog.jobs.restore import Judged, PartitionPlan, RestorePlan, Verdict
-from stratalog.util import uuid_to_base64
+from stratalog.util import TableColumn, print_table, uuid_to_base64
 
 _COLUMNS = (
-    Column("topic"),
-    Column("partition", is_number=True),
-    Column("start offset", is_number=True),
-    Column("end offset", is_number=True),
-    Column("segments", 2, is_number=True),
-    Column("bytes", 1, is_number=True),
-    Column("leader epochs", 3),
+    TableColumn("topic"),
+    TableColumn("partition", is_number=True),
+    TableColumn("start offset", is_number=True),
+    TableColumn("end offset", is_number=True),
+    TableColumn("segments", 2, is_number=True),
+    TableColumn("bytes", 1, is_number=True),
+    TableColumn("leader epochs", 3),
 )
 
 
@@ -40,7 +38,7 @@ def expiring_notes(plan: RestorePlan, now_ms: int, *, is_read_only: bool | None)
             )
             size = size_text(sum(each.segment_size_bytes for each in old))
             notes.append(
-                f"{topic.name}: {len(old)} of {_count(len(segments), 'segment')} ({size}) are older than "
+                f"{topic.name}: {len(old)} of {counted(len(segments), 'segment')} ({size}) are older than "
                 f"retention.ms={retention_ms} and {go} once it is served; --topic-config retention.ms=-1 keeps them"
             )
     return notes
@@ -49,11 +47,10 @@ def expiring_notes(plan: RestorePlan, now_ms: int, *, is_read_only: bool | None)
 def print_hint(url: str, data_dir: Path) -> None:
     """What comes next, for people."""
     if on_terminal():
-        print(
-            f"stratalog: to serve it: stratalog serve --data-dir {data_dir} --set "
+        notice(
+            f"to serve it: stratalog serve --data-dir {data_dir} --set "
             "remote.log.storage.system.enable=true "
             f"--set stratalog.remote.url={url}",
-            file=sys.stderr,
         )
 
 
@@ -65,10 +62,10 @@ def print_plan(plan: RestorePlan, notes: Iterable[str], *, as_json: bool, dry_ru
         return
     if on_terminal():
         rows = [_row(each, size_text) for each in plan.partitions]
-        print_columns(_COLUMNS, rows, "To be restored" if dry_run else "Restored")
+        print_table(_COLUMNS, rows, "To be restored" if dry_run else "Restored")
     else:
         for partition in plan.partitions:
-            print(*_row(partition, str), sep="\t")
+            print_tabbed(*_row(partition, str))
     for each in left:
         print(_segment_text(each))
     for note in notes:
@@ -79,14 +76,10 @@ def print_plan(plan: RestorePlan, notes: Iterable[str], *, as_json: bool, dry_ru
     size = sum(segment.segment_size_bytes for segment in plan.segments)
     what = "would be restored" if dry_run else "restored"
     print(
-        f"{_count(len(plan.topics), 'topic')}, {_count(len(plan.partitions), 'partition')}, "
-        f"{_count(taken, 'segment')}, "
-        f"{size_text(size)} {what}; {_count(len(left), 'segment')} left out, {_count(len(plan.problems), 'problem')}"
+        f"{counted(len(plan.topics), 'topic')}, {counted(len(plan.partitions), 'partition')}, "
+        f"{counted(taken, 'segment')}, "
+        f"{size_text(size)} {what}; {counted(len(left), 'segment')} left out, {counted(len(plan.problems), 'problem')}"
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _row(plan: PartitionPlan, size_in: Callable[[int], str]) -> tuple[str, ...]:

@@ -12,8 +12,7 @@ import typer
 
 from stratalog.cli.missing import require_topics
 from stratalog.cli.options import JsonLines, RemoteOptions, Topics
-from stratalog.cli.tables import on_terminal, print_json
-from stratalog.cli.tier.columns import Column, print_columns
+from stratalog.cli.out import on_terminal, print_json, print_tabbed
 from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store, say_empty, topics_in
 from stratalog.cli.tier.times import time_text
 from stratalog.errors import (
@@ -27,7 +26,7 @@ from stratalog.jobs import size_text, terminal_progress, tracked
 from stratalog.records import HEADER_SIZE, batch_at
 from stratalog.remote.storage import ObjectKind, ObjectStore, SegmentManifest
 from stratalog.remote.storage.aiven import keys as aiven_keys
-from stratalog.util import uuid_to_base64
+from stratalog.util import TableColumn, print_table, uuid_to_base64
 
 _DAY_MS = 86_400_000
 #: Growth over fewer records' time than this says nothing of a day.
@@ -160,24 +159,24 @@ def _print(stats: list[Stat], *, as_json: bool) -> None:
         return
     if not on_terminal():
         for one in stats:
-            print(*_plain(one), sep="\t")
+            print_tabbed(*_plain(one))
         return
     by_partition = any(one.partition is not None for one in stats)
     columns = (
-        Column("topic"),
-        Column("partition" if by_partition else "partitions", is_number=True),
-        Column("segments", is_number=True),
-        Column("incomplete", 4, is_number=True),
-        Column("size", is_number=True),
-        Column("records", 5, is_number=True),
-        Column("indexes", 6, is_number=True),
-        Column("other", 7, is_number=True),
-        Column("oldest (UTC)", 3),
-        Column("newest (UTC)"),
-        Column("codecs", 2),
-        Column("per day", 1, is_number=True),
+        TableColumn("topic"),
+        TableColumn("partition" if by_partition else "partitions", is_number=True),
+        TableColumn("segments", is_number=True),
+        TableColumn("incomplete", 4, is_number=True),
+        TableColumn("size", is_number=True),
+        TableColumn("records", 5, is_number=True),
+        TableColumn("indexes", 6, is_number=True),
+        TableColumn("other", 7, is_number=True),
+        TableColumn("oldest (UTC)", 3),
+        TableColumn("newest (UTC)"),
+        TableColumn("codecs", 2),
+        TableColumn("per day", 1, is_number=True),
     )
-    print_columns(columns, [_cells(one) for one in stats])
+    print_table(columns, [_cells(one) for one in stats])
 
 
 def _cells(one: Stat) -> tuple[str, ...]:

@@ -17,27 +17,27 @@ from stratalog.broker import tier_status_field
 from stratalog.cli.log_dirs import describe_log_dirs
 from stratalog.cli.missing import require_topics
 from stratalog.cli.options import Json, OptionalBootstrapServer, Topics, bootstrap_from_environment
-from stratalog.cli.tables import on_terminal, print_json
-from stratalog.cli.tier.columns import Column, print_columns
+from stratalog.cli.out import on_terminal, print_json
 from stratalog.errors import UsageError
 from stratalog.jobs import size_text
+from stratalog.util import TableColumn, print_table
 from stratalog.wire.client import Cluster, UnreachableError
 
 EXIT_FAILING = 1
 _TIMEOUT_S = 30.0
 
 _COLUMNS = (
-    Column("partition"),
-    Column("state"),
-    Column("local", 3, is_number=True),
-    Column("remote", 3, is_number=True),
-    Column("log start", 5, is_number=True),
-    Column("local start", 4, is_number=True),
-    Column("remote up to", 4, is_number=True),
-    Column("end", 4, is_number=True),
-    Column("to upload", 1, is_number=True),
-    Column("segments to upload", 2, is_number=True),
-    Column("why", 6),
+    TableColumn("partition"),
+    TableColumn("state"),
+    TableColumn("local", 3, is_number=True),
+    TableColumn("remote", 3, is_number=True),
+    TableColumn("log start", 5, is_number=True),
+    TableColumn("local start", 4, is_number=True),
+    TableColumn("remote up to", 4, is_number=True),
+    TableColumn("end", 4, is_number=True),
+    TableColumn("to upload", 1, is_number=True),
+    TableColumn("segments to upload", 2, is_number=True),
+    TableColumn("why", 6),
 )
 
 
@@ -128,7 +128,7 @@ def _partitions(data: bytes, whose: str) -> list[dict[str, Any]]:
 
 def _print(partitions: list[dict[str, Any]], failing: int) -> None:
     if on_terminal():
-        print_columns(_COLUMNS, [_row(partition, size_text) for partition in partitions])
+        print_table(_COLUMNS, [_row(partition, size_text) for partition in partitions])
         for partition in partitions:
             for line in _failures(partition):
                 print(f"{partition['topic']}-{partition['partition']}: {line}")

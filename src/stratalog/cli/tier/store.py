@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 import typer
 
 from stratalog.cli.options import key_values
+from stratalog.cli.out import notice
 from stratalog.errors import UsageError
 from stratalog.remote.storage import ObjectStore, PlainView, S3Uploads, open_bucket, parse_topic_directory
 
@@ -71,7 +71,7 @@ def topics_in(store: ObjectStore) -> set[str]:
 
 def say_empty(url: str) -> None:
     """Say on stderr that there is nothing to list, so that no output is not taken for an answer."""
-    print(f"stratalog: {url}: no tiered topics found", file=sys.stderr)
+    notice(f"{url}: no tiered topics found")
 
 
 def open_uploads(url: str, options: Iterable[str] | None) -> S3Uploads | None:

@@ -1,0 +1,5 @@
+"""What commands print: tables on a terminal, plain lines in a pipe, JSON where a machine asked for it."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
