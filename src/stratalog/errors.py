@@ -64,15 +64,6 @@ class UnknownTopicOrPartitionError(KafkaError):
     retriable = True
 
 
-class InvalidFetchSizeError(KafkaError):
-    code = 4
-
-
-class LeaderNotAvailableError(KafkaError):
-    code = 5
-    retriable = True
-
-
 class NotLeaderOrFollowerError(KafkaError):
     code = 6
     retriable = True
@@ -85,11 +76,6 @@ class RequestTimedOutError(KafkaError):
 
 class StillLoadingError(RequestTimedOutError):
     """Nothing has been done, as code that does it is being loaded: the same works soon."""
-
-
-class ReplicaNotAvailableError(KafkaError):
-    code = 9
-    retriable = True
 
 
 class MessageTooLargeError(KafkaError):
@@ -259,10 +245,6 @@ def is_shortage(error: BaseException) -> bool:
     return isinstance(error, ResourceShortageError)
 
 
-class UnknownProducerIdError(KafkaError):
-    code = 59
-
-
 class NonEmptyGroupError(KafkaError):
     code = 68
 
@@ -273,11 +255,6 @@ class GroupIdNotFoundError(KafkaError):
 
 class FetchSessionIdNotFoundError(KafkaError):
     code = 70
-    retriable = True
-
-
-class InvalidFetchSessionEpochError(KafkaError):
-    code = 71
     retriable = True
 
 
@@ -297,19 +274,6 @@ class UnknownLeaderEpochError(KafkaError):
 
 class UnsupportedCompressionTypeError(KafkaError):
     code = 76
-
-
-class OffsetNotAvailableError(KafkaError):
-    code = 78
-    retriable = True
-
-
-class MemberIdRequiredError(KafkaError):
-    code = 79
-
-
-class GroupMaxSizeReachedError(KafkaError):
-    code = 81
 
 
 class FencedInstanceIdError(KafkaError):
@@ -337,21 +301,12 @@ class UnstableOffsetCommitError(KafkaError):
     retriable = True
 
 
-class ThrottlingQuotaExceededError(KafkaError):
-    code = 89
-    retriable = True
-
-
 class ProducerFencedError(KafkaError):
     code = 90
 
 
 class InvalidUpdateVersionError(KafkaError):
     code = 95
-
-
-class FeatureUpdateFailedError(KafkaError):
-    code = 96
 
 
 class UnknownTopicIdError(KafkaError):
@@ -371,10 +326,6 @@ class TransactionalIdNotFoundError(KafkaError):
 class FetchSessionTopicIdError(KafkaError):
     code = 106
     retriable = True
-
-
-class OffsetMovedToTieredStorageError(KafkaError):
-    code = 109
 
 
 class TransactionAbortableError(KafkaError):

@@ -101,7 +101,7 @@ def test_the_cache_answers_as_a_plain_model_does(path: Path, operations: list[tu
     for found in (cache, LeaderEpochCache(path)):
         assert found.entries == expected
         assert found.latest_epoch == max(model.starts, default=None)
-        assert found.latest_entry == (expected[-1] if expected else None)
+        assert found.entries[-1:] == expected[-1:]
         assert found.earliest_entry == (expected[0] if expected else None)
         for offset in range(-1, 42):
             assert found.epoch_for_offset(offset) == model.epoch_for(offset)
@@ -190,7 +190,7 @@ def _with(cache: LeaderEpochCache, *entries: tuple[int, int]) -> LeaderEpochCach
 
 
 def test_an_empty_cache_knows_nothing_and_takes_everything(cache: LeaderEpochCache) -> None:
-    assert (cache.latest_epoch, cache.latest_entry, cache.earliest_entry) == (None, None, None)
+    assert (cache.latest_epoch, cache.entries, cache.earliest_entry) == (None, [], None)
     assert cache.end_offset_for(0, 9) == cache.end_offset_for(7, 9) == cache.end_offset_for(-1, 9) == (-1, -1)
     assert (cache.previous_epoch(3), cache.next_epoch(3), cache.epoch_for_offset(0)) == (None, None, None)
     cache.truncate_from_start(7)

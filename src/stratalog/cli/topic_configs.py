@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from stratalog.broker.metadata import STORE_FILE, MetadataStore
@@ -34,13 +34,3 @@ def served_configs(cluster: Cluster, topics: Collection[str]) -> dict[str, dict[
         check(told.error_code, told.error_message)
         found[topic] = {str(entry.name): str(entry.value) for entry in told.configs if entry.value is not None}
     return found
-
-
-def with_settings(
-    configs: Mapping[str, Mapping[str, str]], settings: Mapping[str, str], topics: Iterable[str]
-) -> dict[str, dict[str, str]]:
-    """`configs` with `settings` over those of each of `topics`."""
-    changed = {topic: dict(properties) for topic, properties in configs.items()}
-    for topic in topics:
-        changed[topic] = {**changed.get(topic, {}), **settings}
-    return changed

@@ -74,14 +74,6 @@ def list_remote_segments(
     return found if covered else without_covered(found)
 
 
-def list_remote_partitions(store: ObjectStore, topics: Collection[str] | None = None) -> set[tuple[str, int]]:
-    """Return topic and number of the partitions that have a directory: one short listing a topic, no manifest.
-
-    A partition whose copies all failed has a directory too. Raises RemoteStorageError.
-    """
-    return {(topic, partition) for topic, partition, _ in _partition_directories(store, topics)}
-
-
 def _listed(
     store: ObjectStore, topics: Collection[str] | None, cache: ManifestCache | None, wanted: Wanted
 ) -> dict[str, SegmentManifest]:

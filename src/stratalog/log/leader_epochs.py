@@ -46,11 +46,6 @@ class LeaderEpochCache:
         return entries[-1].epoch if entries else None
 
     @property
-    def latest_entry(self) -> EpochEntry | None:
-        entries = self._entries
-        return entries[-1] if entries else None
-
-    @property
     def earliest_entry(self) -> EpochEntry | None:
         entries = self._entries
         return entries[0] if entries else None

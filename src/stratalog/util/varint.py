@@ -57,10 +57,3 @@ def decode_varint(buffer: bytes | bytearray | memoryview, position: int) -> tupl
     raw, position = decode_unsigned(buffer, position, VARINT_BYTES_MAX)
     raw &= 0xFFFFFFFF
     return (raw >> 1) ^ -(raw & 1), position
-
-
-def decode_varlong(buffer: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
-    """Decode a signed 64-bit varint; return (value, position after it)."""
-    raw, position = decode_unsigned(buffer, position, VARLONG_BYTES_MAX)
-    raw &= 0xFFFFFFFFFFFFFFFF
-    return (raw >> 1) ^ -(raw & 1), position
