@@ -124,13 +124,13 @@ def list_segments_once(root: Path, fs: FileSystem) -> list[SegmentFiles]:
         txnindex, snapshot = names.get((base, TXN_INDEX_SUFFIX)), names.get((base, SNAPSHOT_SUFFIX))
         segments.append(
             SegmentFiles(
-                base,
-                log,
-                root / names.get((base, OFFSET_INDEX_SUFFIX), offset_index_file(base)),
-                root / names.get((base, TIME_INDEX_SUFFIX), time_index_file(base)),
-                None if txnindex is None else root / txnindex,
-                None if snapshot is None else root / snapshot,
-                size,
+                base_offset=base,
+                log=log,
+                index=root / names.get((base, OFFSET_INDEX_SUFFIX), offset_index_file(base)),
+                timeindex=root / names.get((base, TIME_INDEX_SUFFIX), time_index_file(base)),
+                txnindex=None if txnindex is None else root / txnindex,
+                snapshot=None if snapshot is None else root / snapshot,
+                size=size,
             )
         )
     return segments

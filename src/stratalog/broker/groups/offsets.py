@@ -37,13 +37,13 @@ class CommittedOffset:
     def stored_at(self, record_offset: int) -> CommittedOffset:
         """The same, lying there."""
         return CommittedOffset(
-            self.offset,
-            self.metadata,
-            self.commit_timestamp_ms,
-            self.leader_epoch,
-            self.expire_timestamp_ms,
-            self.topic_id,
-            record_offset,
+            offset=self.offset,
+            metadata=self.metadata,
+            commit_timestamp_ms=self.commit_timestamp_ms,
+            leader_epoch=self.leader_epoch,
+            expire_timestamp_ms=self.expire_timestamp_ms,
+            topic_id=self.topic_id,
+            record_offset=record_offset,
         )
 
     def counts_for(self, topic_id: UUID) -> bool:

@@ -132,7 +132,18 @@ def broker_entries(broker: BrokerLevels, only: Collection[str] | None = None) ->
         if only is None or name in only:
             unknown = _synonyms(name, broker)
             source = unknown[0].source if unknown else ConfigSource.STATIC_BROKER
-            entries.append(ConfigEntry(name, None, source, True, True, _UNKNOWN_TYPE, None, tuple(unknown)))
+            entries.append(
+                ConfigEntry(
+                    name=name,
+                    value=None,
+                    source=source,
+                    is_read_only=True,
+                    is_sensitive=True,
+                    type=_UNKNOWN_TYPE,
+                    documentation=None,
+                    synonyms=tuple(unknown),
+                )
+            )
     return entries
 
 
@@ -146,14 +157,14 @@ def cluster_entries(broker: BrokerLevels, only: Collection[str] | None = None) -
         if key is None:
             entries.append(
                 ConfigEntry(
-                    name,
-                    None,
-                    ConfigSource.DYNAMIC_DEFAULT_BROKER,
-                    True,
-                    True,
-                    _UNKNOWN_TYPE,
-                    None,
-                    (Synonym(name, None, ConfigSource.DYNAMIC_DEFAULT_BROKER),),
+                    name=name,
+                    value=None,
+                    source=ConfigSource.DYNAMIC_DEFAULT_BROKER,
+                    is_read_only=True,
+                    is_sensitive=True,
+                    type=_UNKNOWN_TYPE,
+                    documentation=None,
+                    synonyms=(Synonym(name, None, ConfigSource.DYNAMIC_DEFAULT_BROKER),),
                 )
             )
         else:

@@ -111,14 +111,14 @@ def decode_value(transactional_id: str, data: bytes) -> Transaction:
         return int.from_bytes(tags[number], "big", signed=True) if number in tags else absent
 
     return Transaction(
-        transactional_id,
-        producer_id,
-        epoch,
-        timeout_ms,
-        state,
-        frozenset() if state is TransactionState.EMPTY else partitions,
-        start_ms,
-        last_update_ms,
+        transactional_id=transactional_id,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        timeout_ms=timeout_ms,
+        state=state,
+        partitions=frozenset() if state is TransactionState.EMPTY else partitions,
+        start_ms=start_ms,
+        last_update_ms=last_update_ms,
         previous_producer_id=tag(_PREVIOUS_PRODUCER_ID_TAG, NO_PRODUCER_ID),
         next_producer_id=tag(_NEXT_PRODUCER_ID_TAG, NO_PRODUCER_ID),
         client_version=tag(_CLIENT_VERSION_TAG, 0),

@@ -56,14 +56,14 @@ class Transaction:
     def new(cls, transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
         """Of an id that nobody has used; the first step is `initialised`."""
         return cls(
-            transactional_id,
-            producer_id,
-            NO_PRODUCER_EPOCH,
-            timeout_ms,
-            TransactionState.EMPTY,
-            frozenset(),
-            NO_TIME,
-            now_ms,
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=NO_PRODUCER_EPOCH,
+            timeout_ms=timeout_ms,
+            state=TransactionState.EMPTY,
+            partitions=frozenset(),
+            start_ms=NO_TIME,
+            last_update_ms=now_ms,
         )
 
     @property

@@ -316,7 +316,16 @@ def prepare_follower_append(records: Buffer, *, log_end_offset: int, leader_epoc
         size += batch.size
         expected = batch.next_offset
     is_old = bool(old_formats_until) and view[fmt.MAGIC_AT] != fmt.MAGIC
-    return PreparedAppend((view[:size],), size, facts, producers, largest, -1, old_formats_until, is_old)
+    return PreparedAppend(
+        parts=(view[:size],),
+        size=size,
+        batches=facts,
+        producer_batches=producers,
+        max_timestamp=largest,
+        log_append_time=-1,
+        old_formats_until=old_formats_until,
+        begins_with_old_format=is_old,
+    )
 
 
 def _stamped_header(batch: RecordBatch, base_offset: int, leader_epoch: int, append_time_ms: int | None) -> bytes:

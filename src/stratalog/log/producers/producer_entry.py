@@ -92,14 +92,14 @@ class ProducerEntry:
 
     def to_snapshot(self) -> ProducerSnapshotEntry:
         return ProducerSnapshotEntry(
-            self.producer_id,
-            self.epoch,
-            self.last_sequence,
-            self.last_offset,
-            self.batches[-1].offset_delta if self.batches else 0,
-            self.last_timestamp_ms,
-            self.coordinator_epoch,
-            -1 if self.current_txn_first_offset is None else self.current_txn_first_offset,
+            producer_id=self.producer_id,
+            epoch=self.epoch,
+            last_sequence=self.last_sequence,
+            last_offset=self.last_offset,
+            offset_delta=self.batches[-1].offset_delta if self.batches else 0,
+            timestamp_ms=self.last_timestamp_ms,
+            coordinator_epoch=self.coordinator_epoch,
+            current_txn_first_offset=-1 if self.current_txn_first_offset is None else self.current_txn_first_offset,
         )
 
     def packed(self) -> bytes:

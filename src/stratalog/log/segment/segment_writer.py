@@ -131,15 +131,15 @@ class SegmentWriter:
             file.write_at(encode_producers(()), 0)
         self._written.append(
             WrittenSegment(
-                segment.base_offset,
-                self._last_offset,
-                segment.max_timestamp.timestamp_ms,
-                segment.size_bytes,
-                self._records,
-                segment.log_path,
-                segment.offset_index_path,
-                segment.time_index_path,
-                snapshot,
+                base_offset=segment.base_offset,
+                last_offset=self._last_offset,
+                max_timestamp_ms=segment.max_timestamp.timestamp_ms,
+                size=segment.size_bytes,
+                records=self._records,
+                log=segment.log_path,
+                offset_index=segment.offset_index_path,
+                time_index=segment.time_index_path,
+                snapshot=snapshot,
             )
         )
         if self._syncing is not None:

@@ -66,25 +66,25 @@ def stage(
 ) -> SegmentManifest:
     """Put a written segment's objects; its manifest is returned. Raises RemoteStorageError."""
     metadata = RemoteLogSegmentMetadata(
-        RemoteLogSegmentId(partition, segment_id(job)),
-        written.base_offset,
-        written.last_offset,
-        written.max_timestamp_ms if written.max_timestamp_ms >= 0 else clock.now_ms(),
-        BULK_BROKER_ID,
-        clock.now_ms(),
-        written.size,
-        lineage.of(written.base_offset),
+        segment_id=RemoteLogSegmentId(partition, segment_id(job)),
+        start_offset=written.base_offset,
+        end_offset=written.last_offset,
+        max_timestamp_ms=written.max_timestamp_ms if written.max_timestamp_ms >= 0 else clock.now_ms(),
+        broker_id=BULK_BROKER_ID,
+        event_timestamp_ms=clock.now_ms(),
+        segment_size_bytes=written.size,
+        segment_leader_epochs=lineage.of(written.base_offset),
         txn_index_empty=True,
     )
     data = LogSegmentData(
-        written.log,
-        written.offset_index,
-        written.time_index,
-        None,
-        written.snapshot,
-        encode_epochs(_cut(lineage, written.base_offset)),
-        index_entry_size,
-        topic_config,
+        log_segment=written.log,
+        offset_index=written.offset_index,
+        time_index=written.time_index,
+        transaction_index=None,
+        producer_snapshot_index=written.snapshot,
+        leader_epoch_index=encode_epochs(_cut(lineage, written.base_offset)),
+        offset_index_entry_size=index_entry_size,
+        topic_config=topic_config,
         partition_count=partition_count,
     )
     return manager.stage(metadata, data)
@@ -122,15 +122,15 @@ def move(
             if kind is ObjectKind.LOG:
                 renumber(file, shift, lineage.latest)
     written = WrittenSegment(
-        base_offset,
-        manifest.end_offset + shift,
-        manifest.max_timestamp,
-        manifest.segment_size_in_bytes,
-        0,
-        paths[ObjectKind.LOG],
-        paths[ObjectKind.OFFSET_INDEX],
-        paths[ObjectKind.TIME_INDEX],
-        paths[ObjectKind.PRODUCER_SNAPSHOT],
+        base_offset=base_offset,
+        last_offset=manifest.end_offset + shift,
+        max_timestamp_ms=manifest.max_timestamp,
+        size=manifest.segment_size_in_bytes,
+        records=0,
+        log=paths[ObjectKind.LOG],
+        offset_index=paths[ObjectKind.OFFSET_INDEX],
+        time_index=paths[ObjectKind.TIME_INDEX],
+        snapshot=paths[ObjectKind.PRODUCER_SNAPSHOT],
     )
     try:
         return stage(

@@ -122,4 +122,12 @@ def next_commit(
         assert following.get(each.key, each.start) <= each.start < each.end, each
         following[each.key] = each.end
     version = last.version + 1 if last else 0
-    return Commit(version, run_id, tuple(ranges), following, schema, tuple(partition_by), decoded)
+    return Commit(
+        version=version,
+        run_id=run_id,
+        ranges=tuple(ranges),
+        next_offsets=following,
+        schema=schema,
+        partition_by=tuple(partition_by),
+        decoded=decoded,
+    )

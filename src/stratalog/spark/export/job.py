@@ -115,7 +115,9 @@ def export(
     _check_decoding(spark, decode)
     ReadOptions.parse(options)  # wrong options, before the table is touched
     target = open_target(spark, table_format, to, target_options or {})
-    return _Run(spark, options, target, to, layout, decode, progress).export(offsets_per_commit)
+    return _Run(
+        spark=spark, options=options, target=target, to=to, layout=layout, decode=decode, progress=progress
+    ).export(offsets_per_commit)
 
 
 def read_table(

@@ -68,7 +68,17 @@ def remote_segment(manifest: SegmentManifest) -> Segment:
 def broker_segment(topic: str, partition: int, start: int, end: int) -> Segment:
     """All of a partition, as the brokers have it: a segment of unknown size without indexes."""
     place = Place(PlaceTier.BROKER, f"{topic}-{partition}")
-    return Segment(start, end, 0, None, place, None, None, None, None)
+    return Segment(
+        base_offset=start,
+        end_offset=end,
+        size=0,
+        max_timestamp_ms=None,
+        log=place,
+        index=None,
+        time_index=None,
+        txn_index=None,
+        snapshot=None,
+    )
 
 
 def has_compact_policy(segment: Segment) -> bool:

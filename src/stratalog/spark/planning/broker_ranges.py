@@ -32,7 +32,18 @@ class BrokerRanges:
         size = int(self._size_of_one(key, wanted) * (wanted.end - wanted.start))
         parts = max(1, min(-(-size // split_bytes), wanted.end - wanted.start))
         edges = [wanted.start + (wanted.end - wanted.start) * i // parts for i in range(parts + 1)]
-        return [Piece(wanted.segment.log, 0, size // parts, start, end, start, end) for start, end in pairwise(edges)]
+        return [
+            Piece(
+                log=wanted.segment.log,
+                start_position=0,
+                end_position=size // parts,
+                start=start,
+                end=end,
+                base_min=start,
+                base_end=end,
+            )
+            for start, end in pairwise(edges)
+        ]
 
     def _size_of_one(self, key: TopicPartition, wanted: SegmentRange) -> float:
         """Bytes that an offset takes in the log; 0 where it does not matter."""

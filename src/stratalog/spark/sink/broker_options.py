@@ -58,16 +58,18 @@ class BrokerSinkOptions:
         codec = codec or _producers_codec(by_name)
         checkpoint, query = read.text("checkpointLocation"), read.text("queryId")
         parsed = cls(
-            ConnectionOptions.of(by_name, what=f"option {BOOTSTRAP_SERVERS}"),
-            read.text("topic"),
-            codec,
-            codec_level(read, codec),
-            read.byte_count("batchBytes", BATCH_BYTES),
-            read.boolean("includeHeaders", True),
-            read.choice("delivery", _DELIVERIES, "exactlyOnce") == "exactlyOnce",
-            read.duration_ms("transactionTimeout") or TRANSACTION_TIMEOUT_MS,
-            stream_name(checkpoint) if query is None else stream_name(query, read.text("topic")),
-            read.parsed("batchId", whole_number, "a whole number, 0 or more, larger than that of the batch before"),
+            cluster=ConnectionOptions.of(by_name, what=f"option {BOOTSTRAP_SERVERS}"),
+            topic=read.text("topic"),
+            codec=codec,
+            level=codec_level(read, codec),
+            batch_bytes=read.byte_count("batchBytes", BATCH_BYTES),
+            include_headers=read.boolean("includeHeaders", True),
+            is_transactional=read.choice("delivery", _DELIVERIES, "exactlyOnce") == "exactlyOnce",
+            transaction_timeout_ms=read.duration_ms("transactionTimeout") or TRANSACTION_TIMEOUT_MS,
+            stream=stream_name(checkpoint) if query is None else stream_name(query, read.text("topic")),
+            batch=read.parsed(
+                "batchId", whole_number, "a whole number, 0 or more, larger than that of the batch before"
+            ),
         )
         read.refuse_unknown()
         if parsed.batch is not None and query is None:

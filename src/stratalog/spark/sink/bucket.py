@@ -157,7 +157,15 @@ class BucketStager:
         )
         for path in segment.files:
             self._fs.remove(path)
-        return TaskSegment(topic, topic_id, partition, first_timestamp_ms, segment.records, segment.size, manifest)
+        return TaskSegment(
+            topic=topic,
+            topic_id=topic_id,
+            partition=partition,
+            first_timestamp_ms=first_timestamp_ms,
+            records=segment.records,
+            size=segment.size,
+            staged=manifest,
+        )
 
     def finish(self) -> tuple[TaskSegment, ...]:
         segments = tuple(upload.result() for upload in self._uploads)

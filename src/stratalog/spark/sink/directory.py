@@ -99,7 +99,15 @@ class DirectoryStager:
     def add(self, segment: WrittenSegment, topic: str, partition: int, first_timestamp_ms: int) -> None:
         topic_id: UUID = self._plan.topic_id(topic)
         self._segments.append(
-            TaskSegment(topic, topic_id, partition, first_timestamp_ms, segment.records, segment.size, segment)
+            TaskSegment(
+                topic=topic,
+                topic_id=topic_id,
+                partition=partition,
+                first_timestamp_ms=first_timestamp_ms,
+                records=segment.records,
+                size=segment.size,
+                staged=segment,
+            )
         )
 
     def finish(self) -> tuple[TaskSegment, ...]:

@@ -69,21 +69,23 @@ class SinkOptions:
         index_entry_size = int(read.choice("indexFormat", ("8", "12"), "8"))
         checkpoint, query = read.text("checkpointLocation"), read.text("queryId")
         parsed = cls(
-            paths[0] if paths else None,
-            remote,
-            read.remote_options(),
-            read.text("topic"),
-            read.positive("partitions"),
-            codec,
-            codec_level(read, codec),
-            read.byte_count("batchBytes", BATCH_BYTES),
-            read.byte_count("segmentBytes", 1 << 30),
-            index_entry_size,
-            read.boolean("sortByTime", False),
-            read.boolean("includeHeaders", True),
-            stream_name(query, read.text("topic")),
-            stream_name(checkpoint),
-            read.parsed("batchId", whole_number, "a whole number, 0 or more, larger than that of the batch before"),
+            path=paths[0] if paths else None,
+            remote_url=remote,
+            remote_options=read.remote_options(),
+            topic=read.text("topic"),
+            partitions=read.positive("partitions"),
+            codec=codec,
+            level=codec_level(read, codec),
+            batch_bytes=read.byte_count("batchBytes", BATCH_BYTES),
+            segment_bytes=read.byte_count("segmentBytes", 1 << 30),
+            index_entry_size=index_entry_size,
+            sort_by_time=read.boolean("sortByTime", False),
+            include_headers=read.boolean("includeHeaders", True),
+            query=stream_name(query, read.text("topic")),
+            checkpoint=stream_name(checkpoint),
+            batch=read.parsed(
+                "batchId", whole_number, "a whole number, 0 or more, larger than that of the batch before"
+            ),
         )
         read.refuse_unknown()
         parsed._check_sizes()
