@@ -258,6 +258,11 @@ class FetchSessionIdNotFoundError(KafkaError):
     retriable = True
 
 
+class InvalidFetchSessionEpochError(KafkaError):
+    code = 71
+    retriable = True
+
+
 class TopicDeletionDisabledError(KafkaError):
     code = 73
 

@@ -84,6 +84,7 @@ RIGHT = Answers({("AA", 1): Delays(2, 2, 3.0, 1, 4.0)}, 5, 2)
 def test_any_difference_is_found_and_said(
     consumed: list[Flight], found: Answers, scanned: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fine = demo_run._check(Report(), FLIGHTS, Counter(consumed), RIGHT, found, scanned, [])
+    counted = Counter(consumed)
+    fine = demo_run._check(Report(), FLIGHTS, counted, expected=RIGHT, found=found, scanned=scanned, settled=[])
     assert fine == (said == "")
     assert said in capsys.readouterr().out

@@ -53,14 +53,14 @@ class GroupCore:
         """The current generation as `member` may see it."""
         is_leader = self.members.leader == member.member_id
         return JoinReply(
-            token,
-            Answer.NONE,
-            member.member_id,
-            self.generation,
-            self.protocol_type,
-            self.protocol,
-            self.members.leader or "",
-            self.members.seen_by_leader(self.protocol) if is_leader else (),
+            token=token,
+            error=Answer.NONE,
+            member_id=member.member_id,
+            generation=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol,
+            leader=self.members.leader or "",
+            members=self.members.seen_by_leader(self.protocol) if is_leader else (),
         )
 
     def metadata(self, assignments: dict[str, bytes] | None = None) -> GroupMetadata:

@@ -85,14 +85,16 @@ class ClassicGroup:
             rebalance_timeout_ms = member.rebalance_timeout_ms
             core.members.add(
                 Member(
-                    member.member_id,
-                    member.instance_id,
-                    member.client_id,
-                    member.client_host,
-                    member.session_timeout_ms if rebalance_timeout_ms == -1 else rebalance_timeout_ms,
-                    member.session_timeout_ms,
-                    (Protocol(stored.protocol or "", member.subscription),),
-                    now.monotonic_ms + member.session_timeout_ms,
+                    member_id=member.member_id,
+                    instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout_ms=member.session_timeout_ms
+                    if rebalance_timeout_ms == -1
+                    else rebalance_timeout_ms,
+                    session_timeout_ms=member.session_timeout_ms,
+                    protocols=(Protocol(stored.protocol or "", member.subscription),),
+                    session_deadline_ms=now.monotonic_ms + member.session_timeout_ms,
                     assignment=member.assignment,
                 )
             )

@@ -68,14 +68,14 @@ class JoinPhase:
             core.protocol_type = request.protocol_type
         core.members.add(
             Member(
-                member_id,
-                request.instance_id,
-                request.client_id,
-                request.client_host,
-                request.rebalance_timeout_ms,
-                request.session_timeout_ms,
-                request.protocols,
-                now.monotonic_ms + core.settings.new_member_timeout_ms,
+                member_id=member_id,
+                instance_id=request.instance_id,
+                client_id=request.client_id,
+                client_host=request.client_host,
+                rebalance_timeout_ms=request.rebalance_timeout_ms,
+                session_timeout_ms=request.session_timeout_ms,
+                protocols=request.protocols,
+                session_deadline_ms=now.monotonic_ms + core.settings.new_member_timeout_ms,
                 awaiting_join=token,
                 is_new=True,
             )

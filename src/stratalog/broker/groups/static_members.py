@@ -91,4 +91,14 @@ class StaticMembers:
         member.session_timeout_ms = before.session_timeout_ms
         core.extend_session(member, now)
         leader = pending.leader_before or ""
-        return [JoinReply(token, error, UNKNOWN_MEMBER_ID, core.generation, core.protocol_type, core.protocol, leader)]
+        return [
+            JoinReply(
+                token=token,
+                error=error,
+                member_id=UNKNOWN_MEMBER_ID,
+                generation=core.generation,
+                protocol_type=core.protocol_type,
+                protocol_name=core.protocol,
+                leader=leader,
+            )
+        ]

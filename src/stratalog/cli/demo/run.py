@@ -104,13 +104,14 @@ def _main_job(
             (_SPARK, "Spark, both tiers"),
         ],
     )
-    return _check(report, flights, consumed, expected, found, scanned, settled)
+    return _check(report, flights, consumed, expected=expected, found=found, scanned=scanned, settled=settled)
 
 
 def _check(
     report: Report,
     flights: list[source.Flight],
     consumed: Counter[source.Flight],
+    *,
     expected: source.Answers,
     found: source.Answers,
     scanned: int,
