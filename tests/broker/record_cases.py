@@ -152,13 +152,13 @@ def run(bootstrap_servers: str) -> dict[str, Any]:
     """All answers by name."""
     asker = Asker(bootstrap_servers)
     try:
-        _create_topics(asker)
+        create_topics(asker)
         return {name: ask() for name, ask in _cases(asker)}
     finally:
         asker.close()
 
 
-def _create_topics(asker: Asker) -> None:
+def create_topics(asker: Asker) -> None:
     topics = [
         {
             "name": name,
