@@ -24,7 +24,8 @@ from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result
 from stratalog.records import Codec, Record, build_batch
-from stratalog.records.columns import COLUMN_SCHEMA, decode_columns, warm
+from stratalog.records.columns import COLUMN_SCHEMA, decode_columns
+from stratalog.records.native import warm
 
 KEY_SIZE, VALUE_SIZE = 10, 90
 BATCH_BYTES = {"16 KB": 16_384, "1 MB": 1_048_576}
@@ -142,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--codecs", default=",".join(codec.name.lower() for codec in Codec), help="default: all of them"
     )
     options = parser.parse_args(argv)
-    warm()
+    warm("decode")
     report = Report(options.json)
     for codec in map(Codec.from_name, options.codecs.split(",")):
         for batch_name, batch_bytes in BATCH_BYTES.items():

@@ -39,11 +39,12 @@ CLEANER = """
 import sys, time
 from pathlib import Path
 from stratalog.config.topic import LogConfig
-from stratalog.log.cleaner.cleaner import Cleaner, CleanerSettings, warm
+from stratalog.log.cleaner.cleaner import Cleaner, CleanerSettings
 from stratalog.log.partition_log import PartitionLog
+from stratalog.records.native import warm
 map_bytes, io_bytes, segment_bytes = map(int, sys.argv[1:4])
 config = LogConfig.from_properties({"cleanup.policy": "compact", "segment.bytes": str(segment_bytes)})
-warm()
+warm("clean")
 cleaner = Cleaner(CleanerSettings(dedupe_buffer_bytes=map_bytes, io_buffer_bytes=io_bytes))
 for directory, first_dirty in zip(sys.argv[4::2], sys.argv[5::2], strict=True):
     log = PartitionLog.open(directory, config, clean_shutdown=True)

@@ -183,11 +183,12 @@ def test_random_bytes_are_decompressed_or_corrupt(codec: Codec, data: bytes) -> 
 LYING = """
 import resource, sys
 from stratalog.errors import StratalogError
-from stratalog.records.columns import decode_columns, warm
+from stratalog.records.columns import decode_columns
+from stratalog.records.native import warm
 from stratalog.records.compression import Codec, decompress
 from tests.fuzz.test_record_batches import bombs, liars
 
-warm()
+warm("decode")
 everything = liars(), bombs()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 with open("/proc/self/statm") as statm:

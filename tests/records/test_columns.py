@@ -18,7 +18,7 @@ from stratalog.errors import (
 )
 from stratalog.records import Codec, ControlType, Record, build_batch, end_transaction_marker
 from stratalog.records import batch_format as fmt
-from stratalog.records.columns import COLUMN_NAMES, COLUMN_SCHEMA, decode_columns, decode_columns_plain, warm
+from stratalog.records.columns import COLUMN_NAMES, COLUMN_SCHEMA, decode_columns, decode_columns_plain
 from stratalog.records.record_format import encode_record
 from stratalog.util.checksum import crc32c
 from stratalog.util.varint import encode_varint
@@ -271,11 +271,6 @@ def test_threads_decode_at_the_same_time() -> None:
         thread.join()
     assert len(results) == 80
     assert all(result.equals(expected) for result in results)
-
-
-def test_warming_up_twice_is_harmless() -> None:
-    warm()
-    warm()
 
 
 OLD_FILES = sorted(FILES)

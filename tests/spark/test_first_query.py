@@ -29,7 +29,7 @@ found = [each.__name__ for each in loops.values() if sum(each.stats.cache_hits.v
 print(json.dumps({"compiled": sorted(compiled), "found": sorted(found)}))
 """
 
-_SET_UP = "from stratalog.records import columns; columns.warm()"
+_SET_UP = "from stratalog.records.native import warm; warm('decode')"
 
 _FIRST_QUERY = """
 import sys

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stratalog.records import columns, columns_encode
+from stratalog.records import native
 from stratalog.spark.jvm import worker_daemon
 from stratalog.spark.reading import split_rows
 from stratalog.spark.reading.prefetch import run_ahead
@@ -28,20 +28,16 @@ def _as_in_a_new_process() -> Iterator[None]:
     gc.unfreeze()
 
 
-@pytest.mark.parametrize(
-    ("settle", "module"), [(split_rows.settle_worker, columns), (settled.settle_worker, columns_encode)]
-)
-def test_a_worker_that_could_not_load_is_not_taken_for_settled(
-    monkeypatch: pytest.MonkeyPatch, settle: object, module: object
-) -> None:
+@pytest.mark.parametrize("settle", [split_rows.settle_worker, settled.settle_worker])
+def test_a_worker_that_could_not_load_is_not_taken_for_settled(monkeypatch: pytest.MonkeyPatch, settle: object) -> None:
     calls: list[bool] = []
 
-    def warm() -> None:
+    def warm(*_: str) -> None:
         calls.append(True)
         if len(calls) == 1:
             raise MemoryError("the first time")
 
-    monkeypatch.setattr(module, "warm", warm)
+    monkeypatch.setattr(native, "warm", warm)
     assert callable(settle)
     with pytest.raises(MemoryError):
         settle()

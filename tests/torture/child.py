@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
-from stratalog.log.cleaner.cleaner import warm
+from stratalog.records.native import warm
 from stratalog.util.clock import SYSTEM_CLOCK
 from stratalog.util.filesystem import REAL_FILESYSTEM
 from tests.torture.damage import repair
@@ -22,7 +22,7 @@ from tests.torture.journal import Topic
 from tests.torture.model import ProducerModel
 from tests.torture.world import Work, World, look_at
 
-warm()
+warm("clean")
 
 PROPERTIES = {
     "log.initial.task.delay.ms": "5",

@@ -1,9 +1,6 @@
 from . import (
     batch_format as batch_format,
 )
-from . import (
-    columns_encode as columns_encode,
-)
 from .batch import (
     RecordBatch as RecordBatch,
 )
@@ -105,9 +102,6 @@ from .columns import (
 )
 from .columns import (
     decode_rows as decode_rows,
-)
-from .columns import (
-    warm as warm,
 )
 from .columns_encode import (
     BATCH_BYTES as BATCH_BYTES,

@@ -248,14 +248,6 @@ def _plain(batches: Iterable[RecordBatch], wanted: _Wanted) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=wanted.schema)
 
 
-def warm() -> None:
-    """Compile the native loops, or read them from the cache, so that no later call waits for it."""
-    from stratalog.records.batch_builder import build_batch
-    from stratalog.records.record import Record
-
-    decode_columns(build_batch([Record(0, 0, b"key", b"value", (("header", b"value"),))]))
-
-
 @cache
 def _kernel() -> ModuleType:
     from stratalog.records.native import columns

@@ -88,11 +88,6 @@ def encode_batches(
     return _Encoding(columns, first_offset, settings or BatchSettings()).batches()
 
 
-def warm() -> None:
-    """Compile the native loops, or read them from the cache, so that no later call waits for it."""
-    _kernel()
-
-
 @cache
 def _kernel() -> ModuleType:
     from stratalog.records.native import encode

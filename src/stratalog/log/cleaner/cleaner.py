@@ -33,13 +33,6 @@ __all__ = ["CleanResult", "Cleaner", "CleanerSettings", "CleanerStats", "Cleanin
 logger = logging.getLogger(__name__)
 
 
-def warm() -> None:
-    """Compile the native loops, or read them from the cache, so that no cleaning waits for it."""
-    from stratalog.log.cleaner import filter_kernel, keys_kernel, output_kernel
-
-    del filter_kernel, keys_kernel, output_kernel
-
-
 class Cleaner:
     """What one cleaner thread has: an offset map, reserved once and used for one log after the other, empty for each.
 

@@ -43,6 +43,9 @@ from .record import (
 from .record import (
     varint_size as varint_size,
 )
+from .registry import (
+    warm as warm,
+)
 from .toolkit import (
     as_i32 as as_i32,
 )

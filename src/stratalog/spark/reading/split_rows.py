@@ -50,8 +50,8 @@ def settle_worker() -> None:
     Spark's workers collect garbage after every task: 70 ms each time over the modules of numba and pyarrow, but for
     this.
     """
-    from stratalog.records import warm
+    from stratalog.records.native import warm
 
-    warm()
+    warm("decode")
     gc.collect()
     gc.freeze()

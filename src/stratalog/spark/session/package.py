@@ -32,12 +32,8 @@ from stratalog.errors import UsageError
 #: What Spark calls the unpacked archive.
 NAME: Final = "environment"
 
-#: Modules whose `warm()` compiles what executors run.
-WARMED: Final = (
-    "stratalog.records.columns",
-    "stratalog.records.columns_encode",
-    "stratalog.spark.sink.partitioner",
-)
+#: The native loops that executors run (`records.native.registry`).
+WARMED: Final = ("decode", "encode", "partition", "clean", "compact")
 
 _OWN: Final = ("stratalog", "pyspark_stratalog")
 
@@ -166,7 +162,7 @@ def _write_script(path: Path, generic_cpu: bool) -> None:
 
 def _warm(root: Path) -> None:
     """Compile in the packed environment itself, isolated from this one's packages."""
-    code = "".join(f"import {module}; {module}.warm()\n" for module in WARMED)
+    code = f"from stratalog.records.native import warm; warm(*{WARMED})"
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "NUMBA"))}
     environment["STRATALOG_PYTHON"] = getattr(sys, "_base_executable", sys.executable)
     done = subprocess.run(

@@ -26,11 +26,6 @@ def _kernel() -> ModuleType:
     return partition_kernel
 
 
-def warm() -> None:
-    """Compile the native loop, or read it from the cache."""
-    _kernel()
-
-
 class Partitioner:
     """For one topic of `count` partitions, within one task. Rows without a key take turns, in runs of neighbours."""
 

@@ -8,8 +8,6 @@ from functools import cache
 @cache
 def settle_worker() -> None:
     """The native loops, from their cache."""
-    from stratalog.records import columns_encode
-    from stratalog.spark.sink import partitioner
+    from stratalog.records.native import warm
 
-    columns_encode.warm()
-    partitioner.warm()
+    warm("encode", "partition")
