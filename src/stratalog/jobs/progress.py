@@ -1,4 +1,4 @@
-"""How far a job is: for nothing at all, or for a person at a terminal."""
+"""Progress of long work: the one bar, on a terminal; otherwise nothing."""
 
 from __future__ import annotations
 

@@ -9,17 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
 
 from stratalog.cli.demo.flights import Answers
 from stratalog.cli.demo.tiers import PartitionTiers
+from stratalog.jobs import Progress, terminal_progress
 from stratalog.util import TableColumn, print_table
 
 #: Columns of the tables where nobody's terminal sets them, as in a log of CI.
@@ -27,20 +20,19 @@ _PLAIN_WIDTH = 100
 
 
 class Step:
-    """One step under way: `advance` by so many, or `set` done and total."""
+    """A step in progress: `advance` by a count, or `set` what is done. `result` is printed when it ends."""
 
-    def __init__(self, progress: Progress | None, total: int | None) -> None:
+    def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._task = progress.add_task("", total=total) if progress else None
+        self._done = 0
         self.result = ""
 
     def advance(self, count: int) -> None:
-        if self._progress is not None and self._task is not None:
-            self._progress.advance(self._task, count)
+        self._done += count
+        self._progress.advance(count)
 
-    def set(self, done: int, total: int) -> None:
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, completed=done, total=total)
+    def set(self, done: int) -> None:
+        self.advance(done - self._done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +49,19 @@ class Report:
         self.out = Console()
         if not self.out.is_terminal:
             self.out.width = _PLAIN_WIDTH
-        self._err = Console(stderr=True)
         self.timings: list[Timing] = []
 
     @contextmanager
-    def step(self, name: str, total: int | None = None) -> Iterator[Step]:
+    def step(self, name: str, total: int = 0) -> Iterator[Step]:
         """Run a step; its line appears when it ends, with its time and the result that it left."""
         started = time.monotonic()
-        if self._err.is_terminal:
-            counted = (BarColumn(), MofNCompleteColumn()) if total is not None else ()
-            with Progress(
-                SpinnerColumn(), TextColumn(name), *counted, TimeElapsedColumn(), console=self._err, transient=True
-            ) as progress:
-                step = Step(progress, total)
-                yield step
-        else:
-            step = Step(None, total)
+        progress = terminal_progress()
+        step = Step(progress)
+        progress.begin(name, total)
+        try:
             yield step
+        finally:
+            progress.end()
         timing = Timing(name, time.monotonic() - started, step.result)
         self.timings.append(timing)
         self.out.print(

@@ -64,8 +64,8 @@ def survey(data_dir: Path, remote_url: str) -> list[PartitionTiers]:
     return found
 
 
-def wait_until_settled(data_dir: Path, remote_url: str, report: Callable[[int, int], object]) -> list[PartitionTiers]:
-    """Wait until every partition has settled; `report` gets how many have, and of how many.
+def wait_until_settled(data_dir: Path, remote_url: str, report: Callable[[int], object]) -> list[PartitionTiers]:
+    """Wait until every partition has settled; `report` gets how many have.
 
     Raises StratalogError naming the partitions that have not after a minute and a half.
     """
@@ -73,7 +73,7 @@ def wait_until_settled(data_dir: Path, remote_url: str, report: Callable[[int, i
     while True:
         tiers = survey(data_dir, remote_url)
         waiting = [tier.partition for tier in tiers if not tier.settled]
-        report(len(tiers) - len(waiting), len(tiers))
+        report(len(tiers) - len(waiting))
         if not waiting:
             return tiers
         if time.monotonic() > deadline:

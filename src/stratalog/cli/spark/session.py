@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import socket
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +15,7 @@ import typer
 from stratalog.cli.options import key_values
 from stratalog.cli.streams import discard_stderr
 from stratalog.errors import UsageError
+from stratalog.jobs import terminal_progress
 from stratalog.util import end_descendants
 
 if TYPE_CHECKING:
@@ -92,14 +92,13 @@ def spark_session(
 
 @contextmanager
 def _starting(master: str) -> Iterator[None]:
-    """A sign of life on a terminal while Spark starts, which takes seconds."""
-    if not sys.stderr.isatty():
+    """Show on a terminal that Spark is starting, which takes seconds."""
+    progress = terminal_progress()
+    progress.begin(f"Starting Spark ({master})", 0)
+    try:
         yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(f"Starting Spark ({master}) ..."):
-        yield
+    finally:
+        progress.end()
 
 
 def _classic(name: str, master: str, properties: dict[str, str]) -> SparkSession:
