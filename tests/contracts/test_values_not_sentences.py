@@ -15,6 +15,7 @@ OF_LIBRARIES = {
     "remote/storage/store_errors.py": "obstore has one class for most answers of a store",
     "spark/export/delta_table.py": "delta-spark: a table that does not exist",
     "spark/export/iceberg_table.py": "iceberg: a commit that another one was ahead of, through py4j",
+    "spark/session/doctor.py": "Spark gives the reason why no worker ran as text",
     "spark/ingest/through_spark.py": "Spark gives the error of a Python worker as text, ours within it",
     "cli/spark/session.py": "a channel of Spark Connect that fails, through grpc",
 }

@@ -274,7 +274,7 @@ def ways(spark: SparkSession, place: Place) -> dict[str, bool]:
     """What this Spark lets the source do."""
     rows = stratalog.spark.read(spark, path=place.data, subscribe="prices").where("offset > 5").select("offset")
     scan = rows._jdf.queryExecution().sparkPlan().collectLeaves().head()
-    return {"pushed down": install_scan_rule(spark), "columnar": bool(scan.supportsColumnar())}
+    return {"pushed down": install_scan_rule(spark)["scan-rule"] is None, "columnar": bool(scan.supportsColumnar())}
 
 
 def main(settings: str) -> None:

@@ -141,6 +141,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
             CommandSpec("export", "stratalog.cli.spark.export:export", "Write topics as tables."),
             CommandSpec("restore", "stratalog.cli.spark.restore:restore", "Restore topics from a bucket."),
             CommandSpec("stats", "stratalog.cli.spark.stats:stats", "Measure topics: records, bytes, keys, times."),
+            CommandSpec("doctor", "stratalog.cli.spark.doctor:doctor", "Examine a Spark session and its executors."),
             CommandSpec("package", "stratalog.cli.spark.package:package", "Build the archive that executors need."),
         ),
     ),

@@ -60,7 +60,7 @@ def spark_session(
     properties = key_values("--conf", conf)
     if remote_session is not None and master is not None:
         raise UsageError("give either --master or --remote-session")
-    remote = remote_session or (os.environ.get("SPARK_REMOTE") if master is None else None)
+    remote = _remote_url(master, remote_session)
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -88,6 +88,15 @@ def spark_session(
         discard_stderr()
         end_descendants(_END_SECONDS)
         raise
+
+
+def is_remote(master: str | None, remote_session: str | None) -> bool:
+    """Return whether the options, or SPARK_REMOTE, ask for a server of Spark Connect."""
+    return _remote_url(master, remote_session) is not None
+
+
+def _remote_url(master: str | None, remote_session: str | None) -> str | None:
+    return remote_session or (os.environ.get("SPARK_REMOTE") or None if master is None else None)
 
 
 @contextmanager

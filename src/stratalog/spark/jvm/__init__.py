@@ -1,4 +1,4 @@
-"""What of Spark's inside is used: Java sources, workers, and whether this session has it."""
+"""Uses of Spark's inside: Java sources, workers, and which of them a session has."""
 
 import lazy_loader
 

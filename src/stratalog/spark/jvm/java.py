@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -46,11 +46,15 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java executable, its major version, and where it was found, for messages."""
+    """A Java executable, its major version, and where it was found, for messages.
+
+    `passed_over` says of each that was looked at before it why Spark cannot use that one.
+    """
 
     executable: Path
     version: int
     origin: str
+    passed_over: tuple[str, ...] = field(default=(), compare=False)
 
 
 def find_java() -> Java:
@@ -58,11 +62,11 @@ def find_java() -> Java:
 
     UsageError, in one line, when there is none: it says what was found and what to install.
     """
-    rejected = []
+    rejected: list[str] = []
     for origin, executable in _candidates():
         version = _major_version(executable)
         if version is not None and version >= JAVA_VERSION_MIN:
-            return Java(executable, version, origin)
+            return Java(executable, version, origin, tuple(rejected))
         what = "cannot be run" if version is None else f"is version {version}"
         rejected.append(f"{executable} ({origin}) {what}")
     raise UsageError(

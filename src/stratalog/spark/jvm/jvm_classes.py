@@ -4,6 +4,7 @@ with."""
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PACKAGE: Final = "io.stratalog.spark"
+
+_REASON_MAX: Final = 200
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Return whether a session is one of Spark Connect, with no JVM in this process."""
+    return "connect" in type(spark).__module__
+
+
+def reason_of(error: Exception) -> str:
+    """Return what an error says, in a line; of one in the JVM, the Java exception and its message."""
+    text = str(getattr(error, "java_exception", None) or f"{type(error).__name__}: {error}")
+    line = " ".join((text.strip().splitlines() or [type(error).__name__])[0].split()).rstrip(".")
+    line = re.sub(r"^(?:\w+\.)+(?=[A-Z])", "", line)  # the package of a Java exception
+    return line if len(line) <= _REASON_MAX else f"{line[:_REASON_MAX]}..."
 
 
 @dataclass(frozen=True, slots=True)

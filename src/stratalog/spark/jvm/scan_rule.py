@@ -21,63 +21,67 @@ asks for it with the option `pushFilters`, and columns are pruned by the option 
 
 from __future__ import annotations
 
-import logging
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from stratalog.spark.jvm.jvm_classes import JvmClasses
+from stratalog.spark.jvm.jvm_classes import JvmClasses, is_connect, reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-logger = logging.getLogger("stratalog.spark")
+#: Property of a session: `false` lets Spark take rows, as of any Python data source. As in `StratalogScans.java`.
+BY_COLUMNS: Final = "spark.stratalog.scan.columns"
 
 _SCANS: Final = Path(__file__).with_name("StratalogScans.java")
 _COLUMNS: Final = Path(__file__).with_name("StratalogColumns.java")
 _STREAMS: Final = Path(__file__).with_name("StratalogStreams.java")
 
-#: Set in a session's JVM, for each application and extensions object that has the rule.
+#: Set in a session's JVM, for each application and extensions object, to what `install_scan_rule` has found.
 _MARK: Final = "stratalog.scanRule."
 
 
-def install_scan_rule(spark: SparkSession) -> bool:
-    """Whether this session has the rule now. May be called again."""
+def install_scan_rule(spark: SparkSession) -> dict[str, str | None]:
+    """Give a session what can be had of the rule and its columns, the first time that it is called.
+
+    Return for `scan-rule`, `columns` and `stream-columns` why the session lacks it, None if it has it. The source works
+    without any of them.
+    """
+    if is_connect(spark):
+        return _all_off("Spark Connect has no JVM in this process")
     try:
-        jvm: Any = spark._jvm
+        system: Any = spark._jvm.java.lang.System  # type: ignore[union-attr]  # classic sessions have one
         extensions = spark._jsparkSession.extensions()
-        identity = jvm.java.lang.System.identityHashCode(extensions)
-        mark = f"{_MARK}{spark.sparkContext.applicationId}.{identity}"
-        if jvm.java.lang.System.getProperty(mark) is None:
-            rule = JvmClasses.compile(spark, _SCANS)
-            columns = _columnar_classes(spark)
-            intake = None if columns is None else columns.new("Intake")
-            extensions.injectOptimizerRule(rule.new("Builder", intake))
-            if columns is not None:
-                _install_streams(spark, columns)
-            jvm.java.lang.System.setProperty(mark, "true")
-    except Exception as error:
-        # Whatever is missing (a Connect session has no JVM here, another Spark other classes): the source works
-        # without.
-        logger.info("filters and columns are not pushed down in this session: %s", error)
-        return False
-    return True
+        mark = f"{_MARK}{spark.sparkContext.applicationId}.{system.identityHashCode(extensions)}"
+        known = system.getProperty(mark)
+        found = _install(spark, extensions) if known is None else json.loads(known)
+        system.setProperty(mark, json.dumps(found))
+    except Exception as error:  # whatever this Spark has in place of its session's extensions
+        return _all_off(reason_of(error))
+    return dict(found)
 
 
-def _columnar_classes(spark: SparkSession) -> JvmClasses | None:
-    """What makes a scan by rows one by columns; None where that cannot be had."""
+def _all_off(why: str) -> dict[str, str | None]:
+    return {"scan-rule": why, "columns": "scan-rule is off", "stream-columns": "scan-rule is off"}
+
+
+def _install(spark: SparkSession, extensions: Any) -> dict[str, str | None]:
+    found: dict[str, str | None] = {"scan-rule": None, "columns": None, "stream-columns": None}
+    columns = intake = None
     try:
-        classes = JvmClasses.compile(spark, _COLUMNS)
-        classes.ship()
-    except Exception as error:
-        logger.info("this session takes rows of the source, not columns: %s", error)
-        return None
-    return classes
-
-
-def _install_streams(spark: SparkSession, columns: JvmClasses) -> None:
-    """Let micro-batches too read the columns that they use, as columns; where that cannot be had, they read rows."""
+        columns = JvmClasses.compile(spark, _COLUMNS)
+        columns.ship()
+        intake = columns.new("Intake")
+    except Exception as error:  # whatever this Spark lacks of what a scan by columns is made of
+        found |= {"columns": reason_of(error), "stream-columns": "columns is off"}
     try:
-        strategy = JvmClasses.compile(spark, _STREAMS).new("Builder", columns.new("Readers"))
-        spark._jsparkSession.extensions().injectPlannerStrategy(strategy)
-    except Exception as error:
-        logger.info("streams of this session take rows of the source, not columns: %s", error)
+        extensions.injectOptimizerRule(JvmClasses.compile(spark, _SCANS).new("Builder", intake))
+    except Exception as error:  # whatever this Spark lacks of what the rule is made of
+        return _all_off(reason_of(error))
+    if columns is not None and intake is not None:
+        try:
+            strategy = JvmClasses.compile(spark, _STREAMS).new("Builder", columns.new("Readers"))
+            extensions.injectPlannerStrategy(strategy)
+        except Exception as error:  # whatever this Spark lacks of what the strategy is made of
+            found["stream-columns"] = reason_of(error)
+    return found

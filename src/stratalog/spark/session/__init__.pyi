@@ -1,3 +1,15 @@
+from .doctor import (
+    SessionHealth as SessionHealth,
+)
+from .doctor import (
+    Weight as Weight,
+)
+from .doctor import (
+    examine_machine as examine_machine,
+)
+from .doctor import (
+    examine_session as examine_session,
+)
 from .package import (
     build_environment as build_environment,
 )

@@ -12,15 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.errors import UsageError
-from stratalog.spark.jvm import spark_java_home
+from stratalog.spark.jvm import (
+    DAEMON,
+    DAEMON_MODULE,
+    PUSHDOWN,
+    UNIX_SOCKETS,
+    install_scan_rule,
+    is_connect,
+    spark_java_home,
+    warn_of_slow_paths,
+)
 from stratalog.spark.session.worker_python import settle_worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _REGISTERS: Final = "_stratalog_registers"
-
-PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 
@@ -33,19 +40,22 @@ _DEFAULTS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # A fifth faster from worker to JVM than TCP on the loopback.
-    "spark.python.unix.domain.socket.enabled": "true",
-    "spark.python.daemon.module": "stratalog.spark.jvm.worker_daemon",
+    UNIX_SOCKETS: "true",
+    DAEMON: DAEMON_MODULE,
     PUSHDOWN: "true",
 }
 
 
 def register_source(spark: SparkSession) -> None:
     """See `stratalog.spark.register`."""
-    from stratalog.spark.jvm import install_scan_rule
-    from stratalog.spark.source import FilteringStratalogDataSource, StratalogDataSource
+    try:
+        from stratalog.spark.source import FilteringStratalogDataSource, StratalogDataSource  # loads pyarrow
+    except ImportError as error:
+        raise UsageError(f"the Spark source cannot be loaded ({error}): `pip install 'stratalog[spark]'`") from error
 
     settle_worker_python(spark)
-    pushes = install_scan_rule(spark) and _allow_pushdown(spark)
+    pushes = install_scan_rule(spark)["scan-rule"] is None and _allow_pushdown(spark)
+    warn_of_slow_paths(spark)
     with _as_active(spark):
         spark.dataSource.register(FilteringStratalogDataSource if pushes else StratalogDataSource)
     _register_new_ones_too(spark)
@@ -74,7 +84,7 @@ def _as_active(spark: SparkSession) -> Iterator[None]:
     Spark looks there whether a name is taken, whichever session it is to be registered in: another one may have it
     already.
     """
-    if _is_connect(spark):
+    if is_connect(spark):
         yield
         return
     jvm: Any = spark._jvm
@@ -90,15 +100,11 @@ def _as_active(spark: SparkSession) -> Iterator[None]:
             sessions.clearActiveSession()
 
 
-def _is_connect(spark: SparkSession) -> bool:
-    return "connect" in type(spark).__module__
-
-
 def make_active(spark: SparkSession) -> None:
     """Let this thread write: Spark looks for a Python data source to write with in the thread's active session alone,
     and threads other than the one that made the session have none (DATA_SOURCE_NOT_FOUND). Nothing to do with
     Connect."""
-    if not _is_connect(spark):
+    if not is_connect(spark):
         jvm: Any = spark._jvm
         spark._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
 

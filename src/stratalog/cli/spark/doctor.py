@@ -1,0 +1,124 @@
+"""`stratalog spark doctor`: what does not work in a Spark session, what is slow, and what mends it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from stratalog.cli.options import Json, key_values
+from stratalog.cli.out import on_terminal, print_json, print_tabbed
+from stratalog.cli.spark.session import Conf, Master, RemoteSession, is_remote, spark_session
+from stratalog.util import print_table
+
+if TYPE_CHECKING:
+    from stratalog.spark.session import SessionHealth
+
+
+def doctor(
+    master: Master = None,
+    remote_session: RemoteSession = None,
+    conf: Conf = None,
+    as_json: Json = False,
+) -> int:
+    """Examine this machine, a Spark session and its executors.
+
+    Shows versions, every use of Spark's inside (on or off, why, and what that costs) and what workers on the executors
+    can import. Each problem names the command or property that mends it. Exit code 1: something does not work. What is
+    only slow or untested is a warning.
+
+    \b
+    Examples:
+      stratalog spark doctor
+      stratalog spark doctor --master spark://host:7077 --json
+      stratalog spark doctor --remote-session sc://host:15002
+    """
+    asked = key_values("--conf", conf)
+    from stratalog.spark.session import examine_machine, examine_session
+
+    health = examine_machine(starts_jvm=not is_remote(master, remote_session))
+    if health.works:
+        # The table says the same, and more.
+        logging.getLogger("stratalog.spark.capabilities").setLevel(logging.ERROR)
+        with spark_session("stratalog doctor", master, remote_session, conf) as spark:
+            health = examine_session(spark, asked)
+    if as_json:
+        print_json(_document(health))
+    else:
+        _print(health)
+    return 0 if health.works else 1
+
+
+def _document(health: SessionHealth) -> dict[str, Any]:
+    return {
+        "works": health.works,
+        "versions": dict(health.versions),
+        "problems": [
+            {"severity": each.weight.value, "problem": each.what, "mend": each.mend} for each in health.problems
+        ],
+        "capabilities": [
+            {
+                "name": each.capability.name,
+                "on": each.is_on,
+                "why_off": each.why_off,
+                "is_chosen": each.is_chosen,
+                "gives": each.capability.gives,
+                "cost_when_off": each.capability.cost,
+                "mend": each.capability.mend,
+                "upstream": each.capability.upstream,
+            }
+            for each in health.capabilities
+        ],
+        "workers": [
+            {
+                "host": each.host,
+                "tasks": tasks,
+                "executable": each.executable,
+                "python": each.python,
+                "stratalog": each.stratalog,
+                "pyarrow": each.pyarrow,
+            }
+            for each, tasks in health.workers.items()
+        ],
+    }
+
+
+def _print(health: SessionHealth) -> None:
+    _print_rows("Versions", ("component", "version"), health.versions.items())
+    _print_rows(
+        "Capabilities",
+        ("capability", "state", "what it gives, or why it is off and what that costs", "upstream"),
+        [
+            (
+                each.capability.name,
+                "on" if each.is_on else "off",
+                each.capability.gives if each.is_on else f"{each.why_off}. {each.capability.cost}",
+                each.capability.upstream or "none",
+            )
+            for each in health.capabilities
+        ],
+    )
+    _print_rows(
+        "Workers on executors",
+        ("host", "tasks", "executable", "Python", "stratalog", "pyarrow"),
+        [
+            (each.host, tasks, each.executable, each.python, each.stratalog or "missing", each.pyarrow or "missing")
+            for each, tasks in health.workers.items()
+        ],
+    )
+    for problem in health.problems:
+        print(f"{problem.weight.value}: {problem.what}\n    {problem.mend}")
+    if not health.problems:
+        print("No problems found.")
+
+
+def _print_rows(title: str, columns: tuple[str, ...], rows: Any) -> None:
+    rows = list(rows)
+    if not rows:
+        return
+    if on_terminal():
+        print_table(columns, rows, title)
+        return
+    print_tabbed(*columns)
+    for row in rows:
+        print_tabbed(*row)
+    print()
