@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from stratalog.log.append.append import BatchFacts
+from stratalog.log.append.preparation import BatchFacts
 from stratalog.log.format.values import LogOffset
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch_format import ATTRIBUTES_AT, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC

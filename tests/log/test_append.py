@@ -18,9 +18,9 @@ from stratalog.errors import (
     KafkaError,
     MessageTooLargeError,
 )
-from stratalog.log.append import append as module
-from stratalog.log.append import append_validation
-from stratalog.log.append.append import (
+from stratalog.log.append import preparation as module
+from stratalog.log.append import validation
+from stratalog.log.append.preparation import (
     AppendRules,
     PreparedAppend,
     prepare_follower_append,
@@ -216,7 +216,7 @@ def test_very_many_records_get_another_codec_as_few_do(
     config = LogConfig(compression_type=name)
     batch = build_batch([Record(n, NOW + n, b"key", b"value") for n in range(50)], codec=source)
     few = RecordBatch(written(prepare(batch, config)))
-    monkeypatch.setattr(append_validation, "_WRITTEN_ANEW_MAX", 10)
+    monkeypatch.setattr(validation, "_WRITTEN_ANEW_MAX", 10)
     many = RecordBatch(written(prepare(batch, config)))
     assert list(many.records()) == list(few.records())
     assert bytes(many.as_memoryview()) == bytes(few.as_memoryview())

@@ -12,8 +12,8 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import KafkaError
-from stratalog.log.append import append_validation
-from stratalog.log.append.append import AppendRules, prepare_leader_append
+from stratalog.log.append import validation
+from stratalog.log.append.preparation import AppendRules, prepare_leader_append
 from stratalog.records import batch_format as fmt
 from stratalog.records import record_scan
 from stratalog.records.batch import RecordBatch
@@ -167,7 +167,7 @@ def test_own_records_are_read_again_only_where_a_rule_asks(
         scanned.append(batch)
         return real(batch)
 
-    monkeypatch.setattr(append_validation, "scan_records", scan)
+    monkeypatch.setattr(validation, "scan_records", scan)
     prepared = prepare_leader_append(
         build_batch([Record(0, 5_000, b"k", b"v")]),
         AppendRules.of(LogConfig.from_properties(configs)),

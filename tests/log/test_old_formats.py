@@ -11,7 +11,7 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import InvalidRecordError
-from stratalog.log.append.append import prepare_follower_append
+from stratalog.log.append.preparation import prepare_follower_append
 from stratalog.log.format.values import EpochEntry
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records import Codec, Record, RecordBatch, build_batch, iter_batches

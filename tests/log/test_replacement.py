@@ -12,7 +12,7 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import KafkaStorageError
-from stratalog.log.append.append import BatchFacts
+from stratalog.log.append.preparation import BatchFacts
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.segment.segment import LogSegment
 from stratalog.records.batch import RecordBatch, iter_batches

@@ -12,7 +12,7 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptIndexError
-from stratalog.log.append.append import BatchFacts
+from stratalog.log.append.preparation import BatchFacts
 from stratalog.log.format.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from stratalog.log.format.values import BatchPosition, TimestampOffset
 from stratalog.log.index.txn_index import AbortedTransaction

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from stratalog.config.topic import LogConfig
-from stratalog.log.append.append import BatchFacts
+from stratalog.log.append.preparation import BatchFacts
 from stratalog.log.format.values import TimestampOffset
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.segment.segment import LogSegment

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.config.topic import LogConfig
-from stratalog.log.append.append import BatchFacts
+from stratalog.log.append.preparation import BatchFacts
 from stratalog.log.cleaner.filter_plain import FilterRules, filter_batch
 from stratalog.log.cleaner.offset_map import OffsetMap
 from stratalog.log.cleaner.rewriting import RewritingFacts, SegmentRewriter

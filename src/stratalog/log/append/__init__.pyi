@@ -1,11 +1,11 @@
-from .append import (
-    AppendRules as AppendRules,
-)
-from .append import (
-    BatchFacts as BatchFacts,
-)
 from .appender import (
     Appender as Appender,
+)
+from .preparation import (
+    AppendRules as AppendRules,
+)
+from .preparation import (
+    BatchFacts as BatchFacts,
 )
 from .roll import (
     RELATIVE_OFFSET_MAX as RELATIVE_OFFSET_MAX,

@@ -1,6 +1,6 @@
 """Putting batches at the end of a log, all of them or none.
 
-    prepare (`append`: checks, offsets) -> roll if need be -> ask the producer state -> write -> move the end
+    prepare (`preparation`: checks, offsets) -> roll if need be -> ask the producer state -> write -> move the end
 
 Whatever raises does so before anything is written, or the write is taken back: after an error nothing of the append is
 in the log. Not thread-safe: the partition's lock is held. Source: Kafka's `UnifiedLog.append`.
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing_extensions import Buffer
 
 from stratalog.errors import KafkaError, RecordListTooLargeError
-from stratalog.log.append.append import (
+from stratalog.log.append.preparation import (
     AppendRules,
     BatchFacts,
     PreparedAppend,

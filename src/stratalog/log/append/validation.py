@@ -45,7 +45,7 @@ from stratalog.records.legacy import LegacyBatch
 from stratalog.util import crc32c
 
 if TYPE_CHECKING:
-    from stratalog.log.append.append import AppendRules
+    from stratalog.log.append.preparation import AppendRules
 
 _ERRORS_SHOWN = 3
 #: No more records at fault are named than this; a client fails the batch as a whole in any case.

@@ -3,7 +3,7 @@
 Base offset and leader epoch lie outside a batch's CRC, so they are put before the producer's bytes as a new 16-byte
 prefix, and nothing is copied. Every record of a client's batch is looked at (`record_scan`;
 `stratalog.produce.validation` switches that off). A batch about which nothing is out of the ordinary is stored as it
-came; these go on (`append_validation`):
+came; these go on (`validation`):
 
     a largest timestamp that is not right     a new header, with a new CRC (one pass over the bytes)
     message.timestamp.type=LogAppendTime      the same
@@ -25,8 +25,8 @@ from typing_extensions import Buffer
 
 from stratalog.config import LogConfig
 from stratalog.errors import InvalidRecordError, KafkaError
-from stratalog.log.append.append_validation import validated
 from stratalog.log.append.roll import segment_ms_max
+from stratalog.log.append.validation import validated
 from stratalog.records import Codec, RecordBatch, are_regular, iter_batches, scan_records
 from stratalog.records import batch_format as fmt
 from stratalog.util import crc32c
@@ -130,7 +130,7 @@ def prepare_leader_append(
 ) -> PreparedAppend:
     """Check `records` and give each batch its offsets from `next_offset` on.
 
-    `records` is neither kept nor changed. Errors are those of `append_validation.validated`.
+    `records` is neither kept nor changed. Errors are those of `validation.validated`.
     """
     view = memoryview(records)
     size = view.nbytes
