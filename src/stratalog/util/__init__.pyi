@@ -55,6 +55,9 @@ from .filesystem import (
 from .packed import (
     PackedUint32s as PackedUint32s,
 )
+from .read_ahead import (
+    ReadAhead as ReadAhead,
+)
 from .schedule import (
     Job as Job,
 )

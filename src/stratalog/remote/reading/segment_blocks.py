@@ -13,11 +13,15 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future
+from functools import partial
 from typing import Final
+
+from typing_extensions import Buffer
 
 from stratalog.errors import RetriableRemoteStorageError
 from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteStorageManager, TopicIdPartition, fetch_records
+from stratalog.util import ReadAhead
 
 BLOCK_BYTES = 4 * 1024 * 1024
 BLOCKS_AHEAD = 4
@@ -43,11 +47,9 @@ class SegmentBlocks:
         self._block_bytes = block_bytes
         self._ahead_max = blocks_ahead
         self._ahead: OrderedDict[TopicIdPartition, int] = OrderedDict()
-        self._blocks_max = max(capacity_bytes // block_bytes, blocks_ahead + 2)
-        self._blocks: OrderedDict[_Key, Future[memoryview]] = OrderedDict()
+        kept_max = max(capacity_bytes // block_bytes, blocks_ahead + 2)
+        self._blocks: ReadAhead[_Key] = ReadAhead("remote-read-ahead", threads=blocks_ahead, kept_max=kept_max)
         self._lock = threading.Lock()
-        self._closed = False
-        self._pool = ThreadPoolExecutor(blocks_ahead, thread_name_prefix="remote-read-ahead")
 
     def read(self, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> list[memoryview]:
         """The bytes [start, end) of a segment, as pieces in order; fewer only where the segment ends.
@@ -72,24 +74,18 @@ class SegmentBlocks:
 
     def forget(self, segment_id: bytes) -> None:
         """Drop the blocks of a segment."""
-        with self._lock:
-            for key in [key for key in self._blocks if key[0] == segment_id]:
-                del self._blocks[key]
+        self._blocks.forget(lambda key: key[0] == segment_id)
 
     def close(self) -> None:
         """Fetch nothing more, and wait for what is being fetched: close the storage manager first."""
-        with self._lock:
-            self._closed = True
-            self._blocks.clear()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._blocks.close()
 
     def _was_read(self, metadata: RemoteLogSegmentMetadata, number: int) -> bool:
         return number < 0 or self._is_done(metadata, number) is not None
 
     def _is_done(self, metadata: RemoteLogSegmentMetadata, number: int) -> bool | None:
         """Whether a block is here already; None when nobody has asked for it."""
-        future = self._blocks.get((metadata.segment_id.id.bytes, number))
-        return None if future is None else future.done()
+        return self._blocks.is_done(_key(metadata, number))
 
     def _read_ahead(self, metadata: RemoteLogSegmentMetadata, first: int, *, has_to_wait: bool) -> None:
         behind = -(-metadata.segment_size_bytes // self._block_bytes)
@@ -110,36 +106,24 @@ class SegmentBlocks:
                 self._ahead.popitem(last=False)
             return count
 
-    def _block(self, metadata: RemoteLogSegmentMetadata, number: int) -> Future[memoryview]:
+    def _block(self, metadata: RemoteLogSegmentMetadata, number: int) -> Future[Buffer]:
         """The block, being fetched or there already."""
-        key = (metadata.segment_id.id.bytes, number)
-        with self._lock:
-            if self._closed:
-                raise RetriableRemoteStorageError("the remote tier is being closed")
-            known = self._blocks.get(key)
-            if known is not None:
-                self._blocks.move_to_end(key)
-                return known
-            future = self._pool.submit(self._fetch, metadata, number)
-            self._blocks[key] = future
-            while len(self._blocks) > self._blocks_max:
-                self._blocks.popitem(last=False)
-            return future
-
-    def _result(self, metadata: RemoteLogSegmentMetadata, number: int, future: Future[memoryview]) -> memoryview:
-        """The fetched block; a failure is forgotten, so that the next read tries again."""
         try:
-            return future.result()
-        except BaseException as error:
-            key = (metadata.segment_id.id.bytes, number)
-            with self._lock:
-                if self._blocks.get(key) is future:
-                    del self._blocks[key]
-            if future.cancelled():
-                raise RetriableRemoteStorageError("the remote tier is being closed") from error
-            raise
+            return self._blocks.ask(_key(metadata, number), partial(self._fetch, metadata, number))
+        except CancelledError as error:
+            raise RetriableRemoteStorageError("the remote tier is being closed") from error
+
+    def _result(self, metadata: RemoteLogSegmentMetadata, number: int, block: Future[Buffer]) -> memoryview:
+        try:
+            return memoryview(self._blocks.result(_key(metadata, number), block))
+        except CancelledError as error:
+            raise RetriableRemoteStorageError("the remote tier is being closed") from error
 
     def _fetch(self, metadata: RemoteLogSegmentMetadata, number: int) -> memoryview:
         start = number * self._block_bytes
         end = min(start + self._block_bytes, metadata.segment_size_bytes)
         return fetch_records(self._rsm, metadata, start, end)
+
+
+def _key(metadata: RemoteLogSegmentMetadata, number: int) -> _Key:
+    return metadata.segment_id.id.bytes, number

@@ -6,15 +6,16 @@ Remote blocks are ranged gets, several under way at once.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from contextlib import closing
 from typing import Final, NamedTuple
 
 from typing_extensions import Buffer
 
 from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.model import Place, PlaceTier
+from stratalog.util import ReadAhead
 
 LOCAL_BLOCK_BYTES: Final = 8 * 1024 * 1024
 REMOTE_BLOCK_BYTES: Final = 8 * 1024 * 1024
@@ -52,24 +53,20 @@ def _local_blocks(byte_sources: ByteSources, place: Place, start: int, end: int)
 
 
 def _remote_blocks(byte_sources: ByteSources, place: Place, start: int, end: int) -> Iterator[Block]:
-    starts = iter(range(start, end, REMOTE_BLOCK_BYTES))
-    under_way: deque[tuple[int, int, Future[Buffer]]] = deque()
-    with ThreadPoolExecutor(REMOTE_GETS_AT_ONCE, thread_name_prefix="stratalog-get") as pool:
-        try:
-            while True:
-                while len(under_way) < REMOTE_GETS_AT_ONCE and (at := next(starts, None)) is not None:
-                    stop = min(at + REMOTE_BLOCK_BYTES, end)
-                    under_way.append((at, stop, pool.submit(byte_sources.get_range, place, at, stop)))
-                if not under_way:
-                    return
-                position, stop, future = under_way.popleft()
-                data = future.result()
-                size = memoryview(data).nbytes
-                byte_sources.count(size)
-                if size:
-                    yield Block(position, data)
-                if size < stop - position:
-                    return
-        finally:
-            for _, _, future in under_way:
-                future.cancel()
+    ahead: ReadAhead[int] = ReadAhead("stratalog-get", threads=REMOTE_GETS_AT_ONCE, kept_max=REMOTE_GETS_AT_ONCE)
+
+    def ask(at: int) -> Future[Buffer]:
+        return ahead.ask(at, lambda: byte_sources.get_range(place, at, min(at + REMOTE_BLOCK_BYTES, end)))
+
+    with closing(ahead):
+        for position in range(start, end, REMOTE_BLOCK_BYTES):
+            found = ask(position)
+            for at in range(position, end, REMOTE_BLOCK_BYTES)[1:REMOTE_GETS_AT_ONCE]:
+                ask(at)
+            data = found.result()
+            size = memoryview(data).nbytes
+            byte_sources.count(size)
+            if size:
+                yield Block(position, data)
+            if size < min(REMOTE_BLOCK_BYTES, end - position):
+                return

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +16,7 @@ from stratalog.records import HEADER_SIZE, MAGIC, MAGIC_AT, RecordBatch, batch_a
 from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.model import Place, PlaceMissingError, PlaceTier
 from stratalog.spark.pipelines.compaction.values import SourceSegment
+from stratalog.util import ReadAhead
 
 #: Bytes that a task reads at a time, and asks a store for.
 CHUNK_BYTES: Final = 2 * 1024 * 1024
@@ -71,35 +71,27 @@ class _RemoteBlocks:
 
     def __init__(self, places: ByteSources, place: Place, size: int) -> None:
         self._places, self._place, self._size = places, place, size
-        self._blocks: OrderedDict[int, Future[memoryview]] = OrderedDict()
-        self._pool = ThreadPoolExecutor(_BLOCKS_AHEAD, thread_name_prefix="compaction-read-ahead")
+        self._ahead: ReadAhead[int] = ReadAhead(
+            "compaction-read-ahead", threads=_BLOCKS_AHEAD, kept_max=_BLOCKS_AHEAD + 2
+        )
+        self.close = self._ahead.close
 
     def pread_into(self, buffer: memoryview, position: int) -> int:
         got, end = 0, min(position + len(buffer), self._size)
-        first, last = position // _BLOCK_BYTES, max(end - 1, position) // _BLOCK_BYTES
-        for number in range(first, last + 1 + _BLOCKS_AHEAD):
-            self._ask(number)
-        while self._blocks and next(iter(self._blocks)) < first:
-            self._blocks.popitem(last=False)
-        for number in range(first, last + 1):
-            block = self._blocks[number].result()
-            start = max(position - number * _BLOCK_BYTES, 0)
-            piece = block[start : end - number * _BLOCK_BYTES]
+        starts = range(position - position % _BLOCK_BYTES, self._size, _BLOCK_BYTES)
+        needed = max(-(-(end - starts.start) // _BLOCK_BYTES), 0)
+        blocks = [(at, self._ask(at)) for at in starts[: needed + _BLOCKS_AHEAD]]
+        for at, block in blocks[:needed]:
+            piece = memoryview(block.result()).cast("B")[max(position - at, 0) : end - at]
             buffer[got : got + len(piece)] = piece
             got += len(piece)
         return got
 
-    def _ask(self, number: int) -> None:
-        start = number * _BLOCK_BYTES
-        if start < self._size and number not in self._blocks:
-            self._blocks[number] = self._pool.submit(self._fetch, start, min(start + _BLOCK_BYTES, self._size))
+    def _ask(self, at: int) -> Future[Buffer]:
+        return self._ahead.ask(at, lambda: self._fetch(at, min(at + _BLOCK_BYTES, self._size)))
 
-    def _fetch(self, start: int, end: int) -> memoryview:
+    def _fetch(self, start: int, end: int) -> Buffer:
         try:
-            data: Buffer = self._places.get_range(self._place, start, end)
+            return self._places.get_range(self._place, start, end)
         except PlaceMissingError as error:
             raise RemoteResourceNotFoundError(str(error)) from error
-        return memoryview(data).cast("B")
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
