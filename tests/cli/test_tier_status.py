@@ -6,6 +6,7 @@ And what it refuses.
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 import subprocess
@@ -105,6 +106,14 @@ def test_a_cluster_its_web_address_and_its_files_tell_the_same(live: tuple[Broke
     assert by_cluster["orders", 0]["reason"] == "active segment"
     assert by_cluster["lagging", 0]["reason"] == "copy lag"
     assert by_cluster["lagging", 0]["lagSegments"] == 2
+
+
+def test_files_tell_how_old_records_are_not_how_old_files_are(live: tuple[Broker, WebServer], data_dir: Path) -> None:
+    """The lag is counted from a segment's largest timestamp: a copied or restored file has a time of its own."""
+    for log in (data_dir / "lagging-0").glob("*.log"):
+        long_ago = log.stat().st_mtime - 7200
+        os.utime(log, (long_ago, long_ago))
+    assert told("--data-dir", str(data_dir))["lagging", 0]["reason"] == "copy lag"
 
 
 def test_one_topic_may_be_asked_for_and_lines_are_for_pipes(live: tuple[Broker, WebServer]) -> None:

@@ -14,24 +14,16 @@ _PRINTER = "one of them when all commands print through one printer"
 
 #: Names that two classes have, and why for now. The list only gets shorter.
 TWICE: dict[str, str] = {
-    "AuditResult": _MERGE,
-    "Column": _PRINTER,
-    "Finding": _MERGE,
-    "JsonOutput": _PRINTER,
     "Kind": _MERGE,
     "LocalPartition": _MERGE,
-    "LocalSegment": _MERGE,
-    "Output": _PRINTER,
     "PartitionPlan": _MERGE,
     "Place": _MERGE,
     "Report": _PRINTER,
     "SegmentFacts": _MERGE,
-    "Severity": _MERGE,
     "Source": _MERGE,
     "State": _MERGE,
     "Step": _PRINTER,
     "SurveyedPartition": _MERGE,
-    "TextOutput": _PRINTER,
 }
 
 #: Pairs that differ in one letter, and why they may. The list only gets shorter.

@@ -10,7 +10,7 @@ from tests.engine.test_log_manager import TOPIC_ID, Running, batch, get
 
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import TopicSpec
-from stratalog.jobs.retention.facts import read_local_facts
+from stratalog.inspect import read_local_log
 from stratalog.jobs.retention.fate import Fate
 from stratalog.jobs.retention.forecast import forecast_local
 from stratalog.log.partition_log import PartitionLog
@@ -28,7 +28,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
 
 def forecast(log: PartitionLog, config: LogConfig, now_ms: int) -> list[Fate]:
     """From the files alone, as an operator sees them; `log` says where they are."""
-    facts = read_local_facts(log.directory)
+    facts = read_local_log(log.directory)
     limits = RetentionLimits.of(
         config,
         log_start_offset=facts.base_offset,

@@ -14,9 +14,9 @@ from stratalog.cli.main import run
 from stratalog.errors import DataDirError, UsageError
 from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.inspect.restore_marker import RESTORE_UNFINISHED
+from stratalog.jobs import Severity
 from stratalog.jobs.audit.bucket import AuditOptions, audit_bucket
 from stratalog.jobs.executor import Executor
-from stratalog.jobs.fsck.findings import Severity
 from stratalog.jobs.fsck.run import fsck
 from stratalog.jobs.restore.records import restore_to_bucket, restore_to_directory
 from stratalog.remote.storage.chunk_codec import Compression

@@ -13,11 +13,11 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptIndexError
+from stratalog.inspect import offset_entries
 from stratalog.jobs.index.check import (
     FAULTS_MAX,
     FaultKind,
     IndexFault,
-    offset_entries,
     verify_offset_index,
     verify_time_index,
 )

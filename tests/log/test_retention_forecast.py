@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.config.topic import LogConfig
-from stratalog.jobs.retention.fate import Fate, Hold, LocalSegment
+from stratalog.inspect import LocalSegment
+from stratalog.jobs.retention.fate import Fate, Hold
 from stratalog.jobs.retention.forecast import forecast_local
 from stratalog.jobs.retention.words import roll_text, span_text
 from stratalog.log.retention.decision import RetentionLimits, plan_retention

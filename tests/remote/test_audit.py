@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stratalog.jobs.audit.findings import Kind, Severity, plan_repair
+from stratalog.jobs import Severity
+from stratalog.jobs.audit.findings import Kind, plan_repair
 from stratalog.jobs.audit.repair import carry_out
 from stratalog.jobs.audit.segment_history import NotProvedError
 from stratalog.remote.api.segment_state import RemoteLogSegmentState

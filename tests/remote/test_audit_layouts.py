@@ -10,8 +10,9 @@ import pytest
 
 from stratalog.errors import RemoteStorageError
 from stratalog.inspect.facts import PartitionMetadata
+from stratalog.jobs import Severity
 from stratalog.jobs.audit.bucket import AuditOptions, audit_bucket
-from stratalog.jobs.audit.findings import Finding, Severity, plan_repair
+from stratalog.jobs.audit.findings import ObjectFinding, plan_repair
 from stratalog.jobs.audit.repair import carry_out
 from stratalog.remote.api.interfaces import LogSegmentData, RemoteLogSegmentMetadata
 from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
@@ -29,11 +30,11 @@ LOG, INDEX, TIMES, MANIFEST = (
 )
 
 
-def findings(bucket: PlainView, *, deep: bool = True) -> list[Finding]:
+def findings(bucket: PlainView, *, deep: bool = True) -> list[ObjectFinding]:
     return audit_bucket(bucket, AuditOptions(later(), 0, deep=deep)).findings
 
 
-def told(found: list[Finding]) -> list[tuple[str, str]]:
+def told(found: list[ObjectFinding]) -> list[tuple[str, str]]:
     return [(one.kind.value, (one.object_key or "").rpartition("/")[2].partition(".")[2]) for one in found]
 
 
@@ -47,7 +48,7 @@ def content(directory: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
 
 
-def repair(bucket: PlainView, found: list[Finding]) -> int:
+def repair(bucket: PlainView, found: list[ObjectFinding]) -> int:
     plan = plan_repair(found, later(), 0)
     for planned in plan.mends:
         carry_out(bucket, planned.mend)

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.inspect.facts import LogFacts
-from stratalog.jobs.audit.findings import Finding, Severity
+from stratalog.jobs import Severity
+from stratalog.jobs.audit.findings import ObjectFinding
 from stratalog.jobs.audit.offsets import audit_offsets
 from stratalog.remote.storage.manifest import SegmentManifest, StoredObject
 from stratalog.remote.storage.object_names import ObjectKind
@@ -135,6 +136,6 @@ def test_gaps_and_segments_together_are_all_offsets_between_first_and_last(
     assert all(one.end_offset < after.base_offset for one, after in pairwise(plain))
 
 
-def _offsets(finding: Finding) -> range:
+def _offsets(finding: ObjectFinding) -> range:
     assert finding.offsets is not None
     return range(finding.offsets.first, finding.offsets.last + 1)

@@ -7,8 +7,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
+from stratalog.jobs import Severity
 from stratalog.jobs.executor import Threads
-from stratalog.jobs.fsck.findings import Kind, Severity
+from stratalog.jobs.fsck.findings import Kind
 from stratalog.jobs.fsck.repair import plan
 from stratalog.jobs.fsck.run import fsck
 from stratalog.util.filesystem import REAL_FILESYSTEM

@@ -55,6 +55,11 @@ from .facts import (
 from .facts import (
     parse_key as parse_key,
 )
+from .index_entries import offset_entries as offset_entries
+from .index_entries import time_entries as time_entries
+from .local import LocalSegment as LocalSegment
+from .local import LogOnDisk as LogOnDisk
+from .local import read_local_log as read_local_log
 from .manifest_cache import (
     ManifestCache as ManifestCache,
 )

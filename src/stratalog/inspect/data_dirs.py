@@ -13,7 +13,8 @@ from uuid import UUID
 
 from stratalog.errors import CorruptCheckpointError, CorruptRecordError
 from stratalog.inspect.facts import LogFacts, PartitionMetadata
-from stratalog.log import SegmentFiles, list_partitions, list_segments, scan_headers
+from stratalog.inspect.local import read_local_segment
+from stratalog.log import SegmentFiles, list_partitions, list_segments
 from stratalog.log.format import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSETS,
@@ -153,19 +154,9 @@ class DataDirs:
         return LogFacts(
             log_start,
             local_start if log_start is None else max(local_start, log_start),
-            self._end_offset(segments[-1]),
+            read_local_segment(segments[-1], self._fs).end_offset,
             lineage_of(epochs),
         )
-
-    def _end_offset(self, active: SegmentFiles) -> int:
-        end = active.base_offset
-        try:
-            with self._fs.open(active.log) as file:
-                for _, batch in scan_headers(file):
-                    end = batch.last_offset + 1
-        except CorruptRecordError:
-            return end  # up to the damage
-        return end
 
 
 def _batches(file: File, size: int) -> Iterator[RecordBatch | None]:

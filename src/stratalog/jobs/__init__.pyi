@@ -9,6 +9,9 @@ from .executor import (
 from .executor import (
     Threads as Threads,
 )
+from .findings import Action as Action
+from .findings import Finding as Finding
+from .findings import Severity as Severity
 from .fsck.run import fsck as fsck
 from .index.run import convert_indexes as convert_indexes
 from .index.run import rebuild_indexes as rebuild_indexes

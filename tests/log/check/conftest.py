@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.jobs.executor import Threads
-from stratalog.jobs.fsck.findings import Finding
+from stratalog.jobs.fsck.findings import FileFinding
 from stratalog.jobs.fsck.run import CheckReport, fsck
 from stratalog.log.format.checkpoints import (
     HIGH_WATERMARKS,
@@ -25,7 +25,7 @@ from tests.interop.contents import write_partition
 
 META = "cluster.id=abc\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\nnode.id=1\nversion=1\n"
 
-Check = Callable[..., list[Finding]]
+Check = Callable[..., list[FileFinding]]
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stratalog.jobs.fsck.findings import Severity
+from stratalog.jobs import Severity
 from stratalog.jobs.fsck.repair import plan
 from tests.log.check.conftest import report_of
 from tests.log.cleaner.compacted import Compacted

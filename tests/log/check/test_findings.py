@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from stratalog.jobs.fsck.findings import Finding, Kind, Severity
+from stratalog.jobs import Severity
+from stratalog.jobs.fsck.findings import FileFinding, Kind
 from stratalog.log.format import producer_snapshot
 from stratalog.log.format.checkpoints import (
     CLEANER_OFFSETS,
@@ -32,11 +33,11 @@ from stratalog.util.uuids import random_uuid
 from tests.log.check.conftest import META, report_of
 
 
-def found(*paths: Path) -> list[Finding]:
+def found(*paths: Path) -> list[FileFinding]:
     return report_of(*paths).findings
 
 
-def only(*paths: Path, count: int = 1) -> Finding:
+def only(*paths: Path, count: int = 1) -> FileFinding:
     """The one finding; or so many of one kind, of which the first."""
     findings = found(*paths)
     assert len({one.kind for one in findings}) == 1, findings

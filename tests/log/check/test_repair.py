@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from stratalog.errors import CorruptRecordError
+from stratalog.jobs import Severity
 from stratalog.jobs.executor import Threads
 from stratalog.jobs.fsck.actions import CutTail
-from stratalog.jobs.fsck.findings import Finding, Kind, Severity
+from stratalog.jobs.fsck.findings import FileFinding, Kind
 from stratalog.jobs.fsck.repair import plan
 from stratalog.jobs.fsck.run import fsck
 from stratalog.log.format.checkpoints import (
@@ -43,7 +44,7 @@ def content(directory: Path, *suffixes: str) -> dict[str, bytes]:
     }
 
 
-def repair(*paths: Path, accept_loss: bool = False) -> list[Finding]:
+def repair(*paths: Path, accept_loss: bool = False) -> list[FileFinding]:
     """Repair, and give what a second check finds, notes left out."""
     for action in plan(fsck(paths, REAL_FILESYSTEM, executor=Threads(2), accept_loss=accept_loss).findings):
         action.carry_out(REAL_FILESYSTEM)

@@ -11,7 +11,8 @@ import pytest
 
 from stratalog.cli.main import run
 from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError
-from stratalog.jobs.audit.findings import Severity, TakeBackUpload
+from stratalog.jobs import Severity
+from stratalog.jobs.audit.findings import TakeBackUpload
 from stratalog.jobs.audit.repair import carry_out
 from stratalog.jobs.audit.segment_history import NotProvedError
 from stratalog.jobs.audit.uploads import audit_uploads

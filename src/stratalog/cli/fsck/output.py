@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from stratalog.cli.out import FindingsPrinter, FindingText, counted, severity_counts
-from stratalog.jobs.fsck import Action, CheckReport, Finding, Severity
+from stratalog.jobs import Severity
+from stratalog.jobs.fsck import CheckReport, FileAction, FileFinding
 from stratalog.util import TableColumn
 
 _COLUMNS: Final = (
@@ -30,13 +31,13 @@ class CheckOutput:
     def findings(self, report: CheckReport) -> None:
         self._printer.findings(report.findings, _text, _object)
 
-    def plan(self, actions: Sequence[Action]) -> None:
+    def plan(self, actions: Sequence[FileAction]) -> None:
         self._printer.line("\nRepair will" if actions else "Nothing that was found can be repaired.")
         for one in actions:
             text = one.describe()
             self._printer.line(f"  {one.path}: {text}", "plan", {"file": str(one.path), "action": text})
 
-    def done(self, action: Action, error: OSError | None) -> None:
+    def done(self, action: FileAction, error: OSError | None) -> None:
         path, text = str(action.path), action.describe()
         reason = None if error is None else error.strerror or str(error)
         self._printer.done(path, text, reason, {"file": path, "action": text, "error": reason})
@@ -62,7 +63,7 @@ class CheckOutput:
         )
 
 
-def _text(one: Finding) -> FindingText:
+def _text(one: FileFinding) -> FindingText:
     places = [one.partition] if one.partition else []
     places.append(one.path.name)
     if one.position is not None:
@@ -86,7 +87,7 @@ def _text(one: Finding) -> FindingText:
     )
 
 
-def _object(one: Finding) -> dict[str, Any]:
+def _object(one: FileFinding) -> dict[str, Any]:
     return {
         "severity": one.severity.name.lower(),
         "kind": one.kind.value,
@@ -100,7 +101,7 @@ def _object(one: Finding) -> dict[str, Any]:
     }
 
 
-def _counts(findings: Sequence[Finding]) -> str:
+def _counts(findings: Sequence[FileFinding]) -> str:
     if not findings:
         return "clean"
     severities = [one.severity.name.lower() for one in findings]

@@ -12,8 +12,8 @@ import typer
 from stratalog.cli.fsck.locks import held
 from stratalog.cli.fsck.output import CheckOutput
 from stratalog.cli.out import notice
-from stratalog.jobs import THREADS, Threads, terminal_progress
-from stratalog.jobs.fsck import Action, CheckReport, Severity, fsck, is_partition_dir, plan
+from stratalog.jobs import THREADS, Severity, Threads, terminal_progress
+from stratalog.jobs.fsck import CheckReport, FileAction, fsck, is_partition_dir, plan
 from stratalog.util import REAL_FILESYSTEM
 
 _FS = REAL_FILESYSTEM
@@ -52,7 +52,7 @@ def _check(paths: Sequence[Path], threads: int | None, output: CheckOutput, *, a
     return report
 
 
-def _repair(actions: Sequence[Action], output: CheckOutput, *, yes: bool) -> bool:
+def _repair(actions: Sequence[FileAction], output: CheckOutput, *, yes: bool) -> bool:
     """False if nothing was done, or not all of it."""
     output.plan(actions)
     sys.stdout.flush()

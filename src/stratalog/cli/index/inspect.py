@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from stratalog.cli.out import print_json
-from stratalog.jobs.index import SegmentTarget, Target, offset_entries, time_entries
+from stratalog.inspect import offset_entries, time_entries
+from stratalog.jobs.index import SegmentTarget, Target
 from stratalog.log.format import LARGE, Evidence, OffsetPosition, TimestampOffset, detect_file
 from stratalog.log.index import ENTRY_SIZE
 from stratalog.util import REAL_FILESYSTEM, print_table

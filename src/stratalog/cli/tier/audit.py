@@ -23,8 +23,8 @@ from stratalog.cli.tier.store import (
 from stratalog.cli.tier.times import span_ms
 from stratalog.errors import RemoteStorageError
 from stratalog.inspect import DataDirs
-from stratalog.jobs import Threads, terminal_progress
-from stratalog.jobs.audit import AuditOptions, BucketAudit, Finding, Severity, audit_bucket, audit_uploads
+from stratalog.jobs import Severity, Threads, terminal_progress
+from stratalog.jobs.audit import AuditOptions, BucketAudit, ObjectFinding, audit_bucket, audit_uploads
 from stratalog.remote.storage import ObjectStore, S3Uploads
 from stratalog.util import SYSTEM_CLOCK
 
@@ -99,7 +99,7 @@ def run_audit(
     return result
 
 
-def _unfinished(uploads: S3Uploads, options: AuditOptions) -> list[Finding]:
+def _unfinished(uploads: S3Uploads, options: AuditOptions) -> list[ObjectFinding]:
     """What the store says of uploads; a line when it says nothing, as that asks for a right of its own."""
     now_ms, grace_ms = options.now_ms, options.grace_ms
     try:

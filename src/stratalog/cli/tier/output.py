@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from stratalog.cli.out import FindingsPrinter, FindingText, counted, severity_counts
-from stratalog.jobs import size_text
-from stratalog.jobs.audit import BucketAudit, Finding, PlannedMend, RepairPlan, Severity
+from stratalog.jobs import Severity, size_text
+from stratalog.jobs.audit import BucketAudit, ObjectFinding, PlannedMend, RepairPlan
 from stratalog.util import TableColumn, uuid_to_base64
 
 _COLUMNS: Final = (
@@ -31,7 +31,7 @@ class AuditOutput:
     def __init__(self, *, as_json: bool) -> None:
         self._printer = FindingsPrinter(_COLUMNS, as_json=as_json)
 
-    def findings(self, findings: Sequence[Finding]) -> None:
+    def findings(self, findings: Sequence[ObjectFinding]) -> None:
         self._printer.findings(findings, _text, _object)
 
     def plan(self, plan: RepairPlan, *, apply: bool) -> None:
@@ -72,7 +72,7 @@ class AuditOutput:
         )
 
 
-def where(one: Finding) -> str:
+def where(one: ObjectFinding) -> str:
     """Return the object if the finding is about one, otherwise the segment, the partition or the topic."""
     if one.object_key is not None:
         return one.object_key
@@ -81,11 +81,11 @@ def where(one: Finding) -> str:
     return _partition(one)
 
 
-def _partition(one: Finding) -> str:
+def _partition(one: ObjectFinding) -> str:
     return one.topic if one.partition is None else f"{one.topic}-{one.partition}"
 
 
-def _text(one: Finding) -> FindingText:
+def _text(one: ObjectFinding) -> FindingText:
     size = f"{one.bytes:,}" if one.bytes else ""
     place = _place(one)
     places = (_partition(one), f"offsets {one.offsets}" if one.offsets else "", place, f"{size} bytes" if size else "")
@@ -99,14 +99,14 @@ def _text(one: Finding) -> FindingText:
     )
 
 
-def _place(one: Finding) -> str:
+def _place(one: ObjectFinding) -> str:
     """Return the place within the partition: the name of the object or the segment's id."""
     if one.object_key is not None:
         return one.object_key.rsplit("/", 1)[-1] if one.partition is not None else one.object_key
     return "" if one.segment_id is None else uuid_to_base64(one.segment_id)
 
 
-def _object(one: Finding) -> dict[str, Any]:
+def _object(one: ObjectFinding) -> dict[str, Any]:
     return {
         "severity": one.severity.name.lower(),
         "kind": one.kind.value,
@@ -122,7 +122,7 @@ def _object(one: Finding) -> dict[str, Any]:
     }
 
 
-def _counts(findings: Sequence[Finding]) -> str:
+def _counts(findings: Sequence[ObjectFinding]) -> str:
     if not findings:
         return "sound"
     severities = [one.severity.name.lower() for one in findings]

@@ -1,13 +1,12 @@
 """The tier status of a broker that is not running, from its files: what was copied, and what is due at the next start.
 
-What only a running broker knows is missing: open transactions, the quota, failures. A segment is as old as its file.
+What only a running broker knows is missing: open transactions, the quota, failures.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,29 +15,11 @@ from stratalog.cli.tier.data_dirs import open_data_dirs
 from stratalog.config import LogConfig
 from stratalog.engine.tiering import status_json
 from stratalog.errors import UsageError
-from stratalog.inspect import DataDirs
-from stratalog.log import SegmentFiles, list_partitions, list_segments
+from stratalog.inspect import DataDirs, read_local_log
+from stratalog.log import list_partitions
 from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from stratalog.remote.ownership import OWNERSHIP_FILE, OwnershipFile
 from stratalog.remote.tier import TaskFailure, TierFacts, TierStatus, partition_status
-
-
-@dataclass(frozen=True, slots=True)
-class _FileSegment:
-    """A segment as its files show it."""
-
-    files: SegmentFiles
-
-    @property
-    def base_offset(self) -> int:
-        return self.files.base_offset
-
-    @property
-    def size_bytes(self) -> int:
-        return self.files.size
-
-    def largest_timestamp(self) -> int:
-        return int(self.files.log.stat().st_mtime * 1000)
 
 
 def from_data_dirs(directories: Sequence[Path]) -> list[dict[str, Any]]:
@@ -102,7 +83,7 @@ def _status(
             topic=topic.name,
             partition=number,
             config=_config(topic),
-            segments=[_FileSegment(files) for files in list_segments(path)],
+            segments=read_local_log(path).segments,
             log_start_offset=min([start, *(segment.start_offset for segment in finished)]),
             local_log_start_offset=facts.local_log_start_offset,
             last_stable_offset=facts.log_end_offset,

@@ -11,10 +11,10 @@ from .bucket import (
     plain_view as plain_view,
 )
 from .findings import (
-    Finding as Finding,
+    Kind as Kind,
 )
 from .findings import (
-    Kind as Kind,
+    ObjectFinding as ObjectFinding,
 )
 from .findings import (
     PlannedMend as PlannedMend,
@@ -24,9 +24,6 @@ from .findings import (
 )
 from .findings import (
     RepairPlan as RepairPlan,
-)
-from .findings import (
-    Severity as Severity,
 )
 from .findings import (
     plan_repair as plan_repair,

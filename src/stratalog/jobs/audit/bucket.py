@@ -25,11 +25,12 @@ from stratalog.inspect import (
     read_manifest,
     topic_ids,
 )
-from stratalog.jobs.audit.findings import Finding, Kind, Severity
+from stratalog.jobs.audit.findings import Kind, ObjectFinding
 from stratalog.jobs.audit.partition import audit_partition
 from stratalog.jobs.audit.reading import read_segment
 from stratalog.jobs.audit.segment import SegmentFacts, misfits, object_finding, state_of
 from stratalog.jobs.executor import Executor, Threads
+from stratalog.jobs.findings import Severity
 from stratalog.jobs.ledger import Ledger
 from stratalog.jobs.progress import SILENT, Progress
 from stratalog.remote.api import TopicIdPartition
@@ -68,7 +69,7 @@ class BucketAudit:
     `known_segments` were found sound by an earlier run and are the same since, so their content was not read.
     """
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ObjectFinding] = field(default_factory=list)
     partitions: int = 0
     segments: int = 0
     objects: int = 0
@@ -267,7 +268,7 @@ def _with_metadata(
 class _Judged:
     """What the listing of a partition tells, and the segments whose content can be read."""
 
-    findings: list[Finding] = field(hash=False)
+    findings: list[ObjectFinding] = field(hash=False)
     to_read: list[SegmentFacts] = field(hash=False)
     segments: int
     objects: int
@@ -296,7 +297,7 @@ def _judge(task: _PartitionTask) -> _Judged:
     )
 
 
-def _check(task: _ContentTask) -> tuple[str, list[Finding], int]:
+def _check(task: _ContentTask) -> tuple[str, list[ObjectFinding], int]:
     """The findings of a segment's content, and how many bytes were read for them."""
     read = 0
 
@@ -324,7 +325,7 @@ def segments_to_read(stored: PartitionObjects, metadata: PartitionMetadata | Non
 
 def check_content(
     view: PlainView, facts: SegmentFacts, on_bytes: Callable[[int], None] = lambda _: None
-) -> list[Finding]:
+) -> list[ObjectFinding]:
     """The findings of one segment's content. What the listing has told (missing, wrong size) is not told again.
 
     Raises RemoteStorageError when the store fails.
@@ -347,7 +348,7 @@ def check_content(
     ]
 
 
-def order_of(finding: Finding) -> tuple[str, int, int, str, str]:
+def order_of(finding: ObjectFinding) -> tuple[str, int, int, str, str]:
     """By topic, partition and offset."""
     return (
         finding.topic,
@@ -358,10 +359,10 @@ def order_of(finding: Finding) -> tuple[str, int, int, str, str]:
     )
 
 
-def beside_partitions(bucket: BucketPartitions) -> Iterator[Finding]:
+def beside_partitions(bucket: BucketPartitions) -> Iterator[ObjectFinding]:
     """What lies in the bucket and belongs to no partition; topics that have several ids."""
     for name in bucket.foreign_directories:
-        yield Finding(
+        yield ObjectFinding(
             Severity.NOTE,
             Kind.FOREIGN_OBJECT,
             "",
@@ -379,7 +380,7 @@ def beside_partitions(bucket: BucketPartitions) -> Iterator[Finding]:
     for topic, ids in topic_ids(bucket.partitions).items():
         if len(ids) > 1:
             names = ", ".join(sorted(uuid_to_base64(topic_id) for topic_id in ids))
-            yield Finding(
+            yield ObjectFinding(
                 Severity.NOTE,
                 Kind.SEVERAL_TOPIC_IDS,
                 topic,
@@ -393,14 +394,14 @@ def beside_partitions(bucket: BucketPartitions) -> Iterator[Finding]:
             )
 
 
-def _sealed(facts: SegmentFacts, reason: str) -> Finding:
+def _sealed(facts: SegmentFacts, reason: str) -> ObjectFinding:
     return facts.finding(
         Severity.WARNING, Kind.SEALED, f"its content was not checked: {reason}", "audit again with the key"
     )
 
 
-def _foreign(info: ObjectInfo) -> Finding:
-    return Finding(
+def _foreign(info: ObjectInfo) -> ObjectFinding:
+    return ObjectFinding(
         Severity.NOTE,
         Kind.FOREIGN_OBJECT,
         "",

@@ -12,16 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from stratalog.jobs.findings import Finding
 from stratalog.remote.api import RemoteLogSegmentMetadata
 from stratalog.remote.storage import ObjectKind, PendingUpload
-
-
-class Severity(enum.IntEnum):
-    """How bad: an error is data that cannot be read, a warning is waste or doubt, a note is in order."""
-
-    NOTE = 0
-    WARNING = 1
-    ERROR = 2
 
 
 class Kind(enum.Enum):
@@ -124,8 +117,8 @@ class Offsets:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong.
+class ObjectFinding(Finding):
+    """One thing that is wrong with a bucket.
 
     `bytes` are those of the objects, or of the records, that it is about, 0 where that has no meaning. `action`
     proposes what to do. `mend` is what repair would do, None: nothing. `newest_ms` is when the youngest of what it is
@@ -133,7 +126,6 @@ class Finding:
     grace period.
     """
 
-    severity: Severity
     kind: Kind
     topic: str
     partition: int | None
@@ -151,7 +143,7 @@ class Finding:
 class PlannedMend:
     """Something that repair does, and why."""
 
-    finding: Finding
+    finding: ObjectFinding
     mend: Mend
 
 
@@ -160,10 +152,10 @@ class RepairPlan:
     """What is done, and what could be but is younger than the grace period."""
 
     mends: tuple[PlannedMend, ...]
-    too_young: tuple[Finding, ...]
+    too_young: tuple[ObjectFinding, ...]
 
 
-def plan_repair(findings: list[Finding], now_ms: int, grace_ms: int) -> RepairPlan:
+def plan_repair(findings: list[ObjectFinding], now_ms: int, grace_ms: int) -> RepairPlan:
     """What of `findings` repair may mend at `now_ms`, each mend once; nothing that is younger than `grace_ms`.
 
     What is as old as the period is old enough. A time in the future is young, whatever the period: then a clock is

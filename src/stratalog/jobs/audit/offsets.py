@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from stratalog.inspect import LogFacts
-from stratalog.jobs.audit.findings import Finding, Kind, Offsets, Severity
+from stratalog.jobs.audit.findings import Kind, ObjectFinding, Offsets
+from stratalog.jobs.findings import Severity
 from stratalog.remote.api import TopicIdPartition, is_within_lineage, without_empty_epochs
 from stratalog.remote.storage import SegmentManifest
 
 
 def audit_offsets(
     partition: TopicIdPartition, readable: Sequence[SegmentManifest], log: LogFacts | None
-) -> list[Finding]:
+) -> list[ObjectFinding]:
     """The findings of a partition's readable segments, in any order; `log` None: nothing is known but them."""
     ordered = sorted(readable, key=lambda m: (m.base_offset, -m.end_offset, m.event_timestamp))
-    findings: list[Finding] = []
+    findings: list[ObjectFinding] = []
     current: list[SegmentManifest] = []
     strangers = _of_another_lineage(ordered, log)
     log_start = None if log is None else log.log_start_offset
@@ -77,7 +78,7 @@ def _epoch_ranges(manifest: SegmentManifest) -> Iterator[tuple[int, int, int]]:
         yield epoch, start, last
 
 
-def _overlaps(ordered: Sequence[SegmentManifest]) -> Iterator[Finding]:
+def _overlaps(ordered: Sequence[SegmentManifest]) -> Iterator[ObjectFinding]:
     widest: SegmentManifest | None = None
     for manifest in ordered:
         if widest is not None and manifest.end_offset <= widest.end_offset:
@@ -100,7 +101,9 @@ def _overlaps(ordered: Sequence[SegmentManifest]) -> Iterator[Finding]:
         widest = manifest
 
 
-def _gaps(partition: TopicIdPartition, ordered: Sequence[SegmentManifest], log: LogFacts | None) -> Iterator[Finding]:
+def _gaps(
+    partition: TopicIdPartition, ordered: Sequence[SegmentManifest], log: LogFacts | None
+) -> Iterator[ObjectFinding]:
     """Offsets between the first and the last that are in no segment; with the local log at hand, in neither tier."""
     expected = None if log is None else log.log_start_offset
     if expected is None:
@@ -115,7 +118,7 @@ def _gaps(partition: TopicIdPartition, ordered: Sequence[SegmentManifest], log: 
         yield from _gap(partition, Offsets(expected, log.local_log_start_offset - 1), log)
 
 
-def _gap(partition: TopicIdPartition, missing: Offsets, log: LogFacts | None) -> Iterator[Finding]:
+def _gap(partition: TopicIdPartition, missing: Offsets, log: LogFacts | None) -> Iterator[ObjectFinding]:
     if log is None:
         severity, kind, text = Severity.WARNING, Kind.GAP, "no segment has these offsets"
         action = "give the data directory (--data-dir), which may have them"
@@ -127,10 +130,10 @@ def _gap(partition: TopicIdPartition, missing: Offsets, log: LogFacts | None) ->
         missing = lost
         severity, kind, text = Severity.ERROR, Kind.LOST_OFFSETS, "neither tier has these offsets"
         action = "look for them in a replica or in an older version of the bucket"
-    yield Finding(severity, kind, partition.topic, partition.partition, None, None, missing, 0, text, action)
+    yield ObjectFinding(severity, kind, partition.topic, partition.partition, None, None, missing, 0, text, action)
 
 
-def _below_log_start(manifest: SegmentManifest, log_start_offset: int) -> Finding:
+def _below_log_start(manifest: SegmentManifest, log_start_offset: int) -> ObjectFinding:
     return _finding(
         manifest,
         Severity.NOTE,
@@ -140,7 +143,7 @@ def _below_log_start(manifest: SegmentManifest, log_start_offset: int) -> Findin
     )
 
 
-def _other_lineage(manifest: SegmentManifest) -> Finding:
+def _other_lineage(manifest: SegmentManifest) -> ObjectFinding:
     epochs = ", ".join(f"{epoch} from {start}" for epoch, start in sorted(manifest.leader_epochs.items()))
     return _finding(
         manifest,
@@ -151,8 +154,8 @@ def _other_lineage(manifest: SegmentManifest) -> Finding:
     )
 
 
-def _finding(manifest: SegmentManifest, severity: Severity, kind: Kind, text: str, action: str) -> Finding:
-    return Finding(
+def _finding(manifest: SegmentManifest, severity: Severity, kind: Kind, text: str, action: str) -> ObjectFinding:
+    return ObjectFinding(
         severity,
         kind,
         manifest.topic,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from stratalog.inspect import LogFacts, Manifest, PartitionMetadata, group_objects
-from stratalog.jobs.audit.findings import Finding, Kind, Severity
+from stratalog.jobs.audit.findings import Kind, ObjectFinding
 from stratalog.jobs.audit.offsets import audit_offsets
 from stratalog.jobs.audit.segment import (
     SegmentFacts,
@@ -21,6 +21,7 @@ from stratalog.jobs.audit.segment import (
     has_records,
     state_of,
 )
+from stratalog.jobs.findings import Severity
 from stratalog.remote.api import RemotePartitionDeleteState, TopicIdPartition
 from stratalog.remote.storage import ObjectInfo, SegmentManifest
 from stratalog.remote.transactions import job_of
@@ -35,7 +36,7 @@ def audit_partition(
     *,
     now_ms: int,
     grace_ms: int,
-) -> list[Finding]:
+) -> list[ObjectFinding]:
     """All findings of one partition, by start offset.
 
     `manifests` are those of `objects`, by segment id; `metadata` None: it is not at hand. What is younger than
@@ -47,7 +48,7 @@ def audit_partition(
     for segment_id, stored in sets.items():
         job = job_of(segment_id)
         newest_of_job[job] = max(newest_of_job.get(job, 0), stored.newest_ms)
-    findings: list[Finding] = []
+    findings: list[ObjectFinding] = []
     readable: list[SegmentManifest] = []
     for segment_id, stored in sorted(sets.items(), key=lambda item: (item[1].start_offset, item[0])):
         facts = SegmentFacts(
@@ -91,8 +92,8 @@ def _is_readable(facts: SegmentFacts) -> bool:
     )
 
 
-def _partition_deletion(partition: TopicIdPartition, size: int) -> Finding:
-    return Finding(
+def _partition_deletion(partition: TopicIdPartition, size: int) -> ObjectFinding:
+    return ObjectFinding(
         Severity.WARNING,
         Kind.UNFINISHED_DELETION,
         partition.topic,
@@ -106,8 +107,8 @@ def _partition_deletion(partition: TopicIdPartition, size: int) -> Finding:
     )
 
 
-def _unknown_partition(partition: TopicIdPartition, size: int) -> Finding:
-    return Finding(
+def _unknown_partition(partition: TopicIdPartition, size: int) -> ObjectFinding:
+    return ObjectFinding(
         Severity.WARNING,
         Kind.UNKNOWN_PARTITION,
         partition.topic,
@@ -122,8 +123,8 @@ def _unknown_partition(partition: TopicIdPartition, size: int) -> Finding:
     )
 
 
-def _foreign(partition: TopicIdPartition, info: ObjectInfo) -> Finding:
-    return Finding(
+def _foreign(partition: TopicIdPartition, info: ObjectInfo) -> ObjectFinding:
+    return ObjectFinding(
         Severity.NOTE,
         Kind.FOREIGN_OBJECT,
         partition.topic,

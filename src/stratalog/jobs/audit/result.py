@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Final
 
-from stratalog.jobs.audit.findings import Finding as RemoteFinding
-from stratalog.jobs.fsck import Finding as LocalFinding
+from stratalog.jobs.audit.findings import ObjectFinding
+from stratalog.jobs.fsck import FileFinding
 from stratalog.jobs.report import Column, Report, Unit
 from stratalog.log.format import parse_partition_dir
 
@@ -48,7 +48,7 @@ class AuditFinding:
         return self.severity != "note"
 
     @classmethod
-    def of_remote(cls, found: RemoteFinding) -> AuditFinding:
+    def of_remote(cls, found: ObjectFinding) -> AuditFinding:
         return cls(
             found.severity.name.lower(),
             "remote",
@@ -64,7 +64,7 @@ class AuditFinding:
         )
 
     @classmethod
-    def of_local(cls, found: LocalFinding) -> AuditFinding:
+    def of_local(cls, found: FileFinding) -> AuditFinding:
         parsed = parse_partition_dir(found.partition) if found.partition else None
         where = "" if found.position is None else f" at position {found.position}"
         action = (

@@ -10,14 +10,14 @@ from uuid import UUID
 from stratalog.inspect import REMAKEABLE, Manifest, ManifestFault, PartitionMetadata, SegmentObjects
 from stratalog.jobs.audit.findings import (
     DeleteObjects,
-    Finding,
     Kind,
     Mend,
+    ObjectFinding,
     Offsets,
     RemakeIndexes,
-    Severity,
     WriteManifest,
 )
+from stratalog.jobs.findings import Severity
 from stratalog.remote.api import INT32_MAX, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from stratalog.remote.storage import (
     CONTENTS,
@@ -88,10 +88,10 @@ class SegmentFacts:
         key: str | None = None,
         size: int | None = None,
         newest_ms: int | None = None,
-    ) -> Finding:
+    ) -> ObjectFinding:
         segment_id = self.stored.segment_id
         partition = segment_id.topic_id_partition
-        return Finding(
+        return ObjectFinding(
             severity,
             kind,
             partition.topic,
@@ -120,7 +120,7 @@ class SegmentFacts:
         return Severity.NOTE if self.is_young else Severity.WARNING
 
 
-def audit_segment(facts: SegmentFacts) -> Iterator[Finding]:
+def audit_segment(facts: SegmentFacts) -> Iterator[ObjectFinding]:
     """The findings of a segment that has objects."""
     if facts.state is State.DELETING:
         yield _unfinished_deletion(facts)
@@ -137,7 +137,7 @@ def audit_segment(facts: SegmentFacts) -> Iterator[Finding]:
         yield from _against_metadata(facts, facts.manifest)
 
 
-def audit_without_objects(known: RemoteLogSegmentMetadata) -> Iterator[Finding]:
+def audit_without_objects(known: RemoteLogSegmentMetadata) -> Iterator[ObjectFinding]:
     """The findings of a segment that the metadata mentions and of which there is no object."""
     partition, offsets = known.topic_id_partition, Offsets(known.start_offset, known.end_offset)
     if known.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
@@ -150,7 +150,7 @@ def audit_without_objects(known: RemoteLogSegmentMetadata) -> Iterator[Finding]:
     else:
         severity, kind, size = Severity.NOTE, Kind.UNFINISHED_DELETION, 0
         text, action = "its objects are deleted, which is not yet declared", "none: the broker declares it"
-    yield Finding(
+    yield ObjectFinding(
         severity,
         kind,
         partition.topic,
@@ -174,7 +174,7 @@ def _delete_unless_whole(stored: SegmentObjects) -> DeleteObjects:
     return DeleteObjects(stored.keys_to_delete(), stored.manifest_key)
 
 
-def _unfinished_deletion(facts: SegmentFacts) -> Finding:
+def _unfinished_deletion(facts: SegmentFacts) -> ObjectFinding:
     begun = facts.metadata.event_timestamp_ms if facts.metadata is not None else 0
     return facts.finding(
         facts.leftover_severity,
@@ -186,7 +186,7 @@ def _unfinished_deletion(facts: SegmentFacts) -> Finding:
     )
 
 
-def _undeleted(facts: SegmentFacts) -> Finding:
+def _undeleted(facts: SegmentFacts) -> ObjectFinding:
     """With its records and its manifest it may have been put back on purpose; otherwise it is what a deletion left.
 
     A manifest alone comes of a put that the store did after its caller had given up and deleted the segment.
@@ -215,7 +215,7 @@ def _undeleted(facts: SegmentFacts) -> Finding:
     )
 
 
-def _replaced(facts: SegmentFacts) -> Finding:
+def _replaced(facts: SegmentFacts) -> ObjectFinding:
     """Others have its offsets; what brokers know of is theirs all the same."""
     if facts.state in (State.COPYING, State.FINISHED):
         return facts.finding(
@@ -233,7 +233,7 @@ def _replaced(facts: SegmentFacts) -> Finding:
     )
 
 
-def _without_manifest(facts: SegmentFacts) -> Finding:
+def _without_manifest(facts: SegmentFacts) -> ObjectFinding:
     stored = facts.stored
     if facts.state is State.FINISHED:
         return _lost_manifest(facts, Kind.MISSING_MANIFEST, "its copy is declared finished, and it has no manifest")
@@ -278,7 +278,7 @@ def _without_manifest(facts: SegmentFacts) -> Finding:
     )
 
 
-def _lost_manifest(facts: SegmentFacts, kind: Kind, text: str) -> Finding:
+def _lost_manifest(facts: SegmentFacts, kind: Kind, text: str) -> ObjectFinding:
     """A segment of a finished copy that readers cannot open; mendable when the objects may prove it."""
     log = facts.stored.get(ObjectKind.LOG)
     known = facts.metadata
@@ -297,7 +297,7 @@ def _lost_manifest(facts: SegmentFacts, kind: Kind, text: str) -> Finding:
     )
 
 
-def _bad_manifest(facts: SegmentFacts, fault: ManifestFault) -> Finding:
+def _bad_manifest(facts: SegmentFacts, fault: ManifestFault) -> ObjectFinding:
     key = facts.stored.manifest_key
     if fault.from_the_future:
         return facts.finding(
@@ -328,7 +328,7 @@ def misfits(stored: SegmentObjects, manifest: SegmentManifest) -> Iterator[tuple
             yield key, found, size
 
 
-def _objects_of(facts: SegmentFacts, manifest: SegmentManifest) -> Iterator[Finding]:
+def _objects_of(facts: SegmentFacts, manifest: SegmentManifest) -> Iterator[ObjectFinding]:
     """Missing objects, wrong sizes, and objects that the manifest does not list."""
     sound_records = has_records(facts.stored, manifest)
     for key, found, size in misfits(facts.stored, manifest):
@@ -346,7 +346,7 @@ def _objects_of(facts: SegmentFacts, manifest: SegmentManifest) -> Iterator[Find
 
 def object_finding(
     facts: SegmentFacts, manifest: SegmentManifest, key: str, what: Kind, text: str, sound_records: bool
-) -> Finding:
+) -> ObjectFinding:
     """An object that is missing or damaged: of our layout all but the records can be made anew while there are
     these."""
     found = facts.stored.at(key)
@@ -370,7 +370,7 @@ _REMADE = {
 }
 
 
-def _unlisted(facts: SegmentFacts, manifest: SegmentManifest, info: ObjectInfo) -> Finding:
+def _unlisted(facts: SegmentFacts, manifest: SegmentManifest, info: ObjectInfo) -> ObjectFinding:
     """An object beside a manifest that does not know it: waste, unless the manifest lacks what it should have."""
     parsed = ObjectKey.parse(info.key)
     kind = None if parsed is None else parsed.kind
@@ -388,7 +388,7 @@ def _unlisted(facts: SegmentFacts, manifest: SegmentManifest, info: ObjectInfo) 
     )
 
 
-def _against_metadata(facts: SegmentFacts, manifest: SegmentManifest) -> Iterator[Finding]:
+def _against_metadata(facts: SegmentFacts, manifest: SegmentManifest) -> Iterator[ObjectFinding]:
     known = facts.metadata
     if facts.state is State.ABSENT:
         yield facts.finding(

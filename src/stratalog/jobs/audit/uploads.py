@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from stratalog.inspect import parse_key
-from stratalog.jobs.audit.findings import Finding, Kind, Severity, TakeBackUpload
+from stratalog.jobs.audit.findings import Kind, ObjectFinding, TakeBackUpload
+from stratalog.jobs.findings import Severity
 from stratalog.remote.storage import PendingUpload
 
 
 def audit_uploads(
     uploads: Iterable[PendingUpload], *, now_ms: int, grace_ms: int, topics: Collection[str] | None = None
-) -> Iterator[Finding]:
+) -> Iterator[ObjectFinding]:
     """A finding for each upload of an object of `topics` (None: of all). What is young may be under way."""
     for upload in uploads:
         key = parse_key(upload.key)
         if key is None:
             if topics is None:
-                yield Finding(
+                yield ObjectFinding(
                     Severity.NOTE,
                     Kind.UNFINISHED_UPLOAD,
                     "",
@@ -36,7 +37,7 @@ def audit_uploads(
         if topics is not None and partition.topic not in topics:
             continue
         severity = Severity.NOTE if upload.begun_ms > now_ms - grace_ms else Severity.WARNING
-        yield Finding(
+        yield ObjectFinding(
             severity,
             Kind.UNFINISHED_UPLOAD,
             partition.topic,

@@ -1,17 +1,14 @@
 from .actions import (
-    Action as Action,
+    FileAction as FileAction,
 )
 from .data_dir import (
     is_partition_dir as is_partition_dir,
 )
 from .findings import (
-    Finding as Finding,
+    FileFinding as FileFinding,
 )
 from .findings import (
     Kind as Kind,
-)
-from .findings import (
-    Severity as Severity,
 )
 from .producers import (
     Replay as Replay,

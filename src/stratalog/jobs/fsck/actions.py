@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from stratalog.jobs.findings import Action
 from stratalog.jobs.index import rebuild_segment
 from stratalog.log.format import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, OffsetIndexFormat
 from stratalog.log.recovery import CUT_SUFFIX
@@ -18,7 +19,7 @@ from stratalog.util import File, FileSystem, write_atomic
 _COPY_SIZE: Final = 8 * 1024 * 1024
 
 
-class Action(Protocol):
+class FileAction(Action, Protocol):
     """`order` sorts a plan: a log goes on before it is cut, and is cut before its indexes are made from it."""
 
     @property
@@ -27,9 +28,6 @@ class Action(Protocol):
     @property
     def path(self) -> Path:
         """The file that changes."""
-
-    def describe(self) -> str:
-        """What will be done, in one clause."""
 
     def carry_out(self, fs: FileSystem) -> None:
         """Raises OSError; the file is then as it was."""

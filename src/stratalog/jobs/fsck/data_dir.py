@@ -12,8 +12,9 @@ from uuid import UUID
 
 from stratalog.config import parse_properties
 from stratalog.errors import CorruptCheckpointError, UsageError
-from stratalog.jobs.fsck.actions import Action, WriteFile, WriteRecoveryPoints
-from stratalog.jobs.fsck.findings import Finding, Kind, Severity
+from stratalog.jobs.findings import Severity
+from stratalog.jobs.fsck.actions import FileAction, WriteFile, WriteRecoveryPoints
+from stratalog.jobs.fsck.findings import FileFinding, Kind
 from stratalog.jobs.fsck.partition import PartitionReport
 from stratalog.log.format import (
     CLEAN_SHUTDOWN,
@@ -46,7 +47,7 @@ class DirReport:
     """What a check of one log directory found, beside what its partitions have."""
 
     path: Path
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[FileFinding] = field(default_factory=list)
     partitions: list[PartitionReport] = field(default_factory=list)
     was_clean: bool = False
     meta: dict[str, str] | None = None
@@ -80,7 +81,7 @@ def check_beside_partitions(report: DirReport, fs: FileSystem) -> None:
         _check_checkpoint(report, path / name, fs)
 
 
-def compare_dirs(dirs: Sequence[DirReport]) -> list[Finding]:
+def compare_dirs(dirs: Sequence[DirReport]) -> list[FileFinding]:
     """Compare log directories of one broker with each other, and return the findings of all, in order."""
     _compare_meta(dirs)
     _compare_partitions(dirs)
@@ -131,7 +132,7 @@ def _check_name(report: DirReport, entry: Path, *, is_dir: bool) -> None:
     if marked is not None:
         is_deleted = entry.name.endswith(DELETE_DIR_SUFFIX)
         report.findings.append(
-            Finding(
+            FileFinding(
                 Severity.NOTE if is_deleted else Severity.WARNING,
                 Kind.WAITS_FOR_DELETION if is_deleted else Kind.STRAY_PARTITION,
                 marked["name"],
@@ -142,7 +143,7 @@ def _check_name(report: DirReport, entry: Path, *, is_dir: bool) -> None:
         )
     elif entry.name not in _KNOWN and not _OURS.fullmatch(entry.name):
         report.findings.append(
-            Finding(
+            FileFinding(
                 Severity.WARNING,
                 Kind.FOREIGN_FILE,
                 "",
@@ -160,7 +161,7 @@ def _check_meta(report: DirReport, fs: FileSystem) -> None:
     path = report.path / META_PROPERTIES
 
     def tell(found: str, expected: str) -> None:
-        report.findings.append(Finding(Severity.ERROR, Kind.META_DAMAGED, "", path, found, expected))
+        report.findings.append(FileFinding(Severity.ERROR, Kind.META_DAMAGED, "", path, found, expected))
 
     if not fs.exists(path):
         return
@@ -194,7 +195,7 @@ def _check_shutdown_mark(report: DirReport, fs: FileSystem) -> None:
         is_right = False
     if not is_right:
         report.findings.append(
-            Finding(
+            FileFinding(
                 Severity.WARNING,
                 Kind.META_DAMAGED,
                 "",
@@ -221,7 +222,7 @@ def _compare_meta(dirs: Sequence[DirReport]) -> None:
 
 def _tell_meta(report: DirReport, found: str, expected: str) -> None:
     path = report.path / META_PROPERTIES
-    report.findings.append(Finding(Severity.ERROR, Kind.META_DIFFERS, "", path, found, expected))
+    report.findings.append(FileFinding(Severity.ERROR, Kind.META_DIFFERS, "", path, found, expected))
 
 
 def _compare_partitions(dirs: Sequence[DirReport]) -> None:
@@ -231,7 +232,7 @@ def _compare_partitions(dirs: Sequence[DirReport]) -> None:
     for report in (partition for one in dirs for partition in one.partitions):
         if report.name in places:
             report.findings.append(
-                Finding(
+                FileFinding(
                     Severity.ERROR,
                     Kind.DUPLICATE_PARTITION,
                     report.name,
@@ -247,7 +248,7 @@ def _compare_partitions(dirs: Sequence[DirReport]) -> None:
         topic_id, other = ids.setdefault(parsed[0], (report.topic_id, report.name))
         if topic_id != report.topic_id:
             report.findings.append(
-                Finding(
+                FileFinding(
                     Severity.ERROR,
                     Kind.TOPIC_ID_DIFFERS,
                     report.name,
@@ -271,7 +272,7 @@ def _check_checkpoint(report: DirReport, path: Path, fs: FileSystem) -> None:
     except CorruptCheckpointError as error:
         found = error.reason
         report.findings.append(
-            Finding(
+            FileFinding(
                 Severity.ERROR,
                 Kind.CHECKPOINT_DAMAGED,
                 "",
@@ -288,7 +289,7 @@ def _check_checkpoint(report: DirReport, path: Path, fs: FileSystem) -> None:
         if (partition := partitions.get(f"{key[0]}-{key[1]}")) is not None
         and (within := _within(path.name, offset, partition)) is not None
     }
-    action: Action = WriteFile(
+    action: FileAction = WriteFile(
         path, checkpoints.encode_offsets(sound), "leave out what is unknown, bring the rest within its log"
     )
     if path.name == checkpoints.RECOVERY_POINTS:
@@ -299,7 +300,7 @@ def _check_checkpoint(report: DirReport, path: Path, fs: FileSystem) -> None:
         partition = partitions.get(f"{topic}-{number}")
         if partition is None:
             report.findings.append(
-                Finding(
+                FileFinding(
                     Severity.WARNING,
                     Kind.CHECKPOINT_UNKNOWN,
                     f"{topic}-{number}",
@@ -313,13 +314,13 @@ def _check_checkpoint(report: DirReport, path: Path, fs: FileSystem) -> None:
             _check_offset(report, path, partition, offset, action)
 
 
-def _check_offset(report: DirReport, path: Path, partition: PartitionReport, offset: int, action: Action) -> None:
+def _check_offset(report: DirReport, path: Path, partition: PartitionReport, offset: int, action: FileAction) -> None:
     if not partition.is_readable:
         return
     end = partition.log_end_offset
     if not 0 <= offset <= end:
         report.findings.append(
-            Finding(
+            FileFinding(
                 Severity.ERROR,
                 Kind.CHECKPOINT_OFFSET,
                 partition.name,
@@ -331,7 +332,7 @@ def _check_offset(report: DirReport, path: Path, partition: PartitionReport, off
         )
     elif path.name == checkpoints.RECOVERY_POINTS and report.was_clean and offset < end:
         report.findings.append(
-            Finding(
+            FileFinding(
                 Severity.WARNING,
                 Kind.BEHIND_RECOVERY_POINT,
                 partition.name,
@@ -357,7 +358,7 @@ def _within(name: str, offset: int, partition: PartitionReport) -> int:
     return min(max(offset, 0), partition.log_end_offset)
 
 
-def _safe_content(path: Path, report: DirReport) -> Action | None:
+def _safe_content(path: Path, report: DirReport) -> FileAction | None:
     """What takes the place of a checkpoint that cannot be read.
 
     None for recovery points while a partition cannot be read: nobody knows where it ends, and a broker that finds no

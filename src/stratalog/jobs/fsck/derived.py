@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stratalog.errors import CorruptIndexError, CorruptSnapshotError
-from stratalog.jobs.fsck.actions import Action, RemoveFile, WriteFile
-from stratalog.jobs.fsck.findings import Finding, Kind, Severity
+from stratalog.jobs.findings import Severity
+from stratalog.jobs.fsck.actions import FileAction, RemoveFile, WriteFile
+from stratalog.jobs.fsck.findings import FileFinding, Kind
 from stratalog.jobs.fsck.layout import Layout
 from stratalog.jobs.fsck.producers import Replay, difference
 from stratalog.jobs.fsck.segment import SegmentFacts
@@ -19,7 +20,7 @@ from stratalog.util import FileSystem
 
 def check_derived(
     segments: Sequence[SegmentFacts], layout: Layout, partition: str, fs: FileSystem, log_end_offset: int
-) -> list[Finding]:
+) -> list[FileFinding]:
     """Snapshots as of their offsets, and the aborted transactions of each segment."""
     if not segments:
         return []
@@ -38,7 +39,7 @@ class _Derived:
         fs: FileSystem,
         log_end_offset: int,
     ) -> None:
-        self.findings: list[Finding] = []
+        self.findings: list[FileFinding] = []
         self._segments = segments
         self._end_offset = log_end_offset
         self._layout = layout
@@ -107,7 +108,7 @@ class _Derived:
             self._tell(Kind.UNREADABLE, path, error.strerror or str(error), "a file that can be read", None)
         return None
 
-    def _rewrite(self, path: Path) -> Action:
+    def _rewrite(self, path: Path) -> FileAction:
         """The state as of now; or, where it cannot be known, nothing: a broker then begins with the snapshot before."""
         if not (self._replay.is_complete and self._is_exact):
             return RemoveFile(path, "remove: a broker goes on from the snapshot before it")
@@ -180,7 +181,7 @@ class _Derived:
             return _aborted(expected)
         return None
 
-    def _txn_action(self, path: Path, expected: list[AbortedTransaction], unknown: set[int]) -> Action | None:
+    def _txn_action(self, path: Path, expected: list[AbortedTransaction], unknown: set[int]) -> FileAction | None:
         """None where a transaction is older than the log: its entry cannot be made again."""
         if unknown or not self._is_exact:
             return None
@@ -193,11 +194,11 @@ class _Derived:
         path: Path,
         found: str,
         expected: str,
-        action: Action | None,
+        action: FileAction | None,
         position: int | None = None,
     ) -> None:
         self.findings.append(
-            Finding(Severity.ERROR, kind, self._partition, path, found, expected, position, action=action)
+            FileFinding(Severity.ERROR, kind, self._partition, path, found, expected, position, action=action)
         )
 
 

@@ -8,8 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from stratalog.errors import CorruptCheckpointError
+from stratalog.jobs.findings import Severity
 from stratalog.jobs.fsck.actions import WriteFile
-from stratalog.jobs.fsck.findings import Finding, Kind, Severity
+from stratalog.jobs.fsck.findings import FileFinding, Kind
 from stratalog.jobs.fsck.segment import EpochRun, SegmentFacts
 from stratalog.log.format import LEADER_EPOCH_CHECKPOINT, EpochEntry, decode_epochs, encode_epochs
 from stratalog.util import FileSystem
@@ -22,7 +23,7 @@ def check_epochs(
     fs: FileSystem,
     log_start_offset: int | None,
     log_end_offset: int,
-) -> list[Finding]:
+) -> list[FileFinding]:
     """What is wrong with the checkpoint, and batches whose epoch is less than that of batches before them.
 
     The first epoch begins where the log does; `log_start_offset` None: that is not known.
@@ -39,7 +40,7 @@ def check_epochs(
         content = encode_epochs(_from_log([run for _, run in runs], stored, log_end_offset))
         action = WriteFile(path, content, "write the epochs that the batches have")
         findings.append(
-            Finding(Severity.ERROR, kind, partition, path, found, expected, action=None if findings else action)
+            FileFinding(Severity.ERROR, kind, partition, path, found, expected, action=None if findings else action)
         )
 
     if not fs.exists(path):
@@ -57,12 +58,12 @@ def check_epochs(
     return findings
 
 
-def _descending(runs: Sequence[tuple[SegmentFacts, EpochRun]], partition: str) -> list[Finding]:
+def _descending(runs: Sequence[tuple[SegmentFacts, EpochRun]], partition: str) -> list[FileFinding]:
     findings = []
     for (facts, run), (_, following) in pairwise(runs):
         if following.epoch < run.epoch:
             findings.append(
-                Finding(
+                FileFinding(
                     Severity.ERROR,
                     Kind.EPOCH_OF_BATCH,
                     partition,

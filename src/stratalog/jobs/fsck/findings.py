@@ -6,15 +6,8 @@ import enum
 from dataclasses import dataclass
 from pathlib import Path
 
-from stratalog.jobs.fsck.actions import Action
-
-
-class Severity(enum.IntEnum):
-    """How bad: an error is damage or contradiction, a warning may be lost or leftover data, a note is in order."""
-
-    NOTE = 0
-    WARNING = 1
-    ERROR = 2
+from stratalog.jobs.findings import Finding
+from stratalog.jobs.fsck.actions import FileAction
 
 
 class Kind(enum.Enum):
@@ -68,15 +61,14 @@ class Kind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong.
+class FileFinding(Finding):
+    """One thing that is wrong with a file or directory.
 
     `partition` is "" for what belongs to the log directory. `position` is a byte of the file, None for the file as a
     whole; `size` the bytes that are affected, 0 where that has no meaning. `action` is what repair would do, None:
     nothing.
     """
 
-    severity: Severity
     kind: Kind
     partition: str
     path: Path
@@ -84,4 +76,4 @@ class Finding:
     expected: str
     position: int | None = None
     size: int = 0
-    action: Action | None = None
+    action: FileAction | None = None

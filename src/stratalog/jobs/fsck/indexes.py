@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from stratalog.inspect import offset_entries, time_entries
+from stratalog.jobs.findings import Severity
 from stratalog.jobs.fsck.actions import RebuildIndexes
-from stratalog.jobs.fsck.findings import Finding, Kind, Severity
+from stratalog.jobs.fsck.findings import FileFinding, Kind
 from stratalog.jobs.fsck.segment import SegmentFacts
 from stratalog.jobs.index import INDEX_INTERVAL_BYTES, check
 from stratalog.log.format import (
@@ -31,7 +33,7 @@ _KINDS: Final = {
 
 def check_indexes(
     facts: SegmentFacts, partition: str, fs: FileSystem, *, is_sealed: bool, can_rebuild: bool
-) -> list[Finding]:
+) -> list[FileFinding]:
     """`can_rebuild`: the log is sound, or will be once its tail is cut."""
     log, base_offset = facts.path, facts.base_offset
     index, times = log.with_suffix(OFFSET_INDEX_SUFFIX), log.with_suffix(TIME_INDEX_SUFFIX)
@@ -40,7 +42,7 @@ def check_indexes(
     found = check.verify_offset_index(log, index, base_offset, expected=form, fs=fs)
     found += check.verify_time_index(log, times, base_offset, is_sealed=is_sealed, fs=fs)
     findings = [
-        Finding(
+        FileFinding(
             Severity.ERROR,
             _KINDS.get(one.kind, Kind.INDEX_ENTRY),
             partition,
@@ -73,12 +75,12 @@ def index_format(facts: SegmentFacts, fs: FileSystem) -> OffsetIndexFormat:
 
 def _inexact(
     facts: SegmentFacts, partition: str, index: Path, times: Path, form: OffsetIndexFormat, fs: FileSystem
-) -> Iterator[Finding]:
+) -> Iterator[FileFinding]:
     """Entries that lead readers right, but are not those that Kafka makes by now."""
     with fs.open(facts.path) as log:
         spans_at = (
             (slot, entry.offset, span_at(log, facts.size, entry.position))
-            for slot, entry in enumerate(check.offset_entries(index, facts.base_offset, form, fs))
+            for slot, entry in enumerate(offset_entries(index, facts.base_offset, form, fs))
         )
         slots = [slot for slot, offset, span in spans_at if span is None or span.last_offset != offset]
     if slots:
@@ -89,7 +91,7 @@ def _inexact(
             form.entry_size,
             "the last offset of the batch at the position, as since Kafka 4.1",
         )
-    entries = check.time_entries(times, facts.base_offset, fs)
+    entries = time_entries(times, facts.base_offset, fs)
     if entries:
         with fs.open(facts.path) as log:
             exact = _record_setters(log, facts.size)
@@ -104,9 +106,9 @@ def _inexact(
             )
 
 
-def _note(partition: str, path: Path, slots: list[int], entry_size: int, expected: str) -> Finding:
+def _note(partition: str, path: Path, slots: list[int], entry_size: int, expected: str) -> FileFinding:
     found = f"{len(slots)} entries with another offset; readers do find what they look for"
-    return Finding(Severity.NOTE, Kind.INDEX_INEXACT, partition, path, found, expected, slots[0] * entry_size)
+    return FileFinding(Severity.NOTE, Kind.INDEX_INEXACT, partition, path, found, expected, slots[0] * entry_size)
 
 
 def _record_setters(log: File, log_size: int) -> set[TimestampOffset]:

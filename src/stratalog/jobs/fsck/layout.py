@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from stratalog.jobs.fsck.findings import Finding, Kind, Severity
+from stratalog.jobs.findings import Severity
+from stratalog.jobs.fsck.findings import FileFinding, Kind
 from stratalog.log.format import (
     DELETED_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
@@ -33,7 +34,7 @@ class Layout:
 
     directory: Path
     files: dict[str, set[int]] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[FileFinding] = field(default_factory=list)
 
     @property
     def segments(self) -> list[int]:
@@ -51,7 +52,7 @@ def read_layout(directory: Path, partition: str, fs: FileSystem) -> Layout:
     def tell(severity: Severity, kind: Kind, name: str, found: str, expected: str) -> None:
         path = directory / name
         size = 0 if fs.is_dir(path) else fs.size(path)
-        layout.findings.append(Finding(severity, kind, partition, path, found, expected, size=size))
+        layout.findings.append(FileFinding(severity, kind, partition, path, found, expected, size=size))
 
     for name in fs.list_dir(directory):
         parsed = parse_file_name(name)
@@ -118,7 +119,7 @@ def _tell_orphans(layout: Layout, partition: str, fs: FileSystem) -> None:
         for offset in sorted(offsets - segments):
             path = layout.directory / f"{offset:020d}{suffix}"
             layout.findings.append(
-                Finding(
+                FileFinding(
                     Severity.WARNING,
                     Kind.ORPHAN_FILE,
                     partition,

@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from stratalog.jobs.findings import Severity
 from stratalog.jobs.fsck.actions import BeginSegment, CutTail, RebuildIndexes
-from stratalog.jobs.fsck.findings import Finding, Kind, Severity
+from stratalog.jobs.fsck.findings import FileFinding, Kind
 from stratalog.jobs.fsck.indexes import index_format
 from stratalog.jobs.fsck.segment import DAMAGE, Fault, SegmentFacts
 from stratalog.jobs.index import INDEX_INTERVAL_BYTES
@@ -72,7 +73,7 @@ class LogEnd:
     def _is_more_than_torn(self) -> bool:
         return self._last is not None and bool(self._tail) and not _is_torn_write(self._last, self._fs)
 
-    def findings(self, *, accept_loss: bool) -> list[Finding]:
+    def findings(self, *, accept_loss: bool) -> list[FileFinding]:
         """What is wrong at the end, with what mends it."""
         is_lost = self.offset > self.sound_end_offset
         if self._last is None or not self._tail:
@@ -82,7 +83,7 @@ class LogEnd:
         if not is_lost:
             is_zeros = len(self._tail) == 1 and self._tail[0].found == "zeros"
             return [
-                Finding(
+                FileFinding(
                     Severity.WARNING if is_zeros else Severity.ERROR,
                     Kind.TORN_TAIL,
                     self._partition,
@@ -95,7 +96,7 @@ class LogEnd:
                 )
             ]
         found = [
-            Finding(
+            FileFinding(
                 Severity.ERROR,
                 Kind.LOST_TAIL,
                 self._partition,
@@ -109,7 +110,7 @@ class LogEnd:
         ]
         if accept_loss:
             found.append(
-                Finding(
+                FileFinding(
                     Severity.ERROR,
                     self._tail[0].kind,
                     self._partition,
@@ -123,9 +124,9 @@ class LogEnd:
             )
         return found
 
-    def _missing(self) -> Finding:
+    def _missing(self) -> FileFinding:
         path = self._directory if self._last is None else self._last.path
-        return Finding(
+        return FileFinding(
             Severity.ERROR,
             Kind.LOST_TAIL,
             self._partition,

@@ -9,10 +9,11 @@ from pathlib import Path
 from uuid import UUID
 
 from stratalog.errors import CorruptCheckpointError
+from stratalog.jobs.findings import Severity
 from stratalog.jobs.fsck.actions import CutTail
 from stratalog.jobs.fsck.derived import check_derived
 from stratalog.jobs.fsck.epochs import check_epochs
-from stratalog.jobs.fsck.findings import Finding, Kind, Severity
+from stratalog.jobs.fsck.findings import FileFinding, Kind
 from stratalog.jobs.fsck.indexes import check_indexes
 from stratalog.jobs.fsck.layout import Layout, read_layout
 from stratalog.jobs.fsck.log_end import LogEnd, cut_of, trailing_damage
@@ -30,7 +31,7 @@ class PartitionReport:
 
     name: str
     directory: Path
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[FileFinding] = field(default_factory=list)
     segments: int = 0
     batches: int = 0
     size: int = 0
@@ -71,7 +72,7 @@ def check_partition(
         report.first_offset, report.log_end_offset = segments[0].base_offset, segments[-1].next_offset
     if not segments and report.is_readable:
         report.findings.append(
-            Finding(Severity.WARNING, Kind.NO_SEGMENTS, report.name, directory, "no .log", "at least one segment")
+            FileFinding(Severity.WARNING, Kind.NO_SEGMENTS, report.name, directory, "no .log", "at least one segment")
         )
     tails: dict[int, CutTail] = {}
     if accept_loss:
@@ -108,10 +109,10 @@ def _read_segments(
     return segments
 
 
-def unreadable(partition: str, path: Path, error: OSError) -> Finding:
+def unreadable(partition: str, path: Path, error: OSError) -> FileFinding:
     """A file or directory that the system does not let us read."""
     reason = error.strerror or str(error)
-    return Finding(Severity.ERROR, Kind.UNREADABLE, partition, path, reason, "a file that can be read")
+    return FileFinding(Severity.ERROR, Kind.UNREADABLE, partition, path, reason, "a file that can be read")
 
 
 def _tell_faults(segments: Sequence[SegmentFacts], tails: dict[int, CutTail], report: PartitionReport) -> None:
@@ -125,7 +126,7 @@ def _tell_faults(segments: Sequence[SegmentFacts], tails: dict[int, CutTail], re
             if facts is segments[-1] and report.is_readable and one in trailing:
                 continue
             report.findings.append(
-                Finding(
+                FileFinding(
                     Severity.ERROR,
                     one.kind,
                     report.name,
@@ -145,7 +146,7 @@ def _tell_neighbours(segments: Sequence[SegmentFacts], report: PartitionReport) 
     for facts, following in pairwise(segments):
         if facts.next_offset > following.base_offset:
             report.findings.append(
-                Finding(
+                FileFinding(
                     Severity.ERROR,
                     Kind.SEGMENT_OVERLAP,
                     report.name,
@@ -156,7 +157,7 @@ def _tell_neighbours(segments: Sequence[SegmentFacts], report: PartitionReport) 
             )
         elif facts.next_offset < following.base_offset and facts.is_sound and not is_compacted:
             report.findings.append(
-                Finding(
+                FileFinding(
                     Severity.WARNING,
                     Kind.SEGMENT_GAP,
                     report.name,
@@ -193,7 +194,7 @@ def _check_topic_id(report: PartitionReport, fs: FileSystem) -> None:
         report.topic_id = checkpoints.PartitionMetadataFile(path, fs).read()
     except CorruptCheckpointError as error:
         report.findings.append(
-            Finding(
+            FileFinding(
                 Severity.ERROR,
                 Kind.TOPIC_ID_DAMAGED,
                 report.name,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stratalog.jobs.fsck.actions import Action
-from stratalog.jobs.fsck.findings import Finding
+from stratalog.jobs.fsck.actions import FileAction
+from stratalog.jobs.fsck.findings import FileFinding
 
 
-def plan(findings: Iterable[Finding]) -> list[Action]:
+def plan(findings: Iterable[FileFinding]) -> list[FileAction]:
     """What repair will do: one action for each file, logs first."""
-    actions: dict[object, Action] = {}
+    actions: dict[object, FileAction] = {}
     for finding in findings:
         action = finding.action
         if action is not None:

@@ -21,7 +21,7 @@ from stratalog.jobs.fsck.data_dir import (
     is_partition_dir,
     partition_facts,
 )
-from stratalog.jobs.fsck.findings import Finding
+from stratalog.jobs.fsck.findings import FileFinding
 from stratalog.jobs.fsck.layout import read_layout
 from stratalog.jobs.fsck.partition import PartitionReport, check_partition, unreadable
 from stratalog.jobs.fsck.segment import EpochRun, SegmentFacts, read_segment
@@ -36,7 +36,7 @@ class CheckReport:
     """Everything that was found, worst first within each partition, and how much of the logs had to be read."""
 
     dirs: list[DirReport]
-    findings: list[Finding]
+    findings: list[FileFinding]
     read_bytes: int = 0
     known_segments: int = 0
 
@@ -160,7 +160,7 @@ def _check_partitions(
     progress: Progress,
     *,
     accept_loss: bool,
-) -> dict[Path, PartitionReport | Finding]:
+) -> dict[Path, PartitionReport | FileFinding]:
     by_directory: dict[Path, dict[Path, SegmentFacts]] = {}
     for path, known in facts.items():
         by_directory.setdefault(path.parent, {})[path] = known
@@ -175,14 +175,14 @@ def _check_partitions(
 
 
 def _assembled(
-    path: Path, partitions: Sequence[_Partition], reports: Mapping[Path, PartitionReport | Finding], fs: FileSystem
+    path: Path, partitions: Sequence[_Partition], reports: Mapping[Path, PartitionReport | FileFinding], fs: FileSystem
 ) -> DirReport:
     """The report of a log directory: its partitions in their order, then what lies beside them."""
     is_partition = [partition.directory for partition in partitions] == [path]
     report = DirReport(path.parent if is_partition else path)
     for partition in partitions:
         checked = reports[partition.directory]
-        if isinstance(checked, Finding):
+        if isinstance(checked, FileFinding):
             report.findings.append(checked)
         else:
             report.partitions.append(checked)
@@ -202,7 +202,7 @@ def _read(task: _SegmentTask) -> SegmentFacts | None:
         return None
 
 
-def _check(task: _PartitionTask) -> tuple[Path, PartitionReport | Finding]:
+def _check(task: _PartitionTask) -> tuple[Path, PartitionReport | FileFinding]:
     directory = task.partition.directory
     try:
         return directory, check_partition(

@@ -4,12 +4,6 @@ from . import (
 from .check import (
     IndexFault as IndexFault,
 )
-from .check import (
-    offset_entries as offset_entries,
-)
-from .check import (
-    time_entries as time_entries,
-)
 from .local import (
     convert_targets as convert_targets,
 )
@@ -28,7 +22,9 @@ from .rebuild import (
 from .rebuild import (
     index_log as index_log,
 )
-from .rebuild import rebuild_segment as rebuild_segment
+from .rebuild import (
+    rebuild_segment as rebuild_segment,
+)
 from .rebuild import (
     write_offset_index as write_offset_index,
 )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+from stratalog.inspect import offset_entries, time_entries
 from stratalog.jobs.index.spans_over_damage import spans_over_damage
 from stratalog.log.format import (
     LEGACY,
@@ -24,7 +25,6 @@ from stratalog.log.format import (
     TimestampOffset,
     detect_file,
     is_true_entry,
-    offset_index_format,
 )
 from stratalog.log.index import time_index
 from stratalog.log.segment import BatchSpan, span_at
@@ -193,25 +193,6 @@ class _TimeWalk:
         if self._batch.max_timestamp > self._largest.timestamp_ms:
             self._largest = TimestampOffset(self._batch.max_timestamp, self._batch.last_offset)
         return True
-
-
-def offset_entries(
-    path: Path, base_offset: int, form: OffsetIndexFormat, fs: FileSystem = REAL_FILESYSTEM
-) -> list[OffsetPosition]:
-    """The entries of an offset index in this format, without the zeros behind them."""
-    data = fs.read_bytes(path)
-    used = min(
-        offset_index_format.used_entries(data, form) * form.entry_size,
-        len(data) // form.entry_size * form.entry_size,
-    )
-    return list(offset_index_format.decode_entries(memoryview(data)[:used], base_offset, form))
-
-
-def time_entries(path: Path, base_offset: int, fs: FileSystem = REAL_FILESYSTEM) -> list[TimestampOffset]:
-    """The entries of a time index, without the zeros behind them."""
-    data = fs.read_bytes(path)
-    used = -(-offset_index_format.used_size(data) // time_index.ENTRY_SIZE) * time_index.ENTRY_SIZE
-    return list(time_index.decode_entries(memoryview(data)[:used], base_offset))
 
 
 class _Faults:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from stratalog.jobs.executor import Executor
-from stratalog.jobs.fsck import Finding, Kind, fsck
+from stratalog.jobs.fsck import FileFinding, Kind, fsck
 from stratalog.jobs.index.local import rebuild_targets
 from stratalog.jobs.index.result import IndexChange, Outcome
 from stratalog.jobs.index.targets import SegmentTarget
@@ -21,7 +21,7 @@ _TRANSACTION: Final = (Kind.TXN_INDEX_DAMAGED, Kind.TXN_INDEX_ENTRY)
 
 def verify_dirs(
     directories: Sequence[Path], topics: Collection[str] | None, executor: Executor, progress: Progress
-) -> list[Finding]:
+) -> list[FileFinding]:
     """Return what is wrong with offset, time and transaction indexes, by the rules of `stratalog fsck`."""
     return [
         finding

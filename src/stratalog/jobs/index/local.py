@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from stratalog.errors import UsageError
+from stratalog.inspect import offset_entries
 from stratalog.jobs.executor import THREADS, Executor, map_in_order
-from stratalog.jobs.index.check import IndexFault, offset_entries, verify_offset_index, verify_time_index
+from stratalog.jobs.index.check import IndexFault, verify_offset_index, verify_time_index
 from stratalog.jobs.index.rebuild import (
     INDEX_INTERVAL_BYTES,
     convert_offset_index,

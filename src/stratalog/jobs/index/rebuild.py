@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from stratalog.errors import CorruptIndexError
-from stratalog.jobs.index.check import offset_entries, verify_offset_index
+from stratalog.inspect import offset_entries
+from stratalog.jobs.index.check import verify_offset_index
 from stratalog.jobs.index.spans_over_damage import spans_over_damage
 from stratalog.log.format import LARGE, LEGACY, OffsetIndexFormat, OffsetPosition, TimestampOffset, detect_file
 from stratalog.log.index import RELATIVE_OFFSET_MAX, time_index

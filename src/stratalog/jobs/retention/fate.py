@@ -49,24 +49,6 @@ class Hold(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class LocalSegment:
-    """A segment of a partition directory.
-
-    `largest_timestamp_ms` is that of the records, or the file's time without any.
-
-    `first_timestamp_ms` is that of the first batch, None where it has none. Times in milliseconds, sizes in bytes.
-    """
-
-    base_offset: int
-    size_bytes: int
-    largest_timestamp_ms: int
-    first_timestamp_ms: int | None = None
-
-    def largest_timestamp(self) -> int:
-        return self.largest_timestamp_ms
-
-
-@dataclass(frozen=True, slots=True)
 class Due:
     """When a segment goes. `rule_ms`: the rule begins to hold; no deletion is earlier, and readers have it until then.
 

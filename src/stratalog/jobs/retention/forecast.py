@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from stratalog.config import LogConfig
-from stratalog.jobs.retention.fate import Fate, Hold, LocalSegment, Rhythm, Tier
+from stratalog.inspect import LocalSegment
+from stratalog.jobs.retention.fate import Fate, Hold, Rhythm, Tier
 from stratalog.jobs.retention.words import roll_text, span_text, time_text
 from stratalog.log.retention import DeletionReason, RetentionLimits
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from stratalog.config import LogConfig
 from stratalog.errors import CorruptCheckpointError
-from stratalog.jobs.retention.facts import LocalLogFacts, read_local_facts
+from stratalog.inspect import LogOnDisk, read_local_log
 from stratalog.jobs.retention.fate import Fate, Rhythm
 from stratalog.jobs.retention.forecast import forecast_local
 from stratalog.jobs.retention.remote_forecast import forecast_remote
@@ -51,7 +51,7 @@ class SurveyedPartition:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    local: LocalLogFacts
+    local: LogOnDisk
     log_start_offset: int
     local_log_start_offset: int
     high_watermark: int
@@ -107,9 +107,9 @@ def _remote_facts(facts: _Facts, config: LogConfig, now_ms: int) -> RetentionFac
 def _facts(partition: SurveyedPartition, fs: FileSystem) -> _Facts:
     finished = [segment for segment in partition.remote if segment.is_readable]
     if partition.directory is None:
-        local, lineage = LocalLogFacts((), 0), _lineage_of_remote(finished)
+        local, lineage = LogOnDisk(()), _lineage_of_remote(finished)
     else:
-        local, lineage = read_local_facts(partition.directory, fs), _lineage_of_log(partition.directory, fs)
+        local, lineage = read_local_log(partition.directory, fs), _lineage_of_log(partition.directory, fs)
     end = max([local.log_end_offset, *(segment.end_offset + 1 for segment in finished)])
     if local.segments:
         end = local.log_end_offset

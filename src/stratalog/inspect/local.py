@@ -1,4 +1,4 @@
-"""What retention must know of a partition directory, from its files alone: no lock, nothing is opened for writing.
+"""A partition directory from its files alone: segments, where they end, how old they are. Nothing is changed.
 
 The largest timestamp of a segment is proven by its batches, as a broker proves it before it deletes: the time index may
 have lost entries. With sound indexes that takes the headers behind the last index entry; else all of them.
@@ -10,47 +10,66 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stratalog.errors import CorruptRecordError, UnsupportedForMessageFormatError
-from stratalog.jobs.index import offset_entries, time_entries
-from stratalog.jobs.retention.fate import LocalSegment
+from stratalog.inspect.index_entries import offset_entries, time_entries
 from stratalog.log import SegmentFiles, list_segments, scan_headers
 from stratalog.log.format import OffsetPosition, detect_file
 from stratalog.util import REAL_FILESYSTEM, File, FileSystem
 
 
 @dataclass(frozen=True, slots=True)
-class LocalLogFacts:
+class LocalSegment:
+    """A segment of a partition directory. `end_offset` is behind its last record, or its last one before damage.
+
+    `largest_timestamp_ms` is that of the records, or the file's time without any. `first_timestamp_ms` is that of the
+    first batch, None where it has none. Times in milliseconds, sizes in bytes.
+    """
+
+    base_offset: int
+    size_bytes: int
+    largest_timestamp_ms: int
+    first_timestamp_ms: int | None = None
+    end_offset: int = -1
+
+    def largest_timestamp(self) -> int:
+        return self.largest_timestamp_ms
+
+
+@dataclass(frozen=True, slots=True)
+class LogOnDisk:
     """The segments of a directory, the active one last, and the offset behind the last record."""
 
     segments: tuple[LocalSegment, ...]
-    log_end_offset: int
 
     @property
     def base_offset(self) -> int:
         return self.segments[0].base_offset if self.segments else 0
 
+    @property
+    def log_end_offset(self) -> int:
+        return self.segments[-1].end_offset if self.segments else 0
 
-def read_local_facts(directory: Path, fs: FileSystem = REAL_FILESYSTEM) -> LocalLogFacts:
-    """Look at every segment. OSError; segments that go away meanwhile are left out."""
+
+def read_local_log(directory: Path, fs: FileSystem = REAL_FILESYSTEM) -> LogOnDisk:
+    """Look at every segment. OSError; segments that are deleted at the same time are left out."""
     found: list[LocalSegment] = []
-    end = 0
     for files in list_segments(directory, fs):
         try:
-            with fs.open(files.log) as log:
-                segment, end = _segment(files, log, fs)
+            found.append(read_local_segment(files, fs))
         except FileNotFoundError:
             continue
-        found.append(segment)
-    return LocalLogFacts(tuple(found), end)
+    return LogOnDisk(tuple(found))
 
 
-def _segment(files: SegmentFiles, log: File, fs: FileSystem) -> tuple[LocalSegment, int]:
-    size = log.size()
-    first = _first_timestamp(log)
-    largest, end, is_whole = _tail(files, log, size, fs)
-    if largest < 0 or not is_whole:
-        # no record has a time, or some cannot be read: the file's own time stands for them
-        largest = max(largest, log.mtime_ms())
-    return LocalSegment(files.base_offset, size, largest, first), end
+def read_local_segment(files: SegmentFiles, fs: FileSystem = REAL_FILESYSTEM) -> LocalSegment:
+    """Look at one segment. OSError."""
+    with fs.open(files.log) as log:
+        size = log.size()
+        first = _first_timestamp(log)
+        largest, end, is_whole = _tail(files, log, size, fs)
+        if largest < 0 or not is_whole:
+            # no record has a time, or some cannot be read: the file's own time stands for them
+            largest = max(largest, log.mtime_ms())
+        return LocalSegment(files.base_offset, size, largest, first, end)
 
 
 def _first_timestamp(log: File) -> int | None:
