@@ -35,6 +35,7 @@ from stratalog.log.format.values import OffsetPosition
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.resumption import next_sound
 from stratalog.log.segment.batch_spans import spans
+from stratalog.log.segment.log_bytes import LogBytes
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.testing.clock import ManualClock
@@ -277,7 +278,7 @@ def test_damage_is_stepped_over_within_a_window_and_across_several(
         assert [span.base_offset for _, span, _ in expected] == [*range(5), *range(25, 40)]
         assert [behind for _, _, behind in expected].index(True) == 5
         for window in (size, size + 1, 3 * size, 7 * size - 1, 30 * size):
-            monkeypatch.setattr("stratalog.jobs.index.spans_over_damage._WINDOW_SIZE", window)
+            monkeypatch.setattr("stratalog.log.segment.log_bytes.WINDOW_SIZE", window)
             assert list(spans_over_damage(log, 0)) == expected
 
 
@@ -292,9 +293,9 @@ def test_a_log_that_is_cut_while_its_damage_is_stepped_over_ends_there(
     ]
     path.write_bytes(batches[0] + b"\x02" * 5_000 + b"".join(batches[2:]))
 
-    def cut_and_search(view: memoryview, *rest: int) -> tuple[int, int]:
+    def cut_and_search(content: LogBytes, *rest: int) -> tuple[int, int]:
         os.truncate(path, 100)
-        return next_sound(view, *rest)
+        return next_sound(content, *rest)
 
     monkeypatch.setattr("stratalog.jobs.index.spans_over_damage.next_sound", cut_and_search)
     with REAL_FILESYSTEM.open(path) as log:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import mmap
 import shutil
 import uuid
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from stratalog.errors import CorruptRecordError, InconsistentTopicIdError, Offse
 from stratalog.log.format.file_names import LEADER_EPOCH_CHECKPOINT
 from stratalog.log.format.values import Isolation
 from stratalog.log.partition_log import PartitionLog
+from stratalog.log.segment.log_bytes import LogBytes
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
@@ -360,23 +360,27 @@ def test_a_batch_within_a_record_is_never_taken_for_one_of_the_log(tmp_path: Pat
 
 def test_a_large_file_is_read_piece_by_piece(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not all of it before the first batch is looked at: it may be larger than the memory."""
-    pieces: list[tuple[int, int]] = []
+    sizes: list[int] = []
     looked_at: list[int] = []
+    read_window = LogBytes.window
 
-    def populate(data: mmap.mmap, start: int, end: int) -> int:
-        pieces.append((start, end))
-        return min(end + 100, len(data))
+    def window(log: LogBytes, position: int, size: int = 0) -> memoryview:
+        found = read_window(log, position, size)
+        sizes.append(len(found))
+        return found
 
     def checksum(view: memoryview) -> int:
-        looked_at.append(len(pieces))
+        looked_at.append(len(sizes))
         return crc32c(view)
 
-    monkeypatch.setattr("stratalog.log.segment.segment.populate", populate)
+    monkeypatch.setattr("stratalog.log.segment.log_bytes.WINDOW_SIZE", 300)
+    monkeypatch.setattr(LogBytes, "window", window)
     monkeypatch.setattr("stratalog.log.recovery.segment_recovery.crc32c", checksum)
     log = reopen(directory)
     assert log.log_end_offset == END
-    assert len(pieces) > 3 * len(log.segments)
-    assert looked_at[0] < looked_at[-1] == len(pieces)
+    assert len(sizes) > 2 * len(log.segments)
+    assert max(sizes) <= 300
+    assert looked_at[0] < looked_at[-1] == len(sizes)
 
 
 PREALLOCATED = LogConfig(segment_bytes=100_000, preallocate=True)

@@ -8,6 +8,7 @@ import pytest
 
 from stratalog.jobs.fsck.batch_scan import Unreadable, scan_batches
 from stratalog.log.resumption import next_sound
+from stratalog.log.segment.log_bytes import LogBytes
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.util.filesystem import REAL_FILESYSTEM
@@ -58,7 +59,7 @@ def test_a_batch_in_a_record_is_passed_over(tmp_path: Path, offsets: tuple[int, 
     start = len(FIRST)
     for byte, bit in BITS:
         data = flipped(FIRST + outer + BEHIND, start + byte, bit)
-        where = next_sound(memoryview(data), start, 1, HIGHEST)
+        where = next_sound(LogBytes.of(data), start, 1, HIGHEST)
         assert where == (start + len(outer), 12), (byte, bit)
         found = found_by_fsck(tmp_path / "0.log", data)
         assert found == -1 or found >= start + len(outer), (byte, bit)  # -1: still a batch, with a wrong CRC
@@ -67,7 +68,7 @@ def test_a_batch_in_a_record_is_passed_over(tmp_path: Path, offsets: tuple[int, 
 def test_a_torn_batch_with_batches_in_it_ends_the_log(tmp_path: Path) -> None:
     outer = batch(1, b"x", inner(1), *[b"y" * 30] * 9)
     data = FIRST + outer[:-20]
-    assert next_sound(memoryview(data), len(FIRST), 1, HIGHEST) == (len(data), -1)
+    assert next_sound(LogBytes.of(data), len(FIRST), 1, HIGHEST) == (len(data), -1)
     assert found_by_fsck(tmp_path / "0.log", data) == len(data)
 
 
@@ -84,4 +85,4 @@ def test_sound_batches_between_two_damages_are_found(second: str) -> None:
             data += last[:-3]
         else:
             data += bytes(900)
-        assert next_sound(memoryview(bytes(data)), 0, 0, HIGHEST) == (len(first), 2), (byte, bit)
+        assert next_sound(LogBytes.of(data), 0, 0, HIGHEST) == (len(first), 2), (byte, bit)

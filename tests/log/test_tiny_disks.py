@@ -83,6 +83,32 @@ assert refusals > 10, refusals
 print("done", len(acknowledged), refusals)
 """
 
+PREALLOCATED = """
+import sys
+from contextlib import suppress
+from pathlib import Path
+from stratalog.config.topic import LogConfig
+from stratalog.errors import KafkaStorageError
+from stratalog.log.partition_log import PartitionLog
+from tests.log.log_model import batch_of, read_records
+
+root = Path(sys.argv[1])
+config = LogConfig(segment_bytes=600_000, segment_index_bytes=2_400, preallocate=True)
+log = PartitionLog.open(root / "foo-0", config)
+for n in range(20):
+    log.append_as_leader(batch_of([b"%d" % n], [n + 1]), leader_epoch=0)
+log.flush()
+assert log.active_segment.log_path.stat().st_size == 600_000
+log.abandon(KafkaStorageError("killed"))
+with open(root / "ballast", "ab", buffering=0) as file, suppress(OSError):
+    while True:
+        file.write(bytes(4096))
+(root / "ballast").open("r+b").truncate((root / "ballast").stat().st_size - 64_000)  # for indexes and a snapshot
+log = PartitionLog.open(root / "foo-0", config, recovery_point=int(sys.argv[2]))
+assert [record.offset for record in read_records(log, 0)] == list(range(20))
+print("done")
+"""
+
 TMPFS = "mount -t tmpfs -o size=1200k tmpfs {root}"
 EXT4 = (
     "truncate -s 3M {root}.img && mkfs.ext4 -q -b 1024 -O ^has_journal -m 0 {root}.img"
@@ -94,15 +120,25 @@ EXT4 = (
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_log_on_a_full_disk_is_refused_and_loses_nothing(tmp_path: Path, mount: str, seed: int) -> None:
     """Whatever was acknowledged is there after each life; the process lives to say so."""
+    live(tmp_path, mount, LIFE, seed)
+
+
+@pytest.mark.parametrize("recovery_point", [0, 20])
+def test_a_preallocated_segment_on_a_full_tmpfs_is_recovered(tmp_path: Path, recovery_point: int) -> None:
+    """Behind its records is a hole, for which there is no room: it is read, and needs none."""
+    live(tmp_path, TMPFS, PREALLOCATED, recovery_point)
+
+
+def live(tmp_path: Path, mount: str, life: str, number: int) -> None:
     root = tmp_path / "disk"
     root.mkdir()
-    inside = f'{mount.format(root=root)} && touch {tmp_path}/mounted && exec {sys.executable} -c "$1" {root} {seed}'
+    inside = f'{mount.format(root=root)} && touch {tmp_path}/mounted && exec {sys.executable} -c "$1" {root} {number}'
     privileges = [["unshare", "-m"], ["unshare", "-Urm"]]
     if shutil.which("unshare") is None:
         pytest.skip("no unshare")
     for privilege in privileges:
         done = subprocess.run(
-            [*privilege, "sh", "-c", inside, "life", textwrap.dedent(LIFE)],
+            [*privilege, "sh", "-c", inside, "life", textwrap.dedent(life)],
             capture_output=True,
             text=True,
             cwd=Path(__file__).parents[2],

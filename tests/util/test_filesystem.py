@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import mmap
 from pathlib import Path
 
 import pytest
 
 from stratalog.util.atomic_file import write_atomic
-from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, populate
+from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem
 
 
 def test_reads_and_writes_are_by_position_even_past_4_gib(tmp_path: Path) -> None:
@@ -51,16 +50,3 @@ def test_an_atomic_write_that_dies_before_its_rename_leaves_the_old_content(tmp_
     assert path.read_bytes() == b"old"
     write_atomic(path, b"n")
     assert path.read_bytes() == b"n"
-
-
-def test_what_a_map_cannot_show_is_an_error_and_not_the_end_of_the_process(tmp_path: Path) -> None:
-    """Pages behind the end of the file stand for those that a disk cannot read: to look at either is SIGBUS."""
-    path = tmp_path / "file"
-    path.write_bytes(b"x" * 3 * mmap.PAGESIZE)
-    with REAL_FILESYSTEM.open(path, write=True) as file:
-        data = REAL_FILESYSTEM.map_file(file, 3 * mmap.PAGESIZE)
-        populate(data)
-        file.truncate(mmap.PAGESIZE)
-        with pytest.raises(OSError, match="Input/output error"):
-            populate(data)
-        data.close()

@@ -10,21 +10,23 @@ contradict it.
 What can still be believed wrongly are batches in a record, in three cases, and readers get those for lost ones then:
 the record's batch has lost its offsets too, and theirs fit between its neighbours; it is the last of the segment, has
 lost its length, and theirs begin at exactly the next offset; or the value was made for it and says the next offset
-behind its last batch. (Where a file is searched in windows: also if they reach the end of the window.)
+behind its last batch.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from stratalog.log.segment import crc_flaw, header_at
+from stratalog.log.segment import LogBytes
 from stratalog.records import HEADER, HEADER_SIZE, LENGTH_MIN, LOG_OVERHEAD, MAGIC, MAGIC_AT
 
 #: What a batch of format 2 has from its magic on: a CRC, no attribute that is not known, a last offset delta from 0 up.
 _LIKE_A_BATCH: Final = re.compile(rb"(?s)\x02(?=.{4}\x00[\x00-\x7f][\x00-\x7f])")
 _OFFSET_SIZE: Final = 8
 _CHUNK_SIZE: Final = 1024 * 1024
+_ZEROS: Final = bytes(_CHUNK_SIZE)
 #: A run of this size is believed without its end: no record is as large, and reading again for each damage has to end.
 _RUN_MAX: Final = 64 * 1024 * 1024
 _DELTA_MAX: Final = 0x7FFF_FFFF
@@ -35,7 +37,7 @@ _unpack_header = HEADER.unpack_from
 class Claim(NamedTuple):
     """What the damaged batch says of itself."""
 
-    #: Where it ends; 0 if that is not known. Behind the view: its length is wrong, or it was torn.
+    #: Where it ends; 0 if that is not known. Behind the file's end: its length is wrong, or it was torn.
     end: int
     #: Its last offset; -1 if that is not known.
     last_offset: int
@@ -45,116 +47,128 @@ class Claim(NamedTuple):
 NO_CLAIM: Final = Claim(0, -1)
 
 
-def next_sound(view: memoryview, position: int, expected_offset: int, highest: int) -> tuple[int, int]:
+def next_sound(log: LogBytes, position: int, expected_offset: int, highest: int) -> tuple[int, int]:
     """Where, behind the damage at `position`, the next sound batch begins, and its base offset; (end of file, -1)."""
-    limit = len(view)
-    claim = claim_at(view, position, expected_offset, highest)
+    limit = log.size
+    claim = claim_at(log, position, expected_offset, highest)
     if claim.end == limit:
         return limit, -1
     if 0 < claim.end < limit:
-        following = _sound_at(view, claim.end, expected_offset + 1, highest)
+        following = _sound_at(log, claim.end, expected_offset + 1, highest)
         if following is not None:
             return claim.end, following
-    return search(view, position + 1, expected_offset, highest, claim)
+    return search(log, position + 1, expected_offset, highest, claim)
 
 
-def claim_at(view: memoryview, position: int, expected_offset: int, highest: int) -> Claim:
+def claim_at(log: LogBytes, position: int, expected_offset: int, highest: int) -> Claim:
     """What the header of the damaged batch at `position` says, where its offsets can be right."""
-    if position + HEADER_SIZE > len(view):
+    if position + HEADER_SIZE > log.size:
         return NO_CLAIM
-    header = _unpack_header(view, position)
+    header = _unpack_header(log.at(position, HEADER_SIZE))
     if not expected_offset <= header[0] <= header[0] + header[6] <= min(highest, expected_offset + _DELTA_MAX):
         return NO_CLAIM
-    known = header_at(view, position, len(view))
+    known = log.header(position)
     return Claim(0 if known is None else position + known[1] + LOG_OVERHEAD, header[0] + header[6])
 
 
-def search(view: memoryview, start: int, expected_offset: int, highest: int, claim: Claim) -> tuple[int, int]:
+def search(log: LogBytes, start: int, expected_offset: int, highest: int, claim: Claim) -> tuple[int, int]:
     """Where the first sound batch from `start` on begins that is one of the log, and its base offset.
 
-    (end of view, -1).
+    (end of file, -1).
     """
-    limit = len(view)
     passed = start
-    for match in _LIKE_A_BATCH.finditer(view, start + MAGIC_AT):
-        at = match.start() - MAGIC_AT
-        if at + HEADER_SIZE > limit:
-            break
+    for at in _like_batches(log, start):
         if at < passed:
             continue
-        found = _sound_at(view, at, expected_offset, highest)
+        found = _sound_at(log, at, expected_offset, highest)
         if found is None:
             continue
-        end, next_offset = _run_end(view, at, highest)
-        if _is_believed(view, at, found, end, next_offset, highest, claim):
+        end, next_offset = _run_end(log, at, highest)
+        if _is_believed(log, at, found, end, next_offset, highest, claim):
             return at, found
         passed = end
-    return limit, -1
+    return log.size, -1
 
 
-def _sound_at(view: memoryview, at: int, expected_offset: int, highest: int) -> int | None:
+def _like_batches(log: LogBytes, start: int) -> Iterator[int]:
+    """Where, from `start` on, headers stand that look like those of batches."""
+    last = log.size - HEADER_SIZE
+    while start <= last:
+        window = log.window(start)
+        is_end = start + len(window) == log.size
+        for match in _LIKE_A_BATCH.finditer(window, MAGIC_AT):
+            at = start + match.start() - MAGIC_AT
+            if at > last:
+                return
+            yield at
+        if is_end:
+            return
+        start += len(window) - HEADER_SIZE + 1  # a header that the window cut is whole in the next
+
+
+def _sound_at(log: LogBytes, at: int, expected_offset: int, highest: int) -> int | None:
     """The base offset of the sound batch at `at`; None if there is none."""
-    header = _unpack_header(view, at) if at + HEADER_SIZE <= len(view) else None
+    header = _unpack_header(log.at(at, HEADER_SIZE)) if at + HEADER_SIZE <= log.size else None
     if header is None or header[3] != MAGIC or header[1] < LENGTH_MIN:
         return None
-    if at + header[1] + LOG_OVERHEAD > len(view):
+    if at + header[1] + LOG_OVERHEAD > log.size:
         return None
     if not expected_offset <= header[0] <= header[0] + header[6] <= highest:
         return None
-    return header[0] if crc_flaw(view, at, header) is None else None
+    return header[0] if log.crc_flaw(at, header) is None else None
 
 
-def _run_end(view: memoryview, start: int, highest: int) -> tuple[int, int]:
+def _run_end(log: LogBytes, start: int, highest: int) -> tuple[int, int]:
     """Where the sound batches that follow one another from `start` on end, and the offset behind them."""
     at, next_offset = start, 0
     found: int | None = 0
     while found is not None and at - start < _RUN_MAX:
-        header = _unpack_header(view, at)
+        header = _unpack_header(log.at(at, HEADER_SIZE))
         at += header[1] + LOG_OVERHEAD
         next_offset = header[0] + header[6] + 1
-        found = _sound_at(view, at, next_offset, highest)
+        found = _sound_at(log, at, next_offset, highest)
     return at, next_offset
 
 
 def _is_believed(
-    view: memoryview, at: int, base_offset: int, end: int, next_offset: int, highest: int, claim: Claim
+    log: LogBytes, at: int, base_offset: int, end: int, next_offset: int, highest: int, claim: Claim
 ) -> bool:
     """Whether the sound batches from `at` to `end` are batches of the log; see the module."""
-    limit = len(view)
+    limit = log.size
     if base_offset <= claim.last_offset:
         return False
     if end >= limit or end - at >= _RUN_MAX:
         return True
-    if _is_contradicted(view, end, base_offset, highest):
+    if _is_contradicted(log, end, base_offset, highest):
         return False
-    if _goes_on(view, end, next_offset):
+    if _goes_on(log, end, next_offset):
         return True
     if claim.last_offset < 0 or base_offset == claim.last_offset + 1:
         is_within = at < claim.end <= limit and end <= claim.end
-        return not (is_within and _goes_on(view, claim.end, claim.last_offset + 1))
-    return 0 < claim.end <= at and _goes_on(view, claim.end, claim.last_offset + 1)
+        return not (is_within and _goes_on(log, claim.end, claim.last_offset + 1))
+    return 0 < claim.end <= at and _goes_on(log, claim.end, claim.last_offset + 1)
 
 
-def _goes_on(view: memoryview, end: int, next_offset: int) -> bool:
+def _goes_on(log: LogBytes, end: int, next_offset: int) -> bool:
     """Whether a batch of `next_offset`, damaged or torn as it may be, or nothing stands at `end`."""
-    there = bytes(view[end : end + _OFFSET_SIZE])
-    return next_offset.to_bytes(_OFFSET_SIZE, "big").startswith(there) or content_end(view, end) == end
+    there = bytes(log.at(end, _OFFSET_SIZE))
+    return next_offset.to_bytes(_OFFSET_SIZE, "big").startswith(there) or content_end(log, end) == end
 
 
-def _is_contradicted(view: memoryview, end: int, base_offset: int, highest: int) -> bool:
+def _is_contradicted(log: LogBytes, end: int, base_offset: int, highest: int) -> bool:
     """Whether the next sound batch behind `end` lies before a run that begins with `base_offset`."""
-    for match in _LIKE_A_BATCH.finditer(view, end + MAGIC_AT):
-        found = _sound_at(view, match.start() - MAGIC_AT, 0, highest)
+    for at in _like_batches(log, end):
+        found = _sound_at(log, at, 0, highest)
         if found is not None:
             return found <= base_offset
     return False
 
 
-def content_end(view: memoryview, start: int) -> int:
-    """Where the zeros at the end of `view` begin; `start` if nothing else is behind it."""
-    for end in range(len(view), start, -_CHUNK_SIZE):
+def content_end(log: LogBytes, start: int) -> int:
+    """Where the zeros at the end of a log begin; `start` if nothing else is behind it."""
+    for end in range(log.size, start, -_CHUNK_SIZE):
         begin = max(start, end - _CHUNK_SIZE)
-        content = bytes(view[begin:end]).rstrip(b"\0")
-        if content:
-            return begin + len(content)
+        content = bytes(log.window(begin, end - begin)[: end - begin])
+        if content != _ZEROS[: len(content)]:
+            return begin + len(content.rstrip(b"\0"))
     return start

@@ -46,12 +46,6 @@ from .filesystem import (
 from .filesystem import (
     StrPath as StrPath,
 )
-from .filesystem import (
-    closing_map as closing_map,
-)
-from .filesystem import (
-    populate as populate,
-)
 from .packed import (
     PackedUint32s as PackedUint32s,
 )

@@ -6,12 +6,9 @@ written by one at a time. Errors are the operating system's `OSError`s.
 
 from __future__ import annotations
 
-import errno
-import mmap
 import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
 
 from typing_extensions import Buffer
@@ -20,9 +17,6 @@ StrPath = str | os.PathLike[str]
 
 #: Linux takes at most this many buffers in one pwritev.
 _WRITEV_BUFFERS_MAX = 1024
-#: Linux's, which Python's mmap does not name yet.
-_MADV_POPULATE_READ = 22
-_POPULATE_SIZE = 64 * 1024 * 1024
 
 
 class File:
@@ -182,48 +176,6 @@ class FileSystem:
     def read_bytes(self, path: StrPath) -> bytes:
         with self.open(path) as file:
             return file.pread(file.size(), 0)
-
-    def map_file(self, file: File, length: int) -> mmap.mmap:
-        """Map the first `length` (> 0) bytes of a file, to be read.
-
-        What cannot be read of it ends the process by SIGBUS: a bad sector, what somebody else cuts off meanwhile, a
-        hole on a full tmpfs. So only what `populate` has read is looked at, of files that nobody else may write to.
-        """
-        return mmap.mmap(file.fileno(), length, access=mmap.ACCESS_READ)
-
-
-@contextmanager
-def closing_map(data: mmap.mmap) -> Iterator[mmap.mmap]:
-    """Close a map in the end.
-
-    One that the traceback of an error still looks at goes with that, and the error is heard.
-    """
-    try:
-        yield data
-    finally:
-        with suppress(BufferError):
-            data.close()
-
-
-def populate(data: mmap.mmap, start: int = 0, end: int | None = None) -> int:
-    """Read what a map shows from `start` to `end` (default: all) into memory; OSError (EIO) where the disk refuses.
-
-    To look at such a place through the map would end the process (SIGBUS). Whole pieces are read, the last one to its
-    end: returns where that is. Does nothing before Linux 5.14.
-    """
-    limit = len(data)
-    wanted = limit if end is None else min(end, limit)
-    position = start - start % _POPULATE_SIZE
-    while position < wanted:
-        piece_end = min(position + _POPULATE_SIZE, limit)
-        try:
-            data.madvise(_MADV_POPULATE_READ, position, piece_end - position)
-        except OSError as error:
-            if error.errno == errno.EINVAL:
-                return limit
-            raise OSError(errno.EIO, os.strerror(errno.EIO)) from error
-        position = piece_end
-    return max(position, start)
 
 
 REAL_FILESYSTEM = FileSystem()

@@ -13,9 +13,9 @@ from typing import Any, Final
 from stratalog.errors import StratalogError
 from stratalog.log import NO_CLAIM, Claim, claim_at, next_sound, search
 from stratalog.log.append import RELATIVE_OFFSET_MAX
+from stratalog.log.segment import LogBytes
 from stratalog.records import (
     ATTRIBUTES_AT,
-    BATCH_SIZE_MIN,
     HEADER_SIZE,
     HEADER_SIZE_UP_TO_MAGIC,
     RecordBatch,
@@ -73,7 +73,7 @@ def scan_batches(
             yield window
             position += int(window.rows["size"][0])
         else:
-            damage = _pass_over(file, size, position, window_size, expected_offset, highest, before)
+            damage = _pass_over(file, size, position, expected_offset, highest, before)
             yield damage
             position = damage.end
 
@@ -131,31 +131,14 @@ def _old_message(file: File, size: int, position: int) -> Window | None:
     return Window(rows, data, position)
 
 
-def _pass_over(
-    file: File, size: int, position: int, window_size: int, expected_offset: int, highest: int, before: Claim
-) -> Unreadable:
+def _pass_over(file: File, size: int, position: int, expected_offset: int, highest: int, before: Claim) -> Unreadable:
     """What is no batch, up to where batches go on (`log.resumption`): that is looked for in all that is left."""
-    reason = _reason(file, size, position)
-    start, claim = position, NO_CLAIM
-    while size - start >= BATCH_SIZE_MIN:
-        data = memoryview(file.pread(min(window_size, size - start), start))
-        if start == position and (claim := claim_at(data, 0, expected_offset, highest)) != NO_CLAIM:
-            at, found = next_sound(data, 0, expected_offset, highest)
-        else:
-            claim = before if claim == NO_CLAIM else claim
-            at, found = search(data, int(start == position), expected_offset, highest, claim)
-        if found >= 0:
-            return Unreadable(position, start + at, reason, resumes=True)
-        if start + len(data) >= size:
-            break
-        step = max(1, len(data) - min(_LARGEST_LOOKED_FOR, len(data) // 2))
-        start += step
-        claim = claim._replace(end=max(claim.end - step, 0))
-    return Unreadable(position, size, reason, resumes=False)
-
-
-#: A batch of this size is found behind damage wherever windows meet; a larger one if it lies within a window.
-_LARGEST_LOOKED_FOR: Final = 2 * 1024 * 1024
+    log = LogBytes(file, size)
+    if claim_at(log, position, expected_offset, highest) != NO_CLAIM:
+        end, found = next_sound(log, position, expected_offset, highest)
+    else:
+        end, found = search(log, position + 1, expected_offset, highest, before)
+    return Unreadable(position, end, _reason(file, size, position), resumes=found >= 0)
 
 
 def _reason(file: File, size: int, position: int) -> str:

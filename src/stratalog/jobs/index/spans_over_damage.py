@@ -7,12 +7,10 @@ from typing import Final
 
 from stratalog.log import next_sound
 from stratalog.log.append import RELATIVE_OFFSET_MAX
-from stratalog.log.segment import BatchSpan, spans
+from stratalog.log.segment import BatchSpan, LogBytes, spans
 from stratalog.records import HEADER_SIZE
 from stratalog.util import File
 
-#: Bytes of a file that are searched at a time, and as many behind them, in which a batch that is found may end.
-_WINDOW_SIZE: Final = 32 * 1024 * 1024
 _ZEROS_LOOKED_AT: Final = 64 * 1024
 
 
@@ -29,23 +27,10 @@ def spans_over_damage(log: File, base_offset: int) -> Iterator[tuple[int, BatchS
             end, expected, is_behind_damage = position + span.size, span.last_offset + 1, False
         if end >= log_size or _is_zero_tail(log, end, log_size):
             return
-        resumed = _next_sound(log, log_size, end, expected, base_offset + RELATIVE_OFFSET_MAX)
-        if resumed is None:
+        end, found = next_sound(LogBytes(log, log_size), end, expected, base_offset + RELATIVE_OFFSET_MAX)
+        if found < 0:
             return
-        end, is_behind_damage = resumed, True
-
-
-def _next_sound(log: File, log_size: int, position: int, expected_offset: int, highest: int) -> int | None:
-    """Where, behind the damage at `position`, the next sound batch begins; None if there is none."""
-    while position < log_size:
-        data = log.pread(min(2 * _WINDOW_SIZE, log_size - position), position)
-        at, base_offset = next_sound(memoryview(data), 0, expected_offset, highest)
-        if base_offset >= 0:
-            return position + at
-        if len(data) <= _WINDOW_SIZE:
-            return None
-        position += _WINDOW_SIZE - 1  # the search begins one byte behind
-    return None
+        is_behind_damage = True
 
 
 def _is_zero_tail(log: File, position: int, log_size: int) -> bool:

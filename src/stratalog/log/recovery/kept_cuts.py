@@ -19,7 +19,7 @@ from typing import Final
 
 from stratalog.log.recovery.segment_recovery import SoundBatches, is_torn_write
 from stratalog.log.resumption import content_end
-from stratalog.log.segment import LogSegment, header_at
+from stratalog.log.segment import LogBytes, LogSegment
 from stratalog.records import LOG_OVERHEAD
 from stratalog.util import FileSystem
 
@@ -28,31 +28,31 @@ _CHUNK_SIZE: Final = 1024 * 1024
 _ZEROS_KEPT: Final = 4096
 
 
-def keep_tail(log_path: Path, view: memoryview, sound: SoundBatches, fs: FileSystem, *, is_last: bool) -> Path | None:
-    """Keep what of the `.log` in `view` lies behind the sound batches, unless a torn write left it; where it is kept.
+def keep_tail(log_path: Path, log: LogBytes, sound: SoundBatches, fs: FileSystem, *, is_last: bool) -> Path | None:
+    """Keep what of a `.log` lies behind the sound batches, unless a torn write left it; where it is kept.
 
     `is_last`: nothing was written behind the file.
     """
     position = sound.size_bytes
-    if is_last and is_torn_write(view, position, sound.next_offset):
+    if is_last and is_torn_write(log, position, sound.next_offset):
         return None
     path = log_path.with_name(f"{log_path.name}.{position}{CUT_SUFFIX}")
-    end = _end_of_remains(view, position)
+    end = _end_of_remains(log, position)
     with fs.open(path, create=True) as file:
         file.truncate(0)
         for start in range(position, end, _CHUNK_SIZE):
-            file.write_at(view[start : min(start + _CHUNK_SIZE, end)], start - position)
+            file.write_at(log.at(start, min(_CHUNK_SIZE, end - start)), start - position)
         file.sync()
     fs.sync_dir(path.parent)
     return path
 
 
-def _end_of_remains(view: memoryview, position: int) -> int:
+def _end_of_remains(log: LogBytes, position: int) -> int:
     """Where what is worth keeping ends: batches may end in some zeros, only a preallocated file in many."""
-    limit = len(view)
-    header = header_at(view, position, limit)
+    limit = log.size
+    header = log.header(position)
     own_end = 0 if header is None else position + header[1] + LOG_OVERHEAD
-    end = max(content_end(view, position), own_end if own_end <= limit else 0)
+    end = max(content_end(log, position), own_end if own_end <= limit else 0)
     return min(end + _ZEROS_KEPT, limit)
 
 

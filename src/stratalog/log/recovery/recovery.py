@@ -34,7 +34,7 @@ from stratalog.log.recovery.kept_cuts import has_content, keep_log, keep_tail
 from stratalog.log.recovery.overflow import split_overflowed, split_segment
 from stratalog.log.recovery.segment_recovery import OverflowedSegmentError, SoundBatches
 from stratalog.log.resumption import content_end
-from stratalog.log.segment import LogSegment, SegmentTable
+from stratalog.log.segment import LogBytes, LogSegment, SegmentTable
 from stratalog.records import RecordBatch
 from stratalog.util import Clock, FileSystem
 
@@ -264,23 +264,23 @@ class LogLoader:
 
         is_end = False
 
-        def before_cut(view: memoryview, sound: SoundBatches) -> None:
+        def before_cut(content: LogBytes, sound: SoundBatches) -> None:
             nonlocal is_end
             behind = self._segments[self._segments.index(segment) + 1 :]
             if (
                 behind
                 and behind[0].base_offset == sound.next_offset
-                and content_end(view, sound.size_bytes) == sound.size_bytes
+                and content_end(content, sound.size_bytes) == sound.size_bytes
             ):
                 return  # a preallocated file that was to be cut to its batches when the next one was begun
             is_end = True
-            kept = keep_tail(segment.log_path, view, sound, self._fs, is_last=self._is_last(segment))
+            kept = keep_tail(segment.log_path, content, sound, self._fs, is_last=self._is_last(segment))
             logger.warning(
                 "%s: cut %s at position %d, %d bytes from offset %d on: %s%s",
                 self._name,
                 segment.log_path.name,
                 sound.size_bytes,
-                len(view) - sound.size_bytes,
+                content.size - sound.size_bytes,
                 sound.next_offset,
                 sound.flaw,
                 f"; they are kept in {kept.name}" if kept else "",

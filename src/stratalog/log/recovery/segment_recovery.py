@@ -16,7 +16,7 @@ from stratalog.log.append import RELATIVE_OFFSET_MAX
 from stratalog.log.format import TimestampOffset
 from stratalog.log.producers import BATCHES_KEPT
 from stratalog.log.resumption import content_end, next_sound
-from stratalog.log.segment import SegmentIndexes, crc_flaw, header_at
+from stratalog.log.segment import LogBytes, SegmentIndexes, header_at
 from stratalog.records import (
     ATTRIBUTES_AT,
     BATCH_SIZE_MIN,
@@ -39,9 +39,8 @@ _unpack_header = HEADER.unpack_from
 
 OnBatch = Callable[[RecordBatch], None]
 
-#: Reads the file from one position to another, or further, into memory; returns how far. Only what was read is looked
-#: at.
-Populate = Callable[[int, int], int]
+#: A batch that is larger is proven by its CRC before it is in memory as a whole: its length may be wrong.
+_LARGE: Final = 16 * 1024 * 1024
 
 
 class OverflowedSegmentError(StratalogError):
@@ -87,8 +86,7 @@ class SoundBatches(NamedTuple):
 
 
 def index_sound_batches(
-    view: memoryview,
-    populate: Populate,
+    log: LogBytes,
     indexes: SegmentIndexes,
     on_batch: OnBatch,
     *,
@@ -100,13 +98,14 @@ def index_sound_batches(
     cut_torn_write: bool = False,
     synced_to: int | None = None,
 ) -> SoundBatches:
-    """Check every batch in the `.log` that `view` shows, and index those that are sound.
+    """Check every batch in a `.log`, and index those that are sound.
 
     The contract of `LogSegment.recover` says what is sound, which batches `on_batch` is told, and what `flushed_to`,
     `end_offset`, `may_overflow`, `cut_torn_write` and `synced_to` mean. The loop is flat for speed. The indexes are
     empty before it.
     """
-    limit = len(view)
+    limit = log.size
+    view, view_at = memoryview(b""), 0
     position = last_index_entry = readable = 0
     expected_offset = base_offset = indexes.base_offset
     highest, last_indexable = (
@@ -119,38 +118,39 @@ def index_sound_batches(
     flaw: str | None = None
     gap: _Gap | None = None
     while position < limit:
-        if position + HEADER_SIZE > readable:
-            readable = populate(position, min(position + HEADER_SIZE, limit))
-        header = _unpack_header(view, position) if position + HEADER_SIZE <= limit else None
+        behind = position + HEADER_SIZE
+        if behind > readable and readable < limit:
+            view, view_at = log.window(position), position
+            readable = position + len(view)
+        at = position - view_at
+        header = _unpack_header(view, at) if behind <= readable else None
         if header is None or header[3] != MAGIC or header[1] < LENGTH_MIN:
-            header = header_at(view, position, limit)
+            header = header_at(view, at, len(view))
         if header is None:
             end = last_offset = -1
         else:
             end = position + header[1] + LOG_OVERHEAD
             last_offset = header[0] + header[6]
             if readable < end <= limit:
-                readable = populate(readable, end)
+                if end - position <= _LARGE or log.crc_flaw(position, header) is None:
+                    view, view_at, at = log.window(position, end - position), position, 0
+                    readable = position + len(view)
+                else:
+                    end = limit + 1
         if (
             header is None
             or end > limit
             or header[0] < expected_offset
             or not header[0] <= last_offset <= highest
             or (
-                crc32c(view[position + ATTRIBUTES_AT : end]) != header[4]
+                crc32c(view[at + ATTRIBUTES_AT : end - view_at]) != header[4]
                 if header[3] == MAGIC
-                else not batch_at(view, position).is_crc_valid
+                else not batch_at(view, at).is_crc_valid
             )
         ):
-            if readable < limit:
-                readable = populate(readable, limit)  # what follows looks anywhere behind
-            if (
-                may_overflow
-                and highest < end_offset - 1
-                and _is_sound_but_far(view, position, expected_offset, highest)
-            ):
+            if may_overflow and highest < end_offset - 1 and _is_sound_but_far(log, position, expected_offset, highest):
                 raise OverflowedSegmentError(base_offset)
-            flaw = _flaw(view, position, header, expected_offset, highest)
+            flaw = _flaw(log, position, header, expected_offset, highest)
             if gap is not None and header is not None and gap.expected_offset <= header[0] < expected_offset:
                 # Offsets are not under the CRC: it is the batch before that has a wrong one.
                 flaw = f"its offset is followed by {header[0]}"
@@ -162,9 +162,9 @@ def index_sound_batches(
                     continue
                 position = gap.position
                 break
-            if expected_offset >= flushed_to or (cut_torn_write and is_torn_write(view, position, expected_offset)):
+            if expected_offset >= flushed_to or (cut_torn_write and is_torn_write(log, position, expected_offset)):
                 break
-            resumed, found_offset = next_sound(view, position, expected_offset, highest)
+            resumed, found_offset = next_sound(log, position, expected_offset, highest)
             if found_offset < 0 and synced_to is not None and expected_offset >= synced_to:
                 break
             damage.append(DamagedRange(position, resumed, expected_offset, found_offset, flaw))
@@ -184,7 +184,8 @@ def index_sound_batches(
         producer_id = header[9]
         if header[2] > epoch or (producer_id >= 0 and (header[5] & _TRANSACTION_BITS or producer_id not in recent)):
             try:
-                _tell(view, (*recent.get(producer_id, ()), position), on_batch)
+                _tell(log, recent.get(producer_id, ()), on_batch)
+                on_batch(batch_at(view, at))
             except (CorruptRecordError, InvalidRecordError) as error:
                 if expected_offset >= flushed_to:
                     flaw = str(error)
@@ -197,61 +198,61 @@ def index_sound_batches(
         expected_offset = last_offset + 1
         position = end
     for positions in recent.values():
-        _tell(view, (known for known in positions if known < position), on_batch)
+        _tell(log, (known for known in positions if known < position), on_batch)
     return SoundBatches(position, TimestampOffset(largest, largest_offset), expected_offset, tuple(damage), flaw)
 
 
-def _tell(view: memoryview, positions: Iterable[int], on_batch: OnBatch) -> None:
+def _tell(log: LogBytes, positions: Iterable[int], on_batch: OnBatch) -> None:
     for position in positions:
-        on_batch(batch_at(view, position))
+        on_batch(log.batch(position))
 
 
-def _flaw(view: memoryview, position: int, header: tuple[int, ...] | None, expected_offset: int, highest: int) -> str:
+def _flaw(log: LogBytes, position: int, header: tuple[int, ...] | None, expected_offset: int, highest: int) -> str:
     """Why there is no sound batch at `position`."""
     if header is None:
-        rest = view[position:]
+        rest = log.at(position, HEADER_SIZE)
         if len(rest) < BATCH_SIZE_MIN:
             return f"{len(rest)} bytes are no whole batch header"
-        return "no batch header is there" if any(rest[:HEADER_SIZE]) else "there are zeros instead of a batch"
+        return "no batch header is there" if any(rest) else "there are zeros instead of a batch"
     size = header[1] + LOG_OVERHEAD
-    if position + size > len(view):
-        return f"a batch of {size} bytes is cut off after {len(view) - position}"
+    if position + size > log.size:
+        return f"a batch of {size} bytes is cut off after {log.size - position}"
     last_offset = header[0] + header[6]
     if header[0] < expected_offset or not header[0] <= last_offset <= highest:
         return f"its offsets are {header[0]} to {last_offset}, expected from {expected_offset} on"
-    return crc_flaw(view, position, header) or "it is not sound"
+    return log.crc_flaw(position, header) or "it is not sound"
 
 
-def _is_sound_but_far(view: memoryview, position: int, expected_offset: int, highest: int) -> bool:
+def _is_sound_but_far(log: LogBytes, position: int, expected_offset: int, highest: int) -> bool:
     """Whether the batch at `position` is at fault for nothing but an offset above `highest`.
 
     Offsets are not under the CRC of a batch: only if another sound one follows behind it are they believed.
     """
     for _ in range(2):
-        header = header_at(view, position, len(view))
+        header = log.header(position)
         if header is None:
             return False
         end, last_offset = position + header[1] + LOG_OVERHEAD, header[0] + header[6]
         if not expected_offset <= header[0] <= last_offset or last_offset <= highest:
             return False
-        if end > len(view) or crc_flaw(view, position, header) is not None:
+        if end > log.size or log.crc_flaw(position, header) is not None:
             return False
         position, expected_offset = end, last_offset + 1
     return True
 
 
-def is_torn_write(view: memoryview, position: int, next_offset: int) -> bool:
+def is_torn_write(log: LogBytes, position: int, next_offset: int) -> bool:
     """Whether the bytes from `position` on are the beginning of one batch of `next_offset`, or zeros, and nothing
     else."""
-    limit = len(view)
-    if content_end(view, position) - position < BATCH_SIZE_MIN:
+    limit = log.size
+    if content_end(log, position) - position < BATCH_SIZE_MIN:
         return True
-    header = header_at(view, position, limit)
+    header = log.header(position)
     if header is None or position + header[1] + LOG_OVERHEAD <= limit or header[0] != next_offset:
         return False
-    return not has_sound_batch(view, position, next_offset)
+    return not has_sound_batch(log, position, next_offset)
 
 
-def has_sound_batch(view: memoryview, position: int, expected_offset: int) -> bool:
+def has_sound_batch(log: LogBytes, position: int, expected_offset: int) -> bool:
     """Whether behind the unsound bytes at `position` there is a batch that is sound: then no torn write left them."""
-    return next_sound(view, position, expected_offset, 0x7FFF_FFFF_FFFF_FFFF)[1] >= 0
+    return next_sound(log, position, expected_offset, 0x7FFF_FFFF_FFFF_FFFF)[1] >= 0

@@ -14,9 +14,6 @@ from .batch_spans import (
     spans as spans,
 )
 from .checked_ranges import (
-    crc_flaw as crc_flaw,
-)
-from .checked_ranges import (
     header_at as header_at,
 )
 from .directory_transaction import (
@@ -27,6 +24,9 @@ from .directory_transaction import (
 )
 from .directory_transaction import (
     staging_directory as staging_directory,
+)
+from .log_bytes import (
+    LogBytes as LogBytes,
 )
 from .renumbering import (
     renumber as renumber,

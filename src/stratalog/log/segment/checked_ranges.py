@@ -208,7 +208,11 @@ def crc_flaw(data: Buffer, at: int, header: tuple[int, ...]) -> str | None:
     """What is wrong with the content of the batch at `at`, which is there as a whole; None: nothing."""
     if header[3] != MAGIC:
         return None if batch_at(data, at).is_crc_valid else "its CRC-32 is wrong"
-    computed = crc32c(memoryview(data)[at + ATTRIBUTES_AT : at + header[1] + LOG_OVERHEAD])
+    return wrong_crc(header, crc32c(memoryview(data)[at + ATTRIBUTES_AT : at + header[1] + LOG_OVERHEAD]))
+
+
+def wrong_crc(header: tuple[int, ...], computed: int) -> str | None:
+    """Say that the CRC-32C of a batch's bytes is not that of its header; None: it is."""
     if computed == header[4]:
         return None
     return f"its CRC-32C is {header[4]:#010x}, its bytes have {computed:#010x}"

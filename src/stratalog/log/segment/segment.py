@@ -13,7 +13,6 @@ gone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,10 +32,11 @@ from stratalog.log.format import (
 from stratalog.log.index import AbortedTransaction, OffsetIndex, TimeIndex, TransactionIndex
 from stratalog.log.recovery import SoundBatches, index_sound_batches
 from stratalog.log.segment.checked_ranges import SoundBytes
+from stratalog.log.segment.log_bytes import LogBytes
 from stratalog.log.segment.segment_indexes import SegmentIndexes, with_suffix
 from stratalog.log.segment.segment_times import TimedSegment
 from stratalog.records import NO_TIMESTAMP, RecordBatch
-from stratalog.util import Clock, File, FileSystem, closing_map, populate, random_uuid
+from stratalog.util import Clock, File, FileSystem, random_uuid
 
 if TYPE_CHECKING:
     from stratalog.log.append import BatchFacts
@@ -288,7 +288,7 @@ class LogSegment(TimedSegment):
         may_overflow: bool = False,
         cut_torn_write: bool = False,
         synced_to: int | None = None,
-        before_cut: Callable[[memoryview, SoundBatches], object],
+        before_cut: Callable[[LogBytes, SoundBatches], object],
     ) -> SoundBatches:
         """Check every batch and make the indexes anew; return what was found.
 
@@ -311,22 +311,21 @@ class LogSegment(TimedSegment):
         self.size_bytes = file_size
         sound = SoundBatches(0, TimestampOffset(NO_TIMESTAMP, self.base_offset), self.base_offset, (), None)
         if file_size:
-            with closing_map(self._fs.map_file(self.file, file_size)) as data, memoryview(data) as view:
-                sound = index_sound_batches(
-                    view,
-                    partial(populate, data),
-                    self._indexes,
-                    on_batch,
-                    epoch=-1 if epoch is None else epoch,
-                    flushed_to=flushed_to,
-                    end_offset=end_offset,
-                    index_interval_bytes=self.index_interval_bytes,
-                    may_overflow=may_overflow,
-                    cut_torn_write=cut_torn_write,
-                    synced_to=synced_to,
-                )
-                if sound.size_bytes < file_size:
-                    before_cut(view, sound)
+            log = LogBytes(self.file, file_size)
+            sound = index_sound_batches(
+                log,
+                self._indexes,
+                on_batch,
+                epoch=-1 if epoch is None else epoch,
+                flushed_to=flushed_to,
+                end_offset=end_offset,
+                index_interval_bytes=self.index_interval_bytes,
+                may_overflow=may_overflow,
+                cut_torn_write=cut_torn_write,
+                synced_to=synced_to,
+            )
+            if sound.size_bytes < file_size:
+                before_cut(log, sound)
         self.size_bytes, self._max_timestamp = sound.size_bytes, sound.max_timestamp
         if self.size_bytes < file_size:
             self.file.truncate(self.size_bytes)
