@@ -419,6 +419,9 @@ class BucketLife:
             deletions._publish(node.partition, RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
             with self.refused():
                 deletions._delete(node.partition)
+        if self.owns(node):  # a bucket that was given up: it took it, and what it deleted others still name
+            for each in self.nodes:
+                each.is_stale = True
         self.nodes.remove(node)
         node.close()
 
@@ -501,9 +504,10 @@ class BucketLife:
                 )
                 if node is not None:
                     node.is_compacted = True
-                else:  # of a bucket that was given up: no metadata knows of it
+                if not may:  # of a bucket that was given up: no other metadata knows of it
                     for each in self.nodes:
-                        each.is_compacted = each.is_stale = True
+                        each.is_compacted = True
+                        each.is_stale |= each is not node
                 (made,) = compact_in_process([plan.plan])
                 target.replace(plan, bucket.new_manifests(made))
             target.clean_up(0)
