@@ -31,7 +31,7 @@ from stratalog.engine.tiering.metadata_topic import metadata_topic_configs
 from stratalog.engine.tiering.tier_status import tier_statuses
 from stratalog.jobs.restore.bucket import RestoredTopic, RestorePlan
 from stratalog.jobs.restore.files import METADATA_TOPIC
-from stratalog.jobs.restore.plan import PartitionPlan
+from stratalog.jobs.restore.plan import PartitionRestore
 from stratalog.jobs.restore.run import write_restore
 from stratalog.log.format.values import EpochEntry
 from stratalog.remote.api.interfaces import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
@@ -75,7 +75,7 @@ def plan_of(segments: int, partitions: int) -> RestorePlan:
             of_partition = segments * (first + number + 1) // partitions - segments * (first + number) // partitions
             end = of_partition * RECORDS_IN_SEGMENT
             remote = tuple(segment(partition, each) for each in range(of_partition))
-            plans.append(PartitionPlan(partition, remote, 0, end, (EpochEntry(0, 0),), None))
+            plans.append(PartitionRestore(partition, remote, 0, end, (EpochEntry(0, 0),), None))
     return RestorePlan(tuple(topics), tuple(plans), (), (), ())
 
 

@@ -9,32 +9,11 @@ from pathlib import Path
 
 SOURCES = Path(__file__).parents[2] / "src" / "stratalog"
 
-_MERGE = "one of them when the offline jobs share one set of findings, plans and results"
-_PRINTER = "one of them when all commands print through one printer"
-
 #: Names that two classes have, and why for now. The list only gets shorter.
-TWICE: dict[str, str] = {
-    "Kind": _MERGE,
-    "LocalPartition": _MERGE,
-    "PartitionPlan": _MERGE,
-    "Place": _MERGE,
-    "Report": _PRINTER,
-    "SegmentFacts": _MERGE,
-    "Source": _MERGE,
-    "State": _MERGE,
-    "Step": _PRINTER,
-    "SurveyedPartition": _MERGE,
-}
+TWICE: dict[str, str] = {}
 
 #: Pairs that differ in one letter, and why they may. The list only gets shorter.
-ONE_LETTER_APART: dict[tuple[str, str], str] = {
-    ("Answer", "Answers"): _PRINTER,
-    ("DataDir", "DataDirs"): _MERGE,
-    ("LocalSegment", "LocalSegments"): _MERGE,
-    ("Place", "Places"): _MERGE,
-    ("Source", "Sources"): _MERGE,
-    ("Stat", "State"): _PRINTER,
-}
+ONE_LETTER_APART: dict[tuple[str, str], str] = {}
 
 
 def public_classes() -> dict[str, list[str]]:

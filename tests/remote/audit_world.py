@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
-from stratalog.inspect.data_dirs import DataDirs
+from stratalog.inspect.data_dirs import DataDirSet
 from stratalog.inspect.facts import LogFacts, PartitionMetadata
 from stratalog.jobs.audit.bucket import AuditOptions, BucketAudit, audit_bucket
 from stratalog.jobs.audit.findings import plan_repair
@@ -29,7 +29,7 @@ from tests.remote.world import World
 HOUR_MS = 3_600_000
 
 
-class KnownDirs(DataDirs):
+class KnownDirs(DataDirSet):
     """Log directories of which what they say is given."""
 
     def __init__(self, metadata: dict[TopicIdPartition, PartitionMetadata], log_facts: LogFacts | None = None) -> None:

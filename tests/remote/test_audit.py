@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stratalog.jobs import Severity
-from stratalog.jobs.audit.findings import Kind, plan_repair
+from stratalog.jobs.audit.findings import AuditKind, plan_repair
 from stratalog.jobs.audit.repair import carry_out
 from stratalog.jobs.audit.segment_history import NotProvedError
 from stratalog.remote.api.segment_state import RemoteLogSegmentState
@@ -486,4 +486,4 @@ def test_the_store_tells_the_time_and_nothing_of_it_stays(sound: SoundBucket, tm
 def test_every_kind_of_finding_has_a_row_in_the_page_and_every_row_a_kind() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "tiered_storage.md").read_text(encoding="utf-8")
     rows = re.findall(r"(?m)^\| `([a-z-]+)` \| (?:error|warning|note)", page)
-    assert sorted(rows) == sorted(kind.value for kind in Kind)
+    assert sorted(rows) == sorted(kind.value for kind in AuditKind)

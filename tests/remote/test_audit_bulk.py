@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.jobs.audit.bucket import AuditOptions, audit_bucket
-from stratalog.jobs.audit.findings import Kind, ObjectFinding, plan_repair
+from stratalog.jobs.audit.findings import AuditKind, ObjectFinding, plan_repair
 from stratalog.jobs.audit.repair import carry_out
 from stratalog.remote.transactions.bucket_transaction import publish
 from stratalog.remote.transactions.staging import new_job
@@ -26,7 +26,9 @@ def bucket(tmp_path: Path) -> Iterator[Bucket]:
 
 
 def found(bucket: Bucket) -> list[ObjectFinding]:
-    return [each for each in audit_bucket(bucket.store, AuditOptions(later(), 0)).findings if each.kind is Kind.ORPHAN]
+    return [
+        each for each in audit_bucket(bucket.store, AuditOptions(later(), 0)).findings if each.kind is AuditKind.ORPHAN
+    ]
 
 
 @pytest.mark.parametrize("is_first", [True, False])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.config.topic import LogConfig
-from stratalog.inspect.data_dirs import METADATA_TOPIC, DataDirs
+from stratalog.inspect.data_dirs import METADATA_TOPIC, DataDirSet
 from stratalog.inspect.facts import LogFacts, PartitionMetadata
 from stratalog.log.format.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint
 from stratalog.log.partition_log import PartitionLog
@@ -43,7 +43,7 @@ def write_metadata(
 
 
 def replayed(data_dir: Path) -> PartitionMetadata:
-    (found,) = [facts for mentioned in DataDirs([data_dir]).replay() for facts in mentioned.values()]
+    (found,) = [facts for mentioned in DataDirSet([data_dir]).replay() for facts in mentioned.values()]
     return found
 
 
@@ -124,12 +124,12 @@ def test_a_batch_that_is_being_written_is_no_damage(tmp_path: Path) -> None:
 
 def test_metadata_partitions_that_are_missing_are_noticed(tmp_path: Path) -> None:
     write_metadata(tmp_path, [], 0)
-    assert DataDirs([tmp_path]).metadata_is_complete
+    assert DataDirSet([tmp_path]).metadata_is_complete
     write_metadata(tmp_path, [], 2)
-    assert not DataDirs([tmp_path]).metadata_is_complete
-    assert DataDirs([tmp_path]).has_metadata
+    assert not DataDirSet([tmp_path]).metadata_is_complete
+    assert DataDirSet([tmp_path]).has_metadata
     (tmp_path / "empty").mkdir()
-    assert not DataDirs([tmp_path / "empty"]).has_metadata
+    assert not DataDirSet([tmp_path / "empty"]).has_metadata
 
 
 def test_a_partition_directory_tells_offsets_and_lineage(tmp_path: Path) -> None:
@@ -141,8 +141,8 @@ def test_a_partition_directory_tells_offsets_and_lineage(tmp_path: Path) -> None
         for epoch in (0, 0, 2, 2, 3):
             log.leader_epochs.assign(epoch, log.log_end_offset)
             log.append_as_leader(build_batch([record, replace(record, offset=1)]), leader_epoch=epoch)
-    assert DataDirs([tmp_path]).log_facts(partition) == LogFacts(None, 0, 10, {0: 0, 2: 4, 3: 8})
+    assert DataDirSet([tmp_path]).log_facts(partition) == LogFacts(None, 0, 10, {0: 0, 2: 4, 3: 8})
     OffsetCheckpoint(tmp_path / LOG_START_OFFSETS).write({("t", 0): 5})
-    assert DataDirs([tmp_path]).log_facts(partition) == LogFacts(5, 5, 10, {0: 0, 2: 4, 3: 8})
-    assert DataDirs([tmp_path]).log_facts(replace(partition, topic_id=random_uuid())) is None
-    assert DataDirs([tmp_path]).log_facts(replace(partition, partition=1)) is None
+    assert DataDirSet([tmp_path]).log_facts(partition) == LogFacts(5, 5, 10, {0: 0, 2: 4, 3: 8})
+    assert DataDirSet([tmp_path]).log_facts(replace(partition, topic_id=random_uuid())) is None
+    assert DataDirSet([tmp_path]).log_facts(replace(partition, partition=1)) is None

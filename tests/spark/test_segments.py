@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stratalog.records.batch_builder import build_batch
 from stratalog.spark.model.place import Place, PlaceTier
 from stratalog.spark.model.segment import Segment
-from stratalog.spark.planning.local_segments import LocalSegments
+from stratalog.spark.planning.local_segments import SegmentListing
 from stratalog.spark.planning.tiers import merge_tiers
 from tests.spark.partitions import T0, Batch, Partition, record, scan, steady
 
@@ -91,7 +91,7 @@ def test_preallocated_indexes_of_the_active_segment(tmp_path: Path) -> None:
     for suffix in ("index", "timeindex"):
         path = partition.file(base, suffix)
         path.write_bytes(path.read_bytes() + bytes(12000))
-    (found,) = LocalSegments(partition.directory, fail).list()
+    (found,) = SegmentListing(partition.directory, fail).list()
     assert (found.end_offset, found.max_timestamp_ms) == (80, T0 + 79_000)
     found_rows = scan(path=tmp_path, subscribe="orders", splitBytes=500)
     assert found_rows.offsets == list(range(80))
@@ -102,7 +102,7 @@ def test_the_newest_timestamp_counts_batches_behind_the_last_index_entry(tmp_pat
     partition = Partition(tmp_path, index_interval=10**9)
     base = partition.segment([Batch([T0]), Batch([T0 + 5]), Batch([T0 + 3])])
     partition.file(base, "timeindex").write_bytes(b"")
-    (found,) = LocalSegments(partition.directory, fail).list()
+    (found,) = SegmentListing(partition.directory, fail).list()
     assert found.max_timestamp_ms == T0 + 5
 
 

@@ -45,7 +45,7 @@ from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.pipelines.compaction import bucket
 from stratalog.spark.pipelines.compaction.bucket_job import BucketJob, job_above
 from stratalog.spark.pipelines.compaction.metadata_topic import TieredCluster
-from stratalog.spark.pipelines.compaction.tiered import InBucket, InCluster, Place
+from stratalog.spark.pipelines.compaction.tiered import Destination, InBucket, InCluster
 from stratalog.spark.sink.bucket import BucketTarget
 from stratalog.spark.sink.options import SinkOptions
 from stratalog.spark.sink.writer import BulkWriter
@@ -476,7 +476,7 @@ class BucketLife:
             if not manifests:
                 return
             job = BucketJob(store, ["t"], job_above(each.segment_id for each in manifests))
-            target: Place = InBucket(store, job, self.clock)
+            target: Destination = InBucket(store, job, self.clock)
             if node is not None:
                 assert isinstance(node.metadata_log, EventLog)
                 log = node.log

@@ -9,7 +9,7 @@ from typing import Final
 
 from stratalog.jobs import Severity
 from stratalog.jobs.executor import Threads
-from stratalog.jobs.fsck.findings import Kind
+from stratalog.jobs.fsck.findings import FsckKind
 from stratalog.jobs.fsck.repair import plan
 from stratalog.jobs.fsck.run import fsck
 from stratalog.util.filesystem import REAL_FILESYSTEM
@@ -48,5 +48,5 @@ def repair(dirs: Sequence[Path]) -> list[str]:
     return [
         f"{one.kind}: {one}"
         for one in findings
-        if one.severity is Severity.ERROR and one.kind is not Kind.EPOCHS_CONTENT
+        if one.severity is Severity.ERROR and one.kind is not FsckKind.EPOCHS_CONTENT
     ]

@@ -29,7 +29,7 @@ from .data_dirs import (
     METADATA_TOPIC as METADATA_TOPIC,
 )
 from .data_dirs import (
-    DataDirs as DataDirs,
+    DataDirSet as DataDirSet,
 )
 from .facts import (
     REMAKEABLE as REMAKEABLE,

@@ -75,7 +75,7 @@ class _Replayed:
             self.segments[segment_id] = known.with_update(event)
 
 
-class DataDirs:
+class DataDirSet:
     """Log directories of one broker. Not thread-safe."""
 
     def __init__(self, directories: Sequence[Path], fs: FileSystem = REAL_FILESYSTEM) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from stratalog.cli.demo import flights as source
 from stratalog.cli.demo import run as demo_run
-from stratalog.cli.demo.flights import Answers, Delays, Flight
-from stratalog.cli.demo.report import Report
+from stratalog.cli.demo.flights import Delays, Flight, FlightFacts
+from stratalog.cli.demo.report import DemoReport
 from stratalog.engine.dirs.data_dir import is_served
 
 DEMO = [sys.executable, "-m", "stratalog", "demo"]
@@ -65,7 +65,7 @@ def test_the_source_has_every_flight_and_pandas_the_known_answers() -> None:
 
 
 FLIGHTS = [Flight(b"N1", b"{}", 1), Flight(None, b'{"a":1}', 2)]
-RIGHT = Answers({("AA", 1): Delays(2, 2, 3.0, 1, 4.0)}, 5, 2)
+RIGHT = FlightFacts({("AA", 1): Delays(2, 2, 3.0, 1, 4.0)}, 5, 2)
 
 
 @pytest.mark.parametrize(
@@ -76,15 +76,15 @@ RIGHT = Answers({("AA", 1): Delays(2, 2, 3.0, 1, 4.0)}, 5, 2)
         ([*FLIGHTS, FLIGHTS[0]], RIGHT, 2, "missed 0 flights and got 1"),
         ([FLIGHTS[0], Flight(None, b'{"a":1}', 3)], RIGHT, 2, "missed 1 flights and got 1"),
         (FLIGHTS, RIGHT, 3, "Spark read 3 records"),
-        (FLIGHTS, Answers({("AA", 1): Delays(2, 2, 3.5, 1, 4.0)}, 5, 2), 2, "1 cells of the delays differ"),
-        (FLIGHTS, Answers({}, 5, 2), 2, "1 cells of the delays differ"),
-        (FLIGHTS, Answers(RIGHT.delays, 6, 2), 2, "busiest hour"),
+        (FLIGHTS, FlightFacts({("AA", 1): Delays(2, 2, 3.5, 1, 4.0)}, 5, 2), 2, "1 cells of the delays differ"),
+        (FLIGHTS, FlightFacts({}, 5, 2), 2, "1 cells of the delays differ"),
+        (FLIGHTS, FlightFacts(RIGHT.delays, 6, 2), 2, "busiest hour"),
     ],
 )
 def test_any_difference_is_found_and_said(
-    consumed: list[Flight], found: Answers, scanned: int, said: str, capsys: pytest.CaptureFixture[str]
+    consumed: list[Flight], found: FlightFacts, scanned: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     counted = Counter(consumed)
-    fine = demo_run._check(Report(), FLIGHTS, counted, expected=RIGHT, found=found, scanned=scanned, settled=[])
+    fine = demo_run._check(DemoReport(), FLIGHTS, counted, expected=RIGHT, found=found, scanned=scanned, settled=[])
     assert fine == (said == "")
     assert said in capsys.readouterr().out

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stratalog.jobs import Severity
-from stratalog.jobs.fsck.findings import FileFinding, Kind
+from stratalog.jobs.fsck.findings import FileFinding, FsckKind
 from stratalog.log.format import producer_snapshot
 from stratalog.log.format.checkpoints import (
     CLEANER_OFFSETS,
@@ -98,11 +98,11 @@ def test_old_messages_are_checked_too(tmp_path: Path) -> None:
         partition.mkdir()
         shutil.copy(path, partition / log_file(0))
         kinds = {one.kind for one in found(partition)}
-        assert kinds <= {Kind.INDEX_MISSING, Kind.EPOCHS_DAMAGED}
+        assert kinds <= {FsckKind.INDEX_MISSING, FsckKind.EPOCHS_DAMAGED}
     log = tmp_path / "old-0" / log_file(0)
     log.write_bytes(b"".join(build_legacy([Record(n, 5, None, b"value")], magic=1) for n in range(3)))
     change(log, len(log.read_bytes()) // 3 + 30, b"\xff")
-    assert Kind.CORRUPT_BATCH in {one.kind for one in found(log.parent)}
+    assert FsckKind.CORRUPT_BATCH in {one.kind for one in found(log.parent)}
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def test_a_batch_with_a_wrong_crc_is_named_with_its_offsets(partition: Path) -> 
     change(log, batch.start + batch.size - 1, b"\xff")
     one = only(partition)
     assert (one.kind, one.severity, one.path, one.position) == (
-        Kind.CORRUPT_BATCH,
+        FsckKind.CORRUPT_BATCH,
         Severity.ERROR,
         log,
         batch.start,
@@ -131,8 +131,8 @@ def test_bytes_that_are_no_batch_are_told_and_the_scan_goes_on_behind_them(parti
     change(log, all_of_it[2].start, damage)
     change(log, all_of_it[5].start + 61, b"\xee\xee")
     first, second = found(partition)
-    assert (first.kind, first.position, first.size) == (Kind.NO_BATCH, all_of_it[2].start, all_of_it[2].size)
-    assert (second.kind, second.position) == (Kind.CORRUPT_BATCH, all_of_it[5].start)
+    assert (first.kind, first.position, first.size) == (FsckKind.NO_BATCH, all_of_it[2].start, all_of_it[2].size)
+    assert (second.kind, second.position) == (FsckKind.CORRUPT_BATCH, all_of_it[5].start)
     assert first.action is second.action is None
 
 
@@ -141,7 +141,7 @@ def test_a_torn_tail_of_the_last_segment_is_to_be_cut(partition: Path) -> None:
     size = log.stat().st_size
     log.write_bytes(log.read_bytes() + b"\0\0\0\0\0\0\0\1 torn")
     one = only(partition)
-    assert (one.kind, one.severity, one.position, one.size) == (Kind.TORN_TAIL, Severity.ERROR, size, 13)
+    assert (one.kind, one.severity, one.position, one.size) == (FsckKind.TORN_TAIL, Severity.ERROR, size, 13)
     assert one.action is not None
 
 
@@ -149,7 +149,7 @@ def test_zeros_behind_the_last_batch_are_a_torn_tail_too(partition: Path) -> Non
     log = logs(partition)[-1]
     log.write_bytes(log.read_bytes() + bytes(10_000))
     one = only(partition)
-    assert (one.kind, one.severity, one.size) == (Kind.TORN_TAIL, Severity.WARNING, 10_000)
+    assert (one.kind, one.severity, one.size) == (FsckKind.TORN_TAIL, Severity.WARNING, 10_000)
 
 
 def test_damage_at_the_end_of_a_log_that_was_closed_is_no_torn_tail(data: Path) -> None:
@@ -162,7 +162,7 @@ def test_damage_at_the_end_of_a_log_that_was_closed_is_no_torn_tail(data: Path) 
     for paths in (data, partition):
         one = only(paths)
         assert (one.kind, one.severity, one.position, one.size) == (
-            Kind.LOST_TAIL,
+            FsckKind.LOST_TAIL,
             Severity.ERROR,
             last.start,
             last.size,
@@ -176,7 +176,7 @@ def test_the_same_bytes_behind_an_earlier_segment_are_no_tail(partition: Path) -
     log = logs(partition)[0]
     log.write_bytes(log.read_bytes() + b"\0\0\0\0\0\0\0\1 torn")
     one = only(partition)
-    assert (one.kind, one.action) == (Kind.NO_BATCH, None)
+    assert (one.kind, one.action) == (FsckKind.NO_BATCH, None)
 
 
 def with_header(batch: RecordBatch, at: int, form: str, value: int) -> bytes:
@@ -193,19 +193,19 @@ def test_a_header_that_contradicts_itself_is_told(partition: Path, at: int, form
     batch = batches(log)[0]
     change(log, 0, with_header(batch, at, form, value))
     one = only(partition)
-    assert (one.kind, one.position) == (Kind.BATCH_HEADER, 0)
+    assert (one.kind, one.position) == (FsckKind.BATCH_HEADER, 0)
 
 
 def test_a_batch_that_is_not_behind_the_one_before_is_told(partition: Path) -> None:
     log = logs(partition)[0]
     third = batches(log)[3]
     change(log, third.start, struct.pack(">q", 1))
-    one = next(one for one in found(partition) if one.kind is not Kind.INDEX_ENTRY)
-    assert (one.kind, one.position) == (Kind.BATCH_ORDER, third.start)
+    one = next(one for one in found(partition) if one.kind is not FsckKind.INDEX_ENTRY)
+    assert (one.kind, one.position) == (FsckKind.BATCH_ORDER, third.start)
 
 
 def test_a_batch_below_the_base_offset_or_beyond_its_reach_is_told(tmp_path: Path) -> None:
-    for offset, kind in ((99, Kind.OFFSET_BELOW_BASE), (100 + 2**31, Kind.OFFSET_TOO_FAR)):
+    for offset, kind in ((99, FsckKind.OFFSET_BELOW_BASE), (100 + 2**31, FsckKind.OFFSET_TOO_FAR)):
         partition = tmp_path / kind.value / "t-0"
         partition.mkdir(parents=True)
         (partition / log_file(100)).write_bytes(build_batch([Record(offset, 5, None, b"v")], base_offset=offset))
@@ -218,7 +218,7 @@ def test_damage_all_over_is_cut_short(tmp_path: Path) -> None:
     good = [build_batch([Record(n, 5, None, b"v")], base_offset=n) for n in range(201)]
     bad = [data[:-1] + b"\xff" if n < 200 else data for n, data in enumerate(good)]
     (partition / log_file(0)).write_bytes(b"".join(bad))
-    corrupt = [one for one in found(partition) if one.kind is Kind.CORRUPT_BATCH]
+    corrupt = [one for one in found(partition) if one.kind is FsckKind.CORRUPT_BATCH]
     assert len(corrupt) == 51
     assert corrupt[-1].found == "200 such findings in all"
 
@@ -231,7 +231,7 @@ def test_overlapping_segments_are_told(partition: Path) -> None:
     end = RecordBatch(log.read_bytes(), batches(log)[-1].start).last_offset
     extra = build_batch([Record(end + 1, 5, None, b"v")], base_offset=end + 1, partition_leader_epoch=0)
     log.write_bytes(log.read_bytes() + extra)
-    one = next(one for one in found(partition) if one.kind is Kind.SEGMENT_OVERLAP)
+    one = next(one for one in found(partition) if one.kind is FsckKind.SEGMENT_OVERLAP)
     assert one.path == log
     assert f"up to {end + 1}" in one.found
 
@@ -241,7 +241,7 @@ def test_a_missing_segment_is_told(partition: Path) -> None:
     for suffix in (".log", ".index", ".timeindex", ".txnindex"):
         victim.with_suffix(suffix).unlink(missing_ok=True)
     kinds = {one.kind for one in found(partition)}
-    assert Kind.SEGMENT_GAP in kinds
+    assert FsckKind.SEGMENT_GAP in kinds
 
 
 def test_gaps_that_compaction_left_are_fine(tmp_path: Path) -> None:
@@ -251,14 +251,14 @@ def test_gaps_that_compaction_left_are_fine(tmp_path: Path) -> None:
         (partition / log_file(base)).write_bytes(
             b"".join(build_batch([Record(n, 5, None, b"v")], base_offset=n) for n in offsets)
         )
-    assert {one.kind for one in found(partition)} <= {Kind.INDEX_MISSING}
+    assert {one.kind for one in found(partition)} <= {FsckKind.INDEX_MISSING}
 
 
 def test_a_partition_without_segments_is_told(data: Path) -> None:
     shutil.rmtree(data / "orders-0")
     (data / "orders-0").mkdir()
-    checkpoint_kinds = {Kind.CHECKPOINT_OFFSET, Kind.BEHIND_RECOVERY_POINT}
-    assert {one.kind for one in found(data)} - checkpoint_kinds == {Kind.NO_SEGMENTS}
+    checkpoint_kinds = {FsckKind.CHECKPOINT_OFFSET, FsckKind.BEHIND_RECOVERY_POINT}
+    assert {one.kind for one in found(data)} - checkpoint_kinds == {FsckKind.NO_SEGMENTS}
 
 
 # --- indexes ----------------------------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ def test_a_missing_index_is_told(partition: Path, suffix: str) -> None:
     path = logs(partition)[0].with_suffix(suffix)
     path.unlink()
     one = only(partition)
-    assert (one.kind, one.path) == (Kind.INDEX_MISSING, path)
+    assert (one.kind, one.path) == (FsckKind.INDEX_MISSING, path)
     assert one.action is not None
 
 
@@ -277,7 +277,7 @@ def test_a_missing_index_is_told(partition: Path, suffix: str) -> None:
 def test_an_index_of_odd_size_is_told(partition: Path, suffix: str) -> None:
     path = logs(partition)[0].with_suffix(suffix)
     path.write_bytes(path.read_bytes() + b"\1")
-    assert only(partition).kind is Kind.INDEX_DAMAGED
+    assert only(partition).kind is FsckKind.INDEX_DAMAGED
 
 
 def test_an_index_of_another_segment_is_told(partition: Path) -> None:
@@ -285,7 +285,7 @@ def test_an_index_of_another_segment_is_told(partition: Path) -> None:
     shutil.copy(second.with_suffix(".index"), first.with_suffix(".index"))
     findings = found(partition)
     assert findings
-    assert {one.kind for one in findings} <= {Kind.INDEX_DAMAGED, Kind.INDEX_ENTRY}
+    assert {one.kind for one in findings} <= {FsckKind.INDEX_DAMAGED, FsckKind.INDEX_ENTRY}
 
 
 @pytest.mark.parametrize(("suffix", "size"), [(".index", 8), (".timeindex", 12)])
@@ -293,7 +293,7 @@ def test_an_entry_that_the_log_contradicts_is_told_with_its_position(partition: 
     path = logs(partition)[0].with_suffix(suffix)
     change(path, 2 * size + 6, b"\x7f")
     one = only(partition)
-    assert (one.kind, one.path, one.position) == (Kind.INDEX_ENTRY, path, 2 * size)
+    assert (one.kind, one.path, one.position) == (FsckKind.INDEX_ENTRY, path, 2 * size)
     assert one.action is not None
 
 
@@ -302,8 +302,8 @@ def test_an_index_of_a_log_that_is_damaged_in_the_middle_is_not_to_be_rebuilt(pa
     change(log, batches(log)[3].start + 70, b"\xff\xfe")
     log.with_suffix(".index").unlink()
     assert {one.kind: one.action for one in found(partition)} == {
-        Kind.CORRUPT_BATCH: None,
-        Kind.INDEX_MISSING: None,
+        FsckKind.CORRUPT_BATCH: None,
+        FsckKind.INDEX_MISSING: None,
     }
 
 
@@ -315,7 +315,7 @@ def test_an_entry_for_several_batches_at_once_is_a_note(tmp_path: Path) -> None:
     (partition / "00000000000000000000.index").write_bytes(struct.pack(">ii", 11, len(parts[0])))
     (partition / "00000000000000000000.timeindex").write_bytes(b"")
     one = only(partition)
-    assert (one.kind, one.severity) == (Kind.INDEX_INEXACT, Severity.NOTE)
+    assert (one.kind, one.severity) == (FsckKind.INDEX_INEXACT, Severity.NOTE)
 
 
 # --- transaction indexes, snapshots -----------------------------------------------------------------------------------
@@ -329,11 +329,11 @@ def test_a_transaction_index_that_cannot_be_read_is_told(partition: Path) -> Non
     path = txn_file(partition)
     good = path.read_bytes()
     path.write_bytes(b"\0\7" + good[2:])
-    assert (only(partition).kind, only(partition).path) == (Kind.TXN_INDEX_DAMAGED, path)
+    assert (only(partition).kind, only(partition).path) == (FsckKind.TXN_INDEX_DAMAGED, path)
     path.write_bytes(good + b"\0\0\0")
-    assert (only(partition).kind, only(partition).position) == (Kind.TXN_INDEX_DAMAGED, len(good))
+    assert (only(partition).kind, only(partition).position) == (FsckKind.TXN_INDEX_DAMAGED, len(good))
     path.unlink()
-    assert only(partition).kind is Kind.TXN_INDEX_DAMAGED
+    assert only(partition).kind is FsckKind.TXN_INDEX_DAMAGED
 
 
 @pytest.mark.parametrize("field", ["producer_id", "first_offset", "last_offset", "last_stable_offset"])
@@ -343,7 +343,7 @@ def test_an_aborted_transaction_that_the_log_contradicts_is_told(partition: Path
     wrong = entries[0]._replace(**{field: getattr(entries[0], field) + 1})
     path.write_bytes(b"".join(map(txn_index.encode_entry, [wrong, *entries[1:]])))
     one = only(partition, count=2 if field == "last_offset" else 1)
-    assert (one.kind, one.path) == (Kind.TXN_INDEX_ENTRY, path)
+    assert (one.kind, one.path) == (FsckKind.TXN_INDEX_ENTRY, path)
 
 
 def test_an_aborted_transaction_that_is_missing_is_told(partition: Path) -> None:
@@ -356,7 +356,7 @@ def test_a_snapshot_that_cannot_be_read_is_told(partition: Path) -> None:
     path = sorted(partition.glob("*.snapshot"))[0]
     change(path, 12, b"\xff\xff")
     one = only(partition)
-    assert (one.kind, one.path) == (Kind.SNAPSHOT_DAMAGED, path)
+    assert (one.kind, one.path) == (FsckKind.SNAPSHOT_DAMAGED, path)
     assert one.action is not None
 
 
@@ -368,13 +368,13 @@ def test_a_snapshot_that_the_log_contradicts_is_told(partition: Path, field: str
     entries[slot] = entries[slot]._replace(**{field: getattr(entries[slot], field) + 1})
     producer_snapshot.write(path, entries)
     one = only(partition)
-    assert (one.kind, one.path) == (Kind.SNAPSHOT_CONTENT, path)
+    assert (one.kind, one.path) == (FsckKind.SNAPSHOT_CONTENT, path)
 
 
 def test_a_snapshot_behind_the_end_of_the_log_is_told(partition: Path) -> None:
     path = sorted(partition.glob("*.snapshot"))[-1]
     shutil.copy(path, partition / "00000000000009999999.snapshot")
-    assert only(partition).kind is Kind.SNAPSHOT_CONTENT
+    assert only(partition).kind is FsckKind.SNAPSHOT_CONTENT
 
 
 def test_a_producer_that_expired_is_no_contradiction(partition: Path) -> None:
@@ -395,9 +395,9 @@ def epochs_file(partition: Path) -> tuple[Path, list[EpochEntry]]:
 def test_epochs_that_cannot_be_read_or_are_missing_are_told(partition: Path) -> None:
     path, _ = epochs_file(partition)
     path.write_bytes(path.read_bytes()[:-3])
-    assert only(partition).kind is Kind.EPOCHS_DAMAGED
+    assert only(partition).kind is FsckKind.EPOCHS_DAMAGED
     path.unlink()
-    assert only(partition).kind is Kind.EPOCHS_DAMAGED
+    assert only(partition).kind is FsckKind.EPOCHS_DAMAGED
 
 
 def test_epochs_that_the_log_contradicts_are_told(partition: Path) -> None:
@@ -413,14 +413,14 @@ def test_epochs_that_the_log_contradicts_are_told(partition: Path) -> None:
         [],
     ):
         path.write_bytes(encode_epochs(wrong))
-        assert only(partition).kind is Kind.EPOCHS_CONTENT
+        assert only(partition).kind is FsckKind.EPOCHS_CONTENT
 
 
 def test_the_first_epoch_begins_where_the_log_does(data: Path) -> None:
     """Deleted records move it on, as far as the checkpoint of a clean shutdown says."""
     path, entries = epochs_file(data / "orders-0")
     path.write_bytes(encode_epochs([EpochEntry(0, 50), *entries[1:]]))
-    assert only(data).kind is Kind.EPOCHS_CONTENT
+    assert only(data).kind is FsckKind.EPOCHS_CONTENT
     OffsetCheckpoint(data / LOG_START_OFFSETS).write({("orders", 0): 50})
     assert found(data) == []
 
@@ -437,9 +437,9 @@ def test_a_batch_whose_epoch_descends_is_told(partition: Path) -> None:
     batch = batches(log)[2]
     change(log, batch.start + 12, struct.pack(">i", 4))
     kinds = {one.kind: one for one in found(partition)}
-    assert set(kinds) == {Kind.EPOCH_OF_BATCH, Kind.EPOCHS_CONTENT}
-    assert kinds[Kind.EPOCH_OF_BATCH].position == batch.start
-    assert kinds[Kind.EPOCHS_CONTENT].action is None  # the batch may be what is wrong
+    assert set(kinds) == {FsckKind.EPOCH_OF_BATCH, FsckKind.EPOCHS_CONTENT}
+    assert kinds[FsckKind.EPOCH_OF_BATCH].position == batch.start
+    assert kinds[FsckKind.EPOCHS_CONTENT].action is None  # the batch may be what is wrong
 
 
 # --- checkpoints and identities ---------------------------------------------------------------------------------------
@@ -449,7 +449,7 @@ def test_a_batch_whose_epoch_descends_is_told(partition: Path) -> None:
 def test_a_checkpoint_that_cannot_be_read_is_told(data: Path, name: str) -> None:
     (data / name).write_text("0\n5\norders 0 1\n")
     one = only(data)
-    assert (one.kind, one.path) == (Kind.CHECKPOINT_DAMAGED, data / name)
+    assert (one.kind, one.path) == (FsckKind.CHECKPOINT_DAMAGED, data / name)
 
 
 def test_an_offset_outside_the_log_is_told(data: Path) -> None:
@@ -458,20 +458,20 @@ def test_an_offset_outside_the_log_is_told(data: Path) -> None:
     for offset in (-1, 10**9):
         checkpoint.write(good | {("orders", 1): offset})
         one = only(data)
-        assert (one.kind, one.partition) == (Kind.CHECKPOINT_OFFSET, "orders-1")
+        assert (one.kind, one.partition) == (FsckKind.CHECKPOINT_OFFSET, "orders-1")
 
 
 def test_a_checkpoint_of_a_partition_that_is_not_there_is_told(data: Path) -> None:
     OffsetCheckpoint(data / CLEANER_OFFSETS).write({("gone", 7): 5})
     one = only(data)
-    assert (one.kind, one.severity, one.partition) == (Kind.CHECKPOINT_UNKNOWN, Severity.WARNING, "gone-7")
+    assert (one.kind, one.severity, one.partition) == (FsckKind.CHECKPOINT_UNKNOWN, Severity.WARNING, "gone-7")
 
 
 def test_records_behind_the_recovery_point_of_a_clean_shutdown_are_told(data: Path) -> None:
     checkpoint = OffsetCheckpoint(data / RECOVERY_POINTS)
     checkpoint.write(checkpoint.read() | {("orders", 0): 5})
     one = only(data)
-    assert (one.kind, one.severity) == (Kind.BEHIND_RECOVERY_POINT, Severity.WARNING)
+    assert (one.kind, one.severity) == (FsckKind.BEHIND_RECOVERY_POINT, Severity.WARNING)
     (data / ".kafka_cleanshutdown").unlink()
     assert found(data) == []
 
@@ -479,13 +479,13 @@ def test_records_behind_the_recovery_point_of_a_clean_shutdown_are_told(data: Pa
 def test_a_topic_id_that_cannot_be_read_is_told(partition: Path) -> None:
     (partition / "partition.metadata").write_text("version: 1\ntopic_id: x")
     one = only(partition)
-    assert (one.kind, one.action) == (Kind.TOPIC_ID_DAMAGED, None)
+    assert (one.kind, one.action) == (FsckKind.TOPIC_ID_DAMAGED, None)
 
 
 def test_two_topic_ids_of_one_topic_are_told(data: Path) -> None:
     PartitionMetadataFile(data / "orders-1" / "partition.metadata").write(random_uuid())
     one = only(data)
-    assert (one.kind, one.partition) == (Kind.TOPIC_ID_DIFFERS, "orders-1")
+    assert (one.kind, one.partition) == (FsckKind.TOPIC_ID_DIFFERS, "orders-1")
 
 
 @pytest.mark.parametrize(
@@ -500,12 +500,12 @@ def test_two_topic_ids_of_one_topic_are_told(data: Path) -> None:
 )
 def test_a_damaged_meta_properties_is_told(data: Path, text: str) -> None:
     (data / "meta.properties").write_text(text, encoding="latin-1")
-    assert only(data).kind is Kind.META_DAMAGED
+    assert only(data).kind is FsckKind.META_DAMAGED
 
 
 def test_a_damaged_mark_of_a_clean_shutdown_is_told(data: Path) -> None:
     (data / ".kafka_cleanshutdown").write_text('{"version":7}')
-    assert only(data).kind is Kind.META_DAMAGED
+    assert only(data).kind is FsckKind.META_DAMAGED
     (data / ".kafka_cleanshutdown").write_text("")
     assert found(data) == []
 
@@ -518,7 +518,7 @@ def test_log_directories_of_two_installations_are_told(data: Path, tmp_path: Pat
     assert found(data, other) == []
     for wrong in (other_meta.replace("abc", "def"), other_meta.replace("node.id=1", "node.id=2"), META):
         (other / "meta.properties").write_text(wrong)
-        assert only(data, other).kind is Kind.META_DIFFERS
+        assert only(data, other).kind is FsckKind.META_DIFFERS
 
 
 def test_a_partition_in_two_directories_is_told(data: Path, tmp_path: Path) -> None:
@@ -526,7 +526,7 @@ def test_a_partition_in_two_directories_is_told(data: Path, tmp_path: Path) -> N
     shutil.copytree(data / "orders-0", other / "orders-0")
     (other / "meta.properties").write_text(META.replace("AAAAAQ", "AAAAAg"))
     one = only(data, other)
-    assert (one.kind, one.partition) == (Kind.DUPLICATE_PARTITION, "orders-0")
+    assert (one.kind, one.partition) == (FsckKind.DUPLICATE_PARTITION, "orders-0")
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
@@ -535,17 +535,17 @@ def test_a_partition_in_two_directories_is_told(data: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("name", "kind", "severity"),
     [
-        ("notes.txt", Kind.FOREIGN_FILE, Severity.WARNING),
-        ("00000000000000000000.log.deleted", Kind.WAITS_FOR_DELETION, Severity.NOTE),
-        ("00000000000000000000.index.cleaned", Kind.INTERRUPTED_REPLACEMENT, Severity.WARNING),
-        ("00000000000000000000.log.swap", Kind.INTERRUPTED_REPLACEMENT, Severity.WARNING),
-        ("00000000000000000777.index", Kind.ORPHAN_FILE, Severity.WARNING),
-        ("00000000000000000000.log.55.cut", Kind.KEPT_ASIDE, Severity.NOTE),
-        ("leader-epoch-checkpoint.tmp", Kind.UNFINISHED_WRITE, Severity.NOTE),
-        ("partition.metadata.tmp", Kind.UNFINISHED_WRITE, Severity.NOTE),
+        ("notes.txt", FsckKind.FOREIGN_FILE, Severity.WARNING),
+        ("00000000000000000000.log.deleted", FsckKind.WAITS_FOR_DELETION, Severity.NOTE),
+        ("00000000000000000000.index.cleaned", FsckKind.INTERRUPTED_REPLACEMENT, Severity.WARNING),
+        ("00000000000000000000.log.swap", FsckKind.INTERRUPTED_REPLACEMENT, Severity.WARNING),
+        ("00000000000000000777.index", FsckKind.ORPHAN_FILE, Severity.WARNING),
+        ("00000000000000000000.log.55.cut", FsckKind.KEPT_ASIDE, Severity.NOTE),
+        ("leader-epoch-checkpoint.tmp", FsckKind.UNFINISHED_WRITE, Severity.NOTE),
+        ("partition.metadata.tmp", FsckKind.UNFINISHED_WRITE, Severity.NOTE),
     ],
 )
-def test_a_name_in_a_partition_is_told(partition: Path, name: str, kind: Kind, severity: Severity) -> None:
+def test_a_name_in_a_partition_is_told(partition: Path, name: str, kind: FsckKind, severity: Severity) -> None:
     (partition / name).write_bytes(b"1234567")
     one = only(partition)
     assert (one.kind, one.severity, one.size) == (kind, severity, 7)
@@ -554,13 +554,13 @@ def test_a_name_in_a_partition_is_told(partition: Path, name: str, kind: Kind, s
 @pytest.mark.parametrize(
     ("name", "kind", "severity"),
     [
-        ("lost+found", Kind.FOREIGN_FILE, Severity.WARNING),
-        (f"orders-7.{'0' * 32}-delete", Kind.WAITS_FOR_DELETION, Severity.NOTE),
-        (f"orders-7.{'0' * 32}-stray", Kind.STRAY_PARTITION, Severity.WARNING),
-        (f"orders-7.{'0' * 32}-future", Kind.STRAY_PARTITION, Severity.WARNING),
+        ("lost+found", FsckKind.FOREIGN_FILE, Severity.WARNING),
+        (f"orders-7.{'0' * 32}-delete", FsckKind.WAITS_FOR_DELETION, Severity.NOTE),
+        (f"orders-7.{'0' * 32}-stray", FsckKind.STRAY_PARTITION, Severity.WARNING),
+        (f"orders-7.{'0' * 32}-future", FsckKind.STRAY_PARTITION, Severity.WARNING),
     ],
 )
-def test_a_name_in_a_log_directory_is_told(data: Path, name: str, kind: Kind, severity: Severity) -> None:
+def test_a_name_in_a_log_directory_is_told(data: Path, name: str, kind: FsckKind, severity: Severity) -> None:
     (data / name).mkdir()
     one = only(data)
     assert (one.kind, one.severity) == (kind, severity)
@@ -584,10 +584,10 @@ def test_a_file_that_cannot_be_read_is_told(data: Path, monkeypatch: pytest.Monk
         return original(self, path, **options)
 
     monkeypatch.setattr(FileSystem, "open", refuse)
-    one = next(one for one in found(data) if one.kind is Kind.UNREADABLE)
+    one = next(one for one in found(data) if one.kind is FsckKind.UNREADABLE)
     assert (one.path, one.found) == (victim, "Permission denied")
 
 
 def test_every_kind_has_a_test_here() -> None:
     text = Path(__file__).read_text(encoding="utf-8")
-    assert [kind.name for kind in Kind if f"Kind.{kind.name}" not in text] == []
+    assert [kind.name for kind in FsckKind if f"Kind.{kind.name}" not in text] == []

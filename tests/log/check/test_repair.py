@@ -14,7 +14,7 @@ from stratalog.errors import CorruptRecordError
 from stratalog.jobs import Severity
 from stratalog.jobs.executor import Threads
 from stratalog.jobs.fsck.actions import CutTail
-from stratalog.jobs.fsck.findings import FileFinding, Kind
+from stratalog.jobs.fsck.findings import FileFinding, FsckKind
 from stratalog.jobs.fsck.repair import plan
 from stratalog.jobs.fsck.run import fsck
 from stratalog.log.format.checkpoints import (
@@ -117,7 +117,7 @@ def test_no_start_cuts_what_was_there_when_recovery_points_were_written_again(da
     killed(data, 0)
     (data / RECOVERY_POINTS).write_bytes(content)
     change(logs(partition)[-1], batch.start + batch.size - 1, b"\x7f")
-    assert {one.kind for one in repair(data)} == {Kind.CORRUPT_BATCH}
+    assert {one.kind for one in repair(data)} == {FsckKind.CORRUPT_BATCH}
     assert plan(fsck([data], REAL_FILESYSTEM, executor=Threads(2)).findings) == []
     point = OffsetCheckpoint(data / RECOVERY_POINTS).read()["orders", 0]
     assert point == end
@@ -139,7 +139,7 @@ def test_recovery_points_stay_unknown_while_a_partition_cannot_be_read(data: Pat
 
     (data / RECOVERY_POINTS).write_bytes(b"garbage")
     report = fsck([data], Failing(), executor=Threads(2))
-    (one,) = [each for each in report.findings if each.kind is Kind.CHECKPOINT_DAMAGED]
+    (one,) = [each for each in report.findings if each.kind is FsckKind.CHECKPOINT_DAMAGED]
     assert one.action is None
 
 
@@ -153,7 +153,7 @@ def test_a_torn_tail_is_cut_and_kept(data: Path) -> None:
     change(log, last.start + last.size - 1, b"\xff")
     log.write_bytes(log.read_bytes() + b"more that was torn")
     damaged = log.read_bytes()
-    (torn,) = [one for one in found(data) if one.kind is Kind.TORN_TAIL]
+    (torn,) = [one for one in found(data) if one.kind is FsckKind.TORN_TAIL]
     assert (torn.position, torn.size) == (last.start, last.size + 18)
     assert repair(data) == []
     assert log.read_bytes() == whole[: last.start]
@@ -173,7 +173,7 @@ def test_offsets_behind_a_cut_follow_the_log(data: Path) -> None:
     killed(data, int(log.stem))
     change(log, whole[2].start + 100, bytes(log.stat().st_size - whole[2].start - 100))
     kinds = {one.kind for one in found(data)}
-    assert kinds >= {Kind.TORN_TAIL, Kind.CHECKPOINT_OFFSET, Kind.SNAPSHOT_CONTENT}
+    assert kinds >= {FsckKind.TORN_TAIL, FsckKind.CHECKPOINT_OFFSET, FsckKind.SNAPSHOT_CONTENT}
     assert repair(data) == []
     end = report_of(partition).partitions[0].log_end_offset
     assert OffsetCheckpoint(data / HIGH_WATERMARKS).read()["orders", 0] == end
@@ -221,7 +221,7 @@ def test_readers_pass_over_a_loss_that_was_accepted(data: Path) -> None:
     with pytest.raises(CorruptRecordError):
         opened.read(last.base_offset, 1, isolation=Isolation.LOG_END)
     opened.close()
-    assert {one.kind for one in repair(data, accept_loss=True)} <= {Kind.SEGMENT_GAP}
+    assert {one.kind for one in repair(data, accept_loss=True)} <= {FsckKind.SEGMENT_GAP}
     assert log.with_name(f"{log.name}.{last.start}.cut").stat().st_size == last.size
     opened = reopened(partition, clean=True, recovery_point=end)
     opened.append_as_leader(build_batch([Record(0, 1, None, b"next")]), leader_epoch=9)
@@ -237,9 +237,9 @@ def test_a_log_whose_last_segment_is_gone_goes_on_where_it_had_ended(data: Path)
     end = report_of(partition).partitions[0].log_end_offset
     for path in partition.glob(f"{logs(partition)[-1].stem}.*"):
         path.unlink()
-    (one,) = [one for one in found(data) if one.kind is Kind.LOST_TAIL]
+    (one,) = [one for one in found(data) if one.kind is FsckKind.LOST_TAIL]
     assert one.action is not None
-    assert {one.kind for one in repair(data)} <= {Kind.SEGMENT_GAP}
+    assert {one.kind for one in repair(data)} <= {FsckKind.SEGMENT_GAP}
     opened = reopened(partition, clean=True, recovery_point=0)
     assert opened.log_end_offset == end
     opened.close()
@@ -263,7 +263,7 @@ def test_damage_in_the_middle_is_never_touched(data: Path) -> None:
     before = content(data)
     left = repair(data)
     assert content(data, ".log") == {name: data for name, data in before.items() if name.endswith(".log")}
-    assert {one.kind for one in left} >= {Kind.CORRUPT_BATCH, Kind.INDEX_MISSING}
+    assert {one.kind for one in left} >= {FsckKind.CORRUPT_BATCH, FsckKind.INDEX_MISSING}
     assert {one.kind for one in left if one.action is not None} == set()
 
 

@@ -37,7 +37,7 @@ class Delays:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class FlightFacts:
     """What the Spark job has to find."""
 
     delays: dict[tuple[str, int], Delays]
@@ -82,7 +82,7 @@ def records(frame: pd.DataFrame) -> list[Flight]:
     ]
 
 
-def answers(frame: pd.DataFrame) -> Answers:
+def answers(frame: pd.DataFrame) -> FlightFacts:
     """The same questions that the Spark job answers, asked of the source with pandas."""
     import pandas as pd
 
@@ -102,4 +102,4 @@ def answers(frame: pd.DataFrame) -> Answers:
     }
     per_hour = frame.groupby("time_hour").size()
     busiest = per_hour[per_hour == per_hour.max()].index.min()
-    return Answers(delays, int(pd.Timestamp(busiest).timestamp() * 1000), int(per_hour.max()))
+    return FlightFacts(delays, int(pd.Timestamp(busiest).timestamp() * 1000), int(per_hour.max()))

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from rich.console import Console
 
-from stratalog.cli.demo.flights import Answers
+from stratalog.cli.demo.flights import FlightFacts
 from stratalog.cli.demo.tiers import PartitionTiers
 from stratalog.jobs import Progress, terminal_progress
 from stratalog.util import TableColumn, print_table
@@ -19,7 +19,7 @@ from stratalog.util import TableColumn, print_table
 _PLAIN_WIDTH = 100
 
 
-class Step:
+class DemoStep:
     """A step in progress: `advance` by a count, or `set` what is done. `result` is printed when it ends."""
 
     def __init__(self, progress: Progress) -> None:
@@ -42,7 +42,7 @@ class Timing:
     result: str
 
 
-class Report:
+class DemoReport:
     """Prints steps as they go (bars on stderr, only on a terminal; a line a step either way) and the tables."""
 
     def __init__(self) -> None:
@@ -52,11 +52,11 @@ class Report:
         self.timings: list[Timing] = []
 
     @contextmanager
-    def step(self, name: str, total: int = 0) -> Iterator[Step]:
+    def step(self, name: str, total: int = 0) -> Iterator[DemoStep]:
         """Run a step; its line appears when it ends, with its time and the result that it left."""
         started = time.monotonic()
         progress = terminal_progress()
-        step = Step(progress)
+        step = DemoStep(progress)
         progress.begin(name, total)
         try:
             yield step
@@ -94,7 +94,7 @@ class Report:
             rows,
         )
 
-    def answers(self, answers: Answers) -> None:
+    def answers(self, answers: FlightFacts) -> None:
         """Print delays by carrier over the year, with the worst month of each, and the busiest hour."""
         names = ("flights", "mean departure delay", "mean arrival delay", "worst month")
         rows = []

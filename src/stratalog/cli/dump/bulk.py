@@ -14,7 +14,7 @@ import numpy as np
 from stratalog.cli.dump import bulk_kernel as kernel
 from stratalog.cli.dump.log_dump import WINDOW_SIZE, PlainPrinter
 from stratalog.cli.dump.output import Problems, TextOutput
-from stratalog.cli.dump.source import Source
+from stratalog.cli.dump.source import DumpSource
 from stratalog.errors import StratalogError
 from stratalog.records import CODEC_MASK, CONTROL_BIT, MAGIC, RECORD_SIZE_MIN, Codec, RecordBatch
 from stratalog.records.native import header_scan
@@ -38,7 +38,7 @@ class _Window:
 class BulkPrinter(PlainPrinter):
     """Prints windows in runs of batches; a run is what one call of the native loops does."""
 
-    def __init__(self, source: Source, output: TextOutput, problems: Problems) -> None:
+    def __init__(self, source: DumpSource, output: TextOutput, problems: Problems) -> None:
         super().__init__(source, output, problems)
         self._deep = self._options.is_deep
         self._with_data = self._options.shows_data

@@ -12,7 +12,7 @@ from stratalog.cli.dump.decoders import decoder_for
 from stratalog.cli.dump.files import dump_file
 from stratalog.cli.dump.output import SIZE_MAX, DumpOptions, JsonOutput, Problems, TextOutput
 from stratalog.cli.dump.ranges import Bound, DumpRange
-from stratalog.cli.dump.source import Source, opened
+from stratalog.cli.dump.source import DumpSource, opened
 from stratalog.cli.options import JsonLines, key_values
 from stratalog.errors import UsageError
 
@@ -178,7 +178,7 @@ def dump(
 def _dump_all(names: list[str], options: DumpOptions, store_options: dict[str, str]) -> int:
     problems = Problems()
     with ExitStack() as stack:
-        sources: list[Source] = [  # all of them first: a wrong name is told before anything is printed
+        sources: list[DumpSource] = [  # all of them first: a wrong name is told before anything is printed
             stack.enter_context(opened(name, store_options)) for name in names
         ]
         output = (JsonOutput if options.json else TextOutput)(sys.stdout.buffer, options)

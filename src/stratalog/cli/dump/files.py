@@ -9,7 +9,7 @@ from typing import Final
 
 from stratalog.cli.dump import index_dump, log_dump, small_files
 from stratalog.cli.dump.output import Problems, TextOutput
-from stratalog.cli.dump.source import Source
+from stratalog.cli.dump.source import DumpSource
 from stratalog.log.format import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
@@ -64,7 +64,7 @@ def kind_of(name: str) -> FileKind | None:
     return FileKind(base_name) if base_name in _SMALL else None
 
 
-def dump_file(source: Source, output: TextOutput, problems: Problems) -> None:
+def dump_file(source: DumpSource, output: TextOutput, problems: Problems) -> None:
     """Print one file; one of an unknown kind is named and passed over, as in Kafka."""
     file = kind_of(source.name)
     output.begin(source.name, None if file is None else file.kind.removeprefix("."))
@@ -82,7 +82,7 @@ def dump_file(source: Source, output: TextOutput, problems: Problems) -> None:
         _SMALL[kind](source, output, problems)
 
 
-_SMALL: Final[dict[str, Callable[[Source, TextOutput, Problems], None]]] = {
+_SMALL: Final[dict[str, Callable[[DumpSource, TextOutput, Problems], None]]] = {
     TXN_INDEX_SUFFIX: small_files.dump_txn_index,
     SNAPSHOT_SUFFIX: small_files.dump_snapshot,
     LEADER_EPOCH_CHECKPOINT: small_files.dump_leader_epochs,

@@ -12,7 +12,7 @@ from typing_extensions import Buffer
 from stratalog.cli.dump.batch_reader import BatchReader
 from stratalog.cli.dump.output import DumpOptions, Problems, TextOutput
 from stratalog.cli.dump.ranges import index_entries
-from stratalog.cli.dump.source import Source, read_all
+from stratalog.cli.dump.source import DumpSource, read_all
 from stratalog.errors import StratalogError, UsageError
 from stratalog.log.format import LOG_SUFFIX, OffsetIndexFormat, OffsetPosition, decode_entries, detect, prove
 from stratalog.log.index import time_index
@@ -21,7 +21,7 @@ from stratalog.records import NO_TIMESTAMP, RecordBatch
 _OUT_OF_ORDER: Final = "  Index timestamp: {}, Previously indexed timestamp: {}"
 
 
-def dump_offset_index(source: Source, base_offset: int, stem: str, output: TextOutput, problems: Problems) -> None:
+def dump_offset_index(source: DumpSource, base_offset: int, stem: str, output: TextOutput, problems: Problems) -> None:
     """Print an offset index in either format."""
     options, data = output.options, read_all(source)
     size = memoryview(data).nbytes
@@ -67,7 +67,7 @@ def dump_offset_index(source: Source, base_offset: int, stem: str, output: TextO
     _warn_of_rest(source, size, form.entry_size, problems)
 
 
-def dump_time_index(source: Source, base_offset: int, stem: str, output: TextOutput, problems: Problems) -> None:
+def dump_time_index(source: DumpSource, base_offset: int, stem: str, output: TextOutput, problems: Problems) -> None:
     options, data = output.options, read_all(source)
     if options.index_sanity_check:
         _say_sane(source, output, problems, _time_index_fault(data, base_offset))
@@ -95,7 +95,7 @@ class _TimeCheck:
     """Holds the entries of a time index against the log."""
 
     def __init__(
-        self, source: Source, log: BatchReader | None, entries: list[OffsetPosition], problems: Problems
+        self, source: DumpSource, log: BatchReader | None, entries: list[OffsetPosition], problems: Problems
     ) -> None:
         self._source = source
         self._log = log
@@ -157,7 +157,7 @@ class _TimeCheck:
                     self._problems.remark(line.format(*pair))
 
 
-def _log_beside(source: Source, stem: str, options: DumpOptions, problems: Problems) -> BatchReader | None:
+def _log_beside(source: DumpSource, stem: str, options: DumpOptions, problems: Problems) -> BatchReader | None:
     log = source.sibling(stem + LOG_SUFFIX)
     if log is not None:
         return BatchReader(log)
@@ -169,7 +169,7 @@ def _log_beside(source: Source, stem: str, options: DumpOptions, problems: Probl
     return None
 
 
-def _say_sane(source: Source, output: TextOutput, problems: Problems, fault: str | None) -> None:
+def _say_sane(source: DumpSource, output: TextOutput, problems: Problems, fault: str | None) -> None:
     if fault is None:
         output.note(f"{source.name} passed sanity check.")
     else:
@@ -201,6 +201,6 @@ def _time_index_fault(data: Buffer, base_offset: int) -> str | None:
     return None
 
 
-def _warn_of_rest(source: Source, size: int, entry_size: int, problems: Problems) -> None:
+def _warn_of_rest(source: DumpSource, size: int, entry_size: int, problems: Problems) -> None:
     if size % entry_size:
         problems.add(f"{source.name}: {size} bytes are no multiple of the entry size {entry_size}")

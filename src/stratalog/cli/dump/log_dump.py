@@ -14,7 +14,7 @@ from typing import Final
 from stratalog.cli.dump.decoders import Decoder, decoder_for
 from stratalog.cli.dump.output import DumpOptions, JsonOutput, Problems, TextOutput
 from stratalog.cli.dump.ranges import positions
-from stratalog.cli.dump.source import Source
+from stratalog.cli.dump.source import DumpSource
 from stratalog.errors import StratalogError
 from stratalog.log.format import LOG_SUFFIX
 from stratalog.records import (
@@ -32,7 +32,7 @@ BULK_SIZE_MIN: Final = 4 * 1024 * 1024
 SNAPSHOT_NAME: Final = re.compile(r"(?P<offset>\d{20})-(?P<epoch>\d{10})\.checkpoint")
 
 
-def dump_log(source: Source, base_offset: int, stem: str, output: TextOutput, problems: Problems) -> None:
+def dump_log(source: DumpSource, base_offset: int, stem: str, output: TextOutput, problems: Problems) -> None:
     """Print a `.log`, or what is asked for of it."""
     if source.base_name.endswith(LOG_SUFFIX):
         output.log_start(base_offset)
@@ -40,7 +40,7 @@ def dump_log(source: Source, base_offset: int, stem: str, output: TextOutput, pr
     _dump_batches(source, start, end, output, problems)
 
 
-def dump_snapshot(source: Source, output: TextOutput, problems: Problems) -> None:
+def dump_snapshot(source: DumpSource, output: TextOutput, problems: Problems) -> None:
     """Print a snapshot of KRaft's metadata log: batches, as in a `.log`."""
     match = SNAPSHOT_NAME.match(source.base_name)
     if match is None:
@@ -51,7 +51,7 @@ def dump_snapshot(source: Source, output: TextOutput, problems: Problems) -> Non
     _dump_batches(source, start, end, output, problems)
 
 
-def _dump_batches(source: Source, start: int, end: int, output: TextOutput, problems: Problems) -> None:
+def _dump_batches(source: DumpSource, start: int, end: int, output: TextOutput, problems: Problems) -> None:
     """What is wrong goes to `problems`; printing goes on behind it where that is possible."""
     options = output.options
     limit = end if options.max_bytes is None else min(end, start + options.max_bytes)
@@ -80,7 +80,7 @@ class Consecutive:
             self.gaps.append((self.last, offset))
         self.last = offset
 
-    def report(self, source: Source, problems: Problems) -> None:
+    def report(self, source: DumpSource, problems: Problems) -> None:
         if self.gaps:
             problems.remark(f"Non-consecutive offsets in {source.location}")
             for before, after in self.gaps:
@@ -90,7 +90,7 @@ class Consecutive:
 class PlainPrinter:
     """One batch and one record at a time."""
 
-    def __init__(self, source: Source, output: TextOutput, problems: Problems) -> None:
+    def __init__(self, source: DumpSource, output: TextOutput, problems: Problems) -> None:
         self._source = source
         self._name = source.name
         self._output = output
@@ -154,7 +154,7 @@ def _messages(batch: RecordBatch) -> Iterable[RecordBatch | None]:
     return iter_batches(batch.decompressed_payload()) if batch.attributes & CODEC_MASK else (batch,)
 
 
-def _printer(source: Source, output: TextOutput, problems: Problems, size: int) -> PlainPrinter:
+def _printer(source: DumpSource, output: TextOutput, problems: Problems, size: int) -> PlainPrinter:
     options = output.options
     is_plain_text = not isinstance(output, JsonOutput) and not options.has_decoder and not options.skip_record_metadata
     if is_plain_text and options.is_deep and size >= BULK_SIZE_MIN:

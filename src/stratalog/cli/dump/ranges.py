@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from stratalog.cli.dump.batch_reader import BatchReader
-from stratalog.cli.dump.source import Source, read_all
+from stratalog.cli.dump.source import DumpSource, read_all
 from stratalog.errors import UsageError
 from stratalog.log.format import OFFSET_INDEX_SUFFIX, OffsetPosition, decode_entries, prove
 
@@ -71,7 +71,7 @@ class DumpRange:
 WHOLE: Final = DumpRange()
 
 
-def positions(source: Source, stem: str, base_offset: int, wanted: DumpRange) -> tuple[int, int]:
+def positions(source: DumpSource, stem: str, base_offset: int, wanted: DumpRange) -> tuple[int, int]:
     """Where in a `.log` the wanted batches begin and end.
 
     The offset index beside it, where there is one, says where the search begins; an entry is believed once its batch

@@ -9,7 +9,7 @@ import json
 
 from stratalog.cli.dump.output import Problems, TextOutput
 from stratalog.cli.dump.ranges import DumpRange
-from stratalog.cli.dump.source import Source, read_all
+from stratalog.cli.dump.source import DumpSource, read_all
 from stratalog.config import parse_properties
 from stratalog.errors import StratalogError
 from stratalog.log.format import checkpoints, producer_snapshot
@@ -18,7 +18,7 @@ from stratalog.log.producers import BatchMetadata
 from stratalog.util import uuid_to_base64
 
 
-def dump_txn_index(source: Source, output: TextOutput, problems: Problems) -> None:
+def dump_txn_index(source: DumpSource, output: TextOutput, problems: Problems) -> None:
     data = read_all(source)
     try:
         for entry in txn_index.decode_entries(data, source.name):
@@ -46,7 +46,7 @@ def _is_wanted(entry: AbortedTransaction, wanted: DumpRange) -> bool:
     return end is None or end.is_position or entry.first_offset < end.value
 
 
-def dump_snapshot(source: Source, output: TextOutput, problems: Problems) -> None:
+def dump_snapshot(source: DumpSource, output: TextOutput, problems: Problems) -> None:
     try:
         entries = producer_snapshot.decode(read_all(source), source.name)
     except StratalogError as error:
@@ -76,7 +76,7 @@ def dump_snapshot(source: Source, output: TextOutput, problems: Problems) -> Non
         )
 
 
-def dump_leader_epochs(source: Source, output: TextOutput, problems: Problems) -> None:
+def dump_leader_epochs(source: DumpSource, output: TextOutput, problems: Problems) -> None:
     try:
         for entry in checkpoints.decode_epochs(bytes(read_all(source)), source.name):
             output.fields(epoch=entry.epoch, startOffset=entry.start_offset)
@@ -84,7 +84,7 @@ def dump_leader_epochs(source: Source, output: TextOutput, problems: Problems) -
         problems.add(str(error))
 
 
-def dump_offset_checkpoint(source: Source, output: TextOutput, problems: Problems) -> None:
+def dump_offset_checkpoint(source: DumpSource, output: TextOutput, problems: Problems) -> None:
     try:
         offsets = checkpoints.decode_offsets(bytes(read_all(source)), source.name)
     except StratalogError as error:
@@ -94,7 +94,7 @@ def dump_offset_checkpoint(source: Source, output: TextOutput, problems: Problem
         output.fields(topic=topic, partition=partition, offset=offset)
 
 
-def dump_partition_metadata(source: Source, output: TextOutput, problems: Problems) -> None:
+def dump_partition_metadata(source: DumpSource, output: TextOutput, problems: Problems) -> None:
     try:
         topic_id = checkpoints.decode_partition_metadata(bytes(read_all(source)), source.name)
     except StratalogError as error:
@@ -103,7 +103,7 @@ def dump_partition_metadata(source: Source, output: TextOutput, problems: Proble
     output.fields(version=checkpoints.VERSION, topicId=uuid_to_base64(topic_id))
 
 
-def dump_properties(source: Source, output: TextOutput, problems: Problems) -> None:
+def dump_properties(source: DumpSource, output: TextOutput, problems: Problems) -> None:
     """`meta.properties`: a key and its value a line."""
     try:
         properties = parse_properties(bytes(read_all(source)).decode(), source.name)
@@ -117,7 +117,7 @@ def dump_properties(source: Source, output: TextOutput, problems: Problems) -> N
         output.fields(**{key: value})
 
 
-def dump_json(source: Source, output: TextOutput, problems: Problems) -> None:
+def dump_json(source: DumpSource, output: TextOutput, problems: Problems) -> None:
     """`.kafka_cleanshutdown` and `quorum-state`: the fields of a JSON object."""
     try:
         fields = json.loads(bytes(read_all(source)))

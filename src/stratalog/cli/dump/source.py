@@ -17,7 +17,7 @@ from stratalog.util import REAL_FILESYSTEM, File
 _URL = re.compile(r"[a-z][a-z0-9]+://")
 
 
-class Source(Protocol):
+class DumpSource(Protocol):
     """A file of a fixed size. `name` is how it was asked for; `location` is the absolute path or URL."""
 
     @property
@@ -35,18 +35,18 @@ class Source(Protocol):
     def read(self, start: int, end: int) -> Buffer:
         """Bytes [start, end), fewer where the file ends."""
 
-    def sibling(self, base_name: str) -> Source | None:
+    def sibling(self, base_name: str) -> DumpSource | None:
         """The file of that name beside this one."""
 
     def close(self) -> None: ...
 
 
-def read_all(source: Source) -> Buffer:
+def read_all(source: DumpSource) -> Buffer:
     return source.read(0, source.size)
 
 
 @contextmanager
-def opened(name: str, store_options: Mapping[str, str]) -> Iterator[Source]:
+def opened(name: str, store_options: Mapping[str, str]) -> Iterator[DumpSource]:
     """Open a path, `file:///path` or an object-store URL. UsageError in one line if there is no such file."""
     source = _open(name, store_options)
     try:
@@ -55,7 +55,7 @@ def opened(name: str, store_options: Mapping[str, str]) -> Iterator[Source]:
         source.close()
 
 
-def _open(name: str, store_options: Mapping[str, str]) -> Source:
+def _open(name: str, store_options: Mapping[str, str]) -> DumpSource:
     if name.startswith("file://"):
         return LocalSource(name, Path(name.removeprefix("file://")))
     if _URL.match(name):
@@ -88,7 +88,7 @@ class LocalSource:
     def read(self, start: int, end: int) -> Buffer:
         return self._file.pread(max(0, min(end, self.size) - start), start)
 
-    def sibling(self, base_name: str) -> Source | None:
+    def sibling(self, base_name: str) -> DumpSource | None:
         path = self.path.with_name(base_name)
         return LocalSource(str(path), path) if path.is_file() else None
 
@@ -120,7 +120,7 @@ class ObjectSource:
         end = min(end, self.size)
         return self._store.get_range(self.base_name, start, end) if start < end else b""
 
-    def sibling(self, base_name: str) -> Source | None:
+    def sibling(self, base_name: str) -> DumpSource | None:
         try:
             return ObjectSource(self._store, self._directory_url, base_name)
         except RemoteResourceNotFoundError:
@@ -130,7 +130,7 @@ class ObjectSource:
         """Nothing is held open."""
 
 
-def _open_object(url: str, store_options: Mapping[str, str]) -> Source:
+def _open_object(url: str, store_options: Mapping[str, str]) -> DumpSource:
     from stratalog.remote.storage import ObjectStore
 
     directory, _, key = url.rpartition("/")

@@ -14,7 +14,7 @@ from stratalog.cli.options import (
     key_values,
 )
 from stratalog.cli.retention.output import print_explained, print_explained_json
-from stratalog.cli.retention.sources import Sources, gather
+from stratalog.cli.retention.sources import RetentionSources, gather
 from stratalog.cli.tier import span_ms, time_ms
 from stratalog.errors import UnknownTopicOrPartitionError, UsageError
 from stratalog.jobs.retention import PartitionForecast, Rhythm, config_of, forecast_retention
@@ -81,11 +81,11 @@ def explain(
     return 0
 
 
-def _only(sources: Sources, topic: str, partition: int | None) -> Sources:
+def _only(sources: RetentionSources, topic: str, partition: int | None) -> RetentionSources:
     if partition is None:
         return sources
     kept = sources.partitions & {partition}
     served = tuple(each for each in sources.served if each.partition == partition)
     if not kept and not served:
         raise UnknownTopicOrPartitionError(f"{topic} has no partition {partition}")
-    return Sources(sources.properties, kept, served, sources.notes)
+    return RetentionSources(sources.properties, kept, served, sources.notes)

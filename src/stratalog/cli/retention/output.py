@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stratalog.cli.out import on_terminal, print_json
-from stratalog.cli.retention.sources import ServedPartition, Sources
+from stratalog.cli.retention.sources import RetentionSources, ServedPartition
 from stratalog.config import LogConfig
 from stratalog.jobs import size_text
 from stratalog.jobs.retention import Fate, PartitionForecast, span_text, time_text
@@ -25,7 +25,7 @@ def print_explained(
     tried: Mapping[str, str],
     now_ms: int,
     told: Sequence[PartitionForecast],
-    sources: Sources,
+    sources: RetentionSources,
 ) -> None:
     print(f"{topic} at {time_text(now_ms)}: {_settings(config)}")
     if tried:
@@ -144,7 +144,7 @@ def print_explained_json(
     tried: Mapping[str, str],
     now_ms: int,
     told: Sequence[PartitionForecast],
-    sources: Sources,
+    sources: RetentionSources,
 ) -> None:
     print_json(
         {

@@ -35,7 +35,7 @@ class ServedPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class RetentionSources:
     """The topic's settings, the numbers of its partitions that lie on disk, and what a broker says."""
 
     properties: dict[str, str]
@@ -45,7 +45,7 @@ class Sources:
     notes: tuple[str, ...]
 
 
-def gather(topic: str, directories: Sequence[Path], bootstrap_server: str | None) -> Sources:
+def gather(topic: str, directories: Sequence[Path], bootstrap_server: str | None) -> RetentionSources:
     """UsageError when there is neither; UnknownTopicOrPartitionError when nobody knows the topic."""
     if not directories and bootstrap_server is None:
         raise UsageError("no source given: use --data-dir DIR, --bootstrap-server H:P, or both")
@@ -73,7 +73,7 @@ def gather(topic: str, directories: Sequence[Path], bootstrap_server: str | None
             "Kafka's protocol does not tell of segments: what follows is of whole partitions; with --data-dir, on the "
             "broker's machine, it is told segment by segment"
         )
-    return Sources(properties, frozenset(partitions), served, tuple(notes))
+    return RetentionSources(properties, frozenset(partitions), served, tuple(notes))
 
 
 def _on_disk(topic: str, directories: Sequence[Path]) -> set[int]:

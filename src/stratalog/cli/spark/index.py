@@ -11,7 +11,7 @@ import typer
 
 from stratalog.cli.fsck import held
 from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, Topics
-from stratalog.cli.spark.options import Places, places
+from stratalog.cli.spark.options import InputOptions, places
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
 from stratalog.errors import UsageError
 from stratalog.util import REAL_FILESYSTEM
@@ -128,7 +128,7 @@ def convert(
 
 
 @contextmanager
-def _locked(where: Places, exclusively: bool) -> Iterator[None]:
+def _locked(where: InputOptions, exclusively: bool) -> Iterator[None]:
     with held([Path(each) for each in where.paths], REAL_FILESYSTEM, exclusively=exclusively):
         yield
 

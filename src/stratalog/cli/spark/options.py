@@ -52,7 +52,7 @@ def data_dirs(paths: Iterable[Path] | None) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class InputOptions:
     """Where a job looks: data directories, a bucket and the options of its store; `topics` None means all."""
 
     paths: list[str]
@@ -75,14 +75,14 @@ def places(
     remote: str | None,
     remote_option: list[str] | None,
     topics: list[str] | None,
-) -> Places:
+) -> InputOptions:
     """Return the places that options name.
 
     Raises UsageError for no place or a directory that does not exist, and NothingFoundError for a topic that is in none
     of them: before Spark starts, which takes seconds.
     """
     require_place(directories, remote)
-    found = Places(
+    found = InputOptions(
         data_dirs(directories),
         remote_url(remote),
         remote_options(remote_option),
@@ -98,7 +98,7 @@ def require_place(paths: Iterable[Path] | None, remote: str | None) -> None:
         raise UsageError("no source given: use --data-dir DIR, --remote URL, or both")
 
 
-def _topics_in(where: Places) -> set[str]:
+def _topics_in(where: InputOptions) -> set[str]:
     from stratalog.cli.tier import open_store, topics_in  # loads object-store clients
     from stratalog.log import list_partitions
 

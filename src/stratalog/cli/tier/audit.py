@@ -22,7 +22,7 @@ from stratalog.cli.tier.store import (
 )
 from stratalog.cli.tier.times import span_ms
 from stratalog.errors import RemoteStorageError
-from stratalog.inspect import DataDirs
+from stratalog.inspect import DataDirSet
 from stratalog.jobs import Severity, Threads, terminal_progress
 from stratalog.jobs.audit import AuditOptions, BucketAudit, ObjectFinding, audit_bucket, audit_uploads
 from stratalog.remote.storage import ObjectStore, S3Uploads
@@ -84,7 +84,7 @@ def audit(
 def run_audit(
     store: ObjectStore,
     options: AuditOptions,
-    data_dirs: DataDirs | None,
+    data_dirs: DataDirSet | None,
     output: AuditOutput,
     uploads: S3Uploads | None,
     readers: int,

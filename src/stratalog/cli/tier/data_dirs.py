@@ -10,7 +10,7 @@ import typer
 
 from stratalog.cli.out import notice
 from stratalog.errors import UsageError
-from stratalog.inspect import METADATA_TOPIC, DataDirs
+from stratalog.inspect import METADATA_TOPIC, DataDirSet
 
 DataDirOption = Annotated[
     list[Path] | None,
@@ -22,14 +22,14 @@ DataDirOption = Annotated[
 ]
 
 
-def open_data_dirs(directories: Sequence[Path] | None) -> DataDirs | None:
+def open_data_dirs(directories: Sequence[Path] | None) -> DataDirSet | None:
     """None where there are none. UsageError for one that is not there; a word on stderr when it has no metadata."""
     if not directories:
         return None
     for directory in directories:
         if not directory.is_dir():
             raise UsageError(f"{directory}: no such directory")
-    found = DataDirs(directories)
+    found = DataDirSet(directories)
     if not found.has_metadata:
         names = ", ".join(str(directory) for directory in directories)
         notice(f"{names}: no {METADATA_TOPIC} in this directory, so the states of segments are unknown")

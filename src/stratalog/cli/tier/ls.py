@@ -26,7 +26,7 @@ from stratalog.inspect import (
     group_objects,
 )
 from stratalog.jobs import size_text, terminal_progress, tracked
-from stratalog.jobs.audit import State, misfits, state_of
+from stratalog.jobs.audit import MetadataState, misfits, state_of
 from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.storage import SegmentManifest
 from stratalog.util import TableColumn, print_table, uuid_to_base64
@@ -170,12 +170,12 @@ def _state(
     metadata: PartitionMetadata | None,
 ) -> str:
     state = state_of(segment_id, metadata)
-    if state not in (State.UNKNOWN, State.ABSENT):
+    if state not in (MetadataState.UNKNOWN, MetadataState.ABSENT):
         return str(state.value)
     if manifest is None:
         return "replaced" if stored.is_replaced else "incomplete"
     whole = next(misfits(stored, manifest), None) is None
-    return ("complete" if whole else "damaged") + (" (unreferenced)" if state is State.ABSENT else "")
+    return ("complete" if whole else "damaged") + (" (unreferenced)" if state is MetadataState.ABSENT else "")
 
 
 _COLUMNS = (

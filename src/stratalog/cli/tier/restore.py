@@ -22,7 +22,7 @@ from stratalog.config import INITIAL_LEVEL, LARGE_SEGMENTS_LEVEL, BrokerConfig, 
 from stratalog.engine.dirs import is_served
 from stratalog.engine.tiering import PARTITIONS_KEY, metadata_topic_configs
 from stratalog.errors import DataDirError, InvalidConfigError
-from stratalog.inspect import DataDirs
+from stratalog.inspect import DataDirSet
 from stratalog.jobs import terminal_progress
 from stratalog.jobs.restore import (
     METADATA_TOPIC,
@@ -122,7 +122,7 @@ def restore(
             names,
             at_ms=at_ms,
             existing=known,
-            local=DataDirs([data_dir]) if metadata_only else None,
+            local=DataDirSet([data_dir]) if metadata_only else None,
             progress=terminal_progress(),
         )
         plan = planned()

@@ -9,7 +9,7 @@ from pathlib import Path
 from stratalog.cli.out import counted, notice, on_terminal, print_json, print_tabbed
 from stratalog.config import LogConfig
 from stratalog.jobs import size_text
-from stratalog.jobs.restore import Judged, PartitionPlan, RestorePlan, Verdict
+from stratalog.jobs.restore import Judged, PartitionRestore, RestorePlan, Verdict
 from stratalog.util import TableColumn, print_table, uuid_to_base64
 
 _COLUMNS = (
@@ -82,7 +82,7 @@ def print_plan(plan: RestorePlan, notes: Iterable[str], *, as_json: bool, dry_ru
     )
 
 
-def _row(plan: PartitionPlan, size_in: Callable[[int], str]) -> tuple[str, ...]:
+def _row(plan: PartitionRestore, size_in: Callable[[int], str]) -> tuple[str, ...]:
     size = sum(segment.segment_size_bytes for segment in plan.segments)
     epochs = ",".join(f"{entry.epoch}@{entry.start_offset}" for entry in plan.epochs)
     name, number = plan.partition.topic, plan.partition.partition

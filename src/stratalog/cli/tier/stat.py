@@ -34,7 +34,7 @@ _GROWTH_SPAN_MS = 3_600_000
 
 
 @dataclass(slots=True)
-class Stat:
+class TierStat:
     """Sums of one topic, or of one partition of it.
 
     Times are those of records, in milliseconds, -1 when there are none.
@@ -121,12 +121,12 @@ def stat(
     found = find_partitions(store, topic).partitions
     if not found:
         say_empty(url)
-    stats: dict[tuple[UUID, int | None], Stat] = {}
+    stats: dict[tuple[UUID, int | None], TierStat] = {}
     with PartitionReader(store) as reader:
         for stored in tracked(reader.read_all(found), "reading", len(found), terminal_progress()):
             one = stored.partition
             number = one.partition if partitions else None
-            target = stats.setdefault((one.topic_id, number), Stat(one.topic, one.topic_id, number))
+            target = stats.setdefault((one.topic_id, number), TierStat(one.topic, one.topic_id, number))
             target.add(stored, *_samples(store, stored.complete))
     _print(list(stats.values()), as_json=as_json)
     return 0
@@ -152,7 +152,7 @@ def _sample(store: ObjectStore, manifest: SegmentManifest) -> _Sample | None:
         return None
 
 
-def _print(stats: list[Stat], *, as_json: bool) -> None:
+def _print(stats: list[TierStat], *, as_json: bool) -> None:
     if as_json:
         for one in stats:
             print_json(_json(one))
@@ -179,7 +179,7 @@ def _print(stats: list[Stat], *, as_json: bool) -> None:
     print_table(columns, [_cells(one) for one in stats])
 
 
-def _cells(one: Stat) -> tuple[str, ...]:
+def _cells(one: TierStat) -> tuple[str, ...]:
     log = one.bytes_by_kind[ObjectKind.LOG.value]
     indexes = sum(
         one.bytes_by_kind[kind.value] for kind in (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX, ObjectKind.TXN_INDEX)
@@ -202,7 +202,7 @@ def _cells(one: Stat) -> tuple[str, ...]:
     )
 
 
-def _plain(one: Stat) -> Iterator[object]:
+def _plain(one: TierStat) -> Iterator[object]:
     yield one.topic if one.partition is None else f"{one.topic}-{one.partition}"
     yield f"segments={one.segments}"
     yield f"incomplete={one.incomplete}"
@@ -215,7 +215,7 @@ def _plain(one: Stat) -> Iterator[object]:
     yield f"bytes-per-day={'' if one.bytes_per_day is None else one.bytes_per_day}"
 
 
-def _json(one: Stat) -> dict[str, object]:
+def _json(one: TierStat) -> dict[str, object]:
     return {
         "topic": one.topic,
         "topicId": uuid_to_base64(one.topic_id),

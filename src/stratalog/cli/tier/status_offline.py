@@ -15,7 +15,7 @@ from stratalog.cli.tier.data_dirs import open_data_dirs
 from stratalog.config import LogConfig
 from stratalog.engine.tiering import status_json
 from stratalog.errors import UsageError
-from stratalog.inspect import DataDirs, read_local_log
+from stratalog.inspect import DataDirSet, read_local_log
 from stratalog.log import list_partitions
 from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from stratalog.remote.ownership import OWNERSHIP_FILE, OwnershipFile
@@ -66,7 +66,7 @@ def _status(
     topic: Topic,
     number: int,
     path: Path,
-    logs: DataDirs,
+    logs: DataDirSet,
     remote: dict[TopicIdPartition, list[RemoteLogSegmentMetadata]],
     failures: Sequence[TaskFailure],
 ) -> TierStatus | None:

@@ -11,7 +11,7 @@ from .bucket import (
     plain_view as plain_view,
 )
 from .findings import (
-    Kind as Kind,
+    AuditKind as AuditKind,
 )
 from .findings import (
     ObjectFinding as ObjectFinding,
@@ -47,7 +47,7 @@ from .run import (
     audit as audit,
 )
 from .segment import (
-    State as State,
+    MetadataState as MetadataState,
 )
 from .segment import (
     misfits as misfits,

@@ -15,7 +15,7 @@ from typing import Final
 from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError
 from stratalog.inspect import (
     BucketPartitions,
-    DataDirs,
+    DataDirSet,
     LogFacts,
     PartitionMetadata,
     PartitionObjects,
@@ -25,7 +25,7 @@ from stratalog.inspect import (
     read_manifest,
     topic_ids,
 )
-from stratalog.jobs.audit.findings import Kind, ObjectFinding
+from stratalog.jobs.audit.findings import AuditKind, ObjectFinding
 from stratalog.jobs.audit.partition import audit_partition
 from stratalog.jobs.audit.reading import read_segment
 from stratalog.jobs.audit.segment import SegmentFacts, misfits, object_finding, state_of
@@ -154,7 +154,7 @@ class _ContentTask:
 def audit_bucket(
     bucket: Bucket | ObjectStore,
     options: AuditOptions,
-    data_dirs: DataDirs | None = None,
+    data_dirs: DataDirSet | None = None,
     *,
     executor: Executor = READERS,
     ledger: Ledger | None = None,
@@ -191,7 +191,7 @@ def _judged(
     bucket: Bucket,
     listed: BucketPartitions,
     options: AuditOptions,
-    data_dirs: DataDirs | None,
+    data_dirs: DataDirSet | None,
     result: BucketAudit,
     executor: Executor,
     progress: Progress,
@@ -247,7 +247,7 @@ def plain_view(store: ObjectStore) -> PlainView:
 
 
 def _with_metadata(
-    partitions: Collection[TopicIdPartition], data_dirs: DataDirs | None, topics: Collection[str] | None
+    partitions: Collection[TopicIdPartition], data_dirs: DataDirSet | None, topics: Collection[str] | None
 ) -> Iterator[tuple[TopicIdPartition, bool, PartitionMetadata | None]]:
     """Every partition that is in the bucket or that the metadata mention, once, and whether it is in the bucket."""
     left = dict.fromkeys(partitions)
@@ -364,7 +364,7 @@ def beside_partitions(bucket: BucketPartitions) -> Iterator[ObjectFinding]:
     for name in bucket.foreign_directories:
         yield ObjectFinding(
             Severity.NOTE,
-            Kind.FOREIGN_OBJECT,
+            AuditKind.FOREIGN_OBJECT,
             "",
             None,
             None,
@@ -382,7 +382,7 @@ def beside_partitions(bucket: BucketPartitions) -> Iterator[ObjectFinding]:
             names = ", ".join(sorted(uuid_to_base64(topic_id) for topic_id in ids))
             yield ObjectFinding(
                 Severity.NOTE,
-                Kind.SEVERAL_TOPIC_IDS,
+                AuditKind.SEVERAL_TOPIC_IDS,
                 topic,
                 None,
                 None,
@@ -396,14 +396,14 @@ def beside_partitions(bucket: BucketPartitions) -> Iterator[ObjectFinding]:
 
 def _sealed(facts: SegmentFacts, reason: str) -> ObjectFinding:
     return facts.finding(
-        Severity.WARNING, Kind.SEALED, f"its content was not checked: {reason}", "audit again with the key"
+        Severity.WARNING, AuditKind.SEALED, f"its content was not checked: {reason}", "audit again with the key"
     )
 
 
 def _foreign(info: ObjectInfo) -> ObjectFinding:
     return ObjectFinding(
         Severity.NOTE,
-        Kind.FOREIGN_OBJECT,
+        AuditKind.FOREIGN_OBJECT,
         "",
         None,
         None,

@@ -17,7 +17,7 @@ from stratalog.errors import (
     CorruptSnapshotError,
     UnsupportedForMessageFormatError,
 )
-from stratalog.jobs.audit.findings import Kind
+from stratalog.jobs.audit.findings import AuditKind
 from stratalog.log.format import (
     OffsetIndexFormat,
     OffsetPosition,
@@ -40,7 +40,7 @@ class ContentFault:
     """What is wrong with one object's content."""
 
     object: ObjectKind
-    kind: Kind
+    kind: AuditKind
     text: str
 
 
@@ -156,7 +156,7 @@ class IndexEntries:
             )
 
     def _fault(self, kind: ObjectKind, text: str) -> None:
-        self.faults.append(ContentFault(kind, Kind.WRONG_INDEX, text))
+        self.faults.append(ContentFault(kind, AuditKind.WRONG_INDEX, text))
 
 
 class RecordsWalk:
@@ -188,7 +188,7 @@ class RecordsWalk:
 
     @property
     def _is_damaged(self) -> bool:
-        return any(fault.kind is Kind.DAMAGED_OBJECT for fault in self._records)
+        return any(fault.kind is AuditKind.DAMAGED_OBJECT for fault in self._records)
 
     def feed(self, piece: Buffer) -> None:
         view = memoryview(piece).cast("B")
@@ -199,19 +199,19 @@ class RecordsWalk:
         try:
             consumed = self._walk(data)
         except (CorruptRecordError, UnsupportedForMessageFormatError) as error:
-            self.lose(Kind.DAMAGED_BATCH, f"no batch behind position {self._position}: {error}")
+            self.lose(AuditKind.DAMAGED_BATCH, f"no batch behind position {self._position}: {error}")
             return
         self._position += consumed
         self._rest = data[consumed:]
 
     def end(self) -> None:
         if self._rest and not self._is_lost:
-            self.lose(Kind.DAMAGED_BATCH, f"the batch at position {self._position} is not whole")
+            self.lose(AuditKind.DAMAGED_BATCH, f"the batch at position {self._position} is not whole")
         if self._batch_faults > 1:
-            self._fault(Kind.DAMAGED_BATCH, f"{self._batch_faults - 1} more batches are damaged")
+            self._fault(AuditKind.DAMAGED_BATCH, f"{self._batch_faults - 1} more batches are damaged")
         expected, blocks = self._expected.block_crc32c, len(self.block_crc32c)
         if expected is not None and blocks < len(expected) and not self._is_damaged:
-            self._fault(Kind.DAMAGED_OBJECT, f"it ends after {blocks} of {len(expected)} blocks")
+            self._fault(AuditKind.DAMAGED_OBJECT, f"it ends after {blocks} of {len(expected)} blocks")
         if not self._is_lost and not self._batch_faults:
             self._entries.end(self._expected.size)
 
@@ -252,9 +252,11 @@ class RecordsWalk:
             found, number = crc32c(view[at : at + size]), len(self.block_crc32c)
             self.block_crc32c.append(found)
             if expected is not None and not self._is_damaged and (number >= len(expected) or found != expected[number]):
-                self._fault(Kind.DAMAGED_OBJECT, f"the block at position {number * size} does not match its checksum")
+                self._fault(
+                    AuditKind.DAMAGED_OBJECT, f"the block at position {number * size} does not match its checksum"
+                )
 
-    def lose(self, kind: Kind, text: str) -> None:
+    def lose(self, kind: AuditKind, text: str) -> None:
         """Say why no more batches can be told from here on."""
         self._is_lost = True
         self._rest = b""
@@ -264,9 +266,9 @@ class RecordsWalk:
         self._batch_faults += 1
         self._entries.stop()
         if self._batch_faults == 1:
-            self._fault(Kind.DAMAGED_BATCH, text)
+            self._fault(AuditKind.DAMAGED_BATCH, text)
 
-    def _fault(self, kind: Kind, text: str) -> None:
+    def _fault(self, kind: AuditKind, text: str) -> None:
         self._records.append(ContentFault(ObjectKind.LOG, kind, text))
 
 
@@ -281,7 +283,7 @@ def check_small(kind: ObjectKind, data: Buffer, last_epoch: int) -> ContentFault
         elif kind is ObjectKind.LEADER_EPOCHS:
             epochs = decode_epochs(bytes(data))
             if not epochs or epochs[-1].epoch != last_epoch:
-                return ContentFault(kind, Kind.WRONG_INDEX, f"its last epoch is not {last_epoch}")
+                return ContentFault(kind, AuditKind.WRONG_INDEX, f"its last epoch is not {last_epoch}")
     except (CorruptIndexError, CorruptSnapshotError, CorruptCheckpointError) as error:
-        return ContentFault(kind, Kind.WRONG_INDEX, str(error))
+        return ContentFault(kind, AuditKind.WRONG_INDEX, str(error))
     return None

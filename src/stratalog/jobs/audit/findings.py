@@ -17,7 +17,7 @@ from stratalog.remote.api import RemoteLogSegmentMetadata
 from stratalog.remote.storage import ObjectKind, PendingUpload
 
 
-class Kind(enum.Enum):
+class AuditKind(enum.Enum):
     """Value: the name that is printed. One kind is one way in which a bucket can be wrong."""
 
     # --- objects of a segment
@@ -126,7 +126,7 @@ class ObjectFinding(Finding):
     grace period.
     """
 
-    kind: Kind
+    kind: AuditKind
     topic: str
     partition: int | None
     segment_id: UUID | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from stratalog.inspect import LogFacts
-from stratalog.jobs.audit.findings import Kind, ObjectFinding, Offsets
+from stratalog.jobs.audit.findings import AuditKind, ObjectFinding, Offsets
 from stratalog.jobs.findings import Severity
 from stratalog.remote.api import TopicIdPartition, is_within_lineage, without_empty_epochs
 from stratalog.remote.storage import SegmentManifest
@@ -85,7 +85,7 @@ def _overlaps(ordered: Sequence[SegmentManifest]) -> Iterator[ObjectFinding]:
             yield _finding(
                 manifest,
                 Severity.NOTE,
-                Kind.COVERED,
+                AuditKind.COVERED,
                 f"offsets {_offsets(widest)} of another segment cover it",
                 "none: readers take the other one, and both go with retention",
             )
@@ -94,7 +94,7 @@ def _overlaps(ordered: Sequence[SegmentManifest]) -> Iterator[ObjectFinding]:
             yield _finding(
                 manifest,
                 Severity.WARNING,
-                Kind.OVERLAP,
+                AuditKind.OVERLAP,
                 f"offsets {Offsets(manifest.base_offset, widest.end_offset)} are in the segment {_offsets(widest)} too",
                 "none: readers take each offset once, and both go with retention",
             )
@@ -120,15 +120,15 @@ def _gaps(
 
 def _gap(partition: TopicIdPartition, missing: Offsets, log: LogFacts | None) -> Iterator[ObjectFinding]:
     if log is None:
-        severity, kind, text = Severity.WARNING, Kind.GAP, "no segment has these offsets"
+        severity, kind, text = Severity.WARNING, AuditKind.GAP, "no segment has these offsets"
         action = "give the data directory (--data-dir), which may have them"
     elif missing.first >= log.local_log_start_offset:
-        severity, kind, text = Severity.NOTE, Kind.GAP, "only the local log has these offsets"
+        severity, kind, text = Severity.NOTE, AuditKind.GAP, "only the local log has these offsets"
         action = "none: the broker copies them, unless copying is disabled"
     else:
         lost = Offsets(missing.first, min(missing.last, log.local_log_start_offset - 1))
         missing = lost
-        severity, kind, text = Severity.ERROR, Kind.LOST_OFFSETS, "neither tier has these offsets"
+        severity, kind, text = Severity.ERROR, AuditKind.LOST_OFFSETS, "neither tier has these offsets"
         action = "look for them in a replica or in an older version of the bucket"
     yield ObjectFinding(severity, kind, partition.topic, partition.partition, None, None, missing, 0, text, action)
 
@@ -137,7 +137,7 @@ def _below_log_start(manifest: SegmentManifest, log_start_offset: int) -> Object
     return _finding(
         manifest,
         Severity.NOTE,
-        Kind.BELOW_LOG_START,
+        AuditKind.BELOW_LOG_START,
         f"it ends below the log start offset {log_start_offset}",
         "none: the broker deletes it at its next turn",
     )
@@ -148,13 +148,13 @@ def _other_lineage(manifest: SegmentManifest) -> ObjectFinding:
     return _finding(
         manifest,
         Severity.WARNING,
-        Kind.OTHER_LINEAGE,
+        AuditKind.OTHER_LINEAGE,
         f"its leader epochs ({epochs}) are of a history that was given up",
         "none: the broker deletes it once its epochs are older than the log's first",
     )
 
 
-def _finding(manifest: SegmentManifest, severity: Severity, kind: Kind, text: str, action: str) -> ObjectFinding:
+def _finding(manifest: SegmentManifest, severity: Severity, kind: AuditKind, text: str, action: str) -> ObjectFinding:
     return ObjectFinding(
         severity,
         kind,

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from stratalog.inspect import LogFacts, Manifest, PartitionMetadata, group_objects
-from stratalog.jobs.audit.findings import Kind, ObjectFinding
+from stratalog.jobs.audit.findings import AuditKind, ObjectFinding
 from stratalog.jobs.audit.offsets import audit_offsets
 from stratalog.jobs.audit.segment import (
+    MetadataState,
     SegmentFacts,
-    State,
     audit_segment,
     audit_without_objects,
     has_records,
@@ -88,14 +88,14 @@ def _is_readable(facts: SegmentFacts) -> bool:
     return (
         isinstance(facts.manifest, SegmentManifest)
         and has_records(facts.stored, facts.manifest)
-        and facts.state not in (State.DELETING, State.DELETED)
+        and facts.state not in (MetadataState.DELETING, MetadataState.DELETED)
     )
 
 
 def _partition_deletion(partition: TopicIdPartition, size: int) -> ObjectFinding:
     return ObjectFinding(
         Severity.WARNING,
-        Kind.UNFINISHED_DELETION,
+        AuditKind.UNFINISHED_DELETION,
         partition.topic,
         partition.partition,
         None,
@@ -110,7 +110,7 @@ def _partition_deletion(partition: TopicIdPartition, size: int) -> ObjectFinding
 def _unknown_partition(partition: TopicIdPartition, size: int) -> ObjectFinding:
     return ObjectFinding(
         Severity.WARNING,
-        Kind.UNKNOWN_PARTITION,
+        AuditKind.UNKNOWN_PARTITION,
         partition.topic,
         partition.partition,
         None,
@@ -126,7 +126,7 @@ def _unknown_partition(partition: TopicIdPartition, size: int) -> ObjectFinding:
 def _foreign(partition: TopicIdPartition, info: ObjectInfo) -> ObjectFinding:
     return ObjectFinding(
         Severity.NOTE,
-        Kind.FOREIGN_OBJECT,
+        AuditKind.FOREIGN_OBJECT,
         partition.topic,
         partition.partition,
         None,

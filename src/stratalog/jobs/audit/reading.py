@@ -16,7 +16,7 @@ from typing_extensions import Buffer
 from stratalog.errors import DamagedRemoteObjectError, RemoteResourceNotFoundError
 from stratalog.inspect import REMAKEABLE
 from stratalog.jobs.audit.contents import ContentFault, Expected, IndexEntries, RecordsWalk, check_small
-from stratalog.jobs.audit.findings import Kind
+from stratalog.jobs.audit.findings import AuditKind
 from stratalog.remote.storage import ObjectKind, ObjectLayout, ObjectStore, SegmentManifest
 
 #: Whole blocks of every size that a manifest may name up to here.
@@ -81,7 +81,7 @@ def walk_records(
         except RemoteResourceNotFoundError:
             break
         except DamagedRemoteObjectError:
-            walk.lose(Kind.DAMAGED_OBJECT, f"the chunks behind position {start} do not open")
+            walk.lose(AuditKind.DAMAGED_OBJECT, f"the chunks behind position {start} do not open")
             break
         walk.feed(piece)
         on_bytes(memoryview(piece).nbytes)
@@ -109,7 +109,7 @@ def _read_small(
 
 
 def _damaged(kind: ObjectKind) -> ContentFault:
-    return ContentFault(kind, Kind.DAMAGED_OBJECT, "its bytes do not match the checksum in the manifest")
+    return ContentFault(kind, AuditKind.DAMAGED_OBJECT, "its bytes do not match the checksum in the manifest")
 
 
 def _has_no_entries(manifest: SegmentManifest, kind: ObjectKind) -> bool:

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Final
 
 from stratalog.errors import UsageError
-from stratalog.inspect import DataDirs
+from stratalog.inspect import DataDirSet
 from stratalog.jobs.audit.bucket import READERS, AuditOptions, Bucket, audit_bucket
 from stratalog.jobs.audit.result import AuditFinding, AuditResult, ordered
 from stratalog.jobs.executor import Executor
 from stratalog.jobs.fsck import fsck
-from stratalog.jobs.ledger import Ledger, State
+from stratalog.jobs.ledger import JobState, Ledger
 from stratalog.jobs.progress import SILENT, Progress
 from stratalog.util import SYSTEM_CLOCK
 
@@ -36,7 +36,7 @@ def audit(
     paths: Sequence[str | Path] = (),
     remote_options: Mapping[str, str] | None = None,
     topics: Collection[str] | None = None,
-    state: State | str | Path | None = None,
+    state: JobState | str | Path | None = None,
     grace_ms: int = GRACE_MS,
     executor: Executor = READERS,
     progress: Progress = SILENT,
@@ -56,7 +56,7 @@ def audit(
     directories = [Path(path) for path in paths]
     if not directories and remote is None:
         raise UsageError("nothing to audit: give paths, a remote URL, or both")
-    kept = state if isinstance(state, State) or state is None else State(state)
+    kept = state if isinstance(state, JobState) or state is None else JobState(state)
     findings: list[AuditFinding] = []
     partitions = segments = size = read = known = 0
     with Ledger(kept, _LEDGER) as ledger:
@@ -71,7 +71,7 @@ def audit(
             found = audit_bucket(
                 Bucket(remote, remote_options),
                 AuditOptions(SYSTEM_CLOCK.now_ms(), grace_ms, topics, deep=True),
-                DataDirs(directories) if directories else None,
+                DataDirSet(directories) if directories else None,
                 executor=executor,
                 ledger=ledger,
                 progress=progress,

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from stratalog.inspect import REMAKEABLE, Manifest, ManifestFault, PartitionMetadata, SegmentObjects
 from stratalog.jobs.audit.findings import (
+    AuditKind,
     DeleteObjects,
-    Kind,
     Mend,
     ObjectFinding,
     Offsets,
@@ -32,7 +32,7 @@ from stratalog.remote.storage import (
 from stratalog.remote.transactions import is_bulk
 
 
-class State(enum.Enum):
+class MetadataState(enum.Enum):
     """What the metadata says of a segment."""
 
     UNKNOWN = "the metadata is not at hand, or does not reach back"
@@ -44,23 +44,23 @@ class State(enum.Enum):
 
 
 _STATES = {
-    RemoteLogSegmentState.COPY_SEGMENT_STARTED: State.COPYING,
-    RemoteLogSegmentState.COPY_SEGMENT_FINISHED: State.FINISHED,
-    RemoteLogSegmentState.DELETE_SEGMENT_STARTED: State.DELETING,
-    RemoteLogSegmentState.DELETE_SEGMENT_FINISHED: State.DELETED,
+    RemoteLogSegmentState.COPY_SEGMENT_STARTED: MetadataState.COPYING,
+    RemoteLogSegmentState.COPY_SEGMENT_FINISHED: MetadataState.FINISHED,
+    RemoteLogSegmentState.DELETE_SEGMENT_STARTED: MetadataState.DELETING,
+    RemoteLogSegmentState.DELETE_SEGMENT_FINISHED: MetadataState.DELETED,
 }
 
 
-def state_of(segment_id: UUID, metadata: PartitionMetadata | None) -> State:
+def state_of(segment_id: UUID, metadata: PartitionMetadata | None) -> MetadataState:
     """The state of a segment. A partition that the metadata does not mention at all is none of which it could tell."""
     if metadata is None:
-        return State.UNKNOWN
+        return MetadataState.UNKNOWN
     if segment_id in metadata.deleted:
-        return State.DELETED
+        return MetadataState.DELETED
     known = metadata.segments.get(segment_id)
     if known is not None:
         return _STATES[known.state]
-    return State.ABSENT if metadata.is_complete and metadata.mentions_anything else State.UNKNOWN
+    return MetadataState.ABSENT if metadata.is_complete and metadata.mentions_anything else MetadataState.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class SegmentFacts:
     stored: SegmentObjects
     manifest: Manifest | None
     metadata: RemoteLogSegmentMetadata | None
-    state: State
+    state: MetadataState
     is_young: bool
     #: Whether a broker copies to the partition, as far as its other segments tell.
     has_broker: bool = True
@@ -80,7 +80,7 @@ class SegmentFacts:
     def finding(
         self,
         severity: Severity,
-        kind: Kind,
+        kind: AuditKind,
         text: str,
         action: str,
         *,
@@ -122,9 +122,9 @@ class SegmentFacts:
 
 def audit_segment(facts: SegmentFacts) -> Iterator[ObjectFinding]:
     """The findings of a segment that has objects."""
-    if facts.state is State.DELETING:
+    if facts.state is MetadataState.DELETING:
         yield _unfinished_deletion(facts)
-    elif facts.state is State.DELETED:
+    elif facts.state is MetadataState.DELETED:
         yield _undeleted(facts)
     elif facts.manifest is None and facts.stored.is_replaced:
         yield _replaced(facts)
@@ -141,14 +141,14 @@ def audit_without_objects(known: RemoteLogSegmentMetadata) -> Iterator[ObjectFin
     """The findings of a segment that the metadata mentions and of which there is no object."""
     partition, offsets = known.topic_id_partition, Offsets(known.start_offset, known.end_offset)
     if known.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-        severity, kind = Severity.ERROR, Kind.MISSING_SEGMENT
+        severity, kind = Severity.ERROR, AuditKind.MISSING_SEGMENT
         size, text = known.segment_size_bytes, "its copy is declared finished, and there is no object of it"
         action = _LOOK_FOR_RECORDS
     elif known.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
-        severity, kind, size = Severity.NOTE, Kind.UNFINISHED_COPY, 0
+        severity, kind, size = Severity.NOTE, AuditKind.UNFINISHED_COPY, 0
         text, action = "a copy was begun and has left nothing", "none: the broker writes it off"
     else:
-        severity, kind, size = Severity.NOTE, Kind.UNFINISHED_DELETION, 0
+        severity, kind, size = Severity.NOTE, AuditKind.UNFINISHED_DELETION, 0
         text, action = "its objects are deleted, which is not yet declared", "none: the broker declares it"
     yield ObjectFinding(
         severity,
@@ -178,7 +178,7 @@ def _unfinished_deletion(facts: SegmentFacts) -> ObjectFinding:
     begun = facts.metadata.event_timestamp_ms if facts.metadata is not None else 0
     return facts.finding(
         facts.leftover_severity,
-        Kind.UNFINISHED_DELETION,
+        AuditKind.UNFINISHED_DELETION,
         "its deletion was begun, and objects are left",
         "repair deletes the rest; the broker declares it",
         mend=DeleteObjects(facts.stored.keys_to_delete()),
@@ -194,7 +194,7 @@ def _undeleted(facts: SegmentFacts) -> ObjectFinding:
     if facts.stored.has_manifest_object and facts.stored.get(ObjectKind.LOG) is None:
         return facts.finding(
             facts.leftover_severity,
-            Kind.UNDELETED,
+            AuditKind.UNDELETED,
             "the metadata says it was deleted, and a manifest without records is left",
             "repair deletes it",
             mend=DeleteObjects(facts.stored.keys_to_delete()),
@@ -202,13 +202,13 @@ def _undeleted(facts: SegmentFacts) -> ObjectFinding:
     if facts.stored.has_manifest_object:
         return facts.finding(
             Severity.WARNING,
-            Kind.UNDELETED,
+            AuditKind.UNDELETED,
             "the metadata says it was deleted, and its manifest is there",
             "delete it by hand, unless it was put back on purpose",
         )
     return facts.finding(
         facts.leftover_severity,
-        Kind.UNDELETED,
+        AuditKind.UNDELETED,
         "the metadata says it was deleted, and objects are left",
         "repair deletes them",
         mend=_delete_unless_whole(facts.stored),
@@ -217,16 +217,16 @@ def _undeleted(facts: SegmentFacts) -> ObjectFinding:
 
 def _replaced(facts: SegmentFacts) -> ObjectFinding:
     """Others have its offsets; what brokers know of is theirs all the same."""
-    if facts.state in (State.COPYING, State.FINISHED):
+    if facts.state in (MetadataState.COPYING, MetadataState.FINISHED):
         return facts.finding(
             Severity.WARNING,
-            Kind.REPLACED,
+            AuditKind.REPLACED,
             "another segment has taken its place, of which its brokers were not told",
             "tier restore makes the new one known; where brokers serve a bucket, its compaction needs --kafka",
         )
     return facts.finding(
         facts.leftover_severity,
-        Kind.REPLACED,
+        AuditKind.REPLACED,
         "another segment has taken its place, and its objects are left",
         "the next compaction deletes them, or repair",
         mend=_delete_unless_whole(facts.stored),
@@ -235,20 +235,22 @@ def _replaced(facts: SegmentFacts) -> ObjectFinding:
 
 def _without_manifest(facts: SegmentFacts) -> ObjectFinding:
     stored = facts.stored
-    if facts.state is State.FINISHED:
-        return _lost_manifest(facts, Kind.MISSING_MANIFEST, "its copy is declared finished, and it has no manifest")
-    if facts.state is State.COPYING:
+    if facts.state is MetadataState.FINISHED:
+        return _lost_manifest(
+            facts, AuditKind.MISSING_MANIFEST, "its copy is declared finished, and it has no manifest"
+        )
+    if facts.state is MetadataState.COPYING:
         return facts.finding(
             facts.leftover_severity,
-            Kind.UNFINISHED_COPY,
+            AuditKind.UNFINISHED_COPY,
             "a copy was begun and never finished",
             "none: the broker removes it at its next turn",
         )
     delete = _delete_unless_whole(stored)
-    if facts.state is State.ABSENT:
+    if facts.state is MetadataState.ABSENT:
         return facts.finding(
             facts.leftover_severity,
-            Kind.ORPHAN,
+            AuditKind.ORPHAN,
             "it has no manifest, and no metadata mentions it",
             "repair deletes it",
             mend=delete,
@@ -256,7 +258,7 @@ def _without_manifest(facts: SegmentFacts) -> ObjectFinding:
     if is_bulk(stored.segment_id.id) and not facts.has_broker:
         return facts.finding(
             facts.leftover_severity,
-            Kind.ORPHAN,
+            AuditKind.ORPHAN,
             "a bulk load has staged it and never published it",
             "repair deletes it",
             mend=delete,
@@ -265,26 +267,28 @@ def _without_manifest(facts: SegmentFacts) -> ObjectFinding:
     if not stored.has_required:
         return facts.finding(
             facts.leftover_severity,
-            Kind.ORPHAN,
+            AuditKind.ORPHAN,
             "it has no manifest and is not whole: nothing can be read of it",
             "repair deletes it",
             mend=delete,
         )
     return facts.finding(
         facts.leftover_severity,
-        Kind.ORPHAN,
+        AuditKind.ORPHAN,
         "it has no manifest, and whether its copy was finished is not known",
         "give the data directory (--data-dir), whose metadata tells",
     )
 
 
-def _lost_manifest(facts: SegmentFacts, kind: Kind, text: str) -> ObjectFinding:
+def _lost_manifest(facts: SegmentFacts, kind: AuditKind, text: str) -> ObjectFinding:
     """A segment of a finished copy that readers cannot open; mendable when the objects may prove it."""
     log = facts.stored.get(ObjectKind.LOG)
     known = facts.metadata
     if known is None or log is None or not _sizes_agree(log.size, known.segment_size_bytes):
         text += ", and its records are not there" if log is None else ""
-        return facts.finding(Severity.ERROR, Kind.MISSING_SEGMENT if log is None else kind, text, _LOOK_FOR_RECORDS)
+        return facts.finding(
+            Severity.ERROR, AuditKind.MISSING_SEGMENT if log is None else kind, text, _LOOK_FOR_RECORDS
+        )
     if facts.stored.layout is not ObjectLayout.STRATALOG:
         return facts.finding(Severity.ERROR, kind, text, "look for the manifest in an older version of the bucket")
     return facts.finding(
@@ -301,16 +305,16 @@ def _bad_manifest(facts: SegmentFacts, fault: ManifestFault) -> ObjectFinding:
     key = facts.stored.manifest_key
     if fault.from_the_future:
         return facts.finding(
-            Severity.ERROR, Kind.UNKNOWN_VERSION, fault.reason, "use the version that wrote it", key=key
+            Severity.ERROR, AuditKind.UNKNOWN_VERSION, fault.reason, "use the version that wrote it", key=key
         )
-    if facts.state is State.FINISHED:
-        return _lost_manifest(facts, Kind.DAMAGED_MANIFEST, fault.reason)
+    if facts.state is MetadataState.FINISHED:
+        return _lost_manifest(facts, AuditKind.DAMAGED_MANIFEST, fault.reason)
     action = (
         "give the data directory (--data-dir), whose metadata tells"
-        if facts.state is State.UNKNOWN
+        if facts.state is MetadataState.UNKNOWN
         else "look for the manifest in an older version of the bucket"
     )
-    return facts.finding(Severity.ERROR, Kind.DAMAGED_MANIFEST, fault.reason, action, key=key)
+    return facts.finding(Severity.ERROR, AuditKind.DAMAGED_MANIFEST, fault.reason, action, key=key)
 
 
 def has_records(stored: SegmentObjects, manifest: SegmentManifest) -> bool:
@@ -333,9 +337,9 @@ def _objects_of(facts: SegmentFacts, manifest: SegmentManifest) -> Iterator[Obje
     sound_records = has_records(facts.stored, manifest)
     for key, found, size in misfits(facts.stored, manifest):
         kind, text = (
-            (Kind.MISSING_OBJECT, "the manifest lists it, and it is not there")
+            (AuditKind.MISSING_OBJECT, "the manifest lists it, and it is not there")
             if found is None
-            else (Kind.WRONG_SIZE, f"it has {found.size} bytes, the manifest says {size}")
+            else (AuditKind.WRONG_SIZE, f"it has {found.size} bytes, the manifest says {size}")
         )
         yield object_finding(facts, manifest, key, kind, text, sound_records)
     listed = stored_objects(manifest).keys() | {facts.stored.manifest_key}
@@ -345,7 +349,7 @@ def _objects_of(facts: SegmentFacts, manifest: SegmentManifest) -> Iterator[Obje
 
 
 def object_finding(
-    facts: SegmentFacts, manifest: SegmentManifest, key: str, what: Kind, text: str, sound_records: bool
+    facts: SegmentFacts, manifest: SegmentManifest, key: str, what: AuditKind, text: str, sound_records: bool
 ) -> ObjectFinding:
     """An object that is missing or damaged: of our layout all but the records can be made anew while there are
     these."""
@@ -379,7 +383,7 @@ def _unlisted(facts: SegmentFacts, manifest: SegmentManifest, info: ObjectInfo) 
     mend = DeleteObjects((info.key,)) if is_ours and not wanted and kind not in REMAKEABLE else None
     return facts.finding(
         Severity.WARNING,
-        Kind.UNLISTED_OBJECT,
+        AuditKind.UNLISTED_OBJECT,
         "the manifest of its segment does not list it",
         "none: it is left alone" if mend is None else "repair deletes it",
         mend=mend,
@@ -390,23 +394,23 @@ def _unlisted(facts: SegmentFacts, manifest: SegmentManifest, info: ObjectInfo) 
 
 def _against_metadata(facts: SegmentFacts, manifest: SegmentManifest) -> Iterator[ObjectFinding]:
     known = facts.metadata
-    if facts.state is State.ABSENT:
+    if facts.state is MetadataState.ABSENT:
         yield facts.finding(
             facts.leftover_severity,
-            Kind.UNREFERENCED,
+            AuditKind.UNREFERENCED,
             "it is complete, but no metadata mentions it: no broker reads it",
             "tier restore makes it known again; if it is not wanted, delete it by hand",
         )
-    elif facts.state is State.COPYING:
+    elif facts.state is MetadataState.COPYING:
         yield facts.finding(
             facts.leftover_severity,
-            Kind.UNFINISHED_COPY,
+            AuditKind.UNFINISHED_COPY,
             "it is complete, but its copy was never declared finished",
             "none: the broker copies it again and removes this one",
         )
     elif known is not None and (differences := "; ".join(_differences(manifest, known))):
         yield facts.finding(
-            Severity.ERROR, Kind.METADATA_DIFFERS, differences, "tier restore takes what the manifest says"
+            Severity.ERROR, AuditKind.METADATA_DIFFERS, differences, "tier restore takes what the manifest says"
         )
 
 

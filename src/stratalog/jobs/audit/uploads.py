@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from stratalog.inspect import parse_key
-from stratalog.jobs.audit.findings import Kind, ObjectFinding, TakeBackUpload
+from stratalog.jobs.audit.findings import AuditKind, ObjectFinding, TakeBackUpload
 from stratalog.jobs.findings import Severity
 from stratalog.remote.storage import PendingUpload
 
@@ -20,7 +20,7 @@ def audit_uploads(
             if topics is None:
                 yield ObjectFinding(
                     Severity.NOTE,
-                    Kind.UNFINISHED_UPLOAD,
+                    AuditKind.UNFINISHED_UPLOAD,
                     "",
                     None,
                     None,
@@ -39,7 +39,7 @@ def audit_uploads(
         severity = Severity.NOTE if upload.begun_ms > now_ms - grace_ms else Severity.WARNING
         yield ObjectFinding(
             severity,
-            Kind.UNFINISHED_UPLOAD,
+            AuditKind.UNFINISHED_UPLOAD,
             partition.topic,
             partition.partition,
             key.segment_id.id,

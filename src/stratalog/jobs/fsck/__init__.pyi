@@ -8,7 +8,7 @@ from .findings import (
     FileFinding as FileFinding,
 )
 from .findings import (
-    Kind as Kind,
+    FsckKind as FsckKind,
 )
 from .producers import (
     Replay as Replay,

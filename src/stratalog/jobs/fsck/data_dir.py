@@ -14,7 +14,7 @@ from stratalog.config import parse_properties
 from stratalog.errors import CorruptCheckpointError, UsageError
 from stratalog.jobs.findings import Severity
 from stratalog.jobs.fsck.actions import FileAction, WriteFile, WriteRecoveryPoints
-from stratalog.jobs.fsck.findings import FileFinding, Kind
+from stratalog.jobs.fsck.findings import FileFinding, FsckKind
 from stratalog.jobs.fsck.partition import PartitionReport
 from stratalog.log.format import (
     CLEAN_SHUTDOWN,
@@ -134,7 +134,7 @@ def _check_name(report: DirReport, entry: Path, *, is_dir: bool) -> None:
         report.findings.append(
             FileFinding(
                 Severity.NOTE if is_deleted else Severity.WARNING,
-                Kind.WAITS_FOR_DELETION if is_deleted else Kind.STRAY_PARTITION,
+                FsckKind.WAITS_FOR_DELETION if is_deleted else FsckKind.STRAY_PARTITION,
                 marked["name"],
                 entry,
                 "a partition that is being deleted" if is_deleted else f"a partition set aside ({marked['why']})",
@@ -145,7 +145,7 @@ def _check_name(report: DirReport, entry: Path, *, is_dir: bool) -> None:
         report.findings.append(
             FileFinding(
                 Severity.WARNING,
-                Kind.FOREIGN_FILE,
+                FsckKind.FOREIGN_FILE,
                 "",
                 entry,
                 f"a {'directory' if is_dir else 'file'} of no known name",
@@ -161,7 +161,7 @@ def _check_meta(report: DirReport, fs: FileSystem) -> None:
     path = report.path / META_PROPERTIES
 
     def tell(found: str, expected: str) -> None:
-        report.findings.append(FileFinding(Severity.ERROR, Kind.META_DAMAGED, "", path, found, expected))
+        report.findings.append(FileFinding(Severity.ERROR, FsckKind.META_DAMAGED, "", path, found, expected))
 
     if not fs.exists(path):
         return
@@ -197,7 +197,7 @@ def _check_shutdown_mark(report: DirReport, fs: FileSystem) -> None:
         report.findings.append(
             FileFinding(
                 Severity.WARNING,
-                Kind.META_DAMAGED,
+                FsckKind.META_DAMAGED,
                 "",
                 path,
                 "no JSON object with version 0 and brokerEpoch",
@@ -222,7 +222,7 @@ def _compare_meta(dirs: Sequence[DirReport]) -> None:
 
 def _tell_meta(report: DirReport, found: str, expected: str) -> None:
     path = report.path / META_PROPERTIES
-    report.findings.append(FileFinding(Severity.ERROR, Kind.META_DIFFERS, "", path, found, expected))
+    report.findings.append(FileFinding(Severity.ERROR, FsckKind.META_DIFFERS, "", path, found, expected))
 
 
 def _compare_partitions(dirs: Sequence[DirReport]) -> None:
@@ -234,7 +234,7 @@ def _compare_partitions(dirs: Sequence[DirReport]) -> None:
             report.findings.append(
                 FileFinding(
                     Severity.ERROR,
-                    Kind.DUPLICATE_PARTITION,
+                    FsckKind.DUPLICATE_PARTITION,
                     report.name,
                     report.directory,
                     f"the same partition as in {places[report.name].parent}",
@@ -250,7 +250,7 @@ def _compare_partitions(dirs: Sequence[DirReport]) -> None:
             report.findings.append(
                 FileFinding(
                     Severity.ERROR,
-                    Kind.TOPIC_ID_DIFFERS,
+                    FsckKind.TOPIC_ID_DIFFERS,
                     report.name,
                     report.directory / "partition.metadata",
                     f"topic id {uuid_to_base64(report.topic_id)}",
@@ -274,7 +274,7 @@ def _check_checkpoint(report: DirReport, path: Path, fs: FileSystem) -> None:
         report.findings.append(
             FileFinding(
                 Severity.ERROR,
-                Kind.CHECKPOINT_DAMAGED,
+                FsckKind.CHECKPOINT_DAMAGED,
                 "",
                 path,
                 found,
@@ -302,7 +302,7 @@ def _check_checkpoint(report: DirReport, path: Path, fs: FileSystem) -> None:
             report.findings.append(
                 FileFinding(
                     Severity.WARNING,
-                    Kind.CHECKPOINT_UNKNOWN,
+                    FsckKind.CHECKPOINT_UNKNOWN,
                     f"{topic}-{number}",
                     path,
                     f"offset {offset}",
@@ -322,7 +322,7 @@ def _check_offset(report: DirReport, path: Path, partition: PartitionReport, off
         report.findings.append(
             FileFinding(
                 Severity.ERROR,
-                Kind.CHECKPOINT_OFFSET,
+                FsckKind.CHECKPOINT_OFFSET,
                 partition.name,
                 path,
                 f"offset {offset}",
@@ -334,7 +334,7 @@ def _check_offset(report: DirReport, path: Path, partition: PartitionReport, off
         report.findings.append(
             FileFinding(
                 Severity.WARNING,
-                Kind.BEHIND_RECOVERY_POINT,
+                FsckKind.BEHIND_RECOVERY_POINT,
                 partition.name,
                 path,
                 f"recovery point {offset}, but records up to {end - 1}",
@@ -365,7 +365,7 @@ def _safe_content(path: Path, report: DirReport) -> FileAction | None:
     recovery points at all cuts nothing but an unfinished write.
     """
     is_flush = path.name == checkpoints.RECOVERY_POINTS
-    if is_flush and any(finding.kind is Kind.UNREADABLE for finding in report.findings):
+    if is_flush and any(finding.kind is FsckKind.UNREADABLE for finding in report.findings):
         return None
     offsets: dict[tuple[str, int], int] = {}
     for partition in report.partitions:

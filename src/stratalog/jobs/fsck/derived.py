@@ -8,10 +8,10 @@ from pathlib import Path
 from stratalog.errors import CorruptIndexError, CorruptSnapshotError
 from stratalog.jobs.findings import Severity
 from stratalog.jobs.fsck.actions import FileAction, RemoveFile, WriteFile
-from stratalog.jobs.fsck.findings import FileFinding, Kind
+from stratalog.jobs.fsck.findings import FileFinding, FsckKind
 from stratalog.jobs.fsck.layout import Layout
 from stratalog.jobs.fsck.producers import Replay, difference
-from stratalog.jobs.fsck.segment import SegmentFacts
+from stratalog.jobs.fsck.segment import SegmentScan
 from stratalog.log.format import TXN_INDEX_SUFFIX, ProducerSnapshotEntry, producer_snapshot, snapshot_file
 from stratalog.log.index import AbortedTransaction, txn_index
 from stratalog.records import RecordBatch
@@ -19,7 +19,7 @@ from stratalog.util import FileSystem
 
 
 def check_derived(
-    segments: Sequence[SegmentFacts], layout: Layout, partition: str, fs: FileSystem, log_end_offset: int
+    segments: Sequence[SegmentScan], layout: Layout, partition: str, fs: FileSystem, log_end_offset: int
 ) -> list[FileFinding]:
     """Snapshots as of their offsets, and the aborted transactions of each segment."""
     if not segments:
@@ -33,7 +33,7 @@ def check_derived(
 class _Derived:
     def __init__(
         self,
-        segments: Sequence[SegmentFacts],
+        segments: Sequence[SegmentScan],
         layout: Layout,
         partition: str,
         fs: FileSystem,
@@ -83,7 +83,7 @@ class _Derived:
         if offset > end:
             remove = RemoveFile(path, "remove: it stands for an offset that the log does not reach")
             found = f"the state as of offset {offset}"
-            self._tell(Kind.SNAPSHOT_CONTENT, path, found, f"offsets up to {end}", remove)
+            self._tell(FsckKind.SNAPSHOT_CONTENT, path, found, f"offsets up to {end}", remove)
             return
         stored = self._read_snapshot(offset)
         if stored is None:
@@ -94,7 +94,7 @@ class _Derived:
             late = (entry.producer_id for entry in stored if entry.last_offset >= offset)
             fault = next((f"producer {producer} with a batch behind it" for producer in late), None)
         if fault is not None:
-            self._tell(Kind.SNAPSHOT_CONTENT, path, fault, "what the log says", self._rewrite(path))
+            self._tell(FsckKind.SNAPSHOT_CONTENT, path, fault, "what the log says", self._rewrite(path))
 
     def _read_snapshot(self, offset: int) -> list[ProducerSnapshotEntry] | None:
         """None if it is damaged, which is then told."""
@@ -103,9 +103,9 @@ class _Derived:
             return producer_snapshot.read(path, self._fs)
         except CorruptSnapshotError as error:
             found = error.reason
-            self._tell(Kind.SNAPSHOT_DAMAGED, path, found, "a snapshot that can be read", self._rewrite(path))
+            self._tell(FsckKind.SNAPSHOT_DAMAGED, path, found, "a snapshot that can be read", self._rewrite(path))
         except OSError as error:
-            self._tell(Kind.UNREADABLE, path, error.strerror or str(error), "a file that can be read", None)
+            self._tell(FsckKind.UNREADABLE, path, error.strerror or str(error), "a file that can be read", None)
         return None
 
     def _rewrite(self, path: Path) -> FileAction:
@@ -128,7 +128,7 @@ class _Derived:
                 self._check_txn_index(path, expected, unknown)
             elif expected and self._is_exact:
                 self._tell(
-                    Kind.TXN_INDEX_DAMAGED,
+                    FsckKind.TXN_INDEX_DAMAGED,
                     path,
                     "no such file",
                     f"{len(expected)} aborted transactions",
@@ -142,14 +142,14 @@ class _Derived:
             stored = list(txn_index.decode_entries(data, str(path)))
         except CorruptIndexError as error:
             found = error.reason
-            self._tell(Kind.TXN_INDEX_DAMAGED, path, found, "entries that can be read", action)
+            self._tell(FsckKind.TXN_INDEX_DAMAGED, path, found, "entries that can be read", action)
             return
         except OSError as error:
-            self._tell(Kind.UNREADABLE, path, error.strerror or str(error), "a file that can be read", None)
+            self._tell(FsckKind.UNREADABLE, path, error.strerror or str(error), "a file that can be read", None)
             return
         if len(data) % txn_index.ENTRY_SIZE:
             self._tell(
-                Kind.TXN_INDEX_DAMAGED,
+                FsckKind.TXN_INDEX_DAMAGED,
                 path,
                 f"{len(data)} bytes",
                 f"a multiple of {txn_index.ENTRY_SIZE}",
@@ -161,10 +161,10 @@ class _Derived:
             fault = self._txn_fault(entry, known.pop(entry.last_offset, None), unknown)
             if fault is not None:
                 position = slot * txn_index.ENTRY_SIZE
-                self._tell(Kind.TXN_INDEX_ENTRY, path, _aborted(entry), fault, action, position)
+                self._tell(FsckKind.TXN_INDEX_ENTRY, path, _aborted(entry), fault, action, position)
         if self._is_exact:
             for missing in known.values():
-                self._tell(Kind.TXN_INDEX_ENTRY, path, "no entry", _aborted(missing), action)
+                self._tell(FsckKind.TXN_INDEX_ENTRY, path, "no entry", _aborted(missing), action)
 
     def _txn_fault(
         self, entry: AbortedTransaction, expected: AbortedTransaction | None, unknown: set[int]
@@ -190,7 +190,7 @@ class _Derived:
 
     def _tell(
         self,
-        kind: Kind,
+        kind: FsckKind,
         path: Path,
         found: str,
         expected: str,

@@ -10,14 +10,14 @@ from pathlib import Path
 from stratalog.errors import CorruptCheckpointError
 from stratalog.jobs.findings import Severity
 from stratalog.jobs.fsck.actions import WriteFile
-from stratalog.jobs.fsck.findings import FileFinding, Kind
-from stratalog.jobs.fsck.segment import EpochRun, SegmentFacts
+from stratalog.jobs.fsck.findings import FileFinding, FsckKind
+from stratalog.jobs.fsck.segment import EpochRun, SegmentScan
 from stratalog.log.format import LEADER_EPOCH_CHECKPOINT, EpochEntry, decode_epochs, encode_epochs
 from stratalog.util import FileSystem
 
 
 def check_epochs(
-    segments: Sequence[SegmentFacts],
+    segments: Sequence[SegmentScan],
     directory: Path,
     partition: str,
     fs: FileSystem,
@@ -36,7 +36,7 @@ def check_epochs(
         first_max = max(log_start_offset, runs[0][1].base_offset)
     stored: list[EpochEntry] = []
 
-    def tell(kind: Kind, found: str, expected: str) -> None:
+    def tell(kind: FsckKind, found: str, expected: str) -> None:
         content = encode_epochs(_from_log([run for _, run in runs], stored, log_end_offset))
         action = WriteFile(path, content, "write the epochs that the batches have")
         findings.append(
@@ -45,27 +45,27 @@ def check_epochs(
 
     if not fs.exists(path):
         if runs:
-            tell(Kind.EPOCHS_DAMAGED, "no such file", "an entry for each leader epoch")
+            tell(FsckKind.EPOCHS_DAMAGED, "no such file", "an entry for each leader epoch")
         return findings
     try:
         stored += decode_epochs(fs.read_bytes(path), str(path))
     except CorruptCheckpointError as error:
-        tell(Kind.EPOCHS_DAMAGED, error.reason, "a checkpoint that can be read")
+        tell(FsckKind.EPOCHS_DAMAGED, error.reason, "a checkpoint that can be read")
         return findings
     fault = _fault(stored, [run for _, run in runs], first_max, log_end_offset)
     if fault is not None:
-        tell(Kind.EPOCHS_CONTENT, *fault)
+        tell(FsckKind.EPOCHS_CONTENT, *fault)
     return findings
 
 
-def _descending(runs: Sequence[tuple[SegmentFacts, EpochRun]], partition: str) -> list[FileFinding]:
+def _descending(runs: Sequence[tuple[SegmentScan, EpochRun]], partition: str) -> list[FileFinding]:
     findings = []
     for (facts, run), (_, following) in pairwise(runs):
         if following.epoch < run.epoch:
             findings.append(
                 FileFinding(
                     Severity.ERROR,
-                    Kind.EPOCH_OF_BATCH,
+                    FsckKind.EPOCH_OF_BATCH,
                     partition,
                     facts.path,
                     f"leader epoch {run.epoch} from offset {run.base_offset} to {run.last_offset}, and"

@@ -10,7 +10,7 @@ from stratalog.jobs.findings import Finding
 from stratalog.jobs.fsck.actions import FileAction
 
 
-class Kind(enum.Enum):
+class FsckKind(enum.Enum):
     """Value: the name that is printed. One kind is one way in which a directory can be wrong."""
 
     # --- batches
@@ -69,7 +69,7 @@ class FileFinding(Finding):
     nothing.
     """
 
-    kind: Kind
+    kind: FsckKind
     partition: str
     path: Path
     found: str

@@ -9,8 +9,8 @@ from typing import Final
 from stratalog.inspect import offset_entries, time_entries
 from stratalog.jobs.findings import Severity
 from stratalog.jobs.fsck.actions import RebuildIndexes
-from stratalog.jobs.fsck.findings import FileFinding, Kind
-from stratalog.jobs.fsck.segment import SegmentFacts
+from stratalog.jobs.fsck.findings import FileFinding, FsckKind
+from stratalog.jobs.fsck.segment import SegmentScan
 from stratalog.jobs.index import INDEX_INTERVAL_BYTES, check
 from stratalog.log.format import (
     LARGE,
@@ -26,13 +26,13 @@ from stratalog.log.segment import span_at, spans
 from stratalog.util import File, FileSystem
 
 _KINDS: Final = {
-    check.FaultKind.MISSING: Kind.INDEX_MISSING,
-    check.FaultKind.FORMAT: Kind.INDEX_DAMAGED,
+    check.FaultKind.MISSING: FsckKind.INDEX_MISSING,
+    check.FaultKind.FORMAT: FsckKind.INDEX_DAMAGED,
 }
 
 
 def check_indexes(
-    facts: SegmentFacts, partition: str, fs: FileSystem, *, is_sealed: bool, can_rebuild: bool
+    facts: SegmentScan, partition: str, fs: FileSystem, *, is_sealed: bool, can_rebuild: bool
 ) -> list[FileFinding]:
     """`can_rebuild`: the log is sound, or will be once its tail is cut."""
     log, base_offset = facts.path, facts.base_offset
@@ -44,7 +44,7 @@ def check_indexes(
     findings = [
         FileFinding(
             Severity.ERROR,
-            _KINDS.get(one.kind, Kind.INDEX_ENTRY),
+            _KINDS.get(one.kind, FsckKind.INDEX_ENTRY),
             partition,
             one.path,
             one.message,
@@ -63,7 +63,7 @@ def _entry_size(path: Path, form: OffsetIndexFormat) -> int:
     return time_index.ENTRY_SIZE if path.suffix == TIME_INDEX_SUFFIX else form.entry_size
 
 
-def index_format(facts: SegmentFacts, fs: FileSystem) -> OffsetIndexFormat:
+def index_format(facts: SegmentScan, fs: FileSystem) -> OffsetIndexFormat:
     """The format of the offset index that is there, or that the log needs."""
     index = facts.path.with_suffix(OFFSET_INDEX_SUFFIX)
     if fs.exists(index) and fs.size(index):
@@ -74,7 +74,7 @@ def index_format(facts: SegmentFacts, fs: FileSystem) -> OffsetIndexFormat:
 
 
 def _inexact(
-    facts: SegmentFacts, partition: str, index: Path, times: Path, form: OffsetIndexFormat, fs: FileSystem
+    facts: SegmentScan, partition: str, index: Path, times: Path, form: OffsetIndexFormat, fs: FileSystem
 ) -> Iterator[FileFinding]:
     """Entries that lead readers right, but are not those that Kafka makes by now."""
     with fs.open(facts.path) as log:
@@ -108,7 +108,7 @@ def _inexact(
 
 def _note(partition: str, path: Path, slots: list[int], entry_size: int, expected: str) -> FileFinding:
     found = f"{len(slots)} entries with another offset; readers do find what they look for"
-    return FileFinding(Severity.NOTE, Kind.INDEX_INEXACT, partition, path, found, expected, slots[0] * entry_size)
+    return FileFinding(Severity.NOTE, FsckKind.INDEX_INEXACT, partition, path, found, expected, slots[0] * entry_size)
 
 
 def _record_setters(log: File, log_size: int) -> set[TimestampOffset]:

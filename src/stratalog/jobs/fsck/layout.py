@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from stratalog.jobs.findings import Severity
-from stratalog.jobs.fsck.findings import FileFinding, Kind
+from stratalog.jobs.fsck.findings import FileFinding, FsckKind
 from stratalog.log.format import (
     DELETED_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
@@ -49,7 +49,7 @@ def read_layout(directory: Path, partition: str, fs: FileSystem) -> Layout:
     """List a partition directory; the findings are those that names alone tell."""
     layout = Layout(directory)
 
-    def tell(severity: Severity, kind: Kind, name: str, found: str, expected: str) -> None:
+    def tell(severity: Severity, kind: FsckKind, name: str, found: str, expected: str) -> None:
         path = directory / name
         size = 0 if fs.is_dir(path) else fs.size(path)
         layout.findings.append(FileFinding(severity, kind, partition, path, found, expected, size=size))
@@ -61,7 +61,7 @@ def read_layout(directory: Path, partition: str, fs: FileSystem) -> Layout:
         elif parsed is not None and parsed[2] == DELETED_SUFFIX:
             tell(
                 Severity.NOTE,
-                Kind.WAITS_FOR_DELETION,
+                FsckKind.WAITS_FOR_DELETION,
                 name,
                 "a deleted file",
                 "its removal at the next start",
@@ -69,7 +69,7 @@ def read_layout(directory: Path, partition: str, fs: FileSystem) -> Layout:
         elif parsed is not None and parsed[2]:
             tell(
                 Severity.WARNING,
-                Kind.INTERRUPTED_REPLACEMENT,
+                FsckKind.INTERRUPTED_REPLACEMENT,
                 name,
                 "what was to take the place of segments",
                 "the next start finishes or undoes it",
@@ -77,7 +77,7 @@ def read_layout(directory: Path, partition: str, fs: FileSystem) -> Layout:
         elif name.endswith(CUT_SUFFIX):
             tell(
                 Severity.NOTE,
-                Kind.KEPT_ASIDE,
+                FsckKind.KEPT_ASIDE,
                 name,
                 "what was cut from a log, by recovery or repair",
                 "your decision",
@@ -85,7 +85,7 @@ def read_layout(directory: Path, partition: str, fs: FileSystem) -> Layout:
         elif name.endswith(SNAPSHOT_SUFFIX + UNFINISHED_SUFFIX):
             tell(
                 Severity.NOTE,
-                Kind.UNFINISHED_WRITE,
+                FsckKind.UNFINISHED_WRITE,
                 name,
                 "what a crash left of a producer snapshot",
                 "its removal at the next start",
@@ -93,7 +93,7 @@ def read_layout(directory: Path, partition: str, fs: FileSystem) -> Layout:
         elif name.endswith(UNFINISHED_SUFFIX) and name.removesuffix(UNFINISHED_SUFFIX) in _KNOWN:
             tell(
                 Severity.NOTE,
-                Kind.UNFINISHED_WRITE,
+                FsckKind.UNFINISHED_WRITE,
                 name,
                 "what a crash left of a write; the file itself is as it was before",
                 "the next write takes its place",
@@ -102,7 +102,7 @@ def read_layout(directory: Path, partition: str, fs: FileSystem) -> Layout:
             kind = "directory" if fs.is_dir(directory / name) else "file"
             tell(
                 Severity.WARNING,
-                Kind.FOREIGN_FILE,
+                FsckKind.FOREIGN_FILE,
                 name,
                 f"a {kind} of no known name",
                 "files of a partition",
@@ -121,7 +121,7 @@ def _tell_orphans(layout: Layout, partition: str, fs: FileSystem) -> None:
             layout.findings.append(
                 FileFinding(
                     Severity.WARNING,
-                    Kind.ORPHAN_FILE,
+                    FsckKind.ORPHAN_FILE,
                     partition,
                     path,
                     "an index without its log",

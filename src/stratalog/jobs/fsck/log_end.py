@@ -18,9 +18,9 @@ from typing import Final
 
 from stratalog.jobs.findings import Severity
 from stratalog.jobs.fsck.actions import BeginSegment, CutTail, RebuildIndexes
-from stratalog.jobs.fsck.findings import FileFinding, Kind
+from stratalog.jobs.fsck.findings import FileFinding, FsckKind
 from stratalog.jobs.fsck.indexes import index_format
-from stratalog.jobs.fsck.segment import DAMAGE, Fault, SegmentFacts
+from stratalog.jobs.fsck.segment import DAMAGE, Fault, SegmentScan
 from stratalog.jobs.index import INDEX_INTERVAL_BYTES
 from stratalog.log.format import log_file
 from stratalog.log.segment import header_at
@@ -39,7 +39,7 @@ class LogEnd:
     def __init__(
         self,
         directory: Path,
-        segments: Sequence[SegmentFacts],
+        segments: Sequence[SegmentScan],
         snapshots: Sequence[int],
         fs: FileSystem,
         *,
@@ -85,7 +85,7 @@ class LogEnd:
             return [
                 FileFinding(
                     Severity.WARNING if is_zeros else Severity.ERROR,
-                    Kind.TORN_TAIL,
+                    FsckKind.TORN_TAIL,
                     self._partition,
                     self._last.path,
                     f"behind the last sound batch: {self._tail[0].found}",
@@ -98,7 +98,7 @@ class LogEnd:
         found = [
             FileFinding(
                 Severity.ERROR,
-                Kind.LOST_TAIL,
+                FsckKind.LOST_TAIL,
                 self._partition,
                 self._last.path,
                 f"behind the last sound batch: {self._tail[0].found}",
@@ -128,7 +128,7 @@ class LogEnd:
         path = self._directory if self._last is None else self._last.path
         return FileFinding(
             Severity.ERROR,
-            Kind.LOST_TAIL,
+            FsckKind.LOST_TAIL,
             self._partition,
             path,
             f"an end at offset {self.sound_end_offset}",
@@ -140,18 +140,18 @@ class LogEnd:
         return BeginSegment(self._directory / log_file(self.offset), self.offset)
 
 
-def trailing_damage(facts: SegmentFacts) -> list[Fault]:
+def trailing_damage(facts: SegmentScan) -> list[Fault]:
     """What is wrong behind the last sound batch of a segment."""
     return [one for one in facts.faults if one.position >= facts.sound_end and one.kind in DAMAGE]
 
 
-def cut_of(facts: SegmentFacts, fs: FileSystem) -> CutTail:
+def cut_of(facts: SegmentScan, fs: FileSystem) -> CutTail:
     """The cut behind the last sound batch."""
     then = RebuildIndexes(facts.path, facts.base_offset, index_format(facts, fs), INDEX_INTERVAL_BYTES)
     return CutTail(facts.path, facts.sound_end, then)
 
 
-def _is_torn_write(facts: SegmentFacts, fs: FileSystem) -> bool:
+def _is_torn_write(facts: SegmentScan, fs: FileSystem) -> bool:
     """Whether behind the last sound batch there is the beginning of one batch, or zeros, and nothing else."""
     position, size = facts.sound_end, facts.size
     if size - position < BATCH_SIZE_MIN:

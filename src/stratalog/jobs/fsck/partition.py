@@ -13,11 +13,11 @@ from stratalog.jobs.findings import Severity
 from stratalog.jobs.fsck.actions import CutTail
 from stratalog.jobs.fsck.derived import check_derived
 from stratalog.jobs.fsck.epochs import check_epochs
-from stratalog.jobs.fsck.findings import FileFinding, Kind
+from stratalog.jobs.fsck.findings import FileFinding, FsckKind
 from stratalog.jobs.fsck.indexes import check_indexes
 from stratalog.jobs.fsck.layout import Layout, read_layout
 from stratalog.jobs.fsck.log_end import LogEnd, cut_of, trailing_damage
-from stratalog.jobs.fsck.segment import SegmentFacts, read_segment
+from stratalog.jobs.fsck.segment import SegmentScan, read_segment
 from stratalog.log.format import METADATA_LOG, PARTITION_METADATA, checkpoints, log_file
 from stratalog.util import FileSystem
 
@@ -45,7 +45,7 @@ class PartitionReport:
 def check_partition(
     directory: Path,
     fs: FileSystem,
-    facts: Mapping[Path, SegmentFacts],
+    facts: Mapping[Path, SegmentScan],
     *,
     was_clean: bool = False,
     log_start_offset: int | None = None,
@@ -72,7 +72,9 @@ def check_partition(
         report.first_offset, report.log_end_offset = segments[0].base_offset, segments[-1].next_offset
     if not segments and report.is_readable:
         report.findings.append(
-            FileFinding(Severity.WARNING, Kind.NO_SEGMENTS, report.name, directory, "no .log", "at least one segment")
+            FileFinding(
+                Severity.WARNING, FsckKind.NO_SEGMENTS, report.name, directory, "no .log", "at least one segment"
+            )
         )
     tails: dict[int, CutTail] = {}
     if accept_loss:
@@ -96,8 +98,8 @@ def check_partition(
 
 
 def _read_segments(
-    layout: Layout, report: PartitionReport, fs: FileSystem, known: Mapping[Path, SegmentFacts]
-) -> list[SegmentFacts]:
+    layout: Layout, report: PartitionReport, fs: FileSystem, known: Mapping[Path, SegmentScan]
+) -> list[SegmentScan]:
     segments = []
     for base in layout.segments:
         path = layout.directory / log_file(base)
@@ -112,10 +114,10 @@ def _read_segments(
 def unreadable(partition: str, path: Path, error: OSError) -> FileFinding:
     """A file or directory that the system does not let us read."""
     reason = error.strerror or str(error)
-    return FileFinding(Severity.ERROR, Kind.UNREADABLE, partition, path, reason, "a file that can be read")
+    return FileFinding(Severity.ERROR, FsckKind.UNREADABLE, partition, path, reason, "a file that can be read")
 
 
-def _tell_faults(segments: Sequence[SegmentFacts], tails: dict[int, CutTail], report: PartitionReport) -> None:
+def _tell_faults(segments: Sequence[SegmentScan], tails: dict[int, CutTail], report: PartitionReport) -> None:
     """Findings of the logs themselves, but for what is behind the last sound batch of all.
 
     `tails`: what is to be cut.
@@ -140,7 +142,7 @@ def _tell_faults(segments: Sequence[SegmentFacts], tails: dict[int, CutTail], re
             )
 
 
-def _tell_neighbours(segments: Sequence[SegmentFacts], report: PartitionReport) -> None:
+def _tell_neighbours(segments: Sequence[SegmentScan], report: PartitionReport) -> None:
     """Overlaps; and gaps, where the log has no others. Compaction leaves gaps everywhere."""
     is_compacted = any(facts.has_gaps for facts in segments)
     for facts, following in pairwise(segments):
@@ -148,7 +150,7 @@ def _tell_neighbours(segments: Sequence[SegmentFacts], report: PartitionReport) 
             report.findings.append(
                 FileFinding(
                     Severity.ERROR,
-                    Kind.SEGMENT_OVERLAP,
+                    FsckKind.SEGMENT_OVERLAP,
                     report.name,
                     facts.path,
                     f"offsets up to {facts.last_offset}",
@@ -159,7 +161,7 @@ def _tell_neighbours(segments: Sequence[SegmentFacts], report: PartitionReport) 
             report.findings.append(
                 FileFinding(
                     Severity.WARNING,
-                    Kind.SEGMENT_GAP,
+                    FsckKind.SEGMENT_GAP,
                     report.name,
                     following.path,
                     f"no records from offset {facts.next_offset} to {following.base_offset - 1}",
@@ -170,7 +172,7 @@ def _tell_neighbours(segments: Sequence[SegmentFacts], report: PartitionReport) 
 
 
 def _check_indexes(
-    segments: Sequence[SegmentFacts],
+    segments: Sequence[SegmentScan],
     tails: dict[int, CutTail],
     report: PartitionReport,
     fs: FileSystem,
@@ -178,7 +180,7 @@ def _check_indexes(
     was_clean: bool,
 ) -> None:
     for facts in segments:
-        if any(one.kind is Kind.NO_BATCH and one.position < facts.sound_end for one in facts.faults):
+        if any(one.kind is FsckKind.NO_BATCH and one.position < facts.sound_end for one in facts.faults):
             continue  # no walk leads over it, and nothing could be made anew
         can_rebuild = facts.is_sound or (facts.base_offset in tails and not facts.has_damage_within)
         is_sealed = facts is not segments[-1] or (was_clean and report.name != METADATA_LOG)
@@ -196,7 +198,7 @@ def _check_topic_id(report: PartitionReport, fs: FileSystem) -> None:
         report.findings.append(
             FileFinding(
                 Severity.ERROR,
-                Kind.TOPIC_ID_DAMAGED,
+                FsckKind.TOPIC_ID_DAMAGED,
                 report.name,
                 path,
                 error.reason,

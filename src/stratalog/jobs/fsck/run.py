@@ -24,7 +24,7 @@ from stratalog.jobs.fsck.data_dir import (
 from stratalog.jobs.fsck.findings import FileFinding
 from stratalog.jobs.fsck.layout import read_layout
 from stratalog.jobs.fsck.partition import PartitionReport, check_partition, unreadable
-from stratalog.jobs.fsck.segment import EpochRun, SegmentFacts, read_segment
+from stratalog.jobs.fsck.segment import EpochRun, SegmentScan, read_segment
 from stratalog.jobs.ledger import Ledger
 from stratalog.jobs.progress import SILENT, Progress
 from stratalog.log.format import log_file, parse_partition_dir
@@ -73,7 +73,7 @@ class _SegmentTask:
 @dataclass(frozen=True, slots=True)
 class _PartitionTask:
     partition: _Partition
-    facts: dict[Path, SegmentFacts] = field(hash=False)
+    facts: dict[Path, SegmentScan] = field(hash=False)
     accept_loss: bool
     fs: FileSystem
 
@@ -154,14 +154,14 @@ def fsck(
 
 def _check_partitions(
     partitions: Sequence[_Partition],
-    facts: Mapping[Path, SegmentFacts],
+    facts: Mapping[Path, SegmentScan],
     fs: FileSystem,
     executor: Executor,
     progress: Progress,
     *,
     accept_loss: bool,
 ) -> dict[Path, PartitionReport | FileFinding]:
-    by_directory: dict[Path, dict[Path, SegmentFacts]] = {}
+    by_directory: dict[Path, dict[Path, SegmentScan]] = {}
     for path, known in facts.items():
         by_directory.setdefault(path.parent, {})[path] = known
     tasks = [
@@ -194,7 +194,7 @@ def _assembled(
 # --- the work -------------------------------------------------------------------------------------------------------
 
 
-def _read(task: _SegmentTask) -> SegmentFacts | None:
+def _read(task: _SegmentTask) -> SegmentScan | None:
     """Read a segment. None when that fails: the check of its partition reports it."""
     try:
         return read_segment(task.path, task.base_offset, task.snapshots, task.fs)
@@ -219,7 +219,7 @@ def _key(path: Path) -> str:
     return f"file:{path}"
 
 
-def _to_json(fingerprint: str, facts: SegmentFacts) -> list[Any]:
+def _to_json(fingerprint: str, facts: SegmentScan) -> list[Any]:
     producers = [base64.b64encode(data).decode() for data in facts.producer_batches]
     return [
         fingerprint,
@@ -234,12 +234,12 @@ def _to_json(fingerprint: str, facts: SegmentFacts) -> list[Any]:
     ]
 
 
-def _from_ledger(task: _SegmentTask, ledger: Ledger) -> SegmentFacts | None:
+def _from_ledger(task: _SegmentTask, ledger: Ledger) -> SegmentScan | None:
     known = ledger.get(_key(task.path)) if task.is_sealed else None
     if not known or known[0] != task.fingerprint:
         return None
     _, first, last, batches, sound_end, has_gaps, is_old, epochs, producers = known
-    return SegmentFacts(
+    return SegmentScan(
         task.base_offset,
         task.path,
         task.size,

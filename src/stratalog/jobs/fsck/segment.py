@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from stratalog.jobs.fsck.batch_scan import Unreadable, Window, scan_batches
-from stratalog.jobs.fsck.findings import Kind
+from stratalog.jobs.fsck.findings import FsckKind
 from stratalog.records import CODEC_MASK, CONTROL_BIT, HEADER_SIZE, TRANSACTIONAL_BIT, Codec
 from stratalog.util import FileSystem
 
@@ -22,7 +22,7 @@ _RELATIVE_OFFSET_MAX: Final = 0x7FFF_FFFF
 
 
 #: What a torn tail can look like.
-DAMAGE: Final = (Kind.CORRUPT_BATCH, Kind.NO_BATCH)
+DAMAGE: Final = (FsckKind.CORRUPT_BATCH, FsckKind.NO_BATCH)
 
 
 class EpochRun(NamedTuple):
@@ -38,7 +38,7 @@ class EpochRun(NamedTuple):
 class Fault:
     """Something wrong with a `.log`, which the partition makes a finding of."""
 
-    kind: Kind
+    kind: FsckKind
     position: int
     size: int
     found: str
@@ -48,7 +48,7 @@ class Fault:
 
 
 @dataclass
-class SegmentFacts:
+class SegmentScan:
     """What one pass over a `.log` tells. Offsets are those of sound batches; -1 where there is none."""
 
     base_offset: int
@@ -85,13 +85,13 @@ def read_segment(
     base_offset: int,
     state_offsets: Sequence[int],
     fs: FileSystem,
-) -> SegmentFacts:
+) -> SegmentScan:
     """Read a `.log`. `state_offsets`, ascending: where the state of producers is wanted.
 
     OSError if it cannot be read.
     """
     with fs.open(path) as file:
-        facts = SegmentFacts(base_offset, path, file.size())
+        facts = SegmentScan(base_offset, path, file.size())
         reader = _Reader(facts, _ProducerBatches(facts.producer_batches, state_offsets))
         for piece in scan_batches(file, facts.size, base_offset=base_offset):
             reader.see(piece)
@@ -102,17 +102,17 @@ def read_segment(
 class _Reader:
     """Folds windows into facts."""
 
-    def __init__(self, facts: SegmentFacts, producers: _ProducerBatches) -> None:
+    def __init__(self, facts: SegmentScan, producers: _ProducerBatches) -> None:
         self._facts = facts
         self._producers = producers
         #: How many faults, and where the first one is that is not listed.
-        self._told: dict[Kind, tuple[int, int]] = {}
+        self._told: dict[FsckKind, tuple[int, int]] = {}
 
     def see(self, piece: Window | Unreadable) -> None:
         """Take a piece in."""
         if isinstance(piece, Unreadable):
             size = piece.end - piece.position
-            self._tell(Kind.NO_BATCH, piece.position, size, piece.reason, "a record batch")
+            self._tell(FsckKind.NO_BATCH, piece.position, size, piece.reason, "a record batch")
             return
         rows = piece.rows
         sound = rows["is_sound"] == 1
@@ -131,7 +131,7 @@ class _Reader:
                 found = f"{count} such findings in all"
                 self._facts.faults.append(Fault(kind, position, 0, found, f"{FINDINGS_MAX} are listed"))
 
-    def _tell(self, kind: Kind, position: int, size: int, found: str, expected: str, end_offset: int = -1) -> None:
+    def _tell(self, kind: FsckKind, position: int, size: int, found: str, expected: str, end_offset: int = -1) -> None:
         count, unlisted = self._told.get(kind, (0, 0))
         self._told[kind] = count + 1, position if count == FINDINGS_MAX else unlisted
         if count < FINDINGS_MAX:
@@ -144,7 +144,7 @@ class _Reader:
         known = self._facts.next_offset
         is_plausible = known <= first <= last <= known + _RELATIVE_OFFSET_MAX
         self._tell(
-            Kind.CORRUPT_BATCH,
+            FsckKind.CORRUPT_BATCH,
             int(row["position"]),
             size,
             f"batch of offsets {first} to {last}: stored CRC {stored:#010x} is not that of its bytes",
@@ -160,7 +160,7 @@ class _Reader:
         wrong = (deltas < 0) | (counts < 0) | (counts > deltas + 1) | (codecs > Codec.ZSTD) | (epochs < -1)
         for row, delta in zip(rows[wrong], deltas[wrong], strict=True):
             self._tell(
-                Kind.BATCH_HEADER,
+                FsckKind.BATCH_HEADER,
                 int(row["position"]),
                 int(row["size"]),
                 f"last offset delta {int(delta)}, record count {int(row['record_count'])},"
@@ -176,8 +176,8 @@ class _Reader:
         base, last = rows["base_offset"], rows["last_offset"]
         below, above = base < facts.base_offset, last > facts.base_offset + _RELATIVE_OFFSET_MAX
         for mask, kind, expected in (
-            (below, Kind.OFFSET_BELOW_BASE, f"offsets from {facts.base_offset} on, by the file's name"),
-            (above & ~below, Kind.OFFSET_TOO_FAR, f"offsets within 2^31 of {facts.base_offset}"),
+            (below, FsckKind.OFFSET_BELOW_BASE, f"offsets from {facts.base_offset} on, by the file's name"),
+            (above & ~below, FsckKind.OFFSET_TOO_FAR, f"offsets within 2^31 of {facts.base_offset}"),
         ):
             for row in rows[mask]:
                 self._tell_offsets(kind, row, expected)
@@ -189,13 +189,13 @@ class _Reader:
         before[1:] = rows["last_offset"][:-1]
         backwards = rows["base_offset"] <= before
         for row, previous in zip(rows[backwards], before[backwards], strict=True):
-            self._tell_offsets(Kind.BATCH_ORDER, row, f"offsets behind {int(previous)}")
+            self._tell_offsets(FsckKind.BATCH_ORDER, row, f"offsets behind {int(previous)}")
         follows = rows["base_offset"] == before + 1
         if not follows[1:].all() or (facts.batches and not follows[0]):
             facts.has_gaps = True
         return rows[~backwards]
 
-    def _tell_offsets(self, kind: Kind, row: Any, expected: str) -> None:
+    def _tell_offsets(self, kind: FsckKind, row: Any, expected: str) -> None:
         first, last = int(row["base_offset"]), int(row["last_offset"])
         position, size = int(row["position"]), int(row["size"])
         self._tell(kind, position, size, f"batch of offsets {first} to {last}", expected)

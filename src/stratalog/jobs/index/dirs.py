@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from stratalog.jobs.executor import Executor
-from stratalog.jobs.fsck import FileFinding, Kind, fsck
+from stratalog.jobs.fsck import FileFinding, FsckKind, fsck
 from stratalog.jobs.index.local import rebuild_targets
 from stratalog.jobs.index.result import IndexChange, Outcome
 from stratalog.jobs.index.targets import SegmentTarget
@@ -15,8 +15,8 @@ from stratalog.jobs.progress import Progress
 from stratalog.log.format import OffsetIndexFormat, parse_partition_dir
 from stratalog.util import REAL_FILESYSTEM
 
-_OFFSET_AND_TIME: Final = (Kind.INDEX_MISSING, Kind.INDEX_DAMAGED, Kind.INDEX_ENTRY, Kind.INDEX_INEXACT)
-_TRANSACTION: Final = (Kind.TXN_INDEX_DAMAGED, Kind.TXN_INDEX_ENTRY)
+_OFFSET_AND_TIME: Final = (FsckKind.INDEX_MISSING, FsckKind.INDEX_DAMAGED, FsckKind.INDEX_ENTRY, FsckKind.INDEX_INEXACT)
+_TRANSACTION: Final = (FsckKind.TXN_INDEX_DAMAGED, FsckKind.TXN_INDEX_ENTRY)
 
 
 def verify_dirs(

@@ -12,7 +12,7 @@ from typing import Final
 
 from stratalog.errors import RemoteStorageError, RetriableRemoteStorageError
 from stratalog.inspect import list_remote_segments
-from stratalog.jobs.audit import Kind, RemakeIndexes, carry_out, read_segment, remake
+from stratalog.jobs.audit import AuditKind, RemakeIndexes, carry_out, read_segment, remake
 from stratalog.jobs.executor import Executor
 from stratalog.jobs.index.convert import convert_index, why_untouchable
 from stratalog.jobs.index.result import IndexChange, Outcome, refuse_misfits
@@ -156,7 +156,7 @@ def _wrong(task: _Task, view: PlainView, manifest: SegmentManifest) -> list[Inde
         if kind not in manifest.objects:
             faults.setdefault(kind, "the manifest does not list it")
         elif kind not in faults and not _is_there(view, manifest, kind):
-            faults[kind] = f"{Kind.MISSING_OBJECT.value}: the manifest lists it, and it is not there"
+            faults[kind] = f"{AuditKind.MISSING_OBJECT.value}: the manifest lists it, and it is not there"
     return [_change(task, manifest, kind, Outcome.DAMAGED, text) for kind, text in faults.items()]
 
 

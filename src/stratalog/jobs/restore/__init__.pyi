@@ -17,7 +17,7 @@ from .plan import (
     Judged as Judged,
 )
 from .plan import (
-    PartitionPlan as PartitionPlan,
+    PartitionRestore as PartitionRestore,
 )
 from .plan import (
     Verdict as Verdict,

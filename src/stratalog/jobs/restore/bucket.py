@@ -15,14 +15,14 @@ from stratalog.errors import (
     RemoteResourceNotFoundError,
     UsageError,
 )
-from stratalog.inspect import DataDirs, PartitionObjects, PartitionReader, find_partitions
+from stratalog.inspect import DataDirSet, PartitionObjects, PartitionReader, find_partitions
 from stratalog.jobs.audit import plain_view
 from stratalog.jobs.progress import SILENT, Progress, tracked
 from stratalog.jobs.restore.plan import (
+    ExistingPartition,
     Judged,
-    LocalPartition,
     NewestSegment,
-    PartitionPlan,
+    PartitionRestore,
     PlannedPartition,
     Verdict,
     judge_all,
@@ -60,7 +60,7 @@ class RestorePlan:
     """What a restore would do, and what it could not. Problems are lines of text that name the partition."""
 
     topics: tuple[RestoredTopic, ...]
-    partitions: tuple[PartitionPlan, ...]
+    partitions: tuple[PartitionRestore, ...]
     judged: tuple[Judged, ...]
     problems: tuple[str, ...]
     #: What somebody should know, though nothing is missing.
@@ -93,7 +93,7 @@ def plan_restore(
     *,
     at_ms: int | None = None,
     existing: Mapping[str, KnownTopic] | None = None,
-    local: DataDirs | None = None,
+    local: DataDirSet | None = None,
     progress: Progress = SILENT,
 ) -> RestorePlan:
     """Look at everything that the bucket has of `topics` (None: of all).
@@ -120,7 +120,7 @@ class _Planner:
         store: ObjectStore,
         at_ms: int | None,
         existing: Mapping[str, KnownTopic] | None,
-        local: DataDirs | None,
+        local: DataDirSet | None,
     ) -> None:
         self._view = plain_view(store)
         self._at_ms = at_ms
@@ -134,7 +134,7 @@ class _Planner:
 
     def plan(self) -> RestorePlan:
         topics: list[RestoredTopic] = []
-        partitions: list[PartitionPlan] = []
+        partitions: list[PartitionRestore] = []
         judged: list[Judged] = []
         problems: list[str] = []
         notes: list[str] = []
@@ -171,11 +171,11 @@ class _Planner:
     def _plan_partition(self, found: PartitionObjects) -> PlannedPartition:
         return plan_partition(found, self._read_newest, at_ms=self._at_ms, local=self._facts(found.partition))
 
-    def _facts(self, partition: TopicIdPartition) -> LocalPartition | None:
+    def _facts(self, partition: TopicIdPartition) -> ExistingPartition | None:
         facts = None if self._local is None else self._local.log_facts(partition)
         if facts is None:
             return None
-        return LocalPartition(facts.local_log_start_offset, facts.log_end_offset, facts.lineage)
+        return ExistingPartition(facts.local_log_start_offset, facts.log_end_offset, facts.lineage)
 
     def _read_newest(self, manifest: SegmentManifest) -> NewestSegment:
         """Leader epochs and producers at the end of a segment; what cannot be read is a problem, not the end."""

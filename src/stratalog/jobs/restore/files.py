@@ -14,7 +14,7 @@ from uuid import UUID
 
 from stratalog.config import LogConfig
 from stratalog.errors import RemoteStorageError
-from stratalog.jobs.restore.plan import PartitionPlan
+from stratalog.jobs.restore.plan import PartitionRestore
 from stratalog.log import PartitionLog
 from stratalog.log.format import (
     LEADER_EPOCH_CHECKPOINT,
@@ -48,7 +48,7 @@ _CONFIG = LogConfig(remote_storage_enable=True, retention_ms=-1)
 _METADATA_CONFIG = LogConfig(retention_ms=-1)
 
 
-def write_partition(data_dir: Path, plan: PartitionPlan, *, clock: Clock, fs: FileSystem) -> tuple[int, list[int]]:
+def write_partition(data_dir: Path, plan: PartitionRestore, *, clock: Clock, fs: FileSystem) -> tuple[int, list[int]]:
     """Make the directory of a partition; return its log end offset and the producers whose transactions were ended.
 
     The log is empty, with leader epochs and producers as they were at the end of the last remote segment. A transaction
@@ -83,7 +83,7 @@ def write_partition(data_dir: Path, plan: PartitionPlan, *, clock: Clock, fs: Fi
         log.close()
 
 
-def _end_transactions(log: PartitionLog, plan: PartitionPlan, clock: Clock) -> list[int]:
+def _end_transactions(log: PartitionLog, plan: PartitionRestore, clock: Clock) -> list[int]:
     ended = []
     for entry in open_transactions(plan):
         marker = end_transaction_marker(
@@ -99,7 +99,7 @@ def _end_transactions(log: PartitionLog, plan: PartitionPlan, clock: Clock) -> l
     return ended
 
 
-def open_transactions(plan: PartitionPlan) -> list[ProducerSnapshotEntry]:
+def open_transactions(plan: PartitionRestore) -> list[ProducerSnapshotEntry]:
     """The producers that had a transaction open at the end of the remote data."""
     if plan.producer_snapshot is None:
         return []

@@ -50,7 +50,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalPartition:
+class ExistingPartition:
     """What is there of a partition already: its lineage decides, not that of the bucket."""
 
     local_log_start_offset: int
@@ -59,7 +59,7 @@ class LocalPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionPlan:
+class PartitionRestore:
     """A partition to be: its segments, ascending, and where its log begins and ends (`log_end_offset` is exclusive)."""
 
     partition: TopicIdPartition
@@ -76,7 +76,7 @@ class PartitionPlan:
 class PlannedPartition:
     """A plan (None: there is nothing to make a partition of), the verdicts on everything, and what is missing."""
 
-    plan: PartitionPlan | None
+    plan: PartitionRestore | None
     judged: tuple[Judged, ...]
     problems: tuple[str, ...]
 
@@ -99,7 +99,7 @@ def plan_partition(
     read_newest: ReadNewest,
     *,
     at_ms: int | None = None,
-    local: LocalPartition | None = None,
+    local: ExistingPartition | None = None,
 ) -> PlannedPartition:
     """Plan one partition. `at_ms`: as if every segment that was copied later were not there.
 
@@ -123,7 +123,7 @@ def plan_partition(
         return PlannedPartition(None, tuple(judged), (*read.problems, *_what_is_lost(judged, None)))
     fitting.sort(key=lambda m: (m.base_offset, m.end_offset))
     start = max(fitting[0].base_offset, epochs[0].start_offset if epochs else 0)
-    plan = PartitionPlan(
+    plan = PartitionRestore(
         found.partition,
         tuple(m.metadata() for m in fitting),
         start,

@@ -30,7 +30,7 @@ from stratalog.jobs.restore.copy import (
     copy_to_bucket,
     copy_to_directory,
 )
-from stratalog.jobs.restore.plan import PartitionPlan
+from stratalog.jobs.restore.plan import PartitionRestore
 from stratalog.jobs.restore.run import begin_anew, check_target, write_checkpoints, write_partitions
 from stratalog.remote.api import RemoteLogSegmentMetadata
 from stratalog.remote.ownership import check_no_owner
@@ -199,11 +199,11 @@ def _plain_topic(topic: RestoredTopic, overrides: Mapping[str, str]) -> Restored
     return RestoredTopic(topic.name, topic.topic_id, topic.partition_count, configs)
 
 
-def _directory(target: Path, partition: PartitionPlan) -> Path:
+def _directory(target: Path, partition: PartitionRestore) -> Path:
     return target / f"{partition.partition.topic}-{partition.partition.partition}"
 
 
-def _uncovered(partition: PartitionPlan) -> list[RemoteLogSegmentMetadata]:
+def _uncovered(partition: PartitionRestore) -> list[RemoteLogSegmentMetadata]:
     """The segments that are needed for every offset once, in order."""
     kept: list[RemoteLogSegmentMetadata] = []
     for segment in sorted(partition.segments, key=lambda s: (s.start_offset, -s.end_offset, s.event_timestamp_ms)):
@@ -213,7 +213,7 @@ def _uncovered(partition: PartitionPlan) -> list[RemoteLogSegmentMetadata]:
 
 
 def _sources(
-    url: str, options: Mapping[str, str], partition: PartitionPlan, keys: Mapping[ObjectKey, str]
+    url: str, options: Mapping[str, str], partition: PartitionRestore, keys: Mapping[ObjectKey, str]
 ) -> Iterator[Source]:
     reached = -1
     for segment in _uncovered(partition):

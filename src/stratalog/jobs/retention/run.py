@@ -12,7 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from stratalog.errors import UsageError
-from stratalog.inspect import DataDirs, PartitionReader, find_partitions
+from stratalog.inspect import DataDirSet, PartitionReader, find_partitions
 from stratalog.jobs.executor import THREADS, Executor
 from stratalog.jobs.progress import SILENT, Progress
 from stratalog.jobs.retention.fate import Fate, Rhythm
@@ -125,7 +125,7 @@ def _partitions(
         for topic, number, path in list_partitions(directory)
         if topics is None or topic in topics
     }
-    data_dirs = DataDirs(directories) if directories else None
+    data_dirs = DataDirSet(directories) if directories else None
     if data_dirs is not None and data_dirs.has_metadata:
         for replayed in data_dirs.replay():
             for identity, said in replayed.items():

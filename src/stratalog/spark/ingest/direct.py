@@ -26,7 +26,7 @@ from stratalog.spark.ingest.parquet_plan import (
     wanted_columns,
 )
 from stratalog.spark.ingest.parquet_rows import read_rows, sink_schema
-from stratalog.spark.ingest.through_spark import Source, reason
+from stratalog.spark.ingest.through_spark import SparkInput, reason
 from stratalog.spark.ingest.values import IngestError, SourceFile, shown_files
 from stratalog.spark.reading import run_ahead
 from stratalog.spark.sink import BulkTaskResult, SinkOptions, StagedWrite
@@ -54,7 +54,7 @@ class DirectReader:
     """Of one load."""
 
     spark: SparkSession
-    source: Source
+    source: SparkInput
     progress: Progress
 
     def load(self, files: Sequence[SourceFile], sink: Mapping[str, str]) -> int:

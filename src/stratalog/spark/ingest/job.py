@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from stratalog.errors import UsageError
-from stratalog.jobs import SILENT, Progress, State
+from stratalog.jobs import SILENT, JobState, Progress
 from stratalog.spark.ingest.direct import DirectReader
 from stratalog.spark.ingest.memory import Memory, query_id
 from stratalog.spark.ingest.parquet_plan import Indirect
-from stratalog.spark.ingest.through_spark import Source, list_files, write_through_spark
+from stratalog.spark.ingest.through_spark import SparkInput, list_files, write_through_spark
 from stratalog.spark.ingest.values import IngestResult, Round, Rows, SourceFile
 from stratalog.spark.sink import SinkOptions, WriteTarget, target_of
 from stratalog.util import SYSTEM_CLOCK, Clock
@@ -50,7 +50,7 @@ def ingest(
     read_options: Mapping[str, str] | None = None,
     schema: str | None = None,
     sort_by_time: bool = False,
-    state: State | None = None,
+    state: JobState | None = None,
     files_per_round: int = FILES_PER_ROUND,
     bytes_per_round: int = BYTES_PER_ROUND,
     direct: bool = True,
@@ -69,7 +69,7 @@ def ingest(
     if sort_by_time and rows.timestamp is None:
         raise UsageError("to sort by time an expression has to say what the timestamp is")
     paths = [source] if isinstance(source, str) else list(source)
-    reading = Source(paths, rows, file_format, read_options or {}, schema, sort_by_time)
+    reading = SparkInput(paths, rows, file_format, read_options or {}, schema, sort_by_time)
     options = {name: _text(value) for name, value in sink.items()} | {"topic": topic}
     query = query_id(topic, "" if state is None else state.location)
     memory = Memory(state, _target(options, topic, query), topic, query)
@@ -105,7 +105,7 @@ class _Job:
     """The parts of a load that stay the same from round to round."""
 
     spark: SparkSession
-    source: Source
+    source: SparkInput
     options: Mapping[str, str]
     direct: bool
     progress: Progress

@@ -24,7 +24,7 @@ _GLOB: Final = re.compile(r"[*?\[{]")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SparkInput:
     """What is to be read, and how. `schema` is DDL."""
 
     paths: Sequence[str]
@@ -55,7 +55,7 @@ def list_files(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
 
 
 def write_through_spark(
-    spark: SparkSession, source: Source, files: Sequence[SourceFile], sink: Mapping[str, str]
+    spark: SparkSession, source: SparkInput, files: Sequence[SourceFile], sink: Mapping[str, str]
 ) -> int:
     """Publish the rows of `files` by the bulk sink with these options; how many they were. IngestError."""
     from pyspark.errors import PySparkException
@@ -74,7 +74,7 @@ def write_through_spark(
         raise IngestError(f"{names}: {reason(error)}; nothing of this round was published") from error
 
 
-def _ordered(spark: SparkSession, source: Source, files: Sequence[SourceFile]) -> DataFrame:
+def _ordered(spark: SparkSession, source: SparkInput, files: Sequence[SourceFile]) -> DataFrame:
     """The rows of the files, one behind the other.
 
     Spark reads several files in the order of their sizes, but what a union has in the order of its parts; and it joins
@@ -86,7 +86,7 @@ def _ordered(spark: SparkSession, source: Source, files: Sequence[SourceFile]) -
     return frame.coalesce(tasks)
 
 
-def _reader(spark: SparkSession, source: Source, path: str) -> Any:
+def _reader(spark: SparkSession, source: SparkInput, path: str) -> Any:
     reader = spark.read.format(source.file_format).options(**source.read_options)
     if source.base_path is not None and not _is_named_by(path, source.base_path):
         reader = reader.option("basePath", source.base_path)  # so that columns of directories are there
@@ -99,7 +99,7 @@ def _is_named_by(path: str, base: str) -> bool:
     return path.endswith(without_scheme)
 
 
-def _records(source: Source, frame: DataFrame) -> DataFrame:
+def _records(source: SparkInput, frame: DataFrame) -> DataFrame:
     rows = source.rows
     value = "to_json(struct(*))" if rows.value is None else rows.value
     selected = [f"{value} as value"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from stratalog.config import LogConfig
 from stratalog.errors import RemoteStorageError, UsageError
 from stratalog.inspect import list_remote_segments
-from stratalog.jobs import SILENT, Ledger, Progress, State
+from stratalog.jobs import SILENT, JobState, Ledger, Progress
 from stratalog.remote.storage import ObjectLayout, SegmentManifest
 from stratalog.remote.transactions import finish_publications, remove_objects
 from stratalog.spark.byte_sources import ByteSources
@@ -22,9 +22,9 @@ from stratalog.spark.pipelines.compaction import (
     BucketJob,
     CompactedPartition,
     CompactResult,
+    Destination,
     InBucket,
     InCluster,
-    Place,
     TieredCluster,
     bucket,
     compacted,
@@ -100,7 +100,7 @@ def compact_bucket(
     options: Mapping[str, str] | None = None,
     overrides: Mapping[str, str] | None = None,
     min_dirty_ratio: float = 0.0,
-    state: State | None = None,
+    state: JobState | None = None,
     kafka: Mapping[str, str] | None = None,
     grace_seconds: float = GRACE_SECONDS,
     dry_run: bool = False,
@@ -123,7 +123,7 @@ def compact_bucket(
         view = places.store
         manifests = _visible(places, topics)
         job = BucketJob(view, topics, job_above(each.segment_id for each in manifests))
-        target: Place = InBucket(view, job, clock)
+        target: Destination = InBucket(view, job, clock)
         if kafka is not None:
             cluster = stack.enter_context(TieredCluster.connected(ConnectionOptions.of(kafka), clock))
             target = InCluster(view, job, cluster, clock)

@@ -38,10 +38,10 @@ from .limits import (
     check_names_all as check_names_all,
 )
 from .local_segments import (
-    LocalSegments as LocalSegments,
+    LocalSpan as LocalSpan,
 )
 from .local_segments import (
-    LocalSpan as LocalSpan,
+    SegmentListing as SegmentListing,
 )
 from .planner import (
     PartitionRead as PartitionRead,

@@ -42,7 +42,7 @@ class LocalSpan(NamedTuple):
     end: int
 
 
-class LocalSegments:
+class SegmentListing:
     """The segments of a partition directory as they are now; a running broker may append, roll and delete meanwhile.
 
     `on_damage` is told of bytes that no crash explains and that cannot be read around. `sealed` has what an earlier

@@ -33,7 +33,7 @@ from stratalog.spark.model import Place, PlaceTier, Segment, SegmentRange, broke
 from stratalog.spark.options import OnDataLoss, ReadOptions, TopicPartition, on_data_loss
 from stratalog.spark.planning.broker_view import BrokerPartition, BrokerView
 from stratalog.spark.planning.incarnations import choose_topic_ids, of_topic_ids
-from stratalog.spark.planning.local_segments import LocalSegments
+from stratalog.spark.planning.local_segments import SegmentListing
 from stratalog.spark.planning.snapshot_memory import SnapshotMemory
 from stratalog.spark.planning.tiers import merge_tiers
 from stratalog.util import FileSystem
@@ -212,7 +212,7 @@ class SnapshotReader:
             topic_id, starts = None, {}
         sealed = self._memory.sealed(directory, topic_id)
         before = set(sealed)
-        segments = LocalSegments(directory, self._lost, self._fs, sealed).list()
+        segments = SegmentListing(directory, self._lost, self._fs, sealed).list()
         if before - sealed.keys():  # what has been deleted here may be in the bucket since it was looked at last
             self._memory.forget_remote()
         return _LocalPartition(directory, topic_id, segments, starts.get((topic, partition), 0))

@@ -17,7 +17,7 @@ from stratalog.log.format import noted_topic_id
 from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.model import Piece, Place, PlaceTier, SegmentRange, SplitPlan, has_compact_policy, remote_segment
 from stratalog.spark.options import OnDataLoss
-from stratalog.spark.planning import Cutter, IndexAccess, LocalSegments, LocalSpan, explains, merge_tiers, of_topic_ids
+from stratalog.spark.planning import Cutter, IndexAccess, LocalSpan, SegmentListing, explains, merge_tiers, of_topic_ids
 
 
 def is_of_topic(plan: SplitPlan, place: Place, byte_sources: ByteSources) -> bool:
@@ -68,7 +68,7 @@ class Elsewhere:
 
     def _look(self, piece: Piece) -> LocalSpan:
         """What the directory has of a piece now."""
-        segments = LocalSegments(Path(piece.log.name).parent, self.on_data_loss, self.byte_sources.fs)
+        segments = SegmentListing(Path(piece.log.name).parent, self.on_data_loss, self.byte_sources.fs)
         try:
             return segments.between(piece.start, piece.end)
         except FileNotFoundError:  # the directory is gone

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from stratalog.spark.pipelines.compaction import shuffle, work
 from stratalog.spark.pipelines.compaction.plan import (
-    PartitionPlan,
-    SurveyedPartition,
+    CompactionPlan,
+    PartitionSurvey,
     keys_tasks,
     rewrite_tasks,
 )
@@ -21,7 +21,7 @@ from stratalog.spark.pipelines.compaction.values import Rewritten
 Rows = list[tuple[Any, ...]]
 
 
-def survey_in_process(plans: Sequence[PartitionPlan], *, buckets: int = 1) -> tuple[list[SurveyedPartition], Rows]:
+def survey_in_process(plans: Sequence[CompactionPlan], *, buckets: int = 1) -> tuple[list[PartitionSurvey], Rows]:
     """Steps 1 and 2; `buckets` for each partition. Also the rows of superseded offsets."""
     tasks, _ = keys_tasks(plans, [buckets * 1_000_000] * len(plans), 1)
     step = work.KeysWork([zlib.compress(pickle.dumps(tasks))], [plan.first_dirty_offset for plan in plans])
@@ -33,7 +33,7 @@ def survey_in_process(plans: Sequence[PartitionPlan], *, buckets: int = 1) -> tu
     return found, [row for row in newest if row[0] != work.FACTS]
 
 
-def compact_in_process(plans: Sequence[PartitionPlan], *, buckets: int = 1) -> list[list[Rewritten]]:
+def compact_in_process(plans: Sequence[CompactionPlan], *, buckets: int = 1) -> list[list[Rewritten]]:
     """The new segments of each partition, in order."""
     surveyed, rows = survey_in_process(plans, buckets=buckets)
     rows.sort(key=lambda row: (row[0], row[1]))

@@ -29,7 +29,7 @@ from stratalog.spark.pipelines.compaction import bucket, data_dirs, local
 from stratalog.spark.pipelines.compaction.bucket import BucketPlan
 from stratalog.spark.pipelines.compaction.bucket_job import BucketJob, job_above
 from stratalog.spark.pipelines.compaction.metadata_topic import TieredCluster
-from stratalog.spark.pipelines.compaction.tiered import InBucket, InCluster, Place
+from stratalog.spark.pipelines.compaction.tiered import Destination, InBucket, InCluster
 from stratalog.testing.clock import ManualClock
 from stratalog.testing.lossy_filesystem import Killed
 from stratalog.util.filesystem import FileSystem
@@ -152,7 +152,7 @@ class Tier:
     def listed(self) -> list[SegmentManifest]:
         return list_remote_segments(self.store, covered=True)
 
-    def target(self, store: ObjectStore, *, served: bool) -> Place:
+    def target(self, store: ObjectStore, *, served: bool) -> Destination:
         clock = ManualClock(self.now_ms)
         job = BucketJob(store, [PARTITION.topic], self.job)
         if served:

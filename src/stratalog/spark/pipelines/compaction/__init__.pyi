@@ -29,11 +29,11 @@ from .result import (
     CompactResult as CompactResult,
 )
 from .tiered import (
+    Destination as Destination,
+)
+from .tiered import (
     InBucket as InBucket,
 )
 from .tiered import (
     InCluster as InCluster,
-)
-from .tiered import (
-    Place as Place,
 )

@@ -21,7 +21,7 @@ from stratalog.remote.api import TopicIdPartition, is_within_lineage, lineage_of
 from stratalog.remote.storage import ObjectKind, PlainView, SegmentManifest
 from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.model import Place, PlaceTier
-from stratalog.spark.pipelines.compaction.plan import PartitionPlan, topic_config
+from stratalog.spark.pipelines.compaction.plan import CompactionPlan, topic_config
 from stratalog.spark.pipelines.compaction.upload import Upload
 from stratalog.spark.pipelines.compaction.values import Rewritten, SourceSegment
 
@@ -31,7 +31,7 @@ class BucketPlan:
     """A partition of a bucket: `manifests` are those of the plan's sources; `covered` lie within one of these."""
 
     partition: TopicIdPartition
-    plan: PartitionPlan
+    plan: CompactionPlan
     manifests: tuple[SegmentManifest, ...]
     covered: tuple[SegmentManifest, ...] = field(repr=False)
 
@@ -87,7 +87,7 @@ def bucket_plan(
     producers = _producers(places.store, newest)
     stable = _stable(taken, producers)
     end = stable[-1].end_offset + 1 if stable else taken[0].base_offset
-    plan = PartitionPlan(
+    plan = CompactionPlan(
         topic=newest.topic,
         partition=newest.partition,
         sources=[_source(each, next_base) for each, next_base in _with_next(stable) if end > first_dirty_offset],

@@ -10,7 +10,7 @@ from stratalog.jobs import SILENT, Progress
 from stratalog.spark.executor import parallelism
 from stratalog.spark.pipelines.compaction import shuffle
 from stratalog.spark.pipelines.compaction.plan import (
-    PartitionPlan,
+    CompactionPlan,
     keys_estimate,
     keys_tasks,
     rewrite_tasks,
@@ -32,7 +32,7 @@ class Compacted(NamedTuple):
 
 def compacted(
     spark: SparkSession,
-    plans: Sequence[PartitionPlan],
+    plans: Sequence[CompactionPlan],
     *,
     dry_run: bool = False,
     progress: Progress = SILENT,

@@ -22,7 +22,7 @@ from stratalog.log.segment import LogSegment
 from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.model import Place, PlaceTier
 from stratalog.spark.pipelines.compaction.data_dirs import LocalPartition, clear_attempts, note_cleaned
-from stratalog.spark.pipelines.compaction.plan import PartitionPlan
+from stratalog.spark.pipelines.compaction.plan import CompactionPlan
 from stratalog.spark.pipelines.compaction.values import Rewritten, SourceSegment
 from stratalog.util import REAL_FILESYSTEM, Clock, FileSystem
 
@@ -31,7 +31,7 @@ class LocalPlan(NamedTuple):
     """`is_due` says whether a cleaner would find it worth its while."""
 
     partition: LocalPartition
-    plan: PartitionPlan
+    plan: CompactionPlan
     is_due: bool
 
 
@@ -77,7 +77,7 @@ def plan_of(partition: LocalPartition, config: LogConfig, clock: Clock, fs: File
             end = log.log_start_offset
         segments = [segment for segment in log.segments if segment.base_offset < end]
         ends = [*(segment.base_offset for segment in segments), end][1:]
-        plan = PartitionPlan(
+        plan = CompactionPlan(
             topic=partition.topic,
             partition=partition.partition,
             sources=[_source(segment, next_base) for segment, next_base in zip(segments, ends, strict=True)],

@@ -37,7 +37,7 @@ _RECORD_BYTES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionPlan:
+class CompactionPlan:
     """One partition. `aborted` are the entries of the transaction index of each of `sources`, in order.
 
     Offsets from `first_dirty_offset` on were not compacted before. `directory` is where new segments are made.
@@ -128,7 +128,7 @@ def buckets_of(keys: int, cores: int) -> int:
     return max(by_size, by_cores, 1)
 
 
-def keys_tasks(plans: Sequence[PartitionPlan], estimates: Sequence[int], cores: int) -> tuple[list[KeysTask], int]:
+def keys_tasks(plans: Sequence[CompactionPlan], estimates: Sequence[int], cores: int) -> tuple[list[KeysTask], int]:
     """Step 1 of all segments of all partitions, and how many buckets there are."""
     tasks: list[KeysTask] = []
     first_bucket = 0
@@ -154,7 +154,7 @@ def met_before(summaries: Sequence[SegmentSummary]) -> list[MetData]:
 
 
 @dataclass(frozen=True, slots=True)
-class SurveyedPartition:
+class PartitionSurvey:
     """What step 1 and 2 found: of each segment what it has, and how many of its records have a newer one.
 
     `seconds` are those of step 2.
@@ -172,7 +172,7 @@ class SurveyedPartition:
         return bool(self.superseded[segments[0]] or summary.keyless or summary.tombstones or summary.special_batches)
 
 
-def rewrite_tasks(part: int, plan: PartitionPlan, survey: SurveyedPartition) -> list[RewriteTask]:
+def rewrite_tasks(part: int, plan: CompactionPlan, survey: PartitionSurvey) -> list[RewriteTask]:
     """Step 3 of the groups of one partition that change. Their `group` is the number within the partition."""
     met = met_before(survey.summaries)
     facts = plan.facts()
@@ -211,7 +211,7 @@ def _narrowed(facts: FilterFacts, start: int, end: int) -> FilterFacts:
     )
 
 
-def keys_estimate(plan: PartitionPlan) -> int:
+def keys_estimate(plan: CompactionPlan) -> int:
     """How many records a partition has, from a look at the beginning of its largest segment."""
     largest = max(plan.sources, key=lambda source: source.size, default=None)
     if largest is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from stratalog.jobs import Column, Report, Unit
-from stratalog.spark.pipelines.compaction.plan import PartitionPlan, SurveyedPartition
+from stratalog.spark.pipelines.compaction.plan import CompactionPlan, PartitionSurvey
 from stratalog.spark.pipelines.compaction.values import Rewritten
 
 _COLUMNS: Final = (
@@ -89,7 +89,7 @@ class CompactResult:
         )
 
 
-def foreseen(plan: PartitionPlan, surveyed: SurveyedPartition) -> CompactedPartition:
+def foreseen(plan: CompactionPlan, surveyed: PartitionSurvey) -> CompactedPartition:
     """What a compaction would do to a partition."""
     summaries = surveyed.summaries
     gone = [
@@ -118,7 +118,7 @@ def foreseen(plan: PartitionPlan, surveyed: SurveyedPartition) -> CompactedParti
     )
 
 
-def achieved(plan: PartitionPlan, surveyed: SurveyedPartition, rewritten: Sequence[Rewritten]) -> CompactedPartition:
+def achieved(plan: CompactionPlan, surveyed: PartitionSurvey, rewritten: Sequence[Rewritten]) -> CompactedPartition:
     """What a compaction did to a partition, of which these groups were rewritten and the others stayed as they were."""
     before = foreseen(plan, surveyed)
     stats = [new.stats for new in rewritten]

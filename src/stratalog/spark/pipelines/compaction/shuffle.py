@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 from stratalog.jobs import SILENT, Progress, TaskError
 from stratalog.spark.executor import plan_groups
-from stratalog.spark.pipelines.compaction.plan import PartitionPlan, SurveyedPartition
+from stratalog.spark.pipelines.compaction.plan import CompactionPlan, PartitionSurvey
 from stratalog.spark.pipelines.compaction.values import (
     KeysTask,
     RewriteTask,
@@ -56,12 +56,12 @@ class Survey:
     """What steps 1 and 2 found, partition by partition. `frame` is kept by Spark until the `survey` ends; in it groups
     are numbered through all partitions, those of one beginning with its `first_groups`."""
 
-    partitions: Sequence[SurveyedPartition]
+    partitions: Sequence[PartitionSurvey]
     frame: DataFrame
     first_groups: Sequence[int]
 
 
-def owners_of(plans: Sequence[PartitionPlan]) -> tuple[dict[tuple[int, int], tuple[int, int]], list[int]]:
+def owners_of(plans: Sequence[CompactionPlan]) -> tuple[dict[tuple[int, int], tuple[int, int]], list[int]]:
     """Of each segment of each partition its group, numbered through all partitions, and its number in that; and the
     first group of each partition."""
     owners: dict[tuple[int, int], tuple[int, int]] = {}
@@ -77,7 +77,7 @@ def owners_of(plans: Sequence[PartitionPlan]) -> tuple[dict[tuple[int, int], tup
 @contextmanager
 def survey(
     spark: SparkSession,
-    plans: Sequence[PartitionPlan],
+    plans: Sequence[CompactionPlan],
     tasks: Sequence[KeysTask],
     buckets: int,
     *,
@@ -109,7 +109,7 @@ def survey(
         newest.unpersist()
 
 
-def surveyed(plans: Sequence[PartitionPlan], facts: Iterable[bytes]) -> list[SurveyedPartition]:
+def surveyed(plans: Sequence[CompactionPlan], facts: Iterable[bytes]) -> list[PartitionSurvey]:
     """What all facts together say. TaskError for a segment that could not be read."""
     summaries: list[list[SegmentSummary]] = [[] for _ in plans]
     superseded: Counter[tuple[int, int]] = Counter()
@@ -124,7 +124,7 @@ def surveyed(plans: Sequence[PartitionPlan], facts: Iterable[bytes]) -> list[Sur
             superseded.update(fact.superseded)
             seconds.update(fact.seconds)
     return [
-        SurveyedPartition(
+        PartitionSurvey(
             sorted(summaries[part], key=lambda summary: summary.segment),
             [superseded[part, segment] for segment in range(len(plan.sources))],
             seconds[part],

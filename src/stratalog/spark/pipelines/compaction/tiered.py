@@ -36,7 +36,7 @@ _INSTEAD: Final = (
 _SETTLE_SECONDS_MAX: Final = 5.0
 
 
-class Place(Protocol):
+class Destination(Protocol):
     """Where compacted partitions become visible."""
 
     def ensure_allowed(self, manifests: Sequence[SegmentManifest] = ()) -> None:
