@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.broker.admin import create
-from tests.support.wire import Wire
+from tests.support.tiered_broker import (
+    SEGMENTS,
+    delete_topic,
+    eventually,
+    fill,
+    partition_of,
+    tiered,
+    tiering_broker,
+    values,
+)
 
 from stratalog.broker.server.server import Broker
 from stratalog.cli.main import run
-from stratalog.engine.partition import Partition
-from stratalog.records.batch import iter_batches
-from stratalog.records.batch_builder import build_batch
-from stratalog.records.record import Record
 from stratalog.remote.ownership.bucket_owner import read_owner
 from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.wire.api_keys import ApiKey
-
-SEGMENTS = 3
 
 
 @pytest.fixture
@@ -30,63 +29,7 @@ def bucket(tmp_path: Path) -> ObjectStore:
 
 
 def broker_on(bucket: ObjectStore, data_dir: Path) -> Broker:
-    settings = {
-        "remote.log.storage.system.enable": "true",
-        "remote.log.metadata.topic.num.partitions": "50",
-        "remote.log.manager.task.interval.ms": "50",
-        "remote.log.manager.task.retry.backoff.ms": "20",
-        "stratalog.remote.url": bucket.url,
-    }
-    return Broker(data_dir, config=settings)
-
-
-def tiered(broker: Broker, name: str = "t") -> Partition:
-    """A topic whose oldest segments are only remote."""
-    with Wire(broker.bootstrap_servers) as wire:
-        made = create(wire, name, remote_storage_enable="true", retention_ms="-1", local_retention_bytes="1")
-    assert made.error_code == 0
-    partition = partition_of(broker, name)
-    fill(partition, SEGMENTS)
-    return partition
-
-
-def partition_of(broker: Broker, name: str = "t") -> Partition:
-    partition = broker.state.partition(name, 0)
-    assert partition is not None
-    return partition
-
-
-def fill(partition: Partition, segments: int) -> None:
-    for _ in range(segments):
-        partition.append(build_batch([Record(0, 1_000, None, b"%d" % partition.log.log_end_offset)]))
-        partition.log.roll()
-
-
-def delete_topic(broker: Broker, name: str = "t") -> None:
-    with Wire(broker.bootstrap_servers) as wire:
-        answer = wire.call(ApiKey.DELETE_TOPICS, 6, topics=[{"name": name, "topic_id": None}], timeout=30_000)
-    assert [each.error_code for each in answer.responses] == [0]
-
-
-def values(partition: Partition) -> list[bytes | None]:
-    offset, found = partition.log.log_start_offset, []
-    while offset < partition.log.log_end_offset:
-        if partition.is_remote(offset):
-            records = partition.read_remote(offset, 1 << 20).records
-        else:
-            data = partition.read(offset, 1 << 20)
-            assert data.slice is not None
-            records = data.slice.read()
-        for batch in iter_batches(records):
-            found += [record.value for record in batch.records()]
-            offset = batch.last_offset + 1
-    return found
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    """Wait for what background threads bring about; the suite's timeout is the bound."""
-    while not holds():
-        time.sleep(0.01)
+    return tiering_broker(data_dir, bucket.url)
 
 
 def segments_of(bucket: ObjectStore) -> list[str]:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.broker.admin import alter, create
+from tests.support.tiered_broker import eventually, fill, tiered_and_copied, tiering_broker, values
 from tests.support.wire import Wire
 
 from stratalog.broker.metadata.alter_configs import BROKER, TOPIC
 from stratalog.broker.server.server import Broker
-from stratalog.engine.partition import Partition
 from stratalog.errors import InvalidConfigError
 from stratalog.inspect.bucket_catalog import list_remote_segments
-from stratalog.records.batch import iter_batches
-from stratalog.records.batch_builder import build_batch
-from stratalog.records.record import Record
 from stratalog.remote.storage.object_store import ObjectStore
 
 SET, DELETE = 0, 1
@@ -26,17 +22,14 @@ INVALID_CONFIG, INVALID_REQUEST = 40, 42
 OFF = (("remote.storage.enable", SET, "false"), ("remote.log.delete.on.disable", SET, "true"))
 ON = (("remote.storage.enable", SET, "true"), ("remote.log.delete.on.disable", SET, "false"))
 
-SETTINGS = {
-    "remote.log.storage.system.enable": "true",
-    "remote.log.metadata.topic.num.partitions": "2",
-    "remote.log.manager.task.interval.ms": "50",
-    "group.initial.rebalance.delay.ms": "0",
-}
+
+def _broker(tmp_path: Path) -> Broker:
+    return tiering_broker(tmp_path / "data", config={"remote.log.metadata.topic.num.partitions": "2"})
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
-    with Broker(tmp_path / "data", config=SETTINGS) as found:
+    with _broker(tmp_path) as found:
         yield found
 
 
@@ -46,103 +39,63 @@ def wire(broker: Broker) -> Iterator[Wire]:
         yield found
 
 
-def _tiered(broker: Broker, wire: Wire, segments: int = 3) -> Partition:
-    """A topic whose oldest segments are only remote."""
-    made = create(wire, "t", remote_storage_enable="true", retention_ms="-1", local_retention_bytes="1")
-    assert made.error_code == 0
-    partition = broker.state.partition("t", 0)
-    assert partition is not None
-    _fill(partition, segments)
-    _eventually(lambda: partition.log.highest_offset_in_remote_storage == segments - 1)
-    assert len(partition.log.delete_old_segments()) == segments - 1
-    return partition
-
-
-def _fill(partition: Partition, segments: int) -> None:
-    for _ in range(segments):
-        partition.append(build_batch([Record(0, 1_000, None, b"%d" % partition.log.log_end_offset)]))
-        partition.log.roll()
-
-
-def _eventually(holds: Callable[[], bool]) -> None:
-    """Wait for what background threads bring about; the suite's timeout is the bound."""
-    while not holds():
-        time.sleep(0.01)
-
-
 def _remote_segments(tmp_path: Path) -> list[int]:
     store = ObjectStore.from_url((tmp_path / "data" / "remote-store").as_uri())
     return [manifest.end_offset for manifest in list_remote_segments(store)]
 
 
-def _values(partition: Partition) -> list[bytes | None]:
-    offset, found = partition.log.log_start_offset, []
-    while offset < partition.log.log_end_offset:
-        if partition.is_remote(offset):
-            records = partition.read_remote(offset, 1 << 20).records
-        else:
-            data = partition.read(offset, 1 << 20)
-            assert data.slice is not None
-            records = data.slice.read()
-        for batch in iter_batches(records):
-            found += [record.value for record in batch.records()]
-            offset = batch.last_offset + 1
-    return found
-
-
 def test_switching_off_needs_leave_to_delete(broker: Broker, wire: Wire, tmp_path: Path) -> None:
-    partition = _tiered(broker, wire)
+    partition = tiered_and_copied(broker)
     answer = alter(wire, TOPIC, "t", OFF[0])
     assert answer.error_code == INVALID_CONFIG
     assert "without deleting remote data" in answer.error_message
     assert partition.remote is not None
-    assert _values(partition) == [b"0", b"1", b"2"]
+    assert values(partition) == [b"0", b"1", b"2"]
     assert _remote_segments(tmp_path) == [0, 1, 2]
 
 
 def test_switching_off_deletes_what_is_remote_and_keeps_what_is_local(
     broker: Broker, wire: Wire, tmp_path: Path
 ) -> None:
-    partition = _tiered(broker, wire)
+    partition = tiered_and_copied(broker)
     local = partition.log.local_log_start_offset
     assert alter(wire, TOPIC, "t", *OFF).error_code == 0
     assert partition.remote is None
     assert partition.log.log_start_offset == local == 2
     assert partition.log.highest_offset_in_remote_storage == -1
-    assert _values(partition) == [b"2"]
-    _eventually(lambda: _remote_segments(tmp_path) == [])
+    assert values(partition) == [b"2"]
+    eventually(lambda: _remote_segments(tmp_path) == [])
 
 
 def test_a_topic_that_is_tiered_again_is_copied_anew_before_anything_local_goes(
     broker: Broker, wire: Wire, tmp_path: Path
 ) -> None:
-    partition = _tiered(broker, wire)
+    partition = tiered_and_copied(broker)
     assert alter(wire, TOPIC, "t", *OFF).error_code == 0
-    _fill(partition, 2)
+    fill(partition, 2)
     assert alter(wire, TOPIC, "t", *ON).error_code == 0
     partition.log.delete_old_segments()
-    assert _values(partition) == [b"2", b"3", b"4"]
-    _eventually(lambda: partition.log.highest_offset_in_remote_storage == 4)
-    _eventually(lambda: _remote_segments(tmp_path) == [2, 3, 4])
+    assert values(partition) == [b"2", b"3", b"4"]
+    eventually(lambda: partition.log.highest_offset_in_remote_storage == 4)
+    eventually(lambda: _remote_segments(tmp_path) == [2, 3, 4])
     partition.log.delete_old_segments()
     assert partition.log.local_log_start_offset > 2
-    assert _values(partition) == [b"2", b"3", b"4"]
+    assert values(partition) == [b"2", b"3", b"4"]
 
 
 def test_a_deletion_that_a_crash_overtook_is_made_up_for_at_the_next_start(tmp_path: Path) -> None:
-    with Broker(tmp_path / "data", config=SETTINGS) as broker:
-        with Wire(broker.bootstrap_servers) as wire:
-            _tiered(broker, wire)
+    with _broker(tmp_path) as broker:
+        tiered_and_copied(broker)
         # What is stored when the process dies before it has done anything about it.
         broker.state.metadata.set_topic_configs(
             "t", {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
         )
-    with Broker(tmp_path / "data", config=SETTINGS) as broker:
-        _eventually(lambda: _remote_segments(tmp_path) == [])
+    with _broker(tmp_path) as broker:
+        eventually(lambda: _remote_segments(tmp_path) == [])
         partition = broker.state.partition("t", 0)
         assert partition is not None
         assert partition.log.log_start_offset == 2
-        assert _values(partition) == [b"2"]
+        assert values(partition) == [b"2"]
 
 
 def test_an_internal_topic_stays_local_whatever_it_is_told(
@@ -208,14 +161,14 @@ def test_what_kafka_refuses_to_change_is_refused(broker: Broker, wire: Wire, nam
 
 
 def test_a_broker_with_tiered_topics_does_not_start_without_its_remote_tier(tmp_path: Path) -> None:
-    with Broker(tmp_path / "data", config=SETTINGS) as broker, Wire(broker.bootstrap_servers) as wire:
+    with _broker(tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
         for name in "abcd":
             create(wire, name, remote_storage_enable="true")
         create(wire, "plain")
     with pytest.raises(InvalidConfigError, match=r"remote\.storage\.enable=true: a, b, c and 1 more\. Set remote\.log"):
         Broker(tmp_path / "data")
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()  # nothing was touched
-    with Broker(tmp_path / "data", config=SETTINGS) as broker, Wire(broker.bootstrap_servers) as wire:
+    with _broker(tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
         for name in "abcd":
             assert alter(wire, TOPIC, name, *OFF).error_code == 0
     with Broker(tmp_path / "data") as broker:
@@ -223,6 +176,6 @@ def test_a_broker_with_tiered_topics_does_not_start_without_its_remote_tier(tmp_
 
 
 def test_an_internal_topic_that_was_asked_to_be_tiered_needs_no_remote_tier(tmp_path: Path) -> None:
-    with Broker(tmp_path / "data", config=SETTINGS) as broker, Wire(broker.bootstrap_servers) as wire:
+    with _broker(tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
         assert alter(wire, TOPIC, "__remote_log_metadata", ON[0]).error_code == 0
     Broker(tmp_path / "data").close()
