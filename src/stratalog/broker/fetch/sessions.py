@@ -282,6 +282,8 @@ class FetchExchange:
 
 def _without_doubles(topics: Sequence[FetchTopic]) -> Sequence[FetchTopic]:
     """Each partition once: as it was asked for last, where it was asked for first."""
+    if len(topics) == 1 and len(topics[0].partitions) == 1:
+        return topics
     wanted = {(key, entry.partition): entry for key, entries in topics for entry in entries}
     if len(wanted) == sum(len(entries) for _, entries in topics):
         return topics
@@ -299,8 +301,14 @@ def _by_topic(entries: Iterable[tuple[bytes, FetchPartition]]) -> list[FetchTopi
 
 def _missing_behind(results: _TopicResults) -> _TopicResults:
     """Answers for partitions that do not exist come last, as Kafka has them."""
-    if not any(answer.error_code in _MISSING for _, answers in results for answer in answers):
-        return results
+    for _, answers in results:
+        for answer in answers:
+            if answer.error_code in _MISSING:
+                return _reordered(results)
+    return results
+
+
+def _reordered(results: _TopicResults) -> _TopicResults:
     found = ((key, [each for each in answers if each.error_code not in _MISSING]) for key, answers in results)
     missing = ((key, [each for each in answers if each.error_code in _MISSING]) for key, answers in results)
     return [(key, answers) for key, answers in (*found, *missing) if answers]
