@@ -41,6 +41,10 @@ class JavaTools:
     def topics(self, *args: str) -> list[str]:
         return tool("org.apache.kafka.tools.TopicCommand", [*self._to, *args], check=False).splitlines()
 
+    def cluster(self, name: str, *args: str) -> list[str]:
+        """A tool that asks about the cluster."""
+        return tool(f"org.apache.kafka.tools.{name}", [*self._to, *args], check=False).splitlines()
+
     def log_dirs(self, *args: str) -> list[str]:
         return tool("org.apache.kafka.tools.LogDirsCommand", [*self._to, "--describe", *args]).splitlines()
 
@@ -153,6 +157,31 @@ def test_log_directories_are_told_alike(tools: tuple[JavaTools, CommandLine]) ->
                 directory["partitions"].sort(key=lambda part: part["partition"])
             found.append(value)
         assert found[0] == found[1]
+
+
+def test_the_quorum_elections_and_reassignments_of_one_node_are_told_alike(
+    tools: tuple[JavaTools, CommandLine], tmp_path: Path
+) -> None:
+    java, cli = tools
+    cli.good("topics", "create", "t", "--partitions", "2")
+    settled(cli, "topics", "describe", "t", until=lambda out: "Leader: none" not in out)
+    plan = tmp_path / "plan.json"
+    moves = [{"topic": "t", "partition": 0, "replicas": [1]}]
+    plan.write_text(json.dumps({"version": 1, "partitions": moves}))
+    status = dict(line.split(":", 1) for line in java.cluster("MetadataQuorumCommand", "describe", "--status") if line)
+    assert status["LeaderId"].split() == ["1"]
+    assert status["MaxFollowerLag"].split() == ["0"]
+    assert status["CurrentObservers"].split() == ["[]"]
+    (_, voter, *_) = java.cluster("MetadataQuorumCommand", "describe", "--replication")
+    assert (voter.split()[0], voter.split()[-1]) == ("1", "Leader")
+    election = ("LeaderElectionCommand", "--election-type=unclean", "--topic", "t", "--partition", "1")
+    assert "Valid replica already elected for partitions t-1" in java.cluster(*election)
+    assert java.cluster("LeaderElectionCommand", "--election-type=preferred", "--all-topic-partitions") == []
+    reassign = "reassign.ReassignPartitionsCommand"
+    assert java.cluster(reassign, "--list") == ["No partition reassignments found."]
+    plan_file = f"--reassignment-json-file={plan}"
+    assert "Successfully started partition reassignment for t-0" in java.cluster(reassign, "--execute", plan_file)
+    assert "Reassignment of partition t-0 is completed." in java.cluster(reassign, "--verify", plan_file)
 
 
 def test_features_go_up_and_down_by_either(tools: tuple[JavaTools, CommandLine]) -> None:
