@@ -11,14 +11,14 @@ import pytest
 from stratalog.cli.options import key_values
 from stratalog.cli.spark.session import _connect, spark_session
 from stratalog.errors import UsageError
-from stratalog.jobs.ledger import JobState, Ledger
+from stratalog.jobs.ledger import Ledger, State
 from stratalog.jobs.report import Column, Report, Unit, shown, size_text, time_text
 from stratalog.testing.clock import ManualClock
 
 
 @pytest.mark.parametrize("location", ["{}/state", "file://{}/state", "memory://state"])
 def test_documents_are_kept_by_name_and_replaced_whole(tmp_path: Path, location: str) -> None:
-    state = JobState(location.format(tmp_path))
+    state = State(location.format(tmp_path))
     assert (state.load("a"), state.names()) == (None, [])
     state.save("a", {"done": [1, 2]})
     state.save("b", 7)
@@ -31,7 +31,7 @@ def test_documents_are_kept_by_name_and_replaced_whole(tmp_path: Path, location:
 
 
 def test_a_damaged_document_is_named_with_what_to_do(tmp_path: Path) -> None:
-    state = JobState(tmp_path)
+    state = State(tmp_path)
     (tmp_path / "a.json").write_bytes(b'{"done": [')
     with pytest.raises(UsageError, match=r"a\.json: not what a job saved there .* remove it to begin anew"):
         state.load("a")
@@ -40,7 +40,7 @@ def test_a_damaged_document_is_named_with_what_to_do(tmp_path: Path) -> None:
 
 
 def test_a_ledger_is_saved_now_and_then_and_at_the_end(tmp_path: Path) -> None:
-    state, clock = JobState(tmp_path), ManualClock()
+    state, clock = State(tmp_path), ManualClock()
     with Ledger(state, "audit", period=10, clock=clock) as ledger:
         ledger.add("one", 1)
         assert state.load("audit") is None

@@ -21,7 +21,7 @@ import stratalog.spark
 from stratalog.config.topic import LogConfig
 from stratalog.jobs.audit.run import audit
 from stratalog.jobs.index.run import convert_indexes, rebuild_indexes, verify_indexes
-from stratalog.jobs.ledger import JobState
+from stratalog.jobs.ledger import State
 from stratalog.jobs.restore.records import restore_to_directory
 from stratalog.jobs.retention.run import forecast_retention
 from stratalog.log.partition_log import PartitionLog
@@ -149,7 +149,7 @@ def ingest_files(spark: SparkSession, place: Place) -> Any:
             sink=sink,
             rows=Rows(key="id", timestamp="at"),
             file_format="json",
-            state=JobState(place.directory / "ingest-state"),
+            state=State(place.directory / "ingest-state"),
             files_per_round=2,
         )
         found.append([len(result.rounds), result.files, result.records, result.known])

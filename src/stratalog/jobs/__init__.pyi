@@ -17,10 +17,10 @@ from .index.run import convert_indexes as convert_indexes
 from .index.run import rebuild_indexes as rebuild_indexes
 from .index.run import verify_indexes as verify_indexes
 from .ledger import (
-    JobState as JobState,
+    Ledger as Ledger,
 )
 from .ledger import (
-    Ledger as Ledger,
+    State as State,
 )
 from .progress import (
     SILENT as SILENT,

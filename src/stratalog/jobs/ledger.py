@@ -25,7 +25,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _SUFFIX: Final = ".json"
 
 
-class JobState:
+class State:
     """Documents of JSON by name. `location` is a directory, made at the first save, or the URL of an object store."""
 
     def __init__(
@@ -100,7 +100,7 @@ class Ledger:
     remembers.
     """
 
-    def __init__(self, state: JobState | None, name: str, *, period: float = 5.0, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, state: State | None, name: str, *, period: float = 5.0, clock: Clock = SYSTEM_CLOCK) -> None:
         self._state = state
         self._name = name
         self._period = period

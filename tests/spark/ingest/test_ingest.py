@@ -9,7 +9,7 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from stratalog.errors import UsageError
-from stratalog.jobs.ledger import JobState
+from stratalog.jobs.ledger import State
 from stratalog.spark.ingest import IngestError, IngestResult, Rows, SourceFile, ingest, job
 
 pytestmark = pytest.mark.spark
@@ -43,7 +43,7 @@ def values(spark: SparkSession, directory: Path) -> list[int]:
 def test_offsets_follow_files_and_rows_and_only_new_files_are_loaded(spark: SparkSession, tmp_path: Path) -> None:
     source, target = tmp_path / "in", tmp_path / "data"
     target.mkdir()
-    state = JobState(tmp_path / "state")
+    state = State(tmp_path / "state")
     files(source, range(5))
 
     def load(files_per_round: int = 128) -> IngestResult:
@@ -82,7 +82,7 @@ def test_a_round_that_was_under_way_in_a_crash_is_loaded_once(
     """Killed before or after the publication, but before the state says so: every row is there once in the end."""
     source, target = tmp_path / "in", tmp_path / "data"
     target.mkdir()
-    state = JobState(tmp_path / "state")
+    state = State(tmp_path / "state")
     files(source, range(2))
     write = job._Job.write
 

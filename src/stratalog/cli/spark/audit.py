@@ -54,11 +54,11 @@ def audit(
     """
     where = places(data_dir, remote, remote_option, topic)
     grace_ms = span_ms(grace, "--grace")
-    from stratalog.jobs import JobState, terminal_progress
+    from stratalog.jobs import State, terminal_progress
     from stratalog.jobs.audit import audit as run_audit
     from stratalog.spark import SparkExecutor, audit_frame
 
-    kept = None if state is None else JobState(state, where.remote_options)
+    kept = None if state is None else State(state, where.remote_options)
     with (
         held([Path(each) for each in where.paths], REAL_FILESYSTEM, exclusively=False),
         spark_session("stratalog audit", master, remote_session, conf) as spark,

@@ -96,7 +96,7 @@ def compact(
     store_options = remote_options(remote_option)
 
     def run(spark: SparkSession) -> CompactResult:
-        from stratalog.jobs import JobState, terminal_progress
+        from stratalog.jobs import State, terminal_progress
         from stratalog.spark.pipelines import compact_bucket, compact_data_dirs
 
         if url is None:
@@ -117,7 +117,7 @@ def compact(
             options=store_options,
             overrides=overrides,
             min_dirty_ratio=min_dirty_ratio or 0.0,
-            state=None if state is None else JobState(state, store_options),
+            state=None if state is None else State(state, store_options),
             kafka=_kafka(kafka),
             grace_seconds=grace_seconds,
             dry_run=dry_run,

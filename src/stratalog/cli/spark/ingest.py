@@ -111,7 +111,7 @@ def ingest(
     if segment_bytes is not None:
         sink["segmentBytes"] = segment_bytes
 
-    from stratalog.jobs import JobState, terminal_progress
+    from stratalog.jobs import State, terminal_progress
     from stratalog.spark import ingest as pipeline
     from stratalog.spark.sink import SinkOptions
 
@@ -127,7 +127,7 @@ def ingest(
             read_options=key_values("--read-option", read_option),
             schema=schema,
             sort_by_time=sort_by_time,
-            state=None if state is None else JobState(state, remote_options(remote_option)),
+            state=None if state is None else State(state, remote_options(remote_option)),
             files_per_round=files_per_round,
             direct=direct,
             progress=terminal_progress(),

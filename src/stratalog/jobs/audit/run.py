@@ -20,7 +20,7 @@ from stratalog.jobs.audit.bucket import READERS, AuditOptions, Bucket, audit_buc
 from stratalog.jobs.audit.result import AuditFinding, AuditResult, ordered
 from stratalog.jobs.executor import Executor
 from stratalog.jobs.fsck import fsck
-from stratalog.jobs.ledger import JobState, Ledger
+from stratalog.jobs.ledger import Ledger, State
 from stratalog.jobs.progress import SILENT, Progress
 from stratalog.util import SYSTEM_CLOCK
 
@@ -36,7 +36,7 @@ def audit(
     paths: Sequence[str | Path] = (),
     remote_options: Mapping[str, str] | None = None,
     topics: Collection[str] | None = None,
-    state: JobState | str | Path | None = None,
+    state: State | str | Path | None = None,
     grace_ms: int = GRACE_MS,
     executor: Executor = READERS,
     progress: Progress = SILENT,
@@ -56,7 +56,7 @@ def audit(
     directories = [Path(path) for path in paths]
     if not directories and remote is None:
         raise UsageError("nothing to audit: give paths, a remote URL, or both")
-    kept = state if isinstance(state, JobState) or state is None else JobState(state)
+    kept = state if isinstance(state, State) or state is None else State(state)
     findings: list[AuditFinding] = []
     partitions = segments = size = read = known = 0
     with Ledger(kept, _LEDGER) as ledger:

@@ -43,8 +43,8 @@ class RemoteHealth:
     def refused(self, error: NotOwnerError) -> None:
         """The store is another cluster's: nothing is copied or deleted, of whichever partition. Logged once."""
         with self._lock:
-            is_new = self._refusal != str(error)
-            self._refusal = str(error)
+            is_new = self._refusal != error.reason
+            self._refusal = error.reason
         if is_new:
             logger.error("%s", error)
 

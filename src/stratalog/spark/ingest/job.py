@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from stratalog.errors import UsageError
-from stratalog.jobs import SILENT, JobState, Progress
+from stratalog.jobs import SILENT, Progress, State
 from stratalog.spark.ingest.direct import DirectReader
 from stratalog.spark.ingest.memory import Memory, query_id
 from stratalog.spark.ingest.parquet_plan import Indirect
@@ -50,7 +50,7 @@ def ingest(
     read_options: Mapping[str, str] | None = None,
     schema: str | None = None,
     sort_by_time: bool = False,
-    state: JobState | None = None,
+    state: State | None = None,
     files_per_round: int = FILES_PER_ROUND,
     bytes_per_round: int = BYTES_PER_ROUND,
     direct: bool = True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from stratalog.jobs import JobState
+from stratalog.jobs import State
 from stratalog.spark.ingest.values import SourceFile
 from stratalog.spark.sink import NumberedBatch, WriteTarget, stream_name
 
@@ -13,7 +13,7 @@ from stratalog.spark.sink import NumberedBatch, WriteTarget, stream_name
 class Memory:
     """Of the loads into one topic. Without a state it only remembers."""
 
-    def __init__(self, state: JobState | None, target: WriteTarget, topic: str, query: str) -> None:
+    def __init__(self, state: State | None, target: WriteTarget, topic: str, query: str) -> None:
         self._state = state
         self._name = f"ingest-{topic}"
         self._query = query

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from stratalog.config import LogConfig
 from stratalog.errors import RemoteStorageError, UsageError
 from stratalog.inspect import list_remote_segments
-from stratalog.jobs import SILENT, JobState, Ledger, Progress
+from stratalog.jobs import SILENT, Ledger, Progress, State
 from stratalog.remote.storage import ObjectLayout, SegmentManifest
 from stratalog.remote.transactions import finish_publications, remove_objects
 from stratalog.spark.byte_sources import ByteSources
@@ -100,7 +100,7 @@ def compact_bucket(
     options: Mapping[str, str] | None = None,
     overrides: Mapping[str, str] | None = None,
     min_dirty_ratio: float = 0.0,
-    state: JobState | None = None,
+    state: State | None = None,
     kafka: Mapping[str, str] | None = None,
     grace_seconds: float = GRACE_SECONDS,
     dry_run: bool = False,

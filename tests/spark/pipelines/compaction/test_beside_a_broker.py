@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.jobs.audit.bucket import AuditOptions, audit_bucket
-from stratalog.jobs.ledger import JobState
+from stratalog.jobs.ledger import State
 from stratalog.spark.pipelines.compact import CompactResult, compact_bucket
 from tests.scenarios.tiered_story import TieredStory
 from tests.support.s3_server import S3Server, require_s3_server
@@ -107,7 +107,7 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
-def compact(spark: SparkSession, story: TieredStory, s3: S3Server, state: JobState) -> CompactResult:
+def compact(spark: SparkSession, story: TieredStory, s3: S3Server, state: State) -> CompactResult:
     return compact_bucket(
         spark,
         story.store.url,
@@ -139,7 +139,7 @@ def test_a_consumer_reads_on_while_its_topic_is_compacted(tmp_path: Path, spark:
         newest = produce(story.address, 0, RECORDS)
         wait_until(lambda: len(list_remote_segments(story.store)) == CLOSED)
         before = list_remote_segments(story.store)
-        state = JobState(tmp_path / "state")
+        state = State(tmp_path / "state")
         reader = Reader(story.address, newest)
         reader.start()
         try:
