@@ -61,10 +61,10 @@ def test_the_text_teaches_what_keeps_a_record_beyond_its_time(
     assert explain("--data-dir", str(data_dir), "--at", str(T0 + 24 * HOUR_MS)) == 0
     out = capsys.readouterr().out
     assert "retention.ms=86400000 (1 d)" in out
-    assert "a segment goes as a whole" in out
+    assert "a segment is deleted as a whole" in out
     assert "55 min older" in out
     assert "It is the active one" in out
-    assert "retention.ms is the least that a record stays" in out
+    assert "retention.ms is the least time that a record is kept" in out
 
 
 def test_what_if_tells_what_would_go_and_what_goes_as_it_is(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,7 +75,7 @@ def test_what_if_tells_what_would_go_and_what_goes_as_it_is(data_dir: Path, caps
     assert partition["due_now_bytes_as_it_is"] == 0
     assert partition["due_now_bytes"] == sum(each["bytes"] for each in partition["segments"])
     assert explain("--data-dir", str(data_dir), "--at", at, "--what-if", "retention.bytes=1") == 0
-    assert "as it is, 0 B are due now" in capsys.readouterr().out
+    assert "with the current settings, 0 B are due now" in capsys.readouterr().out
 
 
 def test_both_tiers_are_told_of_and_what_is_not_copied_waits(
@@ -158,6 +158,6 @@ def test_live_another_limit_of_the_size_changes_what_is_told(
         }
     assert {each["bytes"] for each in said.values()} == {size}
     without, small, whole = (each["explanation"] for each in said.values())
-    assert without.endswith("retention.bytes is -1, so nothing goes by size")
+    assert without.endswith("retention.bytes is -1, so nothing is deleted by size")
     assert small.endswith(f"so up to {size - 1000} bytes of its oldest segments are due now by size")
-    assert whole.endswith(f"retention.bytes is {size}, so nothing goes by size")
+    assert whole.endswith(f"retention.bytes is {size}, so nothing is deleted by size")

@@ -13,9 +13,9 @@ from stratalog.jobs.retention import Fate, PartitionForecast, span_text, time_te
 from stratalog.util import print_table
 
 _LESSON = (
-    "retention.ms is the least that a record stays, not the most: a segment goes as a whole, once its newest record is "
-    "old enough, from the oldest segment on; the broker looks every log.retention.check.interval.ms, and files stay "
-    "file.delete.delay.ms longer."
+    "retention.ms is the least time that a record is kept, not the most: a segment is deleted as a whole, once its "
+    "newest record is old enough, oldest segment first. The broker checks every log.retention.check.interval.ms, and "
+    "files stay file.delete.delay.ms longer."
 )
 
 
@@ -49,9 +49,9 @@ def _print_partition(topic: str, each: PartitionForecast, now_ms: int, *, is_tri
     total = sum(fate.size_bytes for fate in fates)
     print(f"{topic}-{each.partition}: {len(fates)} segments, {size_text(total)}, of which {size_text(due)} are due now")
     if is_tried:
-        print(f"  as it is, {size_text(_due_bytes(each.fates, now_ms))} are due now")
+        print(f"  with the current settings, {size_text(_due_bytes(each.fates, now_ms))} are due now")
     if on_terminal():
-        columns = ("tier", "offsets", "size", "newest record", "goes", "gone by", "why")
+        columns = ("tier", "offsets", "size", "newest record", "due", "deleted by", "reason")
         print_table(columns, [_row(fate) for fate in fates])
         return
     for fate in fates:
@@ -62,12 +62,12 @@ def _print_partition(topic: str, each: PartitionForecast, now_ms: int, *, is_tri
 
 def _row(fate: Fate) -> tuple[str, ...]:
     offsets = f"{fate.base_offset}-{fate.end_offset}" if fate.end_offset >= fate.base_offset else f"{fate.base_offset}-"
-    goes, gone = "not foreseen", ""
+    goes, gone = "no date", ""
     if fate.due is not None:
-        goes, gone = f"goes {time_text(fate.due.rule_ms)} by {fate.rule}", time_text(fate.due.deleted_by_ms)
+        goes, gone = f"due {time_text(fate.due.rule_ms)} by {fate.rule}", time_text(fate.due.deleted_by_ms)
     text = fate.text
     if fate.overstay_ms:
-        text += f" (its first record stays {span_text(fate.overstay_ms)} beyond retention)"
+        text += f" (its first record is kept {span_text(fate.overstay_ms)} longer than retention)"
     return (
         fate.tier.value,
         offsets,
@@ -98,26 +98,26 @@ def _span(ms: int) -> str:
 
 
 def served_text(topic: str, served: ServedPartition, config: LogConfig, now_ms: int) -> str:
-    """What can be said of a partition whose segments are not known."""
+    """Describe a partition whose segments are unknown."""
     offsets = served.offsets
     text = f"{topic}-{served.partition}: offsets {offsets.log_start_offset}-{offsets.high_watermark - 1}"
     if offsets.high_watermark <= offsets.log_start_offset:
         return f"{topic}-{served.partition}: no records"
     if "delete" not in config.cleanup_policy:
-        return f"{text}: cleanup.policy does not have delete, so nothing goes by age or size"
+        return f"{text}: cleanup.policy does not include delete, so nothing is deleted by age or size"
     return f"{text}: {_served_by_age(served, config, now_ms)}; {_served_by_size(served, config)}"
 
 
 def _served_by_age(served: ServedPartition, config: LogConfig, now_ms: int) -> str:
     if config.retention_ms < 0:
-        return "retention.ms is -1, so nothing goes by age"
+        return "retention.ms is -1, so nothing is deleted by age"
     if served.newest_ms < 0:
-        return "no record has a timestamp; files go by their own age"
+        return "no record has a timestamp, so the age of the files counts"
     gone_ms = served.newest_ms + config.retention_ms
-    word = "is due now" if gone_ms < now_ms else f"goes after {time_text(gone_ms)}"
+    word = "is due now" if gone_ms < now_ms else f"is deleted after {time_text(gone_ms)}"
     return (
-        f"its newest record is of {time_text(served.newest_ms)}, so the last of it {word}; what is older goes "
-        "segment by segment, each with its own newest record"
+        f"its newest record is of {time_text(served.newest_ms)}, so the last of it {word}; older segments are deleted "
+        "one by one, each by its own newest record"
     )
 
 
@@ -128,13 +128,13 @@ def _served_by_size(served: ServedPartition, config: LogConfig) -> str:
     else:
         name, limit = "retention.bytes", config.retention_bytes
     if limit < 0:
-        return f"{name} is {limit}, so nothing goes by size"
+        return f"{name} is {limit}, so nothing is deleted by size"
     if served.size_bytes is None:
-        return f"{name} is {limit}, and the broker does not tell what it holds"
+        return f"{name} is {limit}, and the broker does not report the size"
     holds = f"it holds {served.size_bytes} bytes, and {name} is {limit}"
     beyond = served.size_bytes - limit
     if beyond <= 0:
-        return f"{holds}, so nothing goes by size"
+        return f"{holds}, so nothing is deleted by size"
     return f"{holds}, so up to {beyond} bytes of its oldest segments are due now by size"
 
 
