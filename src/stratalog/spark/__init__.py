@@ -41,7 +41,7 @@ def register(spark: SparkSession) -> None:
     the session is given `spark.sql.python.filterPushdown.enabled` and an optimizer rule (`scan_rule`). Where one of the
     two cannot be done, Spark filters what the source reads. Workers must be able to import stratalog.
     """
-    from stratalog.spark.session import register_source
+    from stratalog.spark.session import register_source  # workers import this package too, and need no session
 
     register_source(spark)
 
@@ -53,6 +53,6 @@ def local_session(name: str, **conf: str | int | bool) -> SparkSession:
     runs already in this process is given back with the source registered and the SQL properties applied. UsageError
     when there is no pyspark or no usable Java.
     """
-    from stratalog.spark.session import open_local_session
+    from stratalog.spark.session import open_local_session  # as in `register`
 
     return open_local_session(name, conf)

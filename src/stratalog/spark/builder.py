@@ -72,7 +72,7 @@ def read(
     `assign` say what, just one of them. What is None has the option's default. UsageError.
     """
     arguments = {name: value for name, value in locals().items() if name != "spark"}
-    from stratalog.spark.options import ReadOptions
+    from stratalog.spark.options import ReadOptions  # keeps `import stratalog.spark` cheap
 
     options = encode(arguments)
     ReadOptions.parse(options)
@@ -114,7 +114,7 @@ def read_stream(
     stratalog.spark.read_stream(spark, path="/data", subscribe="orders", max_offsets_per_trigger=100_000)
     """
     arguments = {name: value for name, value in locals().items() if name != "spark"}
-    from stratalog.spark.stream import StreamOptions
+    from stratalog.spark.stream import StreamOptions  # keeps `import stratalog.spark` cheap
 
     options = encode(arguments)
     StreamOptions.parse(options)
@@ -148,7 +148,7 @@ def write(
     stratalog.spark.write(frame.selectExpr("value"), path="/data", topic="orders", partitions=4, codec="zstd")
     """
     arguments = {name: value for name, value in locals().items() if name != "rows"}
-    from stratalog.spark.sink import SinkOptions
+    from stratalog.spark.sink import SinkOptions  # keeps `import stratalog.spark` cheap
 
     options = encode(arguments)
     SinkOptions.parse(options)
@@ -181,7 +181,7 @@ def write_stream(
     topic="orders").start()
     """
     arguments = {name: value for name, value in locals().items() if name != "rows"}
-    from stratalog.spark.sink import SinkOptions
+    from stratalog.spark.sink import SinkOptions  # keeps `import stratalog.spark` cheap
 
     options = encode(arguments)
     SinkOptions.parse(options)

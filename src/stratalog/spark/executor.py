@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from stratalog.errors import StratalogError
 from stratalog.jobs import SILENT, Progress, TaskError
+from stratalog.spark.jvm import is_connect
 from stratalog.util import random_uuid
 
 if TYPE_CHECKING:
@@ -113,11 +114,6 @@ def parallelism(spark: SparkSession) -> int:
 
     ids = spark.range(1 << 12).select(F.spark_partition_id().alias("partition")).distinct().count()
     return max(int(ids), 1)
-
-
-def is_connect(spark: SparkSession) -> bool:
-    """Whether the session is one of Spark Connect: no JVM in this process."""
-    return "connect" in type(spark).__module__
 
 
 # --- on the workers ---------------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ class StratalogDataSource(DataSource):
     @without_traceback()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         try:
-            from stratalog.spark.stream import StreamReader
+            from stratalog.spark.stream import StreamReader  # needs Spark 4.2, which batches do not
         except ModuleNotFoundError as error:
             raise UsageError(f"streams need Spark 4.2 or later ({error})") from error
         return StreamReader(StreamOptions.parse(self.options), schema)
@@ -114,7 +114,7 @@ class BatchScanReader(DataSourceReader):
         """The splits. Takes the snapshot that fixes what the query sees."""
         if self._is_probe:
             return []
-        from stratalog.spark.planning import Planner
+        from stratalog.spark.planning import Planner  # workers of tasks read, and plan nothing
 
         try:
             planner = Planner(self._options, self._constraints, self._byte_sources)

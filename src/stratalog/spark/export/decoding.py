@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.protobuf.functions import from_protobuf
 
 from stratalog.errors import UsageError
 from stratalog.spark.export.layout import DECODED, UNDECODED
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 #: Confluent's framing: a zero byte, the schema's id in 4 bytes, then the message.
 _FRAME_SIZE: Final = 5
@@ -46,8 +48,6 @@ class Decoding(ABC):
 
     def _try(self, spark: SparkSession, advice: str) -> None:
         """Have Spark analyse and run it on nothing. UsageError with the first line of what it says, and advice."""
-        from pyspark.sql import functions as F
-
         rows = spark.range(1).select(F.lit(None).cast("binary").alias("value"))
         try:
             self.apply(rows).collect()
@@ -56,8 +56,6 @@ class Decoding(ABC):
 
     def apply(self, rows: DataFrame) -> DataFrame:
         """`value` replaced by `data` and `undecoded`."""
-        from pyspark.sql import functions as F
-
         value = F.col("value")
         decoded, failed = self.decode(value)
         is_bad = value.isNotNull() & F.coalesce(failed, F.lit(True))
@@ -88,8 +86,6 @@ class Json(Decoding):
         self._try(spark, "expected a schema as DDL, such as `id BIGINT, tags ARRAY<STRING>`")
 
     def decode(self, value: Column) -> tuple[Column, Column]:
-        from pyspark.sql import functions as F
-
         # A cast takes any bytes for a string; only valid ones are given on.
         text = F.when(F.is_valid_utf8(value.cast("string")), value.cast("string"))
         parsed = F.from_json(
@@ -121,9 +117,6 @@ class Avro(Decoding):
         self._try(spark, f"Avro needs the package {AVRO_PACKAGE} in the session (spark.jars.packages)")
 
     def decode(self, value: Column) -> tuple[Column, Column]:
-        from pyspark.sql import functions as F
-        from pyspark.sql.avro.functions import from_avro
-
         payload = _unframed(value, self.schema_id) if self.confluent else value
         decoded = from_avro(payload, self.schema, {"mode": "PERMISSIVE"})
         # Spark gives a record of nulls for what cannot be decoded. What really is one has these bytes:
@@ -154,8 +147,6 @@ class Protobuf(Decoding):
         )
 
     def decode(self, value: Column) -> tuple[Column, Column]:
-        from pyspark.sql.protobuf.functions import from_protobuf
-
         decoded = from_protobuf(
             value, self.message, options={"mode": "PERMISSIVE"}, binaryDescriptorSet=self.descriptor
         )
@@ -164,8 +155,6 @@ class Protobuf(Decoding):
 
 def infer_json_schema(spark: SparkSession, rows: DataFrame) -> str:
     """DDL of the JSON objects in the first values of `rows`; UsageError where there are none."""
-    from pyspark.sql import functions as F
-
     values = rows.where("value is not null").select("value").limit(SAMPLE_RECORDS).toArrow().column(0)
     documents = [text for value in values.to_pylist() if (text := _json_object(value)) is not None]
     if not documents:
@@ -193,8 +182,6 @@ def _json_object(value: bytes) -> str | None:
 
 def _unframed(value: Column, schema_id: int | None) -> Column:
     """What follows the frame; null where there is none, or it is of another schema."""
-    from pyspark.sql import functions as F
-
     expected = b"\0" if schema_id is None else b"\0" + schema_id.to_bytes(4, "big")
     is_framed = (F.length(value) >= _FRAME_SIZE) & (F.substring(value, 1, len(expected)) == F.lit(expected))
     return F.when(is_framed, F.expr(f"substring(value, {_FRAME_SIZE + 1})"))

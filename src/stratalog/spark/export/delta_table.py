@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import Row
 
 from stratalog.errors import UsageError
 from stratalog.spark.export.commits import Commit
 from stratalog.spark.export.engines import MEMORY, EngineTarget, quoted
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import Row
 
 
 class DeltaTarget(EngineTarget):
@@ -30,8 +29,6 @@ class DeltaTarget(EngineTarget):
     def _exists(self) -> bool:
         if "/" not in self._to:
             return self._spark.catalog.tableExists(self._to)
-        from pyspark.errors import AnalysisException
-
         try:
             self._spark.read.format("delta").load(self._to)
         except AnalysisException as error:
@@ -47,8 +44,6 @@ class DeltaTarget(EngineTarget):
         return True
 
     def _history(self) -> list[Row]:
-        from pyspark.sql import functions as F
-
         history = self._spark.sql(f"DESCRIBE HISTORY {self._table}")
         mine = history.where(F.col("userMetadata").startswith('{"format":') & F.col("userMetadata").contains('"run":'))
         return mine.orderBy(F.desc("version")).limit(1).collect()

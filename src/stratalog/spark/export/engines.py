@@ -9,19 +9,18 @@ table property, which is looked at when no commit has it. Of runs that overlap o
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from stratalog.errors import UsageError
+from stratalog.jobs import Progress
 from stratalog.spark.export.commits import Commit
 from stratalog.spark.export.counts import Counts
 from stratalog.spark.export.layout import UNDECODED
 from stratalog.spark.export.parquet_table import OverlappingRunsError
 from stratalog.spark.export.targets import CommitResult, ExportTarget
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from stratalog.jobs import Progress
 
 #: Name of what an export remembers, in commits and table properties, and of Delta's transactions.
 MEMORY: Final = "stratalog.export"
@@ -96,8 +95,6 @@ class EngineTarget(ExportTarget):
     def _count(self, commit: Commit) -> Counts:
         """The records of the commit, as the table has them: engines keep the offsets of each file, and read few
         files."""
-        from pyspark.sql import functions as F
-
         table = self.read()
         bad = F.count(UNDECODED) if UNDECODED in table.columns else F.lit(0)
         is_new = F.lit(False)

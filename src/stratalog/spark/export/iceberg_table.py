@@ -6,15 +6,15 @@ is what it was when the branch was made: of two exports that overlap the second 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from stratalog.errors import UsageError
 from stratalog.spark.export.commits import Commit
 from stratalog.spark.export.engines import MEMORY, EngineTarget, quoted
 from stratalog.util import SYSTEM_CLOCK
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 #: Of the branches of Iceberg tables that runs write to; what a run that died leaves, `expire_snapshots` takes away.
 _BRANCH: Final = "stratalog_export_"
@@ -83,8 +83,6 @@ class IcebergTarget(EngineTarget):
         return True
 
     def _create_if_absent(self, rows: DataFrame, commit: Commit) -> None:
-        from pyspark.sql import functions as F
-
         if self._spark.catalog.tableExists(self._to):
             return
         empty = rows.limit(0).writeTo(self._to).using("iceberg")

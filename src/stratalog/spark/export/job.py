@@ -13,10 +13,12 @@ from stratalog.spark.builder import absolute
 from stratalog.spark.export.commits import Commit, OffsetRange, next_commit
 from stratalog.spark.export.counts import Counts
 from stratalog.spark.export.decoding import Decoding, Json, infer_json_schema
+from stratalog.spark.export.evolution import check_evolution
+from stratalog.spark.export.formats import open_target
 from stratalog.spark.export.layout import DECODED, ExportLayout
 from stratalog.spark.export.ranges import new_ranges, steps
 from stratalog.spark.export.rows import records, table_rows
-from stratalog.spark.export.targets import CommitResult, ExportTarget, open_target
+from stratalog.spark.export.targets import CommitResult, ExportTarget
 from stratalog.spark.options import ReadOptions
 from stratalog.util import random_uuid
 
@@ -221,8 +223,6 @@ def _check_schema(last: Commit | None, rows: DataFrame) -> None:
     """Columns may come; none may go or change its type. UsageError names the column."""
     if last is None or not last.schema:
         return
-    from stratalog.spark.export.evolution import check_evolution
-
     check_evolution(json.loads(last.schema), json.loads(rows.schema.json()), DECODED)
 
 

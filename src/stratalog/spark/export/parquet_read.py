@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
+
+import pyarrow as pa
+from pyarrow import parquet
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from stratalog.spark.executor import parallelism
 from stratalog.spark.export.commits import Commit
 from stratalog.spark.export.files import LocalFiles, ObjectFiles
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+from stratalog.spark.reading import arrow_schema
 
 
 def read_files(spark: SparkSession, files: LocalFiles | ObjectFiles, paths: Sequence[str], commit: Commit) -> DataFrame:
     """The table as of `commit`, which has its schema: files of runs before may have fewer columns."""
-    from pyspark.sql.types import StructType
-
     schema = StructType.fromJson(json.loads(commit.schema))
     if not paths:
         return spark.createDataFrame([], schema)
@@ -46,8 +46,6 @@ class _Reading:
         self._schema = schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from stratalog.spark.reading import arrow_schema
-
         schema = arrow_schema(self._schema)
         for batch in batches:
             for number in batch.column(0).to_pylist():
@@ -60,9 +58,6 @@ def read_file(files: ObjectFiles, path: str, schema: pa.Schema) -> Iterator[pa.R
 
     A row group at a time is in memory.
     """
-    import pyarrow as pa
-    from pyarrow import parquet
-
     named = dict(part.split("=", 1) for part in path.split("/")[:-1])
     with files.open(path) as file, parquet.ParquetFile(file) as content:
         for batch in content.iter_batches():

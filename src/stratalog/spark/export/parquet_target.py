@@ -15,6 +15,7 @@ from stratalog.spark.export.counts import Counts
 from stratalog.spark.export.files import open_table_files
 from stratalog.spark.export.parquet_read import read_files
 from stratalog.spark.export.parquet_table import ParquetTable
+from stratalog.spark.export.parquet_write import ParquetWriter, WrittenFiles
 from stratalog.spark.export.targets import CommitResult, ExportTarget
 
 if TYPE_CHECKING:
@@ -48,8 +49,6 @@ class ParquetTarget(ExportTarget):
 
     def _write(self, rows: DataFrame, commit: Commit, progress: Progress) -> tuple[list[DataFile], Counts]:
         """The files of tasks that were done; those of tasks that Spark gave up are left for the commit to delete."""
-        from stratalog.spark.export.parquet_write import ParquetWriter, WrittenFiles
-
         writer = ParquetWriter(self._files, commit.run_id, tuple(commit.partition_by))
         written = rows.mapInArrow(writer, "written binary")
         files: list[DataFile] = []

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from stratalog.spark.export.commits import OffsetRange
+from stratalog.spark.export.decoding import Decoding
 from stratalog.spark.export.layout import RECORD_COLUMNS, ExportLayout
 from stratalog.spark.export.ranges import reading_options
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from stratalog.spark.export.decoding import Decoding
 
 
 def records(spark: SparkSession, options: Mapping[str, str], ranges: Sequence[OffsetRange]) -> DataFrame:
@@ -24,7 +22,5 @@ def records(spark: SparkSession, options: Mapping[str, str], ranges: Sequence[Of
 
 def table_rows(found: DataFrame, layout: ExportLayout, decoding: Decoding | None) -> DataFrame:
     """What is written."""
-    from pyspark.sql import functions as F
-
     rows = found.withColumns({name: F.expr(sql) for name, sql in layout.derived.items()})
     return rows if decoding is None else decoding.apply(rows)

@@ -1,9 +1,8 @@
-"""What a table format must be able to do for an export, and which one is meant."""
+"""What a table format must be able to do for an export."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from stratalog.spark.export.commits import Commit
 from stratalog.spark.export.counts import Counts
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from stratalog.jobs import Progress
 
@@ -44,25 +43,3 @@ class ExportTarget(ABC):
     @abstractmethod
     def read(self) -> DataFrame:
         """The table. UsageError when there is none."""
-
-
-def open_target(spark: SparkSession, kind: str, to: str, options: Mapping[str, str]) -> ExportTarget:
-    """`kind` is parquet, delta or iceberg. UsageError when `to` cannot be one, or the session lacks the engine."""
-    from stratalog.errors import UsageError
-
-    match kind:
-        case "parquet":
-            from stratalog.spark.export.parquet_target import ParquetTarget
-
-            return ParquetTarget(spark, to, options)
-        case "delta" | "iceberg":
-            from stratalog.spark.export.delta_table import DeltaTarget
-            from stratalog.spark.export.engines import check_engine
-            from stratalog.spark.export.iceberg_table import IcebergTarget
-
-            if options:
-                raise UsageError(f"target options are for parquet; {kind} takes its own from the session's properties")
-            check_engine(spark, kind)
-            return DeltaTarget(spark, to) if kind == "delta" else IcebergTarget(spark, to)
-        case _:
-            raise UsageError(f"table format {kind}: expected parquet, delta or iceberg")

@@ -10,7 +10,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from stratalog.errors import StratalogError
 from stratalog.jobs import Progress, TaskError
@@ -30,9 +33,6 @@ from stratalog.spark.ingest.through_spark import SparkInput, reason
 from stratalog.spark.ingest.values import IngestError, SourceFile, shown_files
 from stratalog.spark.reading import run_ahead
 from stratalog.spark.sink import BulkTaskResult, SinkOptions, StagedWrite
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 #: Of the columns that are read, uncompressed: every task makes a segment for each partition that its rows belong to.
 TASK_BYTES: Final = 128 << 20
@@ -151,8 +151,6 @@ class _Within(Progress):
 
 
 def _is_sparks(error: BaseException) -> bool:
-    from pyspark.errors import PySparkException
-
     return isinstance(error, PySparkException)
 
 

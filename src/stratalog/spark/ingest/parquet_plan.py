@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import parquet
 
 from stratalog.spark.ingest.values import Rows, SourceFile
 from stratalog.util import REAL_FILESYSTEM, FileSystem
-
-if TYPE_CHECKING:
-    from pyarrow import parquet
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _QUOTED: Final = re.compile(r"`([^`]+)`")
@@ -161,8 +161,6 @@ def read_footer(
 
 def open_parquet(path: Path) -> parquet.ParquetFile:
     """To be read piece by piece: a column's pages are not all in memory at a time."""
-    from pyarrow import parquet
-
     return parquet.ParquetFile(
         path, buffer_size=1 << 18, pre_buffer=False, memory_map=False, coerce_int96_timestamp_unit="us"
     )
@@ -220,8 +218,6 @@ def _column(file: parquet.ParquetFile, target: str, name: str, *, case_sensitive
 
 
 def _headers_kind(field: Any) -> ColumnKind | None:
-    import pyarrow as pa
-
     kind = field.type
     if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type):
         return None
@@ -231,8 +227,6 @@ def _headers_kind(field: Any) -> ColumnKind | None:
 
 def _flat_kind(schema: Any, field: Any) -> ColumnKind | None:
     """By the type of the file, which is all that Spark goes by, and by what Arrow reads it as."""
-    import pyarrow as pa
-
     stored = next((each for each in map(schema.column, range(len(schema))) if each.path == field.name), None)
     if stored is None:
         return None
@@ -253,14 +247,10 @@ def _flat_kind(schema: Any, field: Any) -> ColumnKind | None:
 
 
 def _is_text(kind: Any) -> bool:
-    import pyarrow as pa
-
     return kind in (pa.string(), pa.large_string())
 
 
 def _is_binary(kind: Any) -> bool:
-    import pyarrow as pa
-
     return kind in (pa.binary(), pa.large_binary())
 
 

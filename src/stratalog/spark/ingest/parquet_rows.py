@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+from pyspark.sql import types
+from pyspark.sql.types import StructType
 
 from stratalog.spark.ingest.parquet_plan import (
     PARQUET_ERRORS,
@@ -17,11 +23,6 @@ from stratalog.spark.ingest.parquet_plan import (
 from stratalog.spark.ingest.values import IngestError
 from stratalog.util import REAL_FILESYSTEM, FileSystem
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyarrow import parquet
-    from pyspark.sql.types import StructType
-
 #: A batch of rows: as many as make about so many bytes, and no more than so many.
 BATCH_BYTES: Final = 1 << 20
 _BATCH_ROWS_MAX: Final = 1 << 15
@@ -31,8 +32,6 @@ _SAMPLE_ROWS: Final = 256
 
 def sink_schema(columns: Sequence[FileColumn]) -> StructType:
     """What comes out, as the sink is told of it."""
-    from pyspark.sql import types
-
     header = types.StructType(
         [types.StructField("key", types.StringType()), types.StructField("value", types.BinaryType())]
     )
@@ -95,8 +94,6 @@ def _batch_rows(file: parquet.ParquetFile, of: ParquetInput, group: int, names: 
 
 
 def _decoded(array: Any) -> Any:
-    import pyarrow as pa
-
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
@@ -104,15 +101,11 @@ def _decoded(array: Any) -> Any:
 
 
 def _for_sink(batch: pa.RecordBatch, columns: tuple[FileColumn, ...]) -> pa.RecordBatch:
-    import pyarrow as pa
-
     arrays = [_converted(batch.column(each.name), each) for each in columns]
     return pa.RecordBatch.from_arrays(arrays, [each.target for each in columns])
 
 
 def _converted(array: Any, column: FileColumn) -> Any:
-    import pyarrow as pa
-
     array = _decoded(array)
     match column.target:
         case "value" | "key":
@@ -127,8 +120,6 @@ def _converted(array: Any, column: FileColumn) -> Any:
 
 def _content(array: Any, kind: ColumnKind) -> Any:
     """Of a key or value: bytes; a number in digits."""
-    import pyarrow as pa
-
     if kind in (ColumnKind.INTEGER, ColumnKind.SMALL):
         array = array.cast(pa.string())
     return array if array.type == pa.binary() else array.cast(pa.binary())
@@ -136,9 +127,6 @@ def _content(array: Any, kind: ColumnKind) -> Any:
 
 def _timestamps(array: Any, kind: ColumnKind) -> Any:
     """Microseconds; of a number, which is milliseconds. ArrowInvalid (a ValueError) for one that is too large."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if kind is ColumnKind.INTEGER:
         return pc.multiply_checked(array.cast(pa.int64()), 1000).cast(pa.timestamp("us", "UTC"))
     return array.cast(pa.timestamp("us", array.type.tz))

@@ -6,15 +6,17 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, DateType, IntegerType, LongType, StringType
 
 from stratalog.errors import UsageError
 from stratalog.spark.executor import parallelism
 from stratalog.spark.ingest.values import IngestError, Rows, SourceFile, shown_files
 from stratalog.spark.session import make_active
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 #: Input that a task reads at least: every task makes a segment for each partition that its rows belong to.
 TASK_BYTES: Final = 64 << 20
@@ -44,8 +46,6 @@ class SparkInput:
 
 def list_files(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
     """By path. Nothing of them is read. UsageError."""
-    from pyspark.errors import PySparkException
-
     try:
         frame = spark.read.format("binaryFile").load(list(paths))
         found = frame.selectExpr("path", "length", "unix_millis(modificationTime)").collect()
@@ -58,10 +58,6 @@ def write_through_spark(
     spark: SparkSession, source: SparkInput, files: Sequence[SourceFile], sink: Mapping[str, str]
 ) -> int:
     """Publish the rows of `files` by the bulk sink with these options; how many they were. IngestError."""
-    from pyspark.errors import PySparkException
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as F
-
     seen = Observation()
     make_active(spark)
     try:
@@ -117,9 +113,6 @@ def _records(source: SparkInput, frame: DataFrame) -> DataFrame:
 
 def _with_types(records: DataFrame) -> DataFrame:
     """Key and value as string or binary, the timestamp as one."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import BinaryType, DateType, IntegerType, LongType, StringType
-
     kinds = {each.name: each.dataType for each in records.schema.fields}
     if not isinstance(kinds["value"], StringType | BinaryType):
         records = records.withColumn("value", F.col("value").cast("string"))

@@ -133,7 +133,7 @@ def _filters_are_offered(spark: SparkSession) -> str | None:
 
 
 def _workers_are_quiet(spark: SparkSession) -> str | None:
-    from pyspark import daemon
+    from pyspark import daemon  # an error here is one of the probe
 
     if len(inspect.signature(daemon.worker).parameters) != 2:
         return "pyspark.daemon.worker takes other arguments"
@@ -142,14 +142,14 @@ def _workers_are_quiet(spark: SparkSession) -> str | None:
 
 
 def _errors_are_short(_: SparkSession) -> str | None:
-    from pyspark import util
+    from pyspark import util  # an error here is one of the probe
 
     reads = "SPARK_HIDE_TRACEBACK" in inspect.getsource(util.handle_worker_exception)
     return None if reads else "workers of this Spark do not read SPARK_HIDE_TRACEBACK"
 
 
 def _results_arrive_early(spark: SparkSession) -> str | None:
-    from pyspark import util
+    from pyspark import util  # an error here is one of the probe
 
     if is_connect(spark) or hasattr(util._load_from_socket, "__wrapped__"):
         return None

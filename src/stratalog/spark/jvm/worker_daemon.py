@@ -37,7 +37,7 @@ def _load_ahead() -> None:
     with _output_to_stderr(), suppress(Exception):
         for module in _FIRST_QUERY:
             import_module(module)
-        from stratalog.spark.reading import settle_worker
+        from stratalog.spark.reading import settle_worker  # standard output is closed to it here
 
         settle_worker()
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from stratalog.errors import KafkaError
+from stratalog.records import STOP, walk
 from stratalog.spark.model import Piece, SegmentRange
 from stratalog.spark.options import TopicPartition
 from stratalog.spark.planning.broker_view import first_offset_at
@@ -52,16 +53,14 @@ class BrokerRanges:
     def bytes_per_offset(self, key: TopicPartition, wanted: SegmentRange) -> float:
         """Bytes that an offset takes in the log, by a sample of the first records; 0 where nothing tells."""
         if key not in self._bytes_per_offset:
-            # Native loops take 1.5 s of CPU to load, which a plan without brokers need not wait for.
-            from stratalog.spark.reading import BatchTable
-
             try:
                 records = self.cluster.fetch(*key, wanted.start, _SAMPLE_BYTES, max_wait_ms=0).records
-            except KafkaError:  # deleted by now, or what reading will tell of
+                sample = list(walk(lambda size, at: records[at : at + size], len(records), on_damage=STOP))
+                offsets = sample[-1][1].next_offset - sample[0][1].base_offset if sample else 0
+            except KafkaError:  # deleted by now, or what reading will report
                 return 0.0
-            table = BatchTable.scan(records)
-            offsets = int(table["last_offset"].max()) + 1 - int(table["base_offset"].min()) if len(table) else 0
-            self._bytes_per_offset[key] = table.end / offsets if offsets > 0 else 0.0
+            end = sample[-1][0] + sample[-1][1].size if sample else 0
+            self._bytes_per_offset[key] = end / offsets if offsets > 0 else 0.0
         return self._bytes_per_offset[key]
 
     def within_time(

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
 from stratalog.errors import CorruptCheckpointError, UsageError
@@ -297,8 +298,6 @@ def _key(manifest: SegmentManifest) -> TopicPartition:
 def _local_path(name: str) -> Path:
     """A path or a file:// URL; UsageError for another scheme."""
     if "://" in name or name.startswith("file:"):
-        from urllib.parse import unquote, urlsplit
-
         url = urlsplit(name)
         if url.scheme != "file" or url.netloc not in ("", "localhost"):
             raise UsageError(f"option path={name}: expected a local directory; object stores go to option remote")

@@ -1,6 +1,3 @@
-from .batch_table import (
-    BatchTable as BatchTable,
-)
 from .prefetch import (
     run_ahead as run_ahead,
 )

@@ -12,8 +12,9 @@ from pyspark.sql.types import StructType
 
 from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.model import SplitPlan
-from stratalog.spark.options import ReadOptions
+from stratalog.spark.options import ReadOptions, on_data_loss
 from stratalog.spark.planning import Constraints
+from stratalog.spark.reading.prefetch import run_ahead
 from stratalog.spark.reading.rows import RowMaker, decoded_columns
 
 #: Arrow batches decoded ahead of the one that is on its way to the JVM.
@@ -24,9 +25,8 @@ def read_rows(
     plan: SplitPlan, options: ReadOptions, byte_sources: ByteSources, schema: StructType, constraints: Constraints
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one split as Arrow batches in `schema`."""
-    from stratalog.spark.options import on_data_loss
+    # The planner imports this module for the source, and need not wait for the native loops.
     from stratalog.spark.reading.decode import Selection
-    from stratalog.spark.reading.prefetch import run_ahead
     from stratalog.spark.reading.split_reader import SplitReader
 
     settle_worker()
@@ -50,7 +50,7 @@ def settle_worker() -> None:
     Spark's workers collect garbage after every task: 70 ms each time over the modules of numba and pyarrow, but for
     this.
     """
-    from stratalog.records.native import warm
+    from stratalog.records.native import warm  # loads numba
 
     warm("decode")
     gc.collect()

@@ -133,7 +133,7 @@ def examine_session(spark: SparkSession, asked: Mapping[str, str] | None = None)
 
 
 def _versions(spark: SparkSession) -> dict[str, str]:
-    import pyspark
+    import pyspark  # `examine_machine` says when it is missing
 
     found = {"Spark": spark.version, "pyspark": pyspark.__version__}
     if not is_connect(spark):
@@ -144,7 +144,7 @@ def _versions(spark: SparkSession) -> dict[str, str]:
 
 
 def _version_problems(spark: SparkSession) -> Iterable[SessionProblem]:
-    import pyspark
+    import pyspark  # as in `_versions`
 
     tested = " and ".join(TESTED_SPARK)
     if _minor(spark.version) not in TESTED_SPARK:
@@ -185,6 +185,7 @@ def look_at_worker(seconds: float) -> str:
 
     Runs where stratalog may be missing, so it is sent by value and knows only the standard library.
     """
+    # By value a function is sent without the imports of its module.
     import importlib
     import json
     import pathlib
@@ -225,7 +226,7 @@ def _by_value(function: Callable[..., str]) -> Callable[..., str]:
 
 def _examine_executors(spark: SparkSession) -> tuple[Counter[WorkerSight], list[SessionProblem]]:
     """Look at a worker of every executor, as far as the session knows how many there are."""
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions as F  # as in `_versions`
 
     seen: Counter[WorkerSight] = Counter()
     is_local = not is_connect(spark) and str(spark.sparkContext.master).startswith("local[")

@@ -162,7 +162,7 @@ def _import_root() -> str:
 @contextmanager
 def _launch_environment(worker_python: str) -> Iterator[None]:
     """What Spark's launcher and the workers take from the environment; put back afterwards."""
-    from pyspark import SparkContext
+    from pyspark import SparkContext  # only called once pyspark is known to be there
 
     if SparkContext._active_spark_context is not None:
         yield

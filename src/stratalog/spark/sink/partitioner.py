@@ -21,7 +21,7 @@ Partitions = npt.NDArray[np.int32]
 
 @cache
 def _kernel() -> ModuleType:
-    from stratalog.spark.sink import partition_kernel
+    from stratalog.spark.sink import partition_kernel  # loads numba
 
     return partition_kernel
 

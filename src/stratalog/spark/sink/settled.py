@@ -8,6 +8,6 @@ from functools import cache
 @cache
 def settle_worker() -> None:
     """The native loops, from their cache."""
-    from stratalog.records.native import warm
+    from stratalog.records.native import warm  # loads numba
 
     warm("encode", "partition")

@@ -123,7 +123,7 @@ class BulkStreamWriter(DataSourceStreamArrowWriter):
 
 def target_of(options: SinkOptions) -> WriteTarget:
     if options.path is not None:
-        from stratalog.spark.sink.directory import DirectoryTarget
+        from stratalog.spark.sink.directory import DirectoryTarget  # loads the log, a bucket the object stores
 
         return DirectoryTarget(options)
     from stratalog.spark.sink.bucket import BucketTarget
