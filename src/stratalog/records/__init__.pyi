@@ -44,6 +44,9 @@ from .batch_format import (
     HEADER_SIZE_UP_TO_MAGIC as HEADER_SIZE_UP_TO_MAGIC,
 )
 from .batch_format import (
+    LENGTH_AT as LENGTH_AT,
+)
+from .batch_format import (
     LENGTH_MIN as LENGTH_MIN,
 )
 from .batch_format import (

@@ -11,10 +11,10 @@ from .chunk import (
     address_of as address_of,
 )
 from .chunk_kernel import (
-    HEADER_SIZE as HEADER_SIZE,
+    check_batch as check_batch,
 )
 from .chunk_kernel import (
-    check_batch as check_batch,
+    context_at as context_at,
 )
 from .cleanable import (
     CleanableLog as CleanableLog,
@@ -30,42 +30,6 @@ from .context import (
 )
 from .context import (
     OUT_FULL as OUT_FULL,
-)
-from .context import (
-    X_CHUNK as X_CHUNK,
-)
-from .context import (
-    X_COUNT as X_COUNT,
-)
-from .context import (
-    X_HAS_TOMBSTONES as X_HAS_TOMBSTONES,
-)
-from .context import (
-    X_INVALID as X_INVALID,
-)
-from .context import (
-    X_MAP as X_MAP,
-)
-from .context import (
-    X_MESSAGES_READ as X_MESSAGES_READ,
-)
-from .context import (
-    X_OUT as X_OUT,
-)
-from .context import (
-    X_OUT_CAPACITY as X_OUT_CAPACITY,
-)
-from .context import (
-    X_OUT_SIZE as X_OUT_SIZE,
-)
-from .context import (
-    X_POSITION as X_POSITION,
-)
-from .context import (
-    X_RETAINED as X_RETAINED,
-)
-from .context import (
-    X_STATUS as X_STATUS,
 )
 from .filter_plain import (
     FilterRules as FilterRules,

@@ -5,18 +5,13 @@ Every write stays within what the caller has found room for (`context.RECORD_GRO
 
 from __future__ import annotations
 
-from typing import Any
-
-from stratalog.log.cleaner.chunk_kernel import APPEND_TIME_BIT, ATTRIBUTES_AT, CRC_AT, HEADER_SIZE
-from stratalog.log.cleaner.context import X_FLAGS
+from stratalog.log.cleaner.chunk_kernel import context_at
+from stratalog.records import ATTRIBUTES_AT, HEADER_SIZE, LENGTH_AT, LOG_OVERHEAD
+from stratalog.records import batch_format as fmt
 from stratalog.records.native import (
-    as_i64,
     as_u8,
     copy_any,
     inlined,
-    load_be16,
-    load_be32,
-    load_be64,
     native,
     native_crc32c,
     put_varint,
@@ -25,43 +20,33 @@ from stratalog.records.native import (
     store_be64,
     varint,
     varint_size,
+    varlong,
 )
 
 
-@inlined
-def _known_varint(data: Any, position: int, end: int) -> tuple[int, int]:
-    """A varlong that is known to be there, and the position behind it."""
-    raw = 0
-    shift = 0
-    while position < end:
-        byte = data[position] & 0xFF
-        position += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-    return ((raw >> 1) & 0x7FFF_FFFF_FFFF_FFFF) ^ -(raw & 1), position
-
-
 @native
-def write_retained(context: int, header: int, payload: int, size: int, base_timestamp: int, target: int) -> int:
-    """Write the records that stay, with timestamps relative to `base_timestamp`; the address behind them."""
-    x = as_i64(context)
-    flags = as_u8(x[X_FLAGS])
+def write_retained(context: int, payload: int, size: int, base_timestamp: int, target: int) -> int:
+    """Write the records of the context's batch that stay, with timestamps relative to `base_timestamp`.
+
+    The address behind them.
+    """
+    x = context_at(context, 0)
+    batch = x.batch
+    flags = as_u8(x.flags)
     data = as_u8(payload)
-    append_time = load_be16(header + ATTRIBUTES_AT) & APPEND_TIME_BIT != 0
-    old_base = load_be64(header + 27)
-    batch_timestamp = load_be64(header + 35)
+    append_time = batch.attributes & fmt.LOG_APPEND_TIME_BIT != 0
+    old_base = batch.base_timestamp
+    batch_timestamp = batch.max_timestamp
     position = 0
     run_start = run_end = 0  # records that stay as they are, one behind the other
-    for index in range(load_be32(header + 57)):
+    for index in range(batch.record_count):
         start = position
         length, position = varint(data, position, size, True)
         body = position
         position += length
         if flags[index] == 0:
             continue
-        old_delta, rest = _known_varint(data, body + 1, position)
+        old_delta, rest = varlong(data, body + 1, position, True)
         timestamp = batch_timestamp if append_time else old_base + old_delta
         delta = timestamp - base_timestamp
         if delta == old_delta:
@@ -90,9 +75,9 @@ def write_header(
 ) -> None:
     """Write the header of a batch of `size` bytes whose records stand behind it already."""
     copy_any(target, header, HEADER_SIZE)
-    store_be32(target + 8, size - 12)
+    store_be32(target + LENGTH_AT, size - LOG_OVERHEAD)
     store_be16(target + ATTRIBUTES_AT, attributes)
-    store_be64(target + 27, base_timestamp)
-    store_be64(target + 35, max_timestamp)
-    store_be32(target + 57, count)
-    store_be32(target + CRC_AT, native_crc32c(target + ATTRIBUTES_AT, size - ATTRIBUTES_AT))
+    store_be64(target + fmt.BASE_TIMESTAMP_AT, base_timestamp)
+    store_be64(target + fmt.MAX_TIMESTAMP_AT, max_timestamp)
+    store_be32(target + fmt.RECORD_COUNT_AT, count)
+    store_be32(target + fmt.CRC_AT, native_crc32c(target + ATTRIBUTES_AT, size - ATTRIBUTES_AT))

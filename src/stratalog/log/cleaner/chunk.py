@@ -7,7 +7,6 @@ whose CRC is wrong, stops the cleaning here, before anything is made of it.
 from __future__ import annotations
 
 import logging
-from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -56,13 +55,13 @@ class Chunk:
 
         self._np = np
         self._size = size = max(size, HEADER_SIZE)
-        self.context = array("q", bytes(8 * at.CONTEXT_WORDS))
-        self.address = self.context.buffer_info()[0]
+        self.context = at.CleaningContext()
+        self.address = self.context.address
         self._reserve(size)
 
     def _reserve(self, size: int) -> None:
         self._buffer: npt.NDArray[np.uint8] = self._np.empty(size, self._np.uint8)
-        self.context[at.X_CHUNK] = address_of(self._buffer)
+        self.context.chunk = address_of(self._buffer)
 
     @property
     def capacity(self) -> int:
@@ -71,11 +70,13 @@ class Chunk:
     @property
     def position(self) -> int:
         """Within the buffer: behind the batches that are done."""
-        return self.context[at.X_POSITION]
+        position: int = self.context.position
+        return position
 
     @property
     def status(self) -> int:
-        return self.context[at.X_STATUS]
+        status: int = self.context.status
+        return status
 
     def read(self, segment: RecordsFile, position: int) -> int:
         """Fill the buffer from a position of the segment; how many bytes."""
@@ -87,8 +88,8 @@ class Chunk:
             raise CorruptRecordError(
                 f"{segment.log_path}: the file ends at {position + got}, expected {segment.size_bytes} bytes"
             )
-        self.context[at.X_SIZE] = size
-        self.context[at.X_POSITION] = 0
+        self.context.size = size
+        self.context.position = 0
         return size
 
     def batch(self) -> RecordBatch:
@@ -113,11 +114,12 @@ class Chunk:
 
     def header_address(self) -> int:
         """Of the batch at the position."""
-        return self.context[at.X_CHUNK] + self.context[at.X_POSITION]
+        address: int = self.context.chunk + self.context.position
+        return address
 
     def advance(self, size: int) -> None:
         """A batch of this size is done."""
-        self.context[at.X_POSITION] += size
+        self.context.position += size
 
     def grow_for_batch(self) -> None:
         """Make room for the batch at the start of the buffer, of which not all is there.

@@ -39,24 +39,24 @@ class CleanedOutput:
         self._reserve_output(size)
         self._reserve_flags(max(size // RECORD_SIZE_MIN, 1))
         context = chunk.context
-        context[at.X_INDEX_INTERVAL], context[at.X_SINCE_INDEX_ENTRY] = cleaned.index_interval_bytes, -1
+        context.index_interval, context.since_index_entry = cleaned.index_interval_bytes, -1
 
     def _reserve_output(self, size: int) -> None:
         import numpy as np
 
         context = self._chunk.context
         self._output: npt.NDArray[np.uint8] = np.empty(size, np.uint8)
-        self._table: npt.NDArray[np.int64] = np.empty((size // HEADER_SIZE + 1, at.ROW_WORDS), np.int64)
-        context[at.X_OUT], context[at.X_OUT_CAPACITY] = address_of(self._output), size
-        context[at.X_TABLE], context[at.X_TABLE_CAPACITY] = address_of(self._table), len(self._table)
-        context[at.X_OUT_SIZE] = context[at.X_TABLE_ROWS] = 0
+        self._table: npt.NDArray[np.void] = np.empty(size // HEADER_SIZE + 1, np.dtype(at.CleanedRow))
+        context.out, context.out_capacity = address_of(self._output), size
+        context.table, context.table_capacity = address_of(self._table), len(self._table)
+        context.out_size = context.table_rows = 0
 
     def _reserve_flags(self, count: int) -> None:
         import numpy as np
 
         self._flags: npt.NDArray[np.uint8] = np.empty(count, np.uint8)
-        self._chunk.context[at.X_FLAGS] = address_of(self._flags)
-        self._chunk.context[at.X_FLAGS_CAPACITY] = len(self._flags)
+        self._chunk.context.flags = address_of(self._flags)
+        self._chunk.context.flags_capacity = len(self._flags)
 
     def reserve_flags(self, count: int) -> None:
         """Make room for the flags of as many records in one batch."""
@@ -72,7 +72,8 @@ class CleanedOutput:
     @property
     def size(self) -> int:
         """Bytes that wait to be written."""
-        return self._chunk.context[at.X_OUT_SIZE]
+        size: int = self._chunk.context.out_size
+        return size
 
     def room(self) -> int:
         return len(self._output) - self.size
@@ -83,7 +84,7 @@ class CleanedOutput:
         view = memoryview(data)
         context = self._chunk.context
         written = 0
-        if view.nbytes > self.room() or context[at.X_TABLE_ROWS] == len(self._table):
+        if view.nbytes > self.room() or context.table_rows == len(self._table):
             written = self.write()
             if view.nbytes > len(self._output):
                 self._reserve_output(view.nbytes)
@@ -96,9 +97,9 @@ class CleanedOutput:
             view.nbytes,
             batch.partition_leader_epoch,
         )
-        self._table[context[at.X_TABLE_ROWS]] = row
-        context[at.X_TABLE_ROWS] += 1
-        context[at.X_OUT_SIZE] += view.nbytes
+        self._table[context.table_rows] = row
+        context.table_rows += 1
+        context.out_size += view.nbytes
         return written
 
     def make_room(self, size: int, count: int) -> int:
@@ -114,14 +115,14 @@ class CleanedOutput:
         size, cleaned = self.size, self._cleaned
         if size:
             context = self._chunk.context
-            last_offset = int(self._table[context[at.X_TABLE_ROWS] - 1, at.R_LAST_OFFSET])
+            last_offset = int(self._table[context.table_rows - 1]["last_offset"])
             if last_offset - cleaned.base_offset > RELATIVE_OFFSET_MAX:
                 raise CorruptRecordError(
                     f"{self._chunk.where}: the segment's offsets reach to {last_offset}, too far from"
                     f" {cleaned.base_offset}; it is split when the log is opened anew"
                 )
             self._output_kernel.merge_rows(self._chunk.address)
-            facts = [BatchFacts(*row) for row in self._table[: context[at.X_TABLE_ROWS]].tolist()]
+            facts = [BatchFacts(*row) for row in self._table[: context.table_rows].tolist()]
             cleaned.append([self._output.data[:size]], size, facts)
-            context[at.X_OUT_SIZE] = context[at.X_TABLE_ROWS] = 0
+            context.out_size = context.table_rows = 0
         return size

@@ -1,65 +1,64 @@
-"""The table of int64 by which Python and the native loops over a chunk of batches talk; the `X_` constants index it.
+"""What Python and the native loops over a chunk of batches share.
 
-A chunk is a piece of a `.log` that begins with a batch, in memory. A loop goes on from `X_POSITION` batch by batch, and
-stops in front of one that it leaves to Python, with the reason in `X_STATUS`.
+A chunk is a piece of a `.log` that begins with a batch, in memory. A loop goes on from `position` batch by batch, and
+stops in front of one that it leaves to Python, with the reason in `status`.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, ClassVar, Final
 
-# --- the chunk
-X_CHUNK: Final = 0
-"""Its address."""
-X_SIZE: Final = 1
-X_POSITION: Final = 2
-X_STATUS: Final = 3
-# --- what is being done
-X_MAP: Final = 4
-"""Address of the offset map's state."""
-X_START_OFFSET: Final = 5
-"""Keys of records below are not put into the map."""
-X_MESSAGES_READ: Final = 6
-# --- the filter alone
-X_NOW_MS: Final = 7
-X_NEW_HORIZON_MS: Final = 8
-"""The delete horizon that a batch gets now, if it needs one."""
-X_HIGH_WATERMARK: Final = 9
-X_FLAGS: Final = 10
-"""Address of one byte for each record of a batch: whether it stays."""
-X_FLAGS_CAPACITY: Final = 11
-X_OUT: Final = 12
-"""Address of the output, batch behind batch."""
-X_OUT_CAPACITY: Final = 13
-X_OUT_SIZE: Final = 14
-X_TABLE: Final = 15
-"""Address of the rows that say what was put out, `ROW_WORDS` int64s each."""
-X_TABLE_CAPACITY: Final = 16
-X_TABLE_ROWS: Final = 17
-X_BYTES_READ: Final = 18
-X_MESSAGES_RETAINED: Final = 19
-X_INVALID: Final = 20
-# --- what `select` found in one batch
-X_COUNT: Final = 21
-X_RETAINED: Final = 22
-X_HAS_TOMBSTONES: Final = 23
-X_FIRST_TIMESTAMP: Final = 24
-X_MAX_TIMESTAMP: Final = 25
-X_KEYLESS: Final = 26
-"""Records without a key that do not stay."""
-# --- what the output knows of the segment that it goes to
-X_INDEX_INTERVAL: Final = 27
-X_SINCE_INDEX_ENTRY: Final = 28
-"""Bytes since the batch of the last index entry; -1 before the first batch."""
-CONTEXT_WORDS: Final = 29
+from stratalog.records.native import BatchRow, Words
 
-# --- a row of the table
-R_BASE_OFFSET: Final = 0
-R_LAST_OFFSET: Final = 1
-R_MAX_TIMESTAMP: Final = 2
-R_SIZE: Final = 3
-R_LEADER_EPOCH: Final = 4
-ROW_WORDS: Final = 5
+
+class CleaningContext(Words):
+    """Fields that end in `_capacity` say how much room there is at the address of the same name."""
+
+    __slots__ = ()
+    _fields_: ClassVar[list[tuple[str, Any]]] = [
+        #: The chunk: its address and size.
+        *Words.of("chunk", "size", "position", "status"),
+        #: The address of the offset map's state; keys of records below `start_offset` are not put into it.
+        *Words.of("map", "start_offset", "messages_read"),
+        #: Of the filter alone. `new_horizon_ms`: the delete horizon that a batch gets now, if it needs one.
+        *Words.of("now_ms", "new_horizon_ms", "high_watermark"),
+        #: One byte for each record of a batch: whether it stays.
+        *Words.of("flags", "flags_capacity"),
+        #: The output, batch behind batch, and the rows (`CleanedRow`) that say what was put out.
+        *Words.of("out", "out_capacity", "out_size", "table", "table_capacity", "table_rows"),
+        *Words.of("bytes_read", "messages_retained", "invalid"),
+        #: What `select` found in one batch. `keyless`: records without a key that do not stay.
+        *Words.of("count", "retained", "has_tombstones", "first_timestamp", "max_timestamp", "keyless"),
+        #: What the output knows of its segment: bytes since the last index entry's batch, -1 before the first batch.
+        *Words.of("index_interval", "since_index_entry"),
+        #: The header of the batch that a loop is at.
+        ("batch", BatchRow),
+    ]
+
+
+class CleanedRow(Words):
+    """A batch that was put out; the fields of `BatchFacts`, in its order."""
+
+    __slots__ = ()
+    _fields_: ClassVar[list[tuple[str, Any]]] = Words.of(
+        "base_offset", "last_offset", "max_timestamp", "size", "leader_epoch"
+    )
+
+
+class MapState(Words):
+    """What native loops know of an offset map, or of a list of superseded offsets that stands in for one.
+
+    `entries_at`, `scratch` (the memory that hashing needs) and `listed_at` are addresses. `size` entries are taken,
+    and `size_wanted` may be: the slots times the load factor. Of a list, `listed` offsets are relative to
+    `listed_base`, and the last look-up ended at `listed_cursor`.
+    """
+
+    __slots__ = ()
+    _fields_: ClassVar[list[tuple[str, Any]]] = [
+        *Words.of("entries_at", "slots", "size", "latest_offset", "size_wanted", "scratch"),
+        *Words.of("listed_at", "listed", "listed_base", "listed_cursor"),
+    ]
+
 
 # --- why a loop stopped
 DONE: Final = 0

@@ -10,73 +10,29 @@ from __future__ import annotations
 from typing import Any
 
 from stratalog.log.cleaner.batch_kernel import write_header, write_retained
-from stratalog.log.cleaner.chunk_kernel import (
-    APPEND_TIME_BIT,
-    ATTRIBUTES_AT,
-    CODEC_MASK,
-    CONTROL_BIT,
-    HEADER_SIZE,
-    HORIZON_BIT,
-    TRANSACTIONAL_BIT,
-    check_batch,
-)
-from stratalog.log.cleaner.context import (
-    DONE,
-    MALFORMED,
-    OUT_FULL,
-    R_BASE_OFFSET,
-    R_LAST_OFFSET,
-    R_LEADER_EPOCH,
-    R_MAX_TIMESTAMP,
-    R_SIZE,
-    RECORD_GROWTH,
-    ROW_WORDS,
-    SPECIAL,
-    UNUSUAL,
-    X_BYTES_READ,
-    X_CHUNK,
-    X_COUNT,
-    X_FIRST_TIMESTAMP,
-    X_FLAGS,
-    X_FLAGS_CAPACITY,
-    X_HAS_TOMBSTONES,
-    X_HIGH_WATERMARK,
-    X_INVALID,
-    X_KEYLESS,
-    X_MAP,
-    X_MAX_TIMESTAMP,
-    X_MESSAGES_READ,
-    X_MESSAGES_RETAINED,
-    X_NEW_HORIZON_MS,
-    X_NOW_MS,
-    X_OUT,
-    X_OUT_CAPACITY,
-    X_OUT_SIZE,
-    X_POSITION,
-    X_RETAINED,
-    X_STATUS,
-    X_TABLE,
-    X_TABLE_CAPACITY,
-    X_TABLE_ROWS,
-)
-from stratalog.log.cleaner.map_kernel import M_LATEST_OFFSET, is_superseded
+from stratalog.log.cleaner.chunk_kernel import check_batch, context_at
+from stratalog.log.cleaner.context import DONE, MALFORMED, OUT_FULL, RECORD_GROWTH, SPECIAL, UNUSUAL, CleanedRow
+from stratalog.log.cleaner.map_kernel import is_superseded, map_state
+from stratalog.records import HEADER_SIZE, NO_TIMESTAMP
+from stratalog.records import batch_format as fmt
 from stratalog.records.native import (
-    OVERRUN,
-    as_i64,
     as_u8,
     compiled,
     copy_any,
     inlined,
-    load_be16,
-    load_be32,
     load_be64,
     native,
-    record_fields,
+    read_header,
+    record_body,
+    record_bounds,
+    struct_at,
     varint,
     varint_size,
 )
 
-_NO_TIMESTAMP = -1
+_APPEND_TIME_BIT = fmt.LOG_APPEND_TIME_BIT
+_HORIZON_BIT = fmt.DELETE_HORIZON_BIT
+_cleaned_rows: Any = struct_at(CleanedRow)
 
 
 @native
@@ -101,43 +57,38 @@ def _plain_headers(data: Any, position: int, end: int, count: int) -> int:
 
 
 @native
-def _select(context: int, header: int, payload: int, size: int, keep_all: bool) -> int:
-    """Set a flag for each record that stays, and say in the context what they have.
+def _select(context: int, payload: int, size: int, keep_all: bool) -> int:
+    """Set a flag for each record of the context's batch that stays, and say in the context what they have.
 
     DONE, MALFORMED, UNUSUAL, or OUT_FULL if there are not as many flags.
     """
-    x = as_i64(context)
-    state = x[X_MAP]
-    latest_offset = as_i64(state)[M_LATEST_OFFSET]
-    base_offset = load_be64(header)
-    attributes = load_be16(header + ATTRIBUTES_AT)
-    base_timestamp = load_be64(header + 27)
-    append_time = attributes & APPEND_TIME_BIT != 0
-    batch_timestamp = load_be64(header + 35)
-    keep_deletes = attributes & HORIZON_BIT == 0 or x[X_NOW_MS] < base_timestamp
-    count = load_be32(header + 57)
+    x = context_at(context, 0)
+    batch = x.batch
+    state = x.map
+    latest_offset = map_state(state, 0).latest_offset
+    base_offset = batch.base_offset
+    attributes = batch.attributes
+    base_timestamp = batch.base_timestamp
+    append_time = attributes & _APPEND_TIME_BIT != 0
+    batch_timestamp = batch.max_timestamp
+    keep_deletes = attributes & _HORIZON_BIT == 0 or x.now_ms < base_timestamp
+    count = batch.record_count
     if count < 0:
         return MALFORMED
-    if count > x[X_FLAGS_CAPACITY]:
+    if count > x.flags_capacity:
         return OUT_FULL
-    flags = as_u8(x[X_FLAGS])
+    flags = as_u8(x.flags)
     data = as_u8(payload)
-    usual = attributes & HORIZON_BIT == 0 or base_timestamp >= 0
+    usual = attributes & _HORIZON_BIT == 0 or base_timestamp >= 0
     position = retained = keyless = 0
     has_tombstones = False
     last_offset = -1
-    first_timestamp = max_timestamp = _NO_TIMESTAMP
+    first_timestamp = max_timestamp = NO_TIMESTAMP
     for index in range(count):
         start = position
-        length, position = varint(data, position, size, True)
-        if position < 0 or length < 1 or length > size - position:
+        body, end = record_bounds(data, position, size)
+        if body < 0:
             return MALFORMED
-        body = position
-        end = position + length
-        if end + OVERRUN <= size:
-            fields = record_fields(data, position, end, False)
-        else:
-            fields = record_fields(data, position, end, True)
         (
             timestamp_delta,
             offset_delta,
@@ -147,7 +98,7 @@ def _select(context: int, header: int, payload: int, size: int, keep_all: bool) 
             _,
             header_count,
             position,
-        ) = fields
+        ) = record_body(data, body, end, size)
         if position < 0:
             return MALFORMED
         headers = position
@@ -190,62 +141,62 @@ def _select(context: int, header: int, payload: int, size: int, keep_all: bool) 
             )
             usual &= (
                 headers - body == shortest
-                and body - start == varint_size(length)
+                and body - start == varint_size(end - body)
                 and data[body] == 0
                 and key_size >= -1
                 and value_size >= -1
             )
     if position != size:
         return MALFORMED
-    x[X_COUNT] = count
-    x[X_RETAINED] = retained
-    x[X_HAS_TOMBSTONES] = has_tombstones
-    x[X_FIRST_TIMESTAMP] = first_timestamp
-    x[X_MAX_TIMESTAMP] = batch_timestamp if append_time else max_timestamp
-    x[X_KEYLESS] = keyless
+    x.count = count
+    x.retained = retained
+    x.has_tombstones = has_tombstones
+    x.first_timestamp = first_timestamp
+    x.max_timestamp = batch_timestamp if append_time else max_timestamp
+    x.keyless = keyless
     return DONE if usual else UNUSUAL
 
 
 @inlined
 def _count(context: int) -> None:
     """Count the records of the batch that `_select` saw last."""
-    x = as_i64(context)
-    x[X_MESSAGES_READ] += x[X_COUNT]
-    x[X_MESSAGES_RETAINED] += x[X_RETAINED]
-    x[X_INVALID] += x[X_KEYLESS]
+    x = context_at(context, 0)
+    x.messages_read += x.count
+    x.messages_retained += x.retained
+    x.invalid += x.keyless
 
 
 @inlined
 def _add_row(context: int, target: int, size: int) -> None:
-    """Count a batch that stands at the end of the output."""
-    x = as_i64(context)
-    row = as_i64(x[X_TABLE] + x[X_TABLE_ROWS] * (ROW_WORDS * 8))
-    row[R_BASE_OFFSET] = load_be64(target)
-    row[R_LAST_OFFSET] = load_be64(target) + load_be32(target + 23)
-    row[R_MAX_TIMESTAMP] = load_be64(target + 35)
-    row[R_SIZE] = size
-    row[R_LEADER_EPOCH] = load_be32(target + 12)
-    x[X_TABLE_ROWS] += 1
-    x[X_OUT_SIZE] += size
+    """Count what became of the context's batch, which stands at the end of the output."""
+    x = context_at(context, 0)
+    row = _cleaned_rows(x.table, x.table_rows)
+    row.base_offset = x.batch.base_offset
+    row.last_offset = x.batch.last_offset
+    row.max_timestamp = load_be64(target + fmt.MAX_TIMESTAMP_AT)
+    row.size = size
+    row.leader_epoch = x.batch.leader_epoch
+    x.table_rows += 1
+    x.out_size += size
 
 
 @native
-def _has_room(context: int, header: int, size: int) -> bool:
-    """Whether the output can hold whatever becomes of a batch with `size` bytes of records."""
-    x = as_i64(context)
-    most = HEADER_SIZE + size + RECORD_GROWTH * max(load_be32(header + 57), 0)
-    fits: bool = x[X_OUT_SIZE] + most <= x[X_OUT_CAPACITY] and x[X_TABLE_ROWS] < x[X_TABLE_CAPACITY]
+def _has_room(context: int) -> bool:
+    """Whether the output can hold whatever becomes of the context's batch."""
+    x = context_at(context, 0)
+    most = x.batch.size + RECORD_GROWTH * max(x.batch.record_count, 0)
+    fits: bool = x.out_size + most <= x.out_capacity and x.table_rows < x.table_capacity
     return fits
 
 
 @inlined
-def _new_base_timestamp(context: int, header: int, needs_horizon: bool) -> Any:
-    x = as_i64(context)
+def _new_base_timestamp(context: int, needs_horizon: bool) -> Any:
+    x = context_at(context, 0)
     if needs_horizon:
-        return x[X_NEW_HORIZON_MS]
-    if load_be16(header + ATTRIBUTES_AT) & HORIZON_BIT != 0:
-        return load_be64(header + 27)
-    return x[X_FIRST_TIMESTAMP]
+        return x.new_horizon_ms
+    if x.batch.attributes & _HORIZON_BIT != 0:
+        return x.batch.base_timestamp
+    return x.first_timestamp
 
 
 @compiled("int64(int64, int64, int64, int64, boolean)")
@@ -254,58 +205,55 @@ def select(context: int, header: int, payload: int, size: int, keep_all: bool) -
 
     The batch's records are counted in the context if that is DONE. With `keep_all` every record stays.
     """
-    status = _select(context, header, payload, size, keep_all)
+    read_header(header, context_at(context, 0).batch)
+    status = _select(context, payload, size, keep_all)
     if status == DONE:
         _count(context)
     return status
 
 
-@compiled("int64(int64, int64, int64, int64, int64, int64)")
-def write_records(context: int, header: int, payload: int, size: int, base_timestamp: int, target: int) -> int:
+@compiled("int64(int64, int64, int64, int64, int64)")
+def write_records(context: int, payload: int, size: int, base_timestamp: int, target: int) -> int:
     """Write the records that the last `select` chose to `target`; how many bytes."""
-    return write_retained(context, header, payload, size, base_timestamp, target) - target
+    return write_retained(context, payload, size, base_timestamp, target) - target
 
 
 @compiled("void(int64)")
 def filter_chunk(context: int) -> None:
     """Take batch after batch, up to one that is SPECIAL or in some way wrong, or UNUSUAL, or until the output is
-    full."""
-    x = as_i64(context)
+    full.
+    """
+    x = context_at(context, 0)
+    batch = x.batch
     while True:
         whole = check_batch(context, True)
         if whole == 0:
             return
-        header = x[X_CHUNK] + x[X_POSITION]
-        payload = header + HEADER_SIZE
-        size = whole - HEADER_SIZE
-        if not _has_room(context, header, size):
-            x[X_STATUS] = OUT_FULL
+        header = x.chunk + x.position
+        if not _has_room(context):
+            x.status = OUT_FULL
             return
-        status = _select(context, header, payload, size, False)
+        status = _select(context, batch.payload, batch.payload_size, False)
         if status != DONE:
-            x[X_STATUS] = status
+            x.status = status
             return
-        retained = x[X_RETAINED]
-        if retained == 0 and (
-            load_be64(header + 43) >= 0 or load_be64(header) + load_be32(header + 23) + 1 == x[X_HIGH_WATERMARK]
-        ):
-            x[X_STATUS] = SPECIAL
+        retained = x.retained
+        if retained == 0 and (batch.producer_id >= 0 or batch.last_offset + 1 == x.high_watermark):
+            x.status = SPECIAL
             return
         _count(context)
-        x[X_POSITION] += whole
-        x[X_BYTES_READ] += whole
+        x.position += whole
+        x.bytes_read += whole
         if retained == 0:
             continue
-        attributes = load_be16(header + ATTRIBUTES_AT)
-        needs_horizon = x[X_HAS_TOMBSTONES] != 0 and attributes & HORIZON_BIT == 0
-        target = x[X_OUT] + x[X_OUT_SIZE]
-        if retained == x[X_COUNT] and not needs_horizon:
+        needs_horizon = x.has_tombstones != 0 and batch.attributes & _HORIZON_BIT == 0
+        target = x.out + x.out_size
+        if retained == x.count and not needs_horizon:
             copy_any(target, header, whole)
         else:
-            base = _new_base_timestamp(context, header, needs_horizon)
-            end = write_retained(context, header, payload, size, base, target + HEADER_SIZE)
+            base = _new_base_timestamp(context, needs_horizon)
+            end = write_retained(context, batch.payload, batch.payload_size, base, target + HEADER_SIZE)
             whole = end - target
-            kept_bits = APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT | HORIZON_BIT | CODEC_MASK
-            attributes = (attributes & kept_bits) | (HORIZON_BIT if needs_horizon else 0)
-            write_header(header, target, whole, attributes, base, x[X_MAX_TIMESTAMP], retained)
+            attributes = (batch.attributes & fmt.KNOWN_BITS) | (_HORIZON_BIT if needs_horizon else 0)
+            write_header(header, target, whole, attributes, base, x.max_timestamp, retained)
         _add_row(context, target, whole)

@@ -56,9 +56,9 @@ class MapBuilder:
         self._map.clear()
         segments = segments_between(log.segments, start_offset, end_offset)
         self._transactions.add_aborted(aborted_transactions(log, start_offset, end_offset))
-        self._chunk.context[at.X_MAP] = self._map.address
-        self._chunk.context[at.X_START_OFFSET] = start_offset
-        self._chunk.context[at.X_MESSAGES_READ] = 0
+        self._chunk.context.map = self._map.address
+        self._chunk.context.start_offset = start_offset
+        self._chunk.context.messages_read = 0
         ends = [*(following.base_offset for _, following in pairwise(segments)), end_offset]
         try:
             for segment, segment_end in zip(segments, ends, strict=False):
@@ -66,7 +66,7 @@ class MapBuilder:
                 if self._add_segment(segment, start_offset, segment_end) is _IS_FULL:
                     break
         finally:
-            self._stats.map_messages_read += self._chunk.context[at.X_MESSAGES_READ]
+            self._stats.map_messages_read += self._chunk.context.messages_read
 
     def _add_segment(self, segment: LogSegment, start_offset: int, end_offset: int) -> bool:
         chunk, position = self._chunk, _position_before(segment, start_offset)
@@ -115,7 +115,7 @@ class MapBuilder:
         return self._add_payload(batch)
 
     def _count(self, messages: int) -> None:
-        self._chunk.context[at.X_MESSAGES_READ] += messages
+        self._chunk.context.messages_read += messages
 
     def _add_payload(self, batch: RecordBatch) -> bool:
         import numpy as np

@@ -19,6 +19,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final
 
+from stratalog.log.cleaner.context import MapState
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -42,7 +44,6 @@ class OffsetMap:
         """
         import numpy as np
 
-        from stratalog.log.cleaner import map_kernel as kernel
         from stratalog.log.cleaner.md5_kernel import SCRATCH_SIZE
 
         self.slots = memory // ENTRY_SIZE
@@ -51,39 +52,38 @@ class OffsetMap:
                 f"an offset map of {memory} bytes does not hold a single key: raise log.cleaner.dedupe.buffer.size"
                 " or lower log.cleaner.threads"
             )
-        self._kernel = kernel
         self._entries: npt.NDArray[np.uint8] = np.zeros(self.slots * ENTRY_SIZE, np.uint8)
         self._scratch = np.zeros(SCRATCH_SIZE, np.uint8)
-        self._state = np.zeros(kernel.STATE_WORDS, np.int64)
-        self._state[kernel.M_ENTRIES_AT] = self._entries.ctypes.data
-        self._state[kernel.M_SLOTS] = self.slots
-        self._state[kernel.M_LATEST_OFFSET] = -1
-        self._state[kernel.M_SIZE_WANTED] = int(self.slots * load_factor)
-        self._state[kernel.M_SCRATCH] = self._scratch.ctypes.data
+        self._state = MapState()
+        self._state.entries_at = self._entries.ctypes.data
+        self._state.slots = self.slots
+        self._state.latest_offset = -1
+        self._state.size_wanted = int(self.slots * load_factor)
+        self._state.scratch = self._scratch.ctypes.data
 
     @property
     def address(self) -> int:
         """Of the state, for native loops; valid as long as the map lives."""
-        return int(self._state.ctypes.data)
+        return self._state.address
 
     @property
     def size(self) -> int:
         """Keys that it holds."""
-        return int(self._state[self._kernel.M_SIZE])
+        return int(self._state.size)
 
     @property
     def size_wanted(self) -> int:
         """Keys that it may hold before it counts as full."""
-        return int(self._state[self._kernel.M_SIZE_WANTED])
+        return int(self._state.size_wanted)
 
     @property
     def latest_offset(self) -> int:
         """The last offset that was put, or told by `update_latest_offset`; -1 for none."""
-        return int(self._state[self._kernel.M_LATEST_OFFSET])
+        return int(self._state.latest_offset)
 
     def update_latest_offset(self, offset: int) -> None:
         """Everything up to `offset` is in the map: records without a key, and offsets of none, are passed over."""
-        self._state[self._kernel.M_LATEST_OFFSET] = offset
+        self._state.latest_offset = offset
 
     @property
     def utilization(self) -> float:
@@ -99,8 +99,8 @@ class OffsetMap:
         """Forget everything; the memory stays."""
         if self.size:
             self._entries.fill(0)
-        self._state[self._kernel.M_SIZE] = 0
-        self._state[self._kernel.M_LATEST_OFFSET] = -1
+        self._state.size = 0
+        self._state.latest_offset = -1
 
     def put(self, key: bytes, offset: int) -> None:
         """Set the offset of a key. ValueError when every slot is taken, even for a key that is there."""
@@ -112,7 +112,7 @@ class OffsetMap:
         entries = self.memory
         if entries[at : at + ENTRY_SIZE] == _FREE:
             entries[at : at + HASH_SIZE] = digest
-            self._state[self._kernel.M_SIZE] += 1
+            self._state.size += 1
         entries[at + HASH_SIZE : at + ENTRY_SIZE] = offset.to_bytes(8, "big", signed=True)
         self.update_latest_offset(offset)
 

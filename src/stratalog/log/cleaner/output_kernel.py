@@ -7,19 +7,13 @@ largest timestamp and the sizes of those in between can be told as of one batch.
 
 from __future__ import annotations
 
-from stratalog.log.cleaner.context import (
-    R_BASE_OFFSET,
-    R_LAST_OFFSET,
-    R_LEADER_EPOCH,
-    R_MAX_TIMESTAMP,
-    R_SIZE,
-    ROW_WORDS,
-    X_INDEX_INTERVAL,
-    X_SINCE_INDEX_ENTRY,
-    X_TABLE,
-    X_TABLE_ROWS,
-)
-from stratalog.records.native import as_i64, compiled
+from typing import Any
+
+from stratalog.log.cleaner.chunk_kernel import context_at
+from stratalog.log.cleaner.context import CleanedRow
+from stratalog.records.native import compiled, struct_at
+
+_rows: Any = struct_at(CleanedRow)
 
 
 @compiled("void(int64)")
@@ -30,31 +24,31 @@ def merge_rows(context: int) -> None:
     one another become one row: with their size together, the largest timestamp, and the last offset of the first that
     has it.
     """
-    x = as_i64(context)
-    interval = x[X_INDEX_INTERVAL]
-    since = x[X_SINCE_INDEX_ENTRY]
+    x = context_at(context, 0)
+    interval = x.index_interval
+    since = x.since_index_entry
     rows = 0
     may_merge = False
-    for index in range(x[X_TABLE_ROWS]):
-        row = as_i64(x[X_TABLE] + index * (ROW_WORDS * 8))
+    for index in range(x.table_rows):
+        row = _rows(x.table, index)
         is_single = since < 0 or since > interval
         if since < 0 or since > interval:
             since = 0
-        since += row[R_SIZE]
+        since += row.size
         if may_merge and not is_single:
-            merged = as_i64(x[X_TABLE] + (rows - 1) * (ROW_WORDS * 8))
-            if row[R_MAX_TIMESTAMP] > merged[R_MAX_TIMESTAMP]:
-                merged[R_MAX_TIMESTAMP] = row[R_MAX_TIMESTAMP]
-                merged[R_LAST_OFFSET] = row[R_LAST_OFFSET]
-            merged[R_SIZE] += row[R_SIZE]
+            merged = _rows(x.table, rows - 1)
+            if row.max_timestamp > merged.max_timestamp:
+                merged.max_timestamp = row.max_timestamp
+                merged.last_offset = row.last_offset
+            merged.size += row.size
             continue
-        target = as_i64(x[X_TABLE] + rows * (ROW_WORDS * 8))
-        target[R_BASE_OFFSET] = row[R_BASE_OFFSET]
-        target[R_LAST_OFFSET] = row[R_LAST_OFFSET]
-        target[R_MAX_TIMESTAMP] = row[R_MAX_TIMESTAMP]
-        target[R_SIZE] = row[R_SIZE]
-        target[R_LEADER_EPOCH] = row[R_LEADER_EPOCH]
+        target = _rows(x.table, rows)
+        target.base_offset = row.base_offset
+        target.last_offset = row.last_offset
+        target.max_timestamp = row.max_timestamp
+        target.size = row.size
+        target.leader_epoch = row.leader_epoch
         rows += 1
         may_merge = not is_single
-    x[X_TABLE_ROWS] = rows
-    x[X_SINCE_INDEX_ENTRY] = since
+    x.table_rows = rows
+    x.since_index_entry = since

@@ -84,18 +84,17 @@ class SegmentRewriter:
 
     def _prepare(self) -> None:
         context, rules = self._chunk.context, self._facts.rules
-        context[at.X_MAP] = rules.newer.address
-        context[at.X_NOW_MS] = rules.now_ms
-        context[at.X_NEW_HORIZON_MS] = rules.now_ms + rules.delete_retention_ms
-        context[at.X_HIGH_WATERMARK] = self._facts.high_watermark
-        for counter in (at.X_MESSAGES_READ, at.X_MESSAGES_RETAINED, at.X_INVALID):
-            context[counter] = 0
+        context.map = rules.newer.address
+        context.now_ms = rules.now_ms
+        context.new_horizon_ms = rules.now_ms + rules.delete_retention_ms
+        context.high_watermark = self._facts.high_watermark
+        context.messages_read = context.messages_retained = context.invalid = 0
 
     def _collect_counts(self) -> None:
         context, stats = self._chunk.context, self._stats
-        stats.messages_read += context[at.X_MESSAGES_READ]
-        stats.messages_written += context[at.X_MESSAGES_RETAINED]
-        stats.invalid_messages_read += context[at.X_INVALID]
+        stats.messages_read += context.messages_read
+        stats.messages_written += context.messages_retained
+        stats.invalid_messages_read += context.invalid
 
     def _wrote(self, size: int) -> None:
         if size:
@@ -135,16 +134,16 @@ class SegmentRewriter:
         if verdict.is_deletion:
             return
         if verdict.discard:
-            self._chunk.context[at.X_MESSAGES_READ] += batch.record_count
+            self._chunk.context.messages_read += batch.record_count
             self._add(empty_batch(batch))
         elif batch.magic < fmt.MAGIC or not self._take_natively(batch, verdict):
             self._take_filtered(filter_batch(batch, verdict, facts.rules))
 
     def _take_filtered(self, filtered: FilteredBatch) -> None:
         context = self._chunk.context
-        context[at.X_MESSAGES_READ] += filtered.read
-        context[at.X_MESSAGES_RETAINED] += filtered.retained
-        context[at.X_INVALID] += filtered.keyless
+        context.messages_read += filtered.read
+        context.messages_retained += filtered.retained
+        context.invalid += filtered.keyless
         if filtered.data is not None:
             self._wrote(self._output.add(filtered.data, RecordBatch(filtered.data)))
 
@@ -160,10 +159,8 @@ class SegmentRewriter:
         )
         if status != at.DONE:
             return False
-        count, retained = context[at.X_COUNT], context[at.X_RETAINED]
-        needs_horizon = batch.delete_horizon_ms is None and bool(
-            context[at.X_HAS_TOMBSTONES] or verdict.is_marker_of_nothing
-        )
+        count, retained = context.count, context.retained
+        needs_horizon = batch.delete_horizon_ms is None and bool(context.has_tombstones or verdict.is_marker_of_nothing)
         if not retained:
             if verdict.keep_empty:
                 self._add(empty_batch(batch))
@@ -182,18 +179,17 @@ class SegmentRewriter:
 
         context = self._chunk.context
         if needs_horizon:
-            base_timestamp = context[at.X_NEW_HORIZON_MS]
+            base_timestamp = context.new_horizon_ms
         elif batch.delete_horizon_ms is not None:
             base_timestamp = batch.delete_horizon_ms
         else:
-            base_timestamp = context[at.X_FIRST_TIMESTAMP]
-        count, retained = context[at.X_COUNT], context[at.X_RETAINED]
+            base_timestamp = context.first_timestamp
+        count, retained = context.count, context.retained
         room = len(payload) + at.RECORD_GROWTH * count
         if len(self._records) < room:
             self._records = np.empty(room, np.uint8)
         size = self._filter_kernel.write_records(
             self._chunk.address,
-            self._chunk.header_address(),
             address_of(payload),
             len(payload),
             base_timestamp,
@@ -201,7 +197,7 @@ class SegmentRewriter:
         )
         records = self._records.data[:size]
         body = records if batch.codec is Codec.NONE else compress(batch.codec, records)
-        max_timestamp = context[at.X_MAX_TIMESTAMP]
+        max_timestamp = context.max_timestamp
         return _with_body(batch, body, base_timestamp, max_timestamp, retained, needs_horizon)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from stratalog.log.cleaner.context import MapState
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -39,11 +41,11 @@ class SupersededOffsets:
         self._latest_offset = latest_offset
         #: One more at the end, so that there is an address even of none.
         self._listed = np.append(relative, np.uint32(0xFFFF_FFFF))
-        self._state = np.zeros(kernel.STATE_WORDS, np.int64)
-        self._state[kernel.M_LATEST_OFFSET] = latest_offset
-        self._state[kernel.M_LISTED_AT] = self._listed.ctypes.data
-        self._state[kernel.M_LISTED] = len(relative)
-        self._state[kernel.M_LISTED_BASE] = base_offset
+        self._state = MapState()
+        self._state.latest_offset = latest_offset
+        self._state.listed_at = self._listed.ctypes.data
+        self._state.listed = len(relative)
+        self._state.listed_base = base_offset
 
     @property
     def latest_offset(self) -> int:
@@ -51,7 +53,7 @@ class SupersededOffsets:
 
     @property
     def address(self) -> int:
-        return int(self._state.ctypes.data)
+        return self._state.address
 
     def is_superseded(self, key: bytes, offset: int) -> bool:  # noqa: ARG002
         return bool(self._kernel.is_listed(self.address, offset))

@@ -14,13 +14,22 @@ from .crc32c import (
     native_crc32c as native_crc32c,
 )
 from .dtype import (
+    BatchRow as BatchRow,
+)
+from .dtype import (
     Words as Words,
 )
 from .header_scan import (
     batch_rows as batch_rows,
 )
-from .record import (
-    OVERRUN as OVERRUN,
+from .header_scan import (
+    check_header as check_header,
+)
+from .header_scan import (
+    is_crc_right as is_crc_right,
+)
+from .header_scan import (
+    read_header as read_header,
 )
 from .record import (
     put_varint as put_varint,
@@ -32,16 +41,16 @@ from .record import (
     record_bounds as record_bounds,
 )
 from .record import (
-    record_fields as record_fields,
-)
-from .record import (
-    skip_headers as skip_headers,
-)
-from .record import (
     varint as varint,
 )
 from .record import (
     varint_size as varint_size,
+)
+from .record import (
+    varlong as varlong,
+)
+from .record import (
+    whole_record as whole_record,
 )
 from .registry import (
     warm as warm,
@@ -66,9 +75,6 @@ from .toolkit import (
 )
 from .toolkit import (
     inlined as inlined,
-)
-from .toolkit import (
-    load_be16 as load_be16,
 )
 from .toolkit import (
     load_be32 as load_be32,

@@ -28,16 +28,6 @@ _ENTRIES_MAX: Final = 1 << 21
 _ENTRIES_A_BUCKET: Final = 1 << 11
 
 
-_COUNTERS: Final = (
-    at.X_OUT_SIZE,
-    at.X_MESSAGES_READ,
-    at.X_INVALID,
-    at.X_HAS_TOMBSTONES,
-    at.X_COUNT,
-    at.X_RETAINED,
-)
-
-
 class Packed(NamedTuple):
     """Entries of one bucket of one segment; a larger `sequence` has larger offsets."""
 
@@ -72,9 +62,9 @@ class KeyCollector:
         self._transactions.add_aborted(task.aborted)
         self._reserve(min(max(task.buckets * _ENTRIES_A_BUCKET, _ENTRIES_MIN), _ENTRIES_MAX))
         context = self._chunk.context
-        context[at.X_MAP] = address_of(self._scratch)
-        for counter in _COUNTERS:
-            context[counter] = 0
+        context.map = address_of(self._scratch)
+        context.out_size = context.messages_read = context.invalid = 0
+        context.has_tombstones = context.count = context.retained = 0
         self._keys = self._markers = self._special_batches = 0
         with open_records(task.source, task.places) as records:
             yield from self._read(records)
@@ -83,13 +73,13 @@ class KeyCollector:
             part=task.part,
             segment=task.segment,
             bytes=task.source.size,
-            batches=context[at.X_COUNT] + self._special,
-            records=context[at.X_MESSAGES_READ],
+            batches=context.count + self._special,
+            records=context.messages_read,
             keys=self._keys,
-            keyless=context[at.X_INVALID],
-            tombstones=context[at.X_HAS_TOMBSTONES],
+            keyless=context.invalid,
+            tombstones=context.has_tombstones,
             markers=self._markers,
-            special_batches=self._special_batches + context[at.X_RETAINED],
+            special_batches=self._special_batches + context.retained,
             seconds=SYSTEM_CLOCK.monotonic() - started,
             met=self._transactions.met,
             commits=frozenset(self._commits),
@@ -99,8 +89,8 @@ class KeyCollector:
     def _reserve(self, count: int) -> None:
         if len(self._entries) < count:
             self._entries = self._np.empty((count, self._kernel.ENTRY_WORDS), self._np.int64)
-        self._chunk.context[at.X_OUT] = address_of(self._entries)
-        self._chunk.context[at.X_OUT_CAPACITY] = len(self._entries)
+        self._chunk.context.out = address_of(self._entries)
+        self._chunk.context.out_capacity = len(self._entries)
 
     def _read(self, records: OpenRecords) -> Iterator[Packed]:
         chunk, position = self._chunk, 0
@@ -156,7 +146,7 @@ class KeyCollector:
         return bool(status == at.DONE)
 
     def _count(self, records: int) -> None:
-        self._chunk.context[at.X_MESSAGES_READ] += records
+        self._chunk.context.messages_read += records
 
     def _take_marker(self, batch: RecordBatch) -> None:
         self._transactions.on_control(batch)
@@ -174,23 +164,23 @@ class KeyCollector:
 
         context = self._chunk.context
         records = list(batch.records())
-        if context[at.X_OUT_SIZE] + len(records) > len(self._entries):
+        if context.out_size + len(records) > len(self._entries):
             self._wanted = len(records)
             return False
         for record in records:
-            context[at.X_HAS_TOMBSTONES] += record.value is None
+            context.has_tombstones += record.value is None
             if record.key is None:
-                context[at.X_INVALID] += 1
+                context.invalid += 1
                 continue
             digest = self._np.frombuffer(hashlib.md5(record.key, usedforsecurity=False).digest(), "<i8")
-            self._entries[context[at.X_OUT_SIZE]] = (*digest, record.offset)
-            context[at.X_OUT_SIZE] += 1
+            self._entries[context.out_size] = (*digest, record.offset)
+            context.out_size += 1
         self._count(len(records))
         return True
 
     def _packed(self) -> Iterator[Packed]:
         """Hand on what was gathered."""
-        np, task, count = self._np, self._task, self._chunk.context[at.X_OUT_SIZE]
+        np, task, count = self._np, self._task, self._chunk.context.out_size
         if not count:
             return
         hashes: npt.NDArray[Any] = np.empty((count, 2), np.int64)
@@ -204,4 +194,4 @@ class KeyCollector:
                 yield Packed(task.first_bucket + bucket, self._sequence, data)
         self._sequence += 1
         self._keys += count
-        self._chunk.context[at.X_OUT_SIZE] = 0
+        self._chunk.context.out_size = 0

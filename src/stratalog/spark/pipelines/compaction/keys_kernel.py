@@ -1,82 +1,42 @@
 """Native loops of step 1: keys are hashed where they lie, values are never touched. No interpreter lock.
 
-They work on the context of `log.cleaner.context`: `X_MAP` is the address of the scratch that MD5 needs, `X_OUT` that of
-the entries, `X_OUT_CAPACITY` and `X_OUT_SIZE` count these; `X_HAS_TOMBSTONES` counts tombstones, `X_INVALID` records
-without a key, `X_RETAINED` batches without a record. An entry is three int64: the two halves of the key's MD5, and the
-offset. Every read stays within the chunk or payload.
+They work on the context of `log.cleaner`: `map` is the address of the scratch that MD5 needs, `out` that of the
+entries, `out_capacity` and `out_size` count these; `has_tombstones` counts tombstones, `invalid` records without a key,
+`retained` batches without a record. An entry is three int64: the two halves of the key's MD5, and the offset. Every
+read stays within the chunk or payload.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from stratalog.log.cleaner import (
-    DONE,
-    HEADER_SIZE,
-    MALFORMED,
-    OUT_FULL,
-    X_CHUNK,
-    X_COUNT,
-    X_HAS_TOMBSTONES,
-    X_INVALID,
-    X_MAP,
-    X_MESSAGES_READ,
-    X_OUT,
-    X_OUT_CAPACITY,
-    X_OUT_SIZE,
-    X_POSITION,
-    X_RETAINED,
-    X_STATUS,
-    check_batch,
-    md5,
-)
-from stratalog.records.native import (
-    OVERRUN,
-    as_i64,
-    as_u8,
-    compiled,
-    load_be32,
-    load_be64,
-    native,
-    record_fields,
-    skip_headers,
-    varint,
-)
+from stratalog.log.cleaner import DONE, MALFORMED, OUT_FULL, check_batch, context_at, md5
+from stratalog.records.native import as_i64, as_u8, compiled, native, read_header, whole_record
 
 ENTRY_WORDS = 3
 
 
 @native
-def _collect(context: int, header: int, payload: int, size: int) -> int:
-    """Add an entry for each record with a key.
+def _collect(context: int, payload: int, size: int) -> int:
+    """Add an entry for each record with a key of the context's batch.
 
     DONE, MALFORMED, or OUT_FULL (and nothing is done) without room for all.
     """
-    x = as_i64(context)
-    scratch = x[X_MAP]
+    x = context_at(context, 0)
+    scratch = x.map
     digest = as_i64(scratch)
-    base_offset = load_be64(header)
-    count = load_be32(header + 57)
+    base_offset = x.batch.base_offset
+    count = x.batch.record_count
     if count < 0 or count > size:
         return MALFORMED
-    if x[X_OUT_SIZE] + count > x[X_OUT_CAPACITY]:
+    if x.out_size + count > x.out_capacity:
         return OUT_FULL
     data = as_u8(payload)
-    entry = x[X_OUT] + x[X_OUT_SIZE] * (ENTRY_WORDS * 8)
+    entry = x.out + x.out_size * (ENTRY_WORDS * 8)
     position = keyless = tombstones = 0
     for _ in range(count):
-        length, position = varint(data, position, size, True)
-        if position < 0 or length < 1 or length > size - position:
-            return MALFORMED
-        end = position + length
-        if end + OVERRUN <= size:
-            fields = record_fields(data, position, end, False)
-        else:
-            fields = record_fields(data, position, end, True)
-        _, offset_delta, key_size, key_start, value_size, _, header_count, position = fields
-        if position >= 0 and header_count > 0:
-            position = skip_headers(data, position, end, header_count)
-        if position != end:
+        _, offset_delta, key_size, key_start, value_size, position = whole_record(data, position, size)
+        if position < 0:
             return MALFORMED
         tombstones += value_size < 0
         if key_size < 0:
@@ -90,35 +50,35 @@ def _collect(context: int, header: int, payload: int, size: int) -> int:
         entry += ENTRY_WORDS * 8
     if position != size:
         return MALFORMED
-    x[X_RETAINED] += count == 0
-    x[X_OUT_SIZE] += count - keyless
-    x[X_MESSAGES_READ] += count
-    x[X_INVALID] += keyless
-    x[X_HAS_TOMBSTONES] += tombstones
+    x.retained += count == 0
+    x.out_size += count - keyless
+    x.messages_read += count
+    x.invalid += keyless
+    x.has_tombstones += tombstones
     return DONE
 
 
 @compiled("int64(int64, int64, int64, int64)")
 def collect_keys(context: int, header: int, payload: int, size: int) -> int:
     """The entries of the batch whose header is given and whose decompressed records are the payload; see `_collect`."""
-    return _collect(context, header, payload, size)
+    read_header(header, context_at(context, 0).batch)
+    return _collect(context, payload, size)
 
 
 @compiled("void(int64)")
 def collect_chunk(context: int) -> None:
     """The entries of batch after batch, up to one that is SPECIAL or in some way wrong, or OUT_FULL, counted."""
-    x = as_i64(context)
+    x = context_at(context, 0)
     while True:
         whole = check_batch(context, True)
         if whole == 0:
             return
-        at = x[X_CHUNK] + x[X_POSITION]
-        status = _collect(context, at, at + HEADER_SIZE, whole - HEADER_SIZE)
+        status = _collect(context, x.batch.payload, x.batch.payload_size)
         if status != DONE:
-            x[X_STATUS] = status
+            x.status = status
             return
-        x[X_COUNT] += 1
-        x[X_POSITION] += whole
+        x.count += 1
+        x.position += whole
 
 
 @compiled("void(int64[:, ::1], int64, int64, int64[::1], int64[:, ::1], uint32[::1])")
