@@ -113,7 +113,7 @@ def test_wrong_usage_is_one_line(
 def test_settings_that_no_file_tells_are_named_as_guessed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Partition(tmp_path / "kafka").segment(steady(3))
     assert explain("--data-dir", str(tmp_path / "kafka")) == 0
-    assert "Kafka's defaults are taken" in capsys.readouterr().out
+    assert "Kafka's defaults are assumed" in capsys.readouterr().out
 
 
 def test_live_settings_and_offsets_are_the_brokers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,7 +134,7 @@ def test_live_settings_and_offsets_are_the_brokers(tmp_path: Path, capsys: pytes
     (served,) = alone["served"]
     assert (served["high_watermark"], served["newest_record"]) == (3, T0 + 2)
     assert alone["partitions"] == []
-    assert any("does not tell of segments" in note for note in alone["notes"])
+    assert any("does not describe segments" in note for note in alone["notes"])
     (segment,) = both["partitions"][0]["segments"]
     assert (segment["base_offset"], segment["end_offset"], segment["rule"]) == (0, 2, "retention time")
     assert "is due now" in capsys.readouterr().out

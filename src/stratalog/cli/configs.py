@@ -164,7 +164,7 @@ def _resource(entity_type: EntityType) -> int:
 
 
 def _client_for(cluster: Cluster, entity_type: EntityType, name: str) -> Client:
-    """A broker's configs are told by itself."""
+    """Return the broker to ask: a broker describes its own configs."""
     return cluster.node(int(name)) if entity_type is EntityType.BROKERS and name else cluster.any
 
 
@@ -176,7 +176,7 @@ def _all_names(cluster: Cluster, entity_type: EntityType) -> list[str]:
 
 
 def _entries(cluster: Cluster, entity_type: EntityType, name: str, everything: bool) -> list[Any]:
-    """What is configured, by key: all of it, or what was set dynamically on just this one."""
+    """Return settings by key: all of them, or only those set dynamically on this entity."""
     resource = {"resource_type": _resource(entity_type), "resource_name": name, "configuration_keys": None}
     (told,) = (
         _client_for(cluster, entity_type, name)

@@ -33,7 +33,7 @@ FeatureLevels = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """What a broker says of one feature; level 0 is not finalized."""
+    """One feature as a broker describes it. Level 0 is not finalized."""
 
     name: str
     min_level: int

@@ -25,7 +25,7 @@ _ERROR_FROM = 3
 
 @dataclass(frozen=True, slots=True)
 class DirectoryListing:
-    """What one broker said: one `DescribeLogDirsResult` for each directory.
+    """The answer of one broker: one `DescribeLogDirsResult` for each directory.
 
     Bytes in the remote tier where there is one.
     """
@@ -107,7 +107,7 @@ def _listing(broker: int, client: Client, topics: list[dict[str, Any]] | None) -
 def describe_log_dirs(
     broker: int, client: Client, topics: list[dict[str, Any]] | None
 ) -> tuple[list[Any], dict[int, bytes]]:
-    """What a broker says of its directories, and its tagged fields of our own. UnreachableError, RefusedError."""
+    """Ask a broker for its directories, with our own tagged fields. Raises UnreachableError or RefusedError."""
     version = client.version(ApiKey.DESCRIBE_LOG_DIRS, _VERSIONS)
     body = client.exchange(ApiKey.DESCRIBE_LOG_DIRS, version, {"topics": topics})
     try:

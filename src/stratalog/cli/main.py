@@ -1,4 +1,4 @@
-"""`stratalog`: options that stand before the command, dispatch, and how everything that goes wrong is told.
+"""`stratalog`: options before the command, dispatch, and the reporting of errors.
 
 Exit codes: 0 done, 1 found problems, 2 wrong usage or unreachable, 130 interrupted. An error is one line on stderr,
 never a traceback, unless STRATALOG_DEBUG=1 asks for it.
@@ -114,7 +114,7 @@ def _complain(message: str, status: int) -> int:
 
 
 def _with_hint(error: typer.TyperException) -> str:
-    """What is wrong with the command line, and where the right one is described."""
+    """Return what is wrong with the command line, and where its help is."""
     message = error.format_message()
     context = getattr(error, "ctx", None)
     return f"{message} (see {context.command_path} --help)" if message and context else message

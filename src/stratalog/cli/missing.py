@@ -1,4 +1,4 @@
-"""What is said when something that was asked for by name does not exist."""
+"""The error for something that was named and does not exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stratalog.errors import StratalogError
 
 
 class NothingFoundError(StratalogError):
-    """What was asked for by name does not exist: exit code 1, so that a typo never looks like "all is well"."""
+    """Something that was named does not exist. Exit code 1, so that a typo never looks like success."""
 
     exit_code = 1
 

@@ -123,7 +123,7 @@ def _web_server(address: str) -> Iterator[WebServer | None]:
 
 
 def _properties(config: Path | None, assignments: list[str], listen: str | None) -> dict[str, str]:
-    """What the file says, and on top of it what the command line says; UsageError for what cannot be kept of it."""
+    """Return the settings of the file, overridden by the command line. Raises UsageError for unsupported ones."""
     in_file: dict[str, str] = {}
     if config is not None:
         try:

@@ -1,4 +1,4 @@
-"""What is set on topics: in the file of a broker that need not run, or told by one that does."""
+"""The settings of topics, from the file of a broker or from a broker that runs."""
 
 from __future__ import annotations
 

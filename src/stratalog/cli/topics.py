@@ -222,7 +222,7 @@ def _metadata(cluster: Cluster, names: list[str] | None) -> list[Any]:
 
 
 def _configs_of(cluster: Cluster, names: list[str]) -> dict[str, dict[str, str]]:
-    """What somebody chose for each topic, on it or on the broker, as kafka-topics shows it."""
+    """Return the settings of each topic that are not defaults, as kafka-topics shows them."""
     if not names:
         return {}
     told = cluster.any.call(

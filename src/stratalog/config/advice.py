@@ -1,4 +1,4 @@
-"""What is set and does nothing, or likely something else than was meant: sentences for a warning. Pure."""
+"""Warnings about settings that have no effect, or probably another one than intended. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_THE_TASKS = frozenset({"stratalog.remote.stall.ms"})
 
 
 def broker_advice(config: BrokerConfig) -> Iterator[str]:
-    """What to say at a start of the broker's configuration."""
+    """Yield warnings about the broker's configuration at startup."""
     unknown = sorted(name for name in config.unknown if not name.startswith(_plugin_prefixes(config)))
     if unknown:
         known = [key.name for key in BROKER_KEYS]
@@ -36,7 +36,7 @@ def broker_advice(config: BrokerConfig) -> Iterator[str]:
 
 
 def minimum_advice(config: BrokerConfig) -> Iterator[str]:
-    """What to say of a minimum below the one that holds anyway (KIP-760 is of an older Kafka, which had none)."""
+    """Yield a warning about a minimum below the built-in one (KIP-760 is of an older Kafka, which had none)."""
     if config[_SEGMENT_MINIMUM] < SEGMENT_BYTES_MIN:
         yield (
             f"{_SEGMENT_MINIMUM}={config[_SEGMENT_MINIMUM]} has no effect: "
@@ -45,7 +45,7 @@ def minimum_advice(config: BrokerConfig) -> Iterator[str]:
 
 
 def topic_advice(topic: str, configs: Mapping[str, str]) -> Iterator[str]:
-    """What to say when these are set on a topic. They are good values."""
+    """Yield warnings about valid settings of a topic."""
     for line in _without_effect((TOPIC_KEYS[name], TOPIC_KEYS[name].parse(raw)) for name, raw in configs.items()):
         yield f"Topic {topic}: {line}"
 
@@ -87,5 +87,5 @@ def _unused_by_the_topic_based_manager(config: BrokerConfig) -> list[str]:
 
 
 def _plugin_prefixes(config: BrokerConfig) -> tuple[str, ...]:
-    """What the names of plugins' own keys begin with."""
+    """Return the prefixes of plugins' own keys."""
     return tuple(config[f"remote.log.{kind}.manager.impl.prefix"] for kind in ("storage", "metadata"))

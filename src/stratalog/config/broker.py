@@ -413,7 +413,7 @@ class BrokerConfig(Mapping[str, Any]):
         return {key.name: self._values[key.broker_key] for key in TOPIC_KEYS if key.broker_key}
 
     def prefixed(self, prefix: str) -> dict[str, str]:
-        """What was set under `prefix`, with the prefix taken off: a plugin's own configuration."""
+        """Return the settings under `prefix`, without it: a plugin's own configuration."""
         return {
             name.removeprefix(prefix): raw
             for name, raw in self._plugin_properties.items()

@@ -1,4 +1,4 @@
-"""What a configuration key is: parsing and validation as Kafka's `ConfigDef` does them, messages included."""
+"""Configuration keys: parsing and validation as Kafka's `ConfigDef` does them, messages included."""
 
 from __future__ import annotations
 

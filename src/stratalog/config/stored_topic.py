@@ -1,4 +1,4 @@
-"""What a topic's stored configuration comes to at a start, when what is set around it may have changed since.
+"""The effective configuration of a stored topic at startup, when the settings around it may have changed.
 
 What is set on a topic was checked when it was set. Later the broker's file, a newer version's rules or a damaged store
 may speak against it; that must not keep a broker from starting. In order:
@@ -24,7 +24,7 @@ from stratalog.errors import InvalidConfigError
 
 @dataclass(frozen=True, slots=True)
 class StoredConfig:
-    """What is in force for a topic, and what speaks against what is set; None when nothing does."""
+    """The configuration in force for a topic, and its conflict with the stored one; None if there is none."""
 
     config: LogConfig
     problem: str | None = None

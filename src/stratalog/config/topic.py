@@ -312,7 +312,7 @@ def _check_copy_lag(unit: str, lag: int, local_retention: int) -> None:
 
 
 def _check_read_only(config: LogConfig) -> None:
-    """What is no longer copied is kept as long as what is remote."""
+    """Check that a topic that is no longer copied keeps local records as long as remote ones."""
     for unit, local, total in (
         ("bytes", config.local_retention_bytes, config.retention_bytes),
         ("ms", config.local_retention_ms, config.retention_ms),

@@ -1,4 +1,4 @@
-"""What a Kafka `server.properties` may ask for and this broker cannot keep: it refuses the start, by one line.
+"""Safety settings of a Kafka `server.properties` that this broker does not support: they stop the start, by one line.
 
 A broker that is asked for TLS, SASL, an authorizer or limits and serves without them is worse than one that does not
 start. A key that is not here and not this broker's is of no harm: it is named in a warning. A value that is Kafka's
@@ -98,7 +98,7 @@ def refuse_unkept(
 
 
 def asks_for(name: str, value: str | None, properties: Mapping[str, str | None]) -> str | None:
-    """What a single key asks for that cannot be kept; None for all that is of no harm."""
+    """Return what a key asks for that is not supported, or None if ignoring the key does no harm."""
     text = (value or "").strip()
     if not text:
         return None

@@ -1,4 +1,4 @@
-"""What a broker shows on its web address: metrics, the state of the tiers, and a page for people."""
+"""The web address of a broker: metrics, the state of the tiers, and a page for people."""
 
 import lazy_loader
 

@@ -38,7 +38,7 @@ class Delays:
 
 @dataclass(frozen=True, slots=True)
 class FlightFacts:
-    """What the Spark job has to find."""
+    """The answers that the Spark job must find."""
 
     delays: dict[tuple[str, int], Delays]
     #: Start of the hour with the most flights (the first of equals), ms since the epoch, and how many it has.

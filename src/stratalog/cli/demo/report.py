@@ -1,4 +1,4 @@
-"""What the demo shows: steps with progress, and tables at the end."""
+"""The output of the demo: steps with progress, and tables at the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stratalog.cli.demo.tiers import PartitionTiers
 from stratalog.jobs import Progress, terminal_progress
 from stratalog.util import TableColumn, print_table
 
-#: Columns of the tables where nobody's terminal sets them, as in a log of CI.
+#: Width where no terminal sets one, as in a log of CI.
 _PLAIN_WIDTH = 100
 
 

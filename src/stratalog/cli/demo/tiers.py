@@ -1,4 +1,4 @@
-"""What lies where: the segments of each partition on the local disk and in the object store."""
+"""The places of segments: those of each partition on the local disk and in the object store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single batches of a `.log` by position, for whoever does not print all of them."""
+"""Single batches of a `.log` by position, for callers that do not print all of them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class BatchReader:
         return None if batch is None else batch.last_offset
 
     def pread(self, size: int, position: int) -> Buffer:
-        """Bytes as they stand there, for whoever has no use for batches."""
+        """Return raw bytes, for callers that need no batches."""
         end = min(position + size, self.source.size)
         data = self._bytes(position, end - position)
         return memoryview(data)[position - self._at : end - self._at]

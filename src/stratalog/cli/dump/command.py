@@ -171,14 +171,14 @@ def dump(
         max_message_size=SIZE_MAX if max_message_size is None else max_message_size,
         range=DumpRange(Bound.parse(from_, "--from"), Bound.parse(to, "--to")),
     )
-    decoder_for(options.decoder, options.key_decoder, options.value_decoder)  # a wrong class is told at once
+    decoder_for(options.decoder, options.key_decoder, options.value_decoder)  # reports a wrong class at once
     return _dump_all(names, options, key_values("--remote-option", remote_option))
 
 
 def _dump_all(names: list[str], options: DumpOptions, store_options: dict[str, str]) -> int:
     problems = Problems()
     with ExitStack() as stack:
-        sources: list[DumpSource] = [  # all of them first: a wrong name is told before anything is printed
+        sources: list[DumpSource] = [  # all of them first: a wrong name is reported before anything is printed
             stack.enter_context(opened(name, store_options)) for name in names
         ]
         output = (JsonOutput if options.json else TextOutput)(sys.stdout.buffer, options)

@@ -1,4 +1,4 @@
-"""What a control record says, in kafka-dump-log's words: transaction markers, and the records of KRaft."""
+"""The text of control records, in kafka-dump-log's words: transaction markers, and the records of KRaft."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the records of internal topics say, in the words of kafka-dump-log's decoders.
+"""The text of records of internal topics, in the words of kafka-dump-log's decoders.
 
-A decoder never fails: a record that it cannot read is told so in its place, as Kafka does.
+A decoder never fails: in place of a record that it cannot read it prints that, as Kafka does.
 """
 
 from __future__ import annotations

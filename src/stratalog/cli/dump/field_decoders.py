@@ -21,7 +21,7 @@ _PACKAGE: Final = "org.apache.kafka.tools.api."
 
 
 def field_decoder(name: str | None) -> FieldDecoder:
-    """What turns a key or a value into text. None: text in UTF-8. UsageError for what cannot be loaded."""
+    """Return the decoder of keys or values; None means UTF-8. Raises UsageError for a class that cannot be loaded."""
     if name is None:
         return plain_text
     builtin = _BUILTIN.get(name.removeprefix(_PACKAGE))

@@ -177,7 +177,7 @@ def _say_sane(source: DumpSource, output: TextOutput, problems: Problems, fault:
 
 
 def _offset_index_fault(data: Buffer, base_offset: int, form: OffsetIndexFormat) -> str | None:
-    """What Kafka's start would find wrong with an offset index."""
+    """Return what Kafka would find wrong with an offset index at startup."""
     size = memoryview(data).nbytes
     last = None
     for last in decode_entries(data, base_offset, form):  # noqa: B007
@@ -190,7 +190,7 @@ def _offset_index_fault(data: Buffer, base_offset: int, form: OffsetIndexFormat)
 
 
 def _time_index_fault(data: Buffer, base_offset: int) -> str | None:
-    """What Kafka's start would find wrong with a time index."""
+    """Return what Kafka would find wrong with a time index at startup."""
     size, entries = memoryview(data).nbytes, list(time_index.decode_entries(data, base_offset))
     if entries and entries[-1].timestamp_ms < entries[0].timestamp_ms:
         return f"last timestamp {entries[-1].timestamp_ms} is less than the first, {entries[0].timestamp_ms}"

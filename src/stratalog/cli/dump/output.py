@@ -22,7 +22,7 @@ SIZE_MAX: Final = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What was asked for on the command line."""
+    """The options of the command line."""
 
     print_data_log: bool = False
     deep_iteration: bool = False
@@ -63,7 +63,7 @@ class Decoded(NamedTuple):
 
 @dataclass
 class Problems:
-    """What was found. Said on stderr when a file is done, so that it does not stand among the lines of stdout."""
+    """The problems of a file. They are printed on stderr when the file is done, apart from the lines of stdout."""
 
     found: int = 0
     unknown_files: int = 0
@@ -124,7 +124,7 @@ class TextOutput:
         self.line(text)
 
     def problems(self, lines: list[str]) -> None:
-        """What is wrong with the file; as text it stands on stderr only."""
+        """Report a problem of the file. As text it goes to stderr only."""
 
     def fields(self, **values: object) -> None:
         """One entry of an index or of another small file."""
@@ -274,7 +274,7 @@ def record_line(
 
 
 def _more_metadata(batch: RecordBatch, record: Record, message: RecordBatch | None) -> str:
-    """What only the one or the other message format has."""
+    """Return the fields that only one of the message formats has."""
     if message is not None:
         return f" isValid: {_bool(message.is_crc_valid)} crc: {message.crc}"
     header_keys = ",".join(key for key, _ in record.headers)

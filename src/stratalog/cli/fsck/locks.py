@@ -1,4 +1,4 @@
-"""Nobody may serve a directory while it is checked: its `.lock` is held meanwhile, as a broker holds it."""
+"""Locks of directories in use by a check: it holds their `.lock`, as a broker does."""
 
 from __future__ import annotations
 

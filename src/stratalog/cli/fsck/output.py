@@ -1,4 +1,4 @@
-"""What a check found, for people or as JSON, one object a line; `docs/reference/fsck.md` lists the fields."""
+"""The findings of a check, for people or as JSON, one object a line; `docs/reference/fsck.md` lists the fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changing indexes only while no broker serves the directory: its `.lock` is held meanwhile, as a broker holds it."""
+"""Changing indexes only while no broker serves the directory: its `.lock` is held, as a broker holds it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stratalog index verify`: every entry held against the log."""
+"""`stratalog index verify`: every entry compared with the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands print: tables on a terminal, plain lines in a pipe, JSON where a machine asked for it."""
+"""The output of commands: tables on a terminal, plain lines in a pipe, JSON where a machine asked for it."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What a check found and what a repair does: a table and lines for people, or JSON, one object a line."""
+"""Findings of a check and steps of a repair: a table and lines for people, or JSON, one object a line."""
 
 from __future__ import annotations
 

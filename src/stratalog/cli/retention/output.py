@@ -1,4 +1,4 @@
-"""What `retention explain` prints: what is in force, then of each partition every segment with its reason."""
+"""The output of `retention explain`: the settings in force, then every segment of each partition with its reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `retention explain` goes by: the files of log directories, a broker, or both."""
+"""The sources of `retention explain`: the files of log directories, a broker, or both."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stratalog.wire.client import (
 
 @dataclass(frozen=True, slots=True)
 class ServedPartition:
-    """What a broker tells of a partition; `newest_ms` is the largest record timestamp, -1 without any.
+    """The state of a partition as a broker reports it; `newest_ms` is the largest record timestamp, -1 without any.
 
     `size_bytes` is what it holds in the broker's directories; None where the broker does not tell.
     """
@@ -46,7 +46,7 @@ class RetentionSources:
 
 
 def gather(topic: str, directories: Sequence[Path], bootstrap_server: str | None) -> RetentionSources:
-    """UsageError when there is neither; UnknownTopicOrPartitionError when nobody knows the topic."""
+    """UsageError when there is neither; UnknownTopicOrPartitionError when the topic is unknown."""
     if not directories and bootstrap_server is None:
         raise UsageError("no source given: use --data-dir DIR, --bootstrap-server H:P, or both")
     notes: list[str] = []
@@ -63,15 +63,15 @@ def gather(topic: str, directories: Sequence[Path], bootstrap_server: str | None
         stored = stored_configs(directories)
         if topic not in stored:
             notes.append(
-                f"settings of {topic} are not in these directories: Kafka's defaults are taken; --what-if or "
-                "--bootstrap-server says better"
+                f"the settings of {topic} are not in these directories, so Kafka's defaults are assumed; "
+                "give --bootstrap-server or --what-if"
             )
         properties = stored.get(topic, {})
-        notes.append("no broker was asked: the high watermark is taken to be the end of the log")
+        notes.append("no broker was asked: the end of the log is assumed to be the high watermark")
     if not directories:
         notes.append(
-            "Kafka's protocol does not tell of segments: what follows is of whole partitions; with --data-dir, on the "
-            "broker's machine, it is told segment by segment"
+            "Kafka's protocol does not describe segments, so only whole partitions are explained; "
+            "give --data-dir on the broker's machine for segments"
         )
     return RetentionSources(properties, frozenset(partitions), served, tuple(notes))
 

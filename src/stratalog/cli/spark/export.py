@@ -120,7 +120,7 @@ def export(
 def _decoding(
     kind: str | None, schema: str | None, confluent: bool, schema_id: int | None, message: str | None
 ) -> Decoding | str | None:
-    """What `--decode` and its companions mean. UsageError."""
+    """Return the decoder that `--decode` and its companions describe. Raises UsageError."""
     from stratalog.spark.export import Avro, Json, Protobuf, checked_avro_schema
 
     given = [

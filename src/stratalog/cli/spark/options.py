@@ -1,4 +1,4 @@
-"""What the Spark jobs make of the shared options: which directories, which bucket, how the store is reached."""
+"""The shared options as the Spark jobs use them: which directories, which bucket, how the store is reached."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def _cell(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold."""
+    """Return a value that JSON can hold."""
     if isinstance(value, bytes | bytearray):
         try:
             return bytes(value).decode()

@@ -149,7 +149,7 @@ def _register(data_dir: Path, topics: Sequence[RestoredTopic], producer_id_max: 
                 topic_id=topic.topic_id,
             )
         if producer_id_max >= 0:
-            store.allocate_producer_ids(producer_id_max + 1)  # new producers get ids that nobody had
+            store.allocate_producer_ids(producer_id_max + 1)  # new producers get ids that were never used
     finally:
         store.close()
 

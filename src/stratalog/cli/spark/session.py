@@ -55,7 +55,7 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """A session by the options, stopped in the end; one that this process has already is used and left running.
 
-    UsageError, in one line, where there is no Spark, no Java, or nobody at the address.
+    Raises UsageError, in one line, where there is no Spark, no Java, or no server at the address.
     """
     properties = key_values("--conf", conf)
     if remote_session is not None and master is not None:
@@ -161,7 +161,7 @@ def _connect(url: str, properties: dict[str, str]) -> SparkSession:
 
 
 def _require_listener(url: str) -> None:
-    """UsageError at once when nobody listens there: Spark's client would try for ten minutes."""
+    """Raise UsageError at once when no server listens there: Spark's client would try for ten minutes."""
     try:
         parts = urlsplit(url)
         address = parts.hostname or "", parts.port or _CONNECT_PORT

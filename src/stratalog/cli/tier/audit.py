@@ -100,7 +100,7 @@ def run_audit(
 
 
 def _unfinished(uploads: S3Uploads, options: AuditOptions) -> list[ObjectFinding]:
-    """What the store says of uploads; a line when it says nothing, as that asks for a right of its own."""
+    """Return unfinished uploads. Print a line if the store refuses to list them: that needs its own permission."""
     now_ms, grace_ms = options.now_ms, options.grace_ms
     try:
         return list(audit_uploads(uploads.list(), now_ms=now_ms, grace_ms=grace_ms, topics=options.topics))

@@ -1,4 +1,4 @@
-"""The option by which `tier` commands are told of a broker's log directories."""
+"""The option of `tier` commands for a broker's log directories."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def _not_served(directories: Sequence[Path] | None) -> Iterator[None]:
 
 
 def _check_owner(store: ObjectStore, data_dir: Sequence[Path] | None) -> None:
-    """Raise NotOwnerError unless nobody owns the bucket, or the cluster whose metadata are at hand."""
+    """Raise NotOwnerError unless the bucket has no owner, or the cluster whose metadata was given owns it."""
     if not data_dir:
         check_no_owner(store, _WHAT, instead="stop that cluster's broker and give its --data-dir")
         return

@@ -170,7 +170,7 @@ def _attached(store: ObjectStore, cluster_id: str, *, is_new: bool, takes_over: 
     if owner is not None and owner.cluster_id not in (None, cluster_id):
         whose = f"the bucket belongs to cluster {owner.cluster_id}"
     elif owner is None and is_new and made_by_brokers(store):
-        whose = "brokers copied what is there, and nobody has said whose the bucket is"
+        whose = "brokers copied to the bucket, and it has no owner"
     else:
         return _Attached(None)
     return _Attached(
@@ -231,7 +231,7 @@ def _register(
                     topic_id=topic.topic_id,
                 )
         if cluster is None and plan.producer_id_max >= 0:
-            store.allocate_producer_ids(plan.producer_id_max + 1)  # new producers get ids that nobody had
+            store.allocate_producer_ids(plan.producer_id_max + 1)  # new producers get ids that were never used
     finally:
         if cluster is None:
             store.close()

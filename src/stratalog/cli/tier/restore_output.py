@@ -1,4 +1,4 @@
-"""What `stratalog tier restore` says of what it has done, or would do."""
+"""The output of `stratalog tier restore`: what was done, or would be."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def expiring_notes(plan: RestorePlan, now_ms: int, *, is_read_only: bool | None)
 
 
 def print_hint(url: str, data_dir: Path) -> None:
-    """What comes next, for people."""
+    """Print the next step, for people."""
     if on_terminal():
         notice(
             f"to serve it: stratalog serve --data-dir {data_dir} --set "

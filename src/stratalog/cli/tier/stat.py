@@ -89,7 +89,7 @@ class TierStat:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """What the first batch of a segment tells."""
+    """Facts from the first batch of a segment."""
 
     timestamp_ms: int
     codec: str

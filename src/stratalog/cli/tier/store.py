@@ -1,4 +1,4 @@
-"""How the `tier` commands are told which bucket: a URL, options of the store, and the environment."""
+"""The bucket of a `tier` command: a URL, options of the store, and the environment."""
 
 from __future__ import annotations
 
