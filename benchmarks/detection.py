@@ -18,8 +18,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stratalog.log.format.offset_index_format import LARGE, LEGACY, OffsetIndexFormat, detect
-from stratalog.log.format.offset_index_proof import prove
+from stratalog.log.format.offset_index_format import LARGE, LEGACY, OffsetIndexFormat, detect_from_entries
+from stratalog.log.format.offset_index_proof import detect_from_log
 
 INTERVAL_BYTES = 4096
 ENTRIES_MAX = 300
@@ -113,9 +113,9 @@ def count_wrong(profile: Profile, form: OffsetIndexFormat, indexes: int, chance:
         data = b"".join(form.entry.pack(*entry) for entry in entries)
         counts["indexes"] += 1
         counts["document"] += by_document(data, other) is not form
-        counts["ours"] += detect(data, other).format is not form
+        counts["ours"] += detect_from_entries(data, other).format is not form
         log = SparseLog(entries, entries[-1][1] + 61, chance)
-        counts["with log"] += prove(data, 0, log, log.size, other).format is not form
+        counts["with log"] += detect_from_log(data, 0, log, log.size, other).format is not form
     return counts
 
 

@@ -11,7 +11,7 @@ import pytest
 from stratalog.config.topic import LogConfig
 from stratalog.log.append.roll import RollReason, roll_reason
 from stratalog.log.format.file_names import log_file, offset_index_file
-from stratalog.log.format.offset_index_detection import detect_file
+from stratalog.log.format.offset_index_detection import detect_in_file
 from stratalog.log.format.offset_index_format import LARGE, LEGACY, Evidence, OffsetIndexFormat
 from stratalog.log.format.values import Isolation, OffsetPosition
 from stratalog.log.index.offset_index import OffsetIndex
@@ -38,7 +38,7 @@ def encode(entries: list[OffsetPosition], form: OffsetIndexFormat) -> bytes:
 
 
 def detected(path: Path, expected: OffsetIndexFormat) -> OffsetIndexFormat:
-    return detect_file(path, BASE, fs=REAL_FILESYSTEM, expected=expected).format
+    return detect_in_file(path, BASE, fs=REAL_FILESYSTEM, expected=expected).format
 
 
 class TestOffsetIndexDualFormat:
@@ -116,7 +116,7 @@ class TestFormatAutoDetection:
         path = tmp_path / "t-0" / offset_index_file(0)
         sound = path.read_bytes()
         path.write_bytes(sound[:-3])
-        assert detect_file(path, 0, fs=REAL_FILESYSTEM).evidence is Evidence.NONE
+        assert detect_in_file(path, 0, fs=REAL_FILESYSTEM).evidence is Evidence.NONE
         log_with(tmp_path, 0, use_large=False).close()
         assert path.read_bytes() == sound
 

@@ -9,7 +9,7 @@ import pytest
 from stratalog.config.topic import LogConfig
 from stratalog.jobs.index.check import verify_offset_index, verify_time_index
 from stratalog.log.format.offset_index_format import LARGE, LEGACY, Evidence, OffsetIndexFormat
-from stratalog.log.format.offset_index_proof import prove
+from stratalog.log.format.offset_index_proof import detect_from_log
 from stratalog.log.format.values import Isolation, OffsetPosition
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.segment.segment import LogSegment
@@ -208,7 +208,7 @@ def test_an_offset_too_far_from_the_base_begins_a_new_segment_however_small_the_
 
 def format_of(segment: LogSegment) -> OffsetIndexFormat:
     data = segment.offset_index_path.read_bytes()
-    found = prove(data, segment.base_offset, segment.file, segment.size_bytes, LEGACY)
+    found = detect_from_log(data, segment.base_offset, segment.file, segment.size_bytes, LEGACY)
     assert found.evidence is Evidence.LOG
     return found.format
 

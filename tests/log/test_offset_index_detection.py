@@ -12,17 +12,17 @@ from benchmarks.detection import SparseLog, by_document
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.log.format.offset_index_detection import detect_file
+from stratalog.log.format.offset_index_detection import detect_in_file
 from stratalog.log.format.offset_index_format import (
     LARGE,
     LEGACY,
     Evidence,
     OffsetIndexFormat,
-    detect,
+    detect_from_entries,
     used_entries,
     used_size,
 )
-from stratalog.log.format.offset_index_proof import prove
+from stratalog.log.format.offset_index_proof import detect_from_log
 from stratalog.util.filesystem import REAL_FILESYSTEM
 
 BASE = 5_000_000_000
@@ -60,7 +60,7 @@ def test_with_the_log_the_format_is_never_told_wrongly(
     entries = entries_of(steps)
     data = encode(entries, form) + bytes(tail * form.entry_size)
     log = log_of(entries)
-    found = prove(data, BASE, log, log.size, expected)
+    found = detect_from_log(data, BASE, log, log.size, expected)
     assert (found.format, found.evidence) == (form, Evidence.LOG)
 
 
@@ -71,7 +71,7 @@ def test_without_the_log_an_index_that_a_broker_wrote_is_never_told_wrongly(
 ) -> None:
     """For every index whose first position lies above 0 and below 2^32: its format, and never a guess."""
     data = encode(entries_of(steps), form) + bytes(tail * form.entry_size)
-    found = detect(data, expected)
+    found = detect_from_entries(data, expected)
     assert found.format is form
     assert not found.is_guess
     assert not found.is_corrupt
@@ -82,11 +82,11 @@ def test_without_the_log_an_index_that_a_broker_wrote_is_never_told_wrongly(
 def test_where_the_document_decides_the_answer_is_the_same(
     steps: list[tuple[int, int]], form: OffsetIndexFormat, expected: OffsetIndexFormat
 ) -> None:
-    """Where the document's rule gives the same for both expectations, it gives what `detect` gives."""
+    """Where the document's rule gives the same for both expectations, it gives what `detect_from_entries` gives."""
     entries = entries_of(steps)
     data = encode(entries[: len(entries) // 6 * 6], form)
     if len(data) and by_document(data, LEGACY) is by_document(data, LARGE):
-        assert detect(data, expected).format is by_document(data, expected)
+        assert detect_from_entries(data, expected).format is by_document(data, expected)
 
 
 def test_an_index_that_the_document_leaves_to_the_level_is_told_by_its_first_position() -> None:
@@ -94,8 +94,8 @@ def test_an_index_that_the_document_leaves_to_the_level_is_told_by_its_first_pos
     entries = [(100 * i, 90 * i) for i in range(1, 10)]
     data = encode(entries, LEGACY)
     assert [by_document(data, expected) for expected in FORMATS] == FORMATS
-    assert [detect(data, expected).format for expected in FORMATS] == [LEGACY, LEGACY]
-    assert detect(data).evidence is Evidence.FIRST
+    assert [detect_from_entries(data, expected).format for expected in FORMATS] == [LEGACY, LEGACY]
+    assert detect_from_entries(data).evidence is Evidence.FIRST
 
 
 def test_an_index_that_no_broker_writes_is_left_to_the_level_in_force() -> None:
@@ -105,7 +105,7 @@ def test_an_index_that_no_broker_writes_is_left_to_the_level_in_force() -> None:
         [(0, 0), (20, 4096), (41, 8192)],
     ):  # the second as the document draws one
         for expected in FORMATS:
-            found = detect(encode(entries, LEGACY), expected)
+            found = detect_from_entries(encode(entries, LEGACY), expected)
             assert (found.format, found.is_guess) == (expected, True)
 
 
@@ -113,7 +113,7 @@ def test_a_guess_is_warned_of_with_path_and_format(tmp_path: Path, caplog: pytes
     path = tmp_path / "00000000000000000000.index"
     path.write_bytes(encode([(0, 0), (0, 0), (7, 7)], LEGACY))
     with caplog.at_level(logging.WARNING):
-        assert detect_file(path, 0, fs=REAL_FILESYSTEM, expected=LARGE).format is LARGE
+        assert detect_in_file(path, 0, fs=REAL_FILESYSTEM, expected=LARGE).format is LARGE
     assert str(path) in caplog.text
     assert "large (12 bytes an entry), the format in force" in caplog.text
 
@@ -126,15 +126,15 @@ def test_wrong_entries_do_not_decide_against_the_log(form: OffsetIndexFormat, da
     log = log_of(entries)
     wrong = [(o + 3, p + 17) if slot in damaged else (o, p) for slot, (o, p) in enumerate(entries)]
     for expected in FORMATS:
-        assert prove(encode(wrong, form), BASE, log, log.size, expected).format is form
+        assert detect_from_log(encode(wrong, form), BASE, log, log.size, expected).format is form
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=str)
 def test_an_index_of_another_log_is_corrupt_however_well_it_ascends(form: OffsetIndexFormat) -> None:
     data = encode(entries_of([(10, 5000)] * 6), form)
     other = log_of(entries_of([(11, 6000)] * 6))
-    assert not detect(data).is_corrupt
-    found = prove(data, BASE, other, other.size, LARGE)
+    assert not detect_from_entries(data).is_corrupt
+    found = detect_from_log(data, BASE, other, other.size, LARGE)
     assert found.is_corrupt
     assert found.format is LARGE
 
@@ -143,8 +143,8 @@ def test_an_index_that_was_cut_within_an_entry_is_corrupt_even_if_the_other_size
     entries = entries_of([(10, 5000)] * 9)
     log = log_of(entries)
     data = encode(entries, LEGACY)[:60]  # seven entries and a half, or five of the large format
-    assert detect(data).evidence is Evidence.SIZE
-    found = prove(data, BASE, log, log.size)
+    assert detect_from_entries(data).evidence is Evidence.SIZE
+    found = detect_from_log(data, BASE, log, log.size)
     assert found.is_corrupt
     assert "60 bytes are no multiple" in found.reason
 
@@ -154,18 +154,18 @@ def test_an_index_that_was_cut_within_an_entry_is_corrupt_even_if_the_other_size
 def test_an_index_without_entries_has_the_format_of_its_size_or_the_expected_one(
     size: int, expected: OffsetIndexFormat
 ) -> None:
-    found = detect(bytes(size), expected)
+    found = detect_from_entries(bytes(size), expected)
     by_size = {8: LEGACY, 10_485_760: LEGACY, 12: LARGE, 10_485_756: LARGE}
     assert found.format is by_size.get(size, expected)
     assert found.evidence is Evidence.EMPTY
     log = SparseLog([], 0, random.Random(1))
-    assert prove(bytes(size), BASE, log, 0, expected) == found
+    assert detect_from_log(bytes(size), BASE, log, 0, expected) == found
 
 
 @pytest.mark.parametrize("size", [1, 7, 9, 13, 10_485_759])
 def test_a_size_that_no_entry_size_divides_is_corrupt_and_made_anew_as_expected(size: int) -> None:
     for expected in FORMATS:
-        found = detect(b"\1" * size, expected)
+        found = detect_from_entries(b"\1" * size, expected)
         assert (found.format, found.evidence) == (expected, Evidence.NONE)
 
 

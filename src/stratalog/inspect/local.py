@@ -12,7 +12,7 @@ from pathlib import Path
 from stratalog.errors import CorruptRecordError, UnsupportedForMessageFormatError
 from stratalog.inspect.index_entries import offset_entries, time_entries
 from stratalog.log import SegmentFiles, list_segments, scan_headers
-from stratalog.log.format import OffsetPosition, detect_file
+from stratalog.log.format import OffsetPosition, detect_in_file
 from stratalog.util import REAL_FILESYSTEM, File, FileSystem
 
 
@@ -120,7 +120,7 @@ def _last_time(files: SegmentFiles, fs: FileSystem) -> tuple[int, int] | None:
 def _position_before(files: SegmentFiles, offset: int, fs: FileSystem) -> int:
     """Where a batch begins at or before the one with an offset."""
     try:
-        found = detect_file(files.index, files.base_offset, fs=fs, log_path=files.log)
+        found = detect_in_file(files.index, files.base_offset, fs=fs, log_path=files.log)
         if found.is_corrupt:
             return 0
         entries = offset_entries(files.index, files.base_offset, found.format, fs)

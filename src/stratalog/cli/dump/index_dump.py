@@ -14,7 +14,14 @@ from stratalog.cli.dump.output import DumpOptions, Problems, TextOutput
 from stratalog.cli.dump.ranges import index_entries
 from stratalog.cli.dump.source import DumpSource, read_all
 from stratalog.errors import StratalogError, UsageError
-from stratalog.log.format import LOG_SUFFIX, OffsetIndexFormat, OffsetPosition, decode_entries, detect, prove
+from stratalog.log.format import (
+    LOG_SUFFIX,
+    OffsetIndexFormat,
+    OffsetPosition,
+    decode_entries,
+    detect_from_entries,
+    detect_from_log,
+)
 from stratalog.log.index import time_index
 from stratalog.records import NO_TIMESTAMP, RecordBatch
 
@@ -29,7 +36,7 @@ def dump_offset_index(source: DumpSource, base_offset: int, stem: str, output: T
         output.note(f"{source.name} is empty.")
         return
     log = _log_beside(source, stem, options, problems)
-    found = detect(data) if log is None else prove(data, base_offset, log, log.source.size)
+    found = detect_from_entries(data) if log is None else detect_from_log(data, base_offset, log, log.source.size)
     form = found.format
     if found.is_guess:
         problems.remark(

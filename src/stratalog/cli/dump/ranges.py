@@ -17,7 +17,7 @@ from typing import Final
 from stratalog.cli.dump.batch_reader import BatchReader
 from stratalog.cli.dump.source import DumpSource, read_all
 from stratalog.errors import UsageError
-from stratalog.log.format import OFFSET_INDEX_SUFFIX, OffsetPosition, decode_entries, prove
+from stratalog.log.format import OFFSET_INDEX_SUFFIX, OffsetPosition, decode_entries, detect_from_log
 
 _BOUND: Final = re.compile(r"(@?)(\d{1,19})", re.ASCII)
 
@@ -121,7 +121,7 @@ def index_entries(log: BatchReader, stem: str, base_offset: int) -> Iterator[Off
         return
     data = read_all(index)
     index.close()
-    form = prove(data, base_offset, log, log.source.size).format
+    form = detect_from_log(data, base_offset, log, log.source.size).format
     for slot, entry in enumerate(decode_entries(data, base_offset, form)):
         if entry.offset == base_offset and slot:
             return

@@ -10,7 +10,7 @@ from typing import Any
 from stratalog.cli.out import print_json
 from stratalog.inspect import offset_entries, time_entries
 from stratalog.jobs.index import SegmentTarget, Target
-from stratalog.log.format import LARGE, Evidence, OffsetPosition, TimestampOffset, detect_file
+from stratalog.log.format import LARGE, Evidence, OffsetPosition, TimestampOffset, detect_in_file
 from stratalog.log.index import ENTRY_SIZE
 from stratalog.util import REAL_FILESYSTEM, print_table
 
@@ -68,7 +68,7 @@ def _inspected(target: Target) -> Iterator[Inspected]:
 
 
 def _offset_index(segment: SegmentTarget, path: Path) -> Inspected:
-    found = detect_file(path, segment.base_offset, fs=REAL_FILESYSTEM, log_path=segment.log, always_prove=True)
+    found = detect_in_file(path, segment.base_offset, fs=REAL_FILESYSTEM, log_path=segment.log, always_prove=True)
     form = found.format
     entries = [] if found.is_corrupt else offset_entries(path, segment.base_offset, form)
     evidence = found.evidence.name.lower()

@@ -23,7 +23,7 @@ from stratalog.log.format import (
     OffsetPosition,
     TimestampOffset,
     decode_epochs,
-    detect,
+    detect_from_entries,
     format_of,
     offset_index_format,
     producer_snapshot,
@@ -88,7 +88,7 @@ class IndexEntries:
         known = expected.offset_index_entry_size
         if known is not None and len(view) % known == 0:
             return format_of(known)
-        found = detect(view)
+        found = detect_from_entries(view)
         if known is not None or found.is_corrupt:
             self._fault(ObjectKind.OFFSET_INDEX, f"it is no offset index: {found.reason}")
             return None

@@ -21,7 +21,7 @@ from stratalog.jobs.audit.findings import DeleteObjects, Mend, RemakeIndexes, Ta
 from stratalog.jobs.audit.reading import read_segment, walk_records
 from stratalog.jobs.audit.rebuild_objects import remake
 from stratalog.jobs.audit.segment_history import NotProvedError
-from stratalog.log.format import detect
+from stratalog.log.format import detect_from_entries
 from stratalog.remote.api import RemoteLogSegmentMetadata
 from stratalog.remote.storage import (
     BLOCK_BYTES,
@@ -132,7 +132,7 @@ def prove_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> Se
     log_key = str(ObjectKey.of(metadata, ObjectKind.LOG))
     size = store.head(log_key).size
     index = small.get(ObjectKind.OFFSET_INDEX)
-    entry_size = None if not index else detect(index).format.entry_size
+    entry_size = None if not index else detect_from_entries(index).format.entry_size
     expected = Expected(
         metadata.start_offset, metadata.end_offset, size, metadata.max_timestamp_ms, BLOCK_BYTES, None, entry_size
     )

@@ -19,7 +19,7 @@ from stratalog.log.format import (
     TIME_INDEX_SUFFIX,
     OffsetIndexFormat,
     TimestampOffset,
-    detect_file,
+    detect_in_file,
 )
 from stratalog.log.index import time_index
 from stratalog.log.segment import span_at, spans
@@ -67,7 +67,7 @@ def index_format(facts: SegmentScan, fs: FileSystem) -> OffsetIndexFormat:
     """The format of the offset index that is there, or that the log needs."""
     index = facts.path.with_suffix(OFFSET_INDEX_SUFFIX)
     if fs.exists(index) and fs.size(index):
-        detected = detect_file(index, facts.base_offset, fs=fs, log_path=facts.path, always_prove=True)
+        detected = detect_in_file(index, facts.base_offset, fs=fs, log_path=facts.path, always_prove=True)
         if not detected.is_corrupt:
             return detected.format
     return LARGE if facts.sound_end > LEGACY.position_max else LEGACY

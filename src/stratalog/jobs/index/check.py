@@ -23,7 +23,7 @@ from stratalog.log.format import (
     OffsetIndexFormat,
     OffsetPosition,
     TimestampOffset,
-    detect_file,
+    detect_in_file,
     is_true_entry,
 )
 from stratalog.log.index import time_index
@@ -79,7 +79,7 @@ def verify_offset_index(
     findings = _Faults(index_path)
     if not fs.exists(index_path):
         return findings.whole(FaultKind.MISSING, "there is no such index; it can be made anew from the log")
-    found = detect_file(index_path, base_offset, fs=fs, log_path=log_path, expected=expected, always_prove=True)
+    found = detect_in_file(index_path, base_offset, fs=fs, log_path=log_path, expected=expected, always_prove=True)
     if found.is_corrupt:
         return findings.whole(FaultKind.FORMAT, f"no offset index of this log: {found.reason}")
     entries = offset_entries(index_path, base_offset, found.format, fs)

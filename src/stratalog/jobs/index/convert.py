@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from stratalog.errors import DamagedRemoteObjectError
-from stratalog.log.format import OffsetIndexFormat, detect, format_of, offset_index_format, used_size
+from stratalog.log.format import OffsetIndexFormat, detect_from_entries, format_of, offset_index_format, used_size
 from stratalog.remote.storage import ObjectKind, ObjectLayout, PlainView, SegmentManifest, StoredObject
 
 
@@ -63,7 +63,7 @@ def used_size_in_entries(data: memoryview, form: OffsetIndexFormat) -> int:
 def _format(manifest: SegmentManifest, data: memoryview, key: str) -> OffsetIndexFormat:
     if manifest.offset_index_entry_size is not None:
         return format_of(manifest.offset_index_entry_size)
-    found = detect(data)
+    found = detect_from_entries(data)
     if found.is_corrupt:
         raise DamagedRemoteObjectError(f"{key} is no offset index: {found.reason}")
     return found.format

@@ -22,7 +22,7 @@ from stratalog.jobs.index.rebuild import (
 from stratalog.jobs.index.result import IndexChange, Outcome, refuse_misfits
 from stratalog.jobs.index.targets import SegmentTarget
 from stratalog.jobs.progress import SILENT, Progress
-from stratalog.log.format import OffsetIndexFormat, detect_file
+from stratalog.log.format import OffsetIndexFormat, detect_in_file
 from stratalog.util import REAL_FILESYSTEM
 
 Found = TypeVar("Found")
@@ -75,7 +75,7 @@ class _PlanConversion:
         if faults:
             detail = faults[0].message
             return [IndexChange(partition, place, Outcome.DAMAGED, detail, faults=tuple(faults))]
-        found = detect_file(path, base_offset, fs=REAL_FILESYSTEM, log_path=target.log, always_prove=True)
+        found = detect_in_file(path, base_offset, fs=REAL_FILESYSTEM, log_path=target.log, always_prove=True)
         entries = offset_entries(path, base_offset, found.format)
         if not entries or found.format is form:
             detail = f"{len(entries)} entries, already {form.name} or empty"

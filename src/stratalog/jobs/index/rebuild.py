@@ -15,7 +15,7 @@ from stratalog.errors import CorruptIndexError
 from stratalog.inspect import offset_entries
 from stratalog.jobs.index.check import verify_offset_index
 from stratalog.jobs.index.spans_over_damage import spans_over_damage
-from stratalog.log.format import LARGE, LEGACY, OffsetIndexFormat, OffsetPosition, TimestampOffset, detect_file
+from stratalog.log.format import LARGE, LEGACY, OffsetIndexFormat, OffsetPosition, TimestampOffset, detect_in_file
 from stratalog.log.index import RELATIVE_OFFSET_MAX, time_index
 from stratalog.util import REAL_FILESYSTEM, FileSystem, write_atomic
 
@@ -118,7 +118,7 @@ def convert_offset_index(
     format. What was written is read back and held against the log (CorruptIndexError); the caller has seen to it that
     the entries were right before.
     """
-    found = detect_file(path, base_offset, fs=fs, log_path=log_path, always_prove=True)
+    found = detect_in_file(path, base_offset, fs=fs, log_path=log_path, always_prove=True)
     if found.is_corrupt:
         raise CorruptIndexError(f"{path}: {found.reason}")
     entries = offset_entries(path, base_offset, found.format, fs)
@@ -138,6 +138,6 @@ def format_for_rebuild(
 
     A corrupt or missing one is made in the legacy format, which every broker reads, unless the log is too large for it.
     """
-    found = detect_file(path, base_offset, fs=fs, log_path=log_path, always_prove=True)
+    found = detect_in_file(path, base_offset, fs=fs, log_path=log_path, always_prove=True)
     form = LEGACY if found.is_corrupt else found.format
     return LARGE if fs.size(log_path) > LEGACY.position_max else form

@@ -116,7 +116,7 @@ from .index_arrays import (
     time_table as time_table,
 )
 from .offset_index_detection import (
-    detect_file as detect_file,
+    detect_in_file as detect_in_file,
 )
 from .offset_index_format import (
     FORMATS as FORMATS,
@@ -143,7 +143,7 @@ from .offset_index_format import (
     decode_entries as decode_entries,
 )
 from .offset_index_format import (
-    detect as detect,
+    detect_from_entries as detect_from_entries,
 )
 from .offset_index_format import (
     first_fault as first_fault,
@@ -155,10 +155,10 @@ from .offset_index_format import (
     used_size as used_size,
 )
 from .offset_index_proof import (
-    is_true_entry as is_true_entry,
+    detect_from_log as detect_from_log,
 )
 from .offset_index_proof import (
-    prove as prove,
+    is_true_entry as is_true_entry,
 )
 from .producer_snapshot import (
     ENTRY as ENTRY,

@@ -12,15 +12,15 @@ from stratalog.log.format.offset_index_format import (
     Detection,
     Evidence,
     OffsetIndexFormat,
-    detect,
+    detect_from_entries,
 )
-from stratalog.log.format.offset_index_proof import FIRST_ENTRIES_SIZE, prove, prove_by_first_entry
+from stratalog.log.format.offset_index_proof import FIRST_ENTRIES_SIZE, detect_from_first_entry, detect_from_log
 from stratalog.util import File, FileSystem
 
 logger = logging.getLogger(__name__)
 
 
-def detect_file(
+def detect_in_file(
     path: Path,
     base_offset: int,
     *,
@@ -45,7 +45,7 @@ def detect_file(
         return Detection(fits[0], Evidence.SIZE, f"{fits[0].entry_size} alone divides {size} bytes")
     with fs.open(path) as file:
         if log_path is None or not fs.exists(log_path):
-            found = detect(file.pread(size, 0), expected)
+            found = detect_from_entries(file.pread(size, 0), expected)
         else:
             with fs.open(log_path) as log:
                 found = _prove(file, size, base_offset, log, expected)
@@ -61,8 +61,8 @@ def detect_file(
 
 
 def _prove(file: File, size: int, base_offset: int, log: File, expected: OffsetIndexFormat) -> Detection:
-    """`prove`, which mostly needs the first entry of a file that may have many megabytes."""
+    """`detect_from_log`, which mostly needs the first entry of a file that may have many megabytes."""
     log_size = log.size()
     first = file.pread(min(size, FIRST_ENTRIES_SIZE), 0)
-    found = prove_by_first_entry(first, size, base_offset, log, log_size)
-    return found or prove(file.pread(size, 0), base_offset, log, log_size, expected)
+    found = detect_from_first_entry(first, size, base_offset, log, log_size)
+    return found or detect_from_log(file.pread(size, 0), base_offset, log, log_size, expected)

@@ -5,9 +5,10 @@
      0     4  offset - base offset               0     4  offset - base offset
      4     4  position in the .log               4     8  position in the .log
 
-Both fields only grow from entry to entry. A file holds entries of one format and says nowhere which: `detect` judges by
-size and content as KIP-1333 does, `offset_index_proof.prove` asks the `.log`, and is to be preferred wherever that is
-at hand. `docs/formats/offset_index.md` has worked examples. Sources: the storage document ("Offset Index"), KIP-1333.
+Both fields only grow from entry to entry. A file holds entries of one format and says nowhere which:
+`detect_from_entries` judges by size and content as KIP-1333 does, `offset_index_proof.detect_from_log` asks the `.log`,
+and is to be preferred wherever that is at hand. `docs/formats/offset_index.md` has worked examples. Sources: the
+storage document ("Offset Index"), KIP-1333.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class Detection:
         return f"{self.format}: {self.reason}"
 
 
-def detect(data: Buffer, expected: OffsetIndexFormat = LEGACY) -> Detection:
+def detect_from_entries(data: Buffer, expected: OffsetIndexFormat = LEGACY) -> Detection:
     """Judge an index file by its bytes alone, as KIP-1333 does ("Auto-detection for existing files").
 
     By size where only one entry size divides it. Else by content: in the right format neither field descends or is

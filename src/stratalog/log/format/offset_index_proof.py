@@ -9,11 +9,11 @@ For everybody who has both files: a segment that is opened, `stratalog index`, `
 segment is copied, and an index that was fetched from the remote tier, whose `.log` can be read by ranges. What is
 needed of the log is `LogReader`, `pread(size, position)` as `util.filesystem.File` has it, and its size in bytes:
 
-    found = prove(index_bytes, base_offset, log, log_size, expected=LEGACY)
+    found = detect_from_log(index_bytes, base_offset, log, log_size, expected=LEGACY)
     found.format, found.is_corrupt, found.evidence, str(found)
 
-Where the `.log` is out of reach, `offset_index_format.detect(index_bytes, expected)` is what is left, with the same
-answer.
+Where the `.log` is out of reach, `offset_index_format.detect_from_entries(index_bytes, expected)` is what is left, with
+the same answer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from stratalog.log.format.offset_index_format import (
     Detection,
     Evidence,
     OffsetIndexFormat,
-    detect,
+    detect_from_entries,
     used_entries,
     used_size,
 )
@@ -41,30 +41,34 @@ FIRST_ENTRIES_SIZE: Final = max(form.entry_size for form in FORMATS)
 _ENTRIES_PROVED: Final = 8
 
 
-def prove(
+def detect_from_log(
     data: Buffer, base_offset: int, log: LogReader, log_size: int, expected: OffsetIndexFormat = LEGACY
 ) -> Detection:
     """The format of an index file of which the log is at hand.
 
     `LOG` where the entries looked at point at batches in one format only. Where there are no entries, `expected`. Where
-    no entry is true in either format, the file is corrupt, whatever `detect` would say of it.
+    no entry is true in either format, the file is corrupt, whatever `detect_from_entries` would say of it.
     """
     view = memoryview(data).cast("B")
-    found = prove_by_first_entry(view, len(view), base_offset, log, log_size)
+    found = detect_from_first_entry(view, len(view), base_offset, log, log_size)
     if found is not None:
         return found
     if not used_size(view):
-        return detect(data, expected)
+        return detect_from_entries(data, expected)
     shares = [_share_proved(view, base_offset, form, log, log_size, _ENTRIES_PROVED) for form in FORMATS]
     if not any(shares):
         return Detection(expected, Evidence.NONE, "none of its entries points at a batch with its offset")
     if shares[0] == shares[1]:
-        return detect(data, expected)
+        return detect_from_entries(data, expected)
     return _proved(FORMATS[shares.index(max(shares))], len(view))
 
 
-def prove_by_first_entry(data: Buffer, size: int, base_offset: int, log: LogReader, log_size: int) -> Detection | None:
-    """What `prove` says of an index of `size` bytes that begins with `data`, if its first entry decides; else None.
+def detect_from_first_entry(
+    data: Buffer, size: int, base_offset: int, log: LogReader, log_size: int
+) -> Detection | None:
+    """Return the answer of `detect_from_log` for an index of `size` bytes that begins with `data`.
+
+    None if its first entry does not decide.
 
     `FIRST_ENTRIES_SIZE` bytes are enough.
     """

@@ -15,7 +15,7 @@ from stratalog.log.format import (
     Detection,
     OffsetIndexFormat,
     TimestampOffset,
-    detect_file,
+    detect_in_file,
     log_file,
     offset_index_file,
     time_index_file,
@@ -80,7 +80,7 @@ class SegmentIndexes:
 
     def _detect(self) -> Detection:
         """The format of the offset index on disk; a new one, and one that cannot be right, has the format in force."""
-        return detect_file(
+        return detect_in_file(
             self.offset_path,
             self.base_offset,
             fs=self._fs,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import Buffer
 
-from stratalog.log.format import FORMATS, detect, format_of, offset_table, time_table, used_size
+from stratalog.log.format import FORMATS, detect_from_entries, format_of, offset_table, time_table, used_size
 from stratalog.log.index import ENTRY_SIZE as TIME_ENTRY_SIZE
 from stratalog.records import BATCH_SIZE_MIN
 
@@ -57,7 +57,7 @@ def offset_entries(data: Buffer, base_offset: int, log_size: int, entry_size: in
     if entry_size is not None:
         forms = [format_of(entry_size)]
     else:
-        likely = detect(data).format
+        likely = detect_from_entries(data).format
         forms = [likely, *(form for form in FORMATS if form is not likely)]
     for form in forms:
         table = offset_table(data, form, memoryview(data).nbytes // form.entry_size)
