@@ -68,10 +68,13 @@ class Broker(ABC):
         host, port = self.address
         return f"{host}:{port}"
 
-    def create_topic(self, topic: str) -> None:
+    def create_topic(self, topic: str, partitions: int = 1) -> None:
+        """Return once the first partition is served; with more of them, once all have a leader."""
         admin = self._admin()
-        new = NewTopic(topic, num_partitions=1, replication_factor=1, config=dict(TOPIC_CONFIG))
-        admin.create_topics([new])[topic].result(60)
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(TOPIC_CONFIG))
+        admin.create_topics([new], request_timeout=START_TIMEOUT_S)[topic].result(START_TIMEOUT_S)
+        while any(each.leader < 0 for each in admin.list_topics(topic, 60).topics[topic].partitions.values()):
+            time.sleep(0.1)
         with Client(self.address) as client:
             client.wait_for_partition(topic)
 

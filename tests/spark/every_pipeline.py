@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import stratalog.spark
 from stratalog.config.topic import LogConfig
@@ -35,6 +37,7 @@ from stratalog.spark.pipelines.compaction.result import CompactResult
 from stratalog.spark.pipelines.read import read_rows
 from stratalog.spark.pipelines.stats import stats
 from tests.spark.pipelines.compaction.lives import T0, upload, write_log
+from tests.support.late_workers import despite_late_workers
 
 COMPACTED = {"cleanup.policy": "compact", "internal.segment.bytes": "8192"}
 DAY_MS = 86_400_000
@@ -129,9 +132,15 @@ def follow_a_stream(spark: SparkSession, place: Place) -> Any:
             remote_options=place.options,
             checkpoint_location=place.directory / "checkpoint",
         )
-        query = writer.trigger(availableNow=True).start()
-        query.awaitTermination()
-        counts.append([each.numInputRows for each in query.recentProgress if each.numInputRows])
+        queries: list[StreamingQuery] = []
+
+        def follow(writer: DataStreamWriter = writer, queries: list[StreamingQuery] = queries) -> None:
+            queries.append(writer.trigger(availableNow=True).start())
+            queries[-1].awaitTermination()
+
+        despite_late_workers(follow)
+        progress = [each for query in queries for each in query.recentProgress]
+        counts.append([each.numInputRows for each in progress if each.numInputRows])
     found = stratalog.spark.read(spark, remote=target, remote_options=place.options, subscribe="copied")
     return [counts, facts(found)]
 

@@ -88,7 +88,7 @@ def overlap(
 ) -> list[Any]:
     """Another run commits before a run's rows are written, behind that, and at the same time; then a stranger does."""
     found: list[Any] = []
-    number = 100
+    number = first = 51
 
     def run() -> str:
         try:
@@ -129,8 +129,8 @@ def overlap(
         found.append(interrupted("_publish", lambda: spark.sql(stranger)))
         spark.sql(f"DELETE FROM {keywords['to']} WHERE offset = 0")
     table = read_table(spark, keywords["to"], table_format=kind)
-    offsets = sorted(row.offset for row in table.select("offset").collect() if row.offset >= 100)
-    found.append(offsets == list(range(100, 100 + len(offsets))) and len(offsets))
+    offsets = sorted(row.offset for row in table.select("offset").collect() if row.offset >= first)
+    found.append(offsets == list(range(first, first + len(offsets))) and len(offsets))
     if kind == "iceberg":
         found.append([row.name for row in spark.sql(f"SELECT name FROM {keywords['to']}.refs").collect()])
     return found

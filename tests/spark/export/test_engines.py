@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.spark_release import ENGINES_SPARK, SparkUnavailableError, spark_with_engines
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.soak

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from stratalog.spark.export import export, read_table
 from tests.spark.partitions import Partition, steady
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 DAY_MS = 86_400_000
 
 
