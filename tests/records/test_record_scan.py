@@ -185,48 +185,46 @@ def test_much_of_nothing_is_refused_at_its_first_byte(codec: Codec) -> None:
 # --- when the native loops are there ----------------------------------------------------------------------------------
 
 
+class Loads:
+    """Takes the place of `load_native` while the native loops are not there: notes which threads call it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.threads: list[str] = []
+        self._loaded = threading.Event()
+        monkeypatch.setattr(record_scan, "_native", None)
+        monkeypatch.setattr(record_scan, "_plain_records", 0)
+        monkeypatch.setattr(record_scan, "_loading", False)
+        monkeypatch.setattr(record_scan, "load_native", self._load)
+
+    def _load(self) -> None:
+        self.threads.append(threading.current_thread().name)
+        self._loaded.set()
+
+    def await_one(self) -> None:
+        assert self._loaded.wait(30)
+        assert self.threads == ["stratalog-native-loops"]
+
+
 def test_the_native_loops_are_loaded_once_there_is_work_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    loads: list[str] = []
-    loaded = threading.Event()
-
-    def load() -> None:
-        loads.append(threading.current_thread().name)
-        loaded.set()
-
-    monkeypatch.setattr(record_scan, "_native", None)
-    monkeypatch.setattr(record_scan, "_plain_records", 0)
-    monkeypatch.setattr(record_scan, "_loading", False)
-    monkeypatch.setattr(record_scan, "load_native", load)
+    loads = Loads(monkeypatch)
     small = RecordBatch(build_batch([Record(n, n, b"k", b"v") for n in range(1000)]))
     for _ in range(5):
         assert scan_records(small) == RecordFacts(999, 0, 0, in_order=True)
-    assert loads == []
+    assert loads.threads == []
     for _ in range(5):
         assert scan_records(small).in_order
-    assert loaded.wait(30)
-    assert loads == ["stratalog-native-loops"]
+    loads.await_one()
 
 
 def test_a_large_batch_is_sent_again_until_the_native_loops_are_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The loop of a broker does not wait for them."""
-    loads: list[str] = []
-    loaded = threading.Event()
-
-    def load() -> None:
-        loads.append(threading.current_thread().name)
-        loaded.set()
-
-    monkeypatch.setattr(record_scan, "_native", None)
-    monkeypatch.setattr(record_scan, "_plain_records", 0)
-    monkeypatch.setattr(record_scan, "_loading", False)
-    monkeypatch.setattr(record_scan, "load_native", load)
+    loads = Loads(monkeypatch)
     large = with_payload(Codec.ZSTD, compress(Codec.ZSTD, one_record_of(20 * MIB)), 1)
     for _ in range(3):
         with pytest.raises(RequestTimedOutError, match="send it again"):
             scan_records(RecordBatch(large))
-    assert loaded.wait(30)
-    assert loads == ["stratalog-native-loops"]
+    loads.await_one()
     monkeypatch.undo()
     assert scan_records(RecordBatch(large)).in_order

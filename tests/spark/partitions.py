@@ -310,3 +310,25 @@ def expected_row(partition: Partition, each: Record) -> dict[str, Any]:
         "timestampType": 0 if append_time is None else 1,
         "headers": [{"key": key, "value": value} for key, value in each.headers] or None,
     }
+
+
+#: The topic id of `PartitionOfAnotherCluster`.
+OTHER = uuid.UUID("0123456789abcdef0123456789abcdef")
+
+
+class PartitionOfAnotherCluster(Partition):
+    """One of a topic of the same name."""
+
+    @property
+    def topic_id(self) -> uuid.UUID:
+        return OTHER
+
+
+def bucket_of_two_clusters(directory: Path) -> str:
+    """The URL of a bucket with the topic "orders" of two clusters: 20 records of one, 35 of the other."""
+    url = f"file://{directory}/bucket"
+    first = Partition(directory / "first")
+    first.upload(url, first.segment(steady(4)))
+    second = PartitionOfAnotherCluster(directory / "second")
+    second.upload(url, second.segment(steady(7)))
+    return url

@@ -11,26 +11,12 @@ from stratalog.errors import UsageError
 from stratalog.log.format.checkpoints import encode_partition_metadata
 from stratalog.spark.options.read_options import ReadOptions
 from stratalog.util.uuids import uuid_to_base64
-from tests.spark.partitions import Partition, scan, steady
-
-OTHER = uuid.UUID("0123456789abcdef0123456789abcdef")
-
-
-class OfAnotherCluster(Partition):
-    @property
-    def topic_id(self) -> uuid.UUID:
-        return OTHER
+from tests.spark.partitions import OTHER, Partition, bucket_of_two_clusters, scan, steady
 
 
 @pytest.fixture
 def bucket(tmp_path: Path) -> str:
-    """The topic "orders" of two clusters: 20 records of one, 35 of the other."""
-    url = f"file://{tmp_path}/bucket"
-    first = Partition(tmp_path / "first")
-    first.upload(url, first.segment(steady(4)))
-    second = OfAnotherCluster(tmp_path / "second")
-    second.upload(url, second.segment(steady(7)))
-    return url
+    return bucket_of_two_clusters(tmp_path)
 
 
 def test_a_scan_of_a_bucket_with_two_says_so_and_lists_them(bucket: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from pathlib import Path
 
 import pytest
@@ -11,28 +10,14 @@ from pyspark.sql import SparkSession
 
 from stratalog.cli.main import run
 from stratalog.util.uuids import uuid_to_base64
-from tests.spark.partitions import Partition, steady
+from tests.spark.partitions import OTHER, bucket_of_two_clusters
 
 pytestmark = pytest.mark.spark
-
-OTHER = uuid.UUID("0123456789abcdef0123456789abcdef")
-
-
-class OfAnotherCluster(Partition):
-    @property
-    def topic_id(self) -> uuid.UUID:
-        return OTHER
 
 
 @pytest.fixture
 def bucket(tmp_path: Path) -> str:
-    """The topic "orders" of two clusters: 20 records of one, 35 of the other."""
-    url = f"file://{tmp_path}/bucket"
-    first = Partition(tmp_path / "first")
-    first.upload(url, first.segment(steady(4)))
-    second = OfAnotherCluster(tmp_path / "second")
-    second.upload(url, second.segment(steady(7)))
-    return url
+    return bucket_of_two_clusters(tmp_path)
 
 
 def test_commands_read_the_one_that_is_asked_for(
