@@ -109,7 +109,7 @@ def test_the_command_prints_findings_writes_them_and_exits_by_them(
     assert run(["spark", "audit"]) == 2
     assert run(["spark", "audit", "--remote", "ftp://x/y"]) == 2
     errors = capsys.readouterr().err
-    assert "give --data-dir DIR" in errors
+    assert "use --data-dir DIR" in errors
     assert "ftp://x/y" in errors
 
 

@@ -92,7 +92,7 @@ def test_the_command_prints_topics_or_segments(
     assert run(["spark", "retention", "--data-dir", str(tmp_path), "--at", at, "--segments"]) == 0
     assert "the next check takes it" in capsys.readouterr().out
     assert run(["spark", "retention"]) == 2
-    assert "give --data-dir DIR, --remote URL, or both" in capsys.readouterr().err
+    assert "use --data-dir DIR, --remote URL, or both" in capsys.readouterr().err
     assert run(["spark", "retention", "--data-dir", str(tmp_path / "none")]) == 2
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
+from queue import SimpleQueue
 from typing import Final, Generic, Protocol, TypeVar
 
 from stratalog.errors import StratalogError
@@ -73,19 +74,22 @@ class Threads:
         total = sum(map(cost, tasks)) if isinstance(tasks, Sequence) else 0
         source = iter(tasks)
         running: dict[Future[R], int] = {}
+        done: SimpleQueue[Future[R]] = SimpleQueue()
         pool = ThreadPoolExecutor(self.count, thread_name_prefix="stratalog-job")
         progress.begin(title, total)
         try:
             while True:
                 for task in islice(source, 2 * self.count - len(running)):
-                    running[pool.submit(work, task)] = cost(task)
+                    future = pool.submit(work, task)
+                    running[future] = cost(task)
+                    future.add_done_callback(done.put)
                 if not running:
                     return
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    amount = running.pop(future)
-                    result = future.result()
-                    progress.advance(amount)
-                    yield result
+                future = done.get()
+                amount = running.pop(future)
+                result = future.result()
+                progress.advance(amount)
+                yield result
         finally:
             pool.shutdown(cancel_futures=True)
             progress.end()

@@ -90,22 +90,24 @@ def _partitions(path: Path, fs: FileSystem) -> list[_Partition]:
     return [_Partition(path / name, known_of(name)) for name in names]
 
 
-def _segment_tasks(directory: Path, fs: FileSystem) -> list[_SegmentTask]:
+def _segment_tasks(directory: Path, fs: FileSystem, *, is_noted: bool) -> list[_SegmentTask]:
     try:
         layout = read_layout(directory, directory.name, fs)
-        tasks = []
+        snapshots, tasks = tuple(layout.snapshots), []
         for base in layout.segments:
             path = directory / log_file(base)
-            with fs.open(path) as log:
-                size, changed = log.size(), log.mtime_ms()
-            asked = crc32c(repr(tuple(layout.snapshots)).encode())
+            fingerprint = _fingerprint(path, snapshots, fs) if is_noted else ""
             is_sealed = base != layout.segments[-1]
-            tasks.append(
-                _SegmentTask(path, base, tuple(layout.snapshots), size, f"{size}:{changed}:{asked:08x}", is_sealed, fs)
-            )
+            tasks.append(_SegmentTask(path, base, snapshots, fs.size(path), fingerprint, is_sealed, fs))
     except OSError:
         return []  # the check of the partition reports it
     return tasks
+
+
+def _fingerprint(path: Path, snapshots: tuple[int, ...], fs: FileSystem) -> str:
+    """By what a file is the same as in an earlier run, and the same was asked of it."""
+    with fs.open(path) as log:
+        return f"{log.size()}:{log.mtime_ms()}:{crc32c(repr(snapshots).encode()):08x}"
 
 
 def fsck(
@@ -129,10 +131,13 @@ def fsck(
         OSError: One of `paths` cannot be listed.
         TaskError: A task failed on a worker.
     """
-    ledger = ledger or Ledger(None, "fsck")
     found = [(path, _partitions(path, fs)) for path in paths]
     partitions = [partition for _, of_path in found for partition in of_path]
-    tasks = [task for partition in partitions for task in _segment_tasks(partition.directory, fs)]
+    tasks = [
+        task
+        for partition in partitions
+        for task in _segment_tasks(partition.directory, fs, is_noted=ledger is not None)
+    ]
     facts = {task.path: known for task in tasks if (known := _from_ledger(task, ledger)) is not None}
     unknown = {task.path: task for task in tasks if task.path not in facts}
     reading = executor.map(
@@ -143,7 +148,7 @@ def fsck(
             continue
         facts[read.path] = read
         task = unknown[read.path]
-        if task.is_sealed and read.is_sound:
+        if ledger is not None and task.is_sealed and read.is_sound:
             ledger.add(_key(task.path), _to_json(task.fingerprint, read))
     reports = _check_partitions(partitions, facts, fs, executor, progress, accept_loss=accept_loss)
     dirs = [_assembled(path, of_path, reports, fs) for path, of_path in found]
@@ -234,8 +239,8 @@ def _to_json(fingerprint: str, facts: SegmentScan) -> list[Any]:
     ]
 
 
-def _from_ledger(task: _SegmentTask, ledger: Ledger) -> SegmentScan | None:
-    known = ledger.get(_key(task.path)) if task.is_sealed else None
+def _from_ledger(task: _SegmentTask, ledger: Ledger | None) -> SegmentScan | None:
+    known = ledger.get(_key(task.path)) if ledger is not None and task.is_sealed else None
     if not known or known[0] != task.fingerprint:
         return None
     _, first, last, batches, sound_end, has_gaps, is_old, epochs, producers = known
