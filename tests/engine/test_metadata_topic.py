@@ -156,6 +156,33 @@ def test_a_flipped_bit_costs_a_start_only_the_events_of_its_batch(
     assert "--metadata-only" in caplog.text
 
 
+@pytest.mark.parametrize("place", [8, 11, 16], ids=["length", "low length", "magic"])
+def test_a_destroyed_header_of_the_last_batch_costs_its_events(
+    tmp_path: Path, place: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many they are: nothing sound is behind them, so nothing else can be lost by going on."""
+    logs, log = _opened(tmp_path)
+    for count in (1, 3):
+        records = [Record(number, 1_000, None, b"%d" % number) for number in range(count)]
+        logs.partitions(REMOTE_LOG_METADATA_TOPIC)[0].append(build_batch(records), origin="internal")
+    logs.close()
+    path = tmp_path / f"{REMOTE_LOG_METADATA_TOPIC}-0" / log_file(0)
+    data = bytearray(path.read_bytes())
+    last = [batch.start for batch in iter_batches(bytes(data))][-1]
+    data[last + place] ^= 1
+    path.write_bytes(data)
+    logs, log = _opened(tmp_path)
+    found, offset = [], 0
+    while offset < log.end_offset(0):
+        events, offset = log.read(0, offset)
+        found += events
+    assert found == [(0, b"0")]
+    assert "events 1 to 3 are left out" in caplog.text
+    assert log.append(0, b"next", 1_000) == 4
+    assert log.read(0, 4).events == [(4, b"next")]
+    logs.close()
+
+
 def test_a_snapshot_lies_beside_the_segments_and_survives_a_reopening(log: LocalMetadataLog, tmp_path: Path) -> None:
     assert log.read_snapshot(0) is None
     log.write_snapshot(0, b"all of it")

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.errors import CorruptSnapshotError
+from stratalog.errors import CorruptRecordError, CorruptSnapshotError
 from stratalog.remote.api.interfaces import RemoteLogMetadata, RemotePartitionDeleteMetadata
 from stratalog.remote.api.segment_state import RemoteLogSegmentState, RemotePartitionDeleteState
+from stratalog.remote.metadata.log import EventsRead
 from stratalog.remote.metadata.replayed import ReplayedPartition
 from stratalog.remote.metadata.serde import encode
 from stratalog.remote.metadata.snapshot import decode_snapshot
@@ -184,6 +185,30 @@ def test_a_log_that_was_cut_and_written_anew_is_replayed(caplog: pytest.LogCaptu
     manager = TopicBasedRemoteLogMetadataManager(log)
     assert manager.highest_offset_for_epoch(PARTITION, 0) == 39
     assert "event 9 of the log is another one" in caplog.text
+
+
+class DamagedLog(CountingLog):
+    """The event at one offset cannot be read: it is left out, or nothing behind it can be found."""
+
+    def __init__(self, log: MemoryMetadataLog, damaged: int, *, raises: bool) -> None:
+        super().__init__(log)
+        self.damaged, self.raises = damaged, raises
+
+    def read(self, partition: int, offset: int, max_bytes: int):  # type: ignore[no-untyped-def]
+        if offset == self.damaged:
+            if self.raises:
+                raise CorruptRecordError("there is no batch")
+            return EventsRead([], offset + 1)
+        return super().read(partition, offset, max_bytes)
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_snapshot_whose_last_event_is_damaged_in_the_log_is_used(raises: bool) -> None:
+    """It is sound itself, and nothing else has that event any more."""
+    log = DamagedLog(_log_with_snapshot(), 9, raises=raises)
+    manager = TopicBasedRemoteLogMetadataManager(log)
+    assert manager.highest_offset_for_epoch(PARTITION, 0) == 49
+    assert log.events_read == 0
 
 
 def test_a_log_whose_beginning_expired_is_replayed(

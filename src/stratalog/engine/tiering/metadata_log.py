@@ -8,9 +8,10 @@ from pathlib import Path
 
 from stratalog.engine.partition import Partition
 from stratalog.errors import CorruptRecordError, StratalogError
-from stratalog.log import PartitionLog
+from stratalog.log import NO_CLAIM, PartitionLog, search
 from stratalog.log.format import Isolation
-from stratalog.records import CODEC_MASK, LOG_OVERHEAD, Record, RecordBatch, build_batch, iter_batches
+from stratalog.log.segment import LogBytes
+from stratalog.records import CODEC_MASK, Record, RecordBatch, build_batch, iter_batches
 from stratalog.remote.metadata import SNAPSHOT_FILE, EventsRead
 from stratalog.util import REAL_FILESYSTEM, FileSystem, decode_varint, write_atomic
 
@@ -119,13 +120,12 @@ class LocalMetadataLog:
 def _behind_damage(log: PartitionLog, offset: int, error: CorruptRecordError) -> int:
     """The first offset behind the damage at `offset` that can be read; CorruptRecordError when there is none.
 
-    The high watermark when nothing else can be behind it: it is the last offset, or headers still say where batches
-    end.
+    The high watermark when no sound batch is behind it.
     """
     end = log.high_watermark
     found = next((later for later in range(offset + 1, end) if _can_read(log, later)), None)
     if found is None:
-        if offset + 1 < end and not _ends_whole(log, offset):
+        if offset + 1 < end and _has_sound_batch_behind(log, offset):
             raise CorruptRecordError(f"{log.directory}: {error}; {REBUILD}") from error
         found = end
     logger.error(
@@ -148,20 +148,11 @@ def _can_read(log: PartitionLog, offset: int) -> bool:
     return True
 
 
-def _ends_whole(log: PartitionLog, offset: int) -> bool:
-    """Whether headers can be followed from the batch with `offset` to the end of the log."""
-    segments = [segment for segment in log.segments if segment.size_bytes]
-    last = segments[-1]
-    try:
-        found = last.translate_offset(offset)
-        if found is None or offset < last.base_offset:
-            return False
-        end = found.position
-        for position, header in last.headers(found.position):
-            end = position + header[1] + LOG_OVERHEAD
-    except CorruptRecordError:
-        return False
-    return end == last.size_bytes
+def _has_sound_batch_behind(log: PartitionLog, offset: int) -> bool:
+    """Whether a batch of a later offset is whole, though what is damaged before it keeps readers from getting there."""
+    highest = log.high_watermark - 1
+    contents = (LogBytes(segment.file, segment.size_bytes) for segment in log.segments)
+    return any(search(content, 0, offset + 1, highest, NO_CLAIM)[1] >= 0 for content in contents)
 
 
 def events_of(batch: RecordBatch) -> list[tuple[int, bytes]]:

@@ -145,7 +145,14 @@ class ReplayedPartition:
         if not covers.log_start_offset <= covers.next_offset <= end:
             raise CorruptSnapshotError(f"it goes up to offset {covers.next_offset}, the log ends at {end}")
         if covers.last_event_offset >= 0:
-            events = self._log.read(self.number, covers.last_event_offset, 1).events
+            try:
+                events, next_offset = self._log.read(self.number, covers.last_event_offset, 1)
+            except CorruptRecordError as error:
+                logger.warning("The snapshot of metadata partition %d is used, the event it ends with is damaged: %s",
+                               self.number, error)  # fmt: skip
+                return
+            if next_offset > covers.last_event_offset and (not events or events[0][0] > covers.last_event_offset):
+                return  # left out as damaged, which was said: only the snapshot has it
             if not events or (events[0][0], crc32c(events[0][1])) != covers.last_event:
                 raise CorruptSnapshotError(f"event {covers.last_event_offset} of the log is another one")
 
