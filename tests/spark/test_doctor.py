@@ -219,6 +219,15 @@ def test_an_executor_without_the_package_is_an_error_that_names_the_archive(tmp_
         assert [each.rpartition("import ")[2] for each in errors] == ["stratalog", "pyarrow"]
 
 
+@pytest.mark.spark
+def test_a_chosen_python_without_the_package_is_an_error() -> None:
+    status, found = doctor("--master", "local[1]", "--conf", f"spark.pyspark.python={BASE_PYTHON}")
+    assert status == 1
+    (problem,) = [each for each in found["problems"] if each["severity"] == "error"]
+    assert f"Spark's workers run {BASE_PYTHON}, which cannot import stratalog" in problem["problem"]
+    assert problem["mend"] == f"export PYSPARK_PYTHON={sys.executable}"
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_a_spark_that_no_test_runs_on_is_a_warning() -> None:

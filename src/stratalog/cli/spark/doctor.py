@@ -33,14 +33,17 @@ def doctor(
       stratalog spark doctor --remote-session sc://host:15002
     """
     asked = key_values("--conf", conf)
-    from stratalog.spark.session import examine_machine, examine_session
+    from stratalog.spark.session import WorkerPythonError, examine_machine, examine_session, with_error
 
     health = examine_machine(starts_jvm=not is_remote(master, remote_session))
     if health.works:
         # The table says the same, and more.
         logging.getLogger("stratalog.spark.capabilities").setLevel(logging.ERROR)
-        with spark_session("stratalog doctor", master, remote_session, conf) as spark:
-            health = examine_session(spark, asked)
+        try:
+            with spark_session("stratalog doctor", master, remote_session, conf) as spark:
+                health = examine_session(spark, asked)
+        except WorkerPythonError as error:
+            health = with_error(health, error)
     if as_json:
         print_json(_document(health))
     else:

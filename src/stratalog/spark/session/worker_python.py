@@ -27,6 +27,10 @@ _PROBE: Final = (
 _PROBE_SECONDS: Final = 30
 
 
+class WorkerPythonError(UsageError):
+    """The Python that was chosen for workers cannot import stratalog."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerPython:
     """The command that a session starts its workers with.
@@ -84,7 +88,7 @@ def settle_worker_python(spark: SparkSession) -> None:
             logger.warning("%s", advice(found))
     elif not found.can_import():
         if found.is_chosen:
-            raise UsageError(advice(found))
+            raise WorkerPythonError(advice(found))
         logger.info("workers of this session run %s, not %s", sys.executable, found.command)
         context.pythonExec = sys.executable
 
