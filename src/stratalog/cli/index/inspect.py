@@ -74,7 +74,14 @@ def _offset_index(segment: SegmentTarget, path: Path) -> Inspected:
     evidence = found.evidence.name.lower()
     name = "none" if found.is_corrupt else form.name
     return Inspected(
-        path, path.stat().st_size, name, form.entry_size, evidence, found.reason, found.is_corrupt, entries
+        path=path,
+        size=path.stat().st_size,
+        format=name,
+        entry_size=form.entry_size,
+        evidence=evidence,
+        reason=found.reason,
+        is_corrupt=found.is_corrupt,
+        entries=entries,
     )
 
 
@@ -84,7 +91,16 @@ def _time_index(segment: SegmentTarget, path: Path) -> Inspected:
     reason = f"{size} bytes are no multiple of {ENTRY_SIZE}" if is_corrupt else f"{ENTRY_SIZE} divides {size} bytes"
     evidence = (Evidence.NONE if is_corrupt else Evidence.SIZE).name.lower()
     entries = [] if is_corrupt else time_entries(path, segment.base_offset)
-    return Inspected(path, size, "time", LARGE.entry_size, evidence, reason, is_corrupt, entries)
+    return Inspected(
+        path=path,
+        size=size,
+        format="time",
+        entry_size=LARGE.entry_size,
+        evidence=evidence,
+        reason=reason,
+        is_corrupt=is_corrupt,
+        entries=entries,
+    )
 
 
 def shown_slots(entries: int, limit: int) -> list[int]:

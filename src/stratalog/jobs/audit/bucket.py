@@ -176,7 +176,15 @@ def audit_bucket(
     listed = find_partitions(bucket.view, options.topics)
     result = BucketAudit(findings=list(beside_partitions(listed)))
     with bucket.reader:
-        judged = _judged(bucket, listed, options, data_dirs, result, executor, SILENT if options.deep else progress)
+        judged = _judged(
+            bucket=bucket,
+            listed=listed,
+            options=options,
+            data_dirs=data_dirs,
+            result=result,
+            executor=executor,
+            progress=SILENT if options.deep else progress,
+        )
         contents = (_ContentTask(bucket, facts) for each in judged for facts in each.to_read)
         if not options.deep:
             for _ in judged:
@@ -199,13 +207,13 @@ def _judged(
     """Have every partition judged, and add what comes of it to `result`."""
     tasks = (
         _PartitionTask(
-            bucket,
-            partition,
-            is_there,
-            metadata,
-            None if data_dirs is None else data_dirs.log_facts(partition),
-            options.now_ms,
-            options.grace_ms,
+            bucket=bucket,
+            partition=partition,
+            is_in_bucket=is_there,
+            metadata=metadata,
+            log_facts=None if data_dirs is None else data_dirs.log_facts(partition),
+            now_ms=options.now_ms,
+            grace_ms=options.grace_ms,
         )
         for partition, is_there, metadata in _with_metadata(listed.partitions, data_dirs, options.topics)
     )
@@ -363,16 +371,16 @@ def beside_partitions(bucket: BucketPartitions) -> Iterator[ObjectFinding]:
     """What lies in the bucket and belongs to no partition; topics that have several ids."""
     for name in bucket.foreign_directories:
         yield ObjectFinding(
-            Severity.NOTE,
-            AuditKind.FOREIGN_OBJECT,
-            "",
-            None,
-            None,
-            name + "/",
-            None,
-            0,
-            "this is no directory of a topic or partition",
-            "none: it is left alone",
+            severity=Severity.NOTE,
+            kind=AuditKind.FOREIGN_OBJECT,
+            topic="",
+            partition=None,
+            segment_id=None,
+            object_key=name + "/",
+            offsets=None,
+            bytes=0,
+            text="this is no directory of a topic or partition",
+            action="none: it is left alone",
         )
     for info in bucket.foreign_objects:
         if info.key != CLOCK_KEY:
@@ -381,16 +389,16 @@ def beside_partitions(bucket: BucketPartitions) -> Iterator[ObjectFinding]:
         if len(ids) > 1:
             names = ", ".join(sorted(uuid_to_base64(topic_id) for topic_id in ids))
             yield ObjectFinding(
-                Severity.NOTE,
-                AuditKind.SEVERAL_TOPIC_IDS,
-                topic,
-                None,
-                None,
-                None,
-                None,
-                0,
-                f"topics of this name have been here with the ids {names}",
-                "none: with a data directory (--data-dir) the audit tells which one is in use",
+                severity=Severity.NOTE,
+                kind=AuditKind.SEVERAL_TOPIC_IDS,
+                topic=topic,
+                partition=None,
+                segment_id=None,
+                object_key=None,
+                offsets=None,
+                bytes=0,
+                text=f"topics of this name have been here with the ids {names}",
+                action="none: with a data directory (--data-dir) the audit tells which one is in use",
             )
 
 
@@ -402,16 +410,16 @@ def _sealed(facts: SegmentFacts, reason: str) -> ObjectFinding:
 
 def _foreign(info: ObjectInfo) -> ObjectFinding:
     return ObjectFinding(
-        Severity.NOTE,
-        AuditKind.FOREIGN_OBJECT,
-        "",
-        None,
-        None,
-        info.key,
-        None,
-        info.size,
-        "this is no object of a segment",
-        "none: it is left alone",
-        None,
-        info.last_modified_ms,
+        severity=Severity.NOTE,
+        kind=AuditKind.FOREIGN_OBJECT,
+        topic="",
+        partition=None,
+        segment_id=None,
+        object_key=info.key,
+        offsets=None,
+        bytes=info.size,
+        text="this is no object of a segment",
+        action="none: it is left alone",
+        mend=None,
+        newest_ms=info.last_modified_ms,
     )

@@ -130,7 +130,18 @@ def _gap(partition: TopicIdPartition, missing: Offsets, log: LogFacts | None) ->
         missing = lost
         severity, kind, text = Severity.ERROR, AuditKind.LOST_OFFSETS, "neither tier has these offsets"
         action = "look for them in a replica or in an older version of the bucket"
-    yield ObjectFinding(severity, kind, partition.topic, partition.partition, None, None, missing, 0, text, action)
+    yield ObjectFinding(
+        severity=severity,
+        kind=kind,
+        topic=partition.topic,
+        partition=partition.partition,
+        segment_id=None,
+        object_key=None,
+        offsets=missing,
+        bytes=0,
+        text=text,
+        action=action,
+    )
 
 
 def _below_log_start(manifest: SegmentManifest, log_start_offset: int) -> ObjectFinding:
@@ -156,18 +167,18 @@ def _other_lineage(manifest: SegmentManifest) -> ObjectFinding:
 
 def _finding(manifest: SegmentManifest, severity: Severity, kind: AuditKind, text: str, action: str) -> ObjectFinding:
     return ObjectFinding(
-        severity,
-        kind,
-        manifest.topic,
-        manifest.partition,
-        manifest.segment_id,
-        manifest.key(),
-        _offsets(manifest),
-        manifest.segment_size_in_bytes,
-        text,
-        action,
-        None,
-        manifest.event_timestamp,
+        severity=severity,
+        kind=kind,
+        topic=manifest.topic,
+        partition=manifest.partition,
+        segment_id=manifest.segment_id,
+        object_key=manifest.key(),
+        offsets=_offsets(manifest),
+        bytes=manifest.segment_size_in_bytes,
+        text=text,
+        action=action,
+        mend=None,
+        newest_ms=manifest.event_timestamp,
     )
 
 

@@ -94,47 +94,47 @@ def _is_readable(facts: SegmentFacts) -> bool:
 
 def _partition_deletion(partition: TopicIdPartition, size: int) -> ObjectFinding:
     return ObjectFinding(
-        Severity.WARNING,
-        AuditKind.UNFINISHED_DELETION,
-        partition.topic,
-        partition.partition,
-        None,
-        None,
-        None,
-        size,
-        "the deletion of the partition was begun, and objects are left",
-        "none: the broker goes on when it is started",
+        severity=Severity.WARNING,
+        kind=AuditKind.UNFINISHED_DELETION,
+        topic=partition.topic,
+        partition=partition.partition,
+        segment_id=None,
+        object_key=None,
+        offsets=None,
+        bytes=size,
+        text="the deletion of the partition was begun, and objects are left",
+        action="none: the broker goes on when it is started",
     )
 
 
 def _unknown_partition(partition: TopicIdPartition, size: int) -> ObjectFinding:
     return ObjectFinding(
-        Severity.WARNING,
-        AuditKind.UNKNOWN_PARTITION,
-        partition.topic,
-        partition.partition,
-        None,
-        None,
-        None,
-        size,
-        "the metadata of the data directory does not mention this partition",
-        "if the topic was deleted, remove its directory by hand; else give the right data directory, or get the topic "
-        "back with tier restore",
+        severity=Severity.WARNING,
+        kind=AuditKind.UNKNOWN_PARTITION,
+        topic=partition.topic,
+        partition=partition.partition,
+        segment_id=None,
+        object_key=None,
+        offsets=None,
+        bytes=size,
+        text="the metadata of the data directory does not mention this partition",
+        action="if the topic was deleted, remove its directory by hand; else give the right data directory, or get the "
+        "topic back with tier restore",
     )
 
 
 def _foreign(partition: TopicIdPartition, info: ObjectInfo) -> ObjectFinding:
     return ObjectFinding(
-        Severity.NOTE,
-        AuditKind.FOREIGN_OBJECT,
-        partition.topic,
-        partition.partition,
-        None,
-        info.key,
-        None,
-        info.size,
-        "this is no object of a segment",
-        "none: it is left alone",
-        None,
-        info.last_modified_ms,
+        severity=Severity.NOTE,
+        kind=AuditKind.FOREIGN_OBJECT,
+        topic=partition.topic,
+        partition=partition.partition,
+        segment_id=None,
+        object_key=info.key,
+        offsets=None,
+        bytes=info.size,
+        text="this is no object of a segment",
+        action="none: it is left alone",
+        mend=None,
+        newest_ms=info.last_modified_ms,
     )

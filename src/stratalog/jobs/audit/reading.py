@@ -52,13 +52,13 @@ def read_segment(
         if kind not in REMAKEABLE and (wrong := check_small(kind, data, last_epoch)) is not None:
             faults.append(wrong)
     expected = Expected(
-        manifest.base_offset,
-        manifest.end_offset,
-        manifest.segment_size_in_bytes,
-        manifest.max_timestamp,
-        manifest.block_bytes,
-        manifest.block_crc32c,
-        manifest.offset_index_entry_size,
+        base_offset=manifest.base_offset,
+        end_offset=manifest.end_offset,
+        size=manifest.segment_size_in_bytes,
+        max_timestamp=manifest.max_timestamp,
+        block_bytes=manifest.block_bytes,
+        block_crc32c=manifest.block_crc32c,
+        offset_index_entry_size=manifest.offset_index_entry_size,
     )
     walk = walk_records(store, manifest.key(), expected, small, on_bytes)
     return ReadSegment((*faults, *walk.faults), walk)

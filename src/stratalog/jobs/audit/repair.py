@@ -134,7 +134,13 @@ def prove_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> Se
     index = small.get(ObjectKind.OFFSET_INDEX)
     entry_size = None if not index else detect_from_entries(index).format.entry_size
     expected = Expected(
-        metadata.start_offset, metadata.end_offset, size, metadata.max_timestamp_ms, BLOCK_BYTES, None, entry_size
+        base_offset=metadata.start_offset,
+        end_offset=metadata.end_offset,
+        size=size,
+        max_timestamp=metadata.max_timestamp_ms,
+        block_bytes=BLOCK_BYTES,
+        block_crc32c=None,
+        offset_index_entry_size=entry_size,
     )
     walk = walk_records(store, log_key, expected, small)
     if not walk.records_are_sound or len(walk.block_crc32c) != -(-size // BLOCK_BYTES):

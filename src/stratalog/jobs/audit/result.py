@@ -50,17 +50,17 @@ class AuditFinding:
     @classmethod
     def of_remote(cls, found: ObjectFinding) -> AuditFinding:
         return cls(
-            found.severity.name.lower(),
-            "remote",
-            found.kind.value,
-            found.topic,
-            found.partition,
-            found.object_key or "",
-            None if found.offsets is None else found.offsets.first,
-            None if found.offsets is None else found.offsets.last,
-            found.bytes,
-            found.text,
-            found.action,
+            severity=found.severity.name.lower(),
+            tier="remote",
+            kind=found.kind.value,
+            topic=found.topic,
+            partition=found.partition,
+            place=found.object_key or "",
+            first_offset=None if found.offsets is None else found.offsets.first,
+            last_offset=None if found.offsets is None else found.offsets.last,
+            bytes=found.bytes,
+            finding=found.text,
+            action=found.action,
         )
 
     @classmethod
@@ -71,17 +71,17 @@ class AuditFinding:
             "none: it is for you to decide" if found.action is None else f"fsck --repair: {found.action.describe()}"
         )
         return cls(
-            found.severity.name.lower(),
-            "local",
-            found.kind.value,
-            found.partition if parsed is None else parsed[0],
-            None if parsed is None else parsed[1],
-            str(found.path),
-            None,
-            None,
-            found.size,
-            f"found {found.found}{where}, expected {found.expected}",
-            action,
+            severity=found.severity.name.lower(),
+            tier="local",
+            kind=found.kind.value,
+            topic=found.partition if parsed is None else parsed[0],
+            partition=None if parsed is None else parsed[1],
+            place=str(found.path),
+            first_offset=None,
+            last_offset=None,
+            bytes=found.size,
+            finding=f"found {found.found}{where}, expected {found.expected}",
+            action=action,
         )
 
 

@@ -92,18 +92,18 @@ class SegmentFacts:
         segment_id = self.stored.segment_id
         partition = segment_id.topic_id_partition
         return ObjectFinding(
-            severity,
-            kind,
-            partition.topic,
-            partition.partition,
-            segment_id.id,
-            key,
-            self.offsets,
-            self.stored.bytes if size is None else size,
-            text,
-            action,
-            mend,
-            self.stored.newest_ms if newest_ms is None else newest_ms,
+            severity=severity,
+            kind=kind,
+            topic=partition.topic,
+            partition=partition.partition,
+            segment_id=segment_id.id,
+            object_key=key,
+            offsets=self.offsets,
+            bytes=self.stored.bytes if size is None else size,
+            text=text,
+            action=action,
+            mend=mend,
+            newest_ms=self.stored.newest_ms if newest_ms is None else newest_ms,
         )
 
     @property
@@ -151,18 +151,18 @@ def audit_without_objects(known: RemoteLogSegmentMetadata) -> Iterator[ObjectFin
         severity, kind, size = Severity.NOTE, AuditKind.UNFINISHED_DELETION, 0
         text, action = "its objects are deleted, which is not yet declared", "none: the broker declares it"
     yield ObjectFinding(
-        severity,
-        kind,
-        partition.topic,
-        partition.partition,
-        known.segment_id.id,
-        None,
-        offsets,
-        size,
-        text,
-        action,
-        None,
-        known.event_timestamp_ms,
+        severity=severity,
+        kind=kind,
+        topic=partition.topic,
+        partition=partition.partition,
+        segment_id=known.segment_id.id,
+        object_key=None,
+        offsets=offsets,
+        bytes=size,
+        text=text,
+        action=action,
+        mend=None,
+        newest_ms=known.event_timestamp_ms,
     )
 
 

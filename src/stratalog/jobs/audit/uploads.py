@@ -19,18 +19,18 @@ def audit_uploads(
         if key is None:
             if topics is None:
                 yield ObjectFinding(
-                    Severity.NOTE,
-                    AuditKind.UNFINISHED_UPLOAD,
-                    "",
-                    None,
-                    None,
-                    upload.key,
-                    None,
-                    0,
-                    "an upload of something that is of no segment was not finished",
-                    "none: it is left alone",
-                    None,
-                    upload.begun_ms,
+                    severity=Severity.NOTE,
+                    kind=AuditKind.UNFINISHED_UPLOAD,
+                    topic="",
+                    partition=None,
+                    segment_id=None,
+                    object_key=upload.key,
+                    offsets=None,
+                    bytes=0,
+                    text="an upload of something that is of no segment was not finished",
+                    action="none: it is left alone",
+                    mend=None,
+                    newest_ms=upload.begun_ms,
                 )
             continue
         partition = key.segment_id.topic_id_partition
@@ -38,16 +38,16 @@ def audit_uploads(
             continue
         severity = Severity.NOTE if upload.begun_ms > now_ms - grace_ms else Severity.WARNING
         yield ObjectFinding(
-            severity,
-            AuditKind.UNFINISHED_UPLOAD,
-            partition.topic,
-            partition.partition,
-            key.segment_id.id,
-            upload.key,
-            None,
-            0,
-            "an upload in parts was begun and never finished; what came of it takes room, and is in no listing",
-            "repair takes it back",
-            TakeBackUpload(upload),
-            upload.begun_ms,
+            severity=severity,
+            kind=AuditKind.UNFINISHED_UPLOAD,
+            topic=partition.topic,
+            partition=partition.partition,
+            segment_id=key.segment_id.id,
+            object_key=upload.key,
+            offsets=None,
+            bytes=0,
+            text="an upload in parts was begun and never finished; what came of it takes room, and is in no listing",
+            action="repair takes it back",
+            mend=TakeBackUpload(upload),
+            newest_ms=upload.begun_ms,
         )

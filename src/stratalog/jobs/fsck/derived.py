@@ -198,7 +198,16 @@ class _Derived:
         position: int | None = None,
     ) -> None:
         self.findings.append(
-            FileFinding(Severity.ERROR, kind, self._partition, path, found, expected, position, action=action)
+            FileFinding(
+                severity=Severity.ERROR,
+                kind=kind,
+                partition=self._partition,
+                path=path,
+                found=found,
+                expected=expected,
+                position=position,
+                action=action,
+            )
         )
 
 

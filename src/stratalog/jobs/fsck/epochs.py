@@ -64,14 +64,14 @@ def _descending(runs: Sequence[tuple[SegmentScan, EpochRun]], partition: str) ->
         if following.epoch < run.epoch:
             findings.append(
                 FileFinding(
-                    Severity.ERROR,
-                    FsckKind.EPOCH_OF_BATCH,
-                    partition,
-                    facts.path,
-                    f"leader epoch {run.epoch} from offset {run.base_offset} to {run.last_offset}, and"
+                    severity=Severity.ERROR,
+                    kind=FsckKind.EPOCH_OF_BATCH,
+                    partition=partition,
+                    path=facts.path,
+                    found=f"leader epoch {run.epoch} from offset {run.base_offset} to {run.last_offset}, and"
                     f" {following.epoch} behind it",
-                    "epochs that do not descend",
-                    run.position,
+                    expected="epochs that do not descend",
+                    position=run.position,
                 )
             )
     return findings

@@ -43,13 +43,13 @@ def check_indexes(
     found += check.verify_time_index(log, times, base_offset, is_sealed=is_sealed, fs=fs)
     findings = [
         FileFinding(
-            Severity.ERROR,
-            _KINDS.get(one.kind, FsckKind.INDEX_ENTRY),
-            partition,
-            one.path,
-            one.message,
-            "entries that agree with the log",
-            None if one.slot is None else one.slot * _entry_size(one.path, form),
+            severity=Severity.ERROR,
+            kind=_KINDS.get(one.kind, FsckKind.INDEX_ENTRY),
+            partition=partition,
+            path=one.path,
+            found=one.message,
+            expected="entries that agree with the log",
+            position=None if one.slot is None else one.slot * _entry_size(one.path, form),
             action=action,
         )
         for one in found
@@ -108,7 +108,15 @@ def _inexact(
 
 def _note(partition: str, path: Path, slots: list[int], entry_size: int, expected: str) -> FileFinding:
     found = f"{len(slots)} entries with another offset; readers do find what they look for"
-    return FileFinding(Severity.NOTE, FsckKind.INDEX_INEXACT, partition, path, found, expected, slots[0] * entry_size)
+    return FileFinding(
+        severity=Severity.NOTE,
+        kind=FsckKind.INDEX_INEXACT,
+        partition=partition,
+        path=path,
+        found=found,
+        expected=expected,
+        position=slots[0] * entry_size,
+    )
 
 
 def _record_setters(log: File, log_size: int) -> set[TimestampOffset]:

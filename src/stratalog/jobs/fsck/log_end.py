@@ -84,42 +84,42 @@ class LogEnd:
             is_zeros = len(self._tail) == 1 and self._tail[0].found == "zeros"
             return [
                 FileFinding(
-                    Severity.WARNING if is_zeros else Severity.ERROR,
-                    FsckKind.TORN_TAIL,
-                    self._partition,
-                    self._last.path,
-                    f"behind the last sound batch: {self._tail[0].found}",
-                    f"the end of the log, at offset {self.sound_end_offset}",
-                    self._last.sound_end,
-                    size,
-                    cut,
+                    severity=Severity.WARNING if is_zeros else Severity.ERROR,
+                    kind=FsckKind.TORN_TAIL,
+                    partition=self._partition,
+                    path=self._last.path,
+                    found=f"behind the last sound batch: {self._tail[0].found}",
+                    expected=f"the end of the log, at offset {self.sound_end_offset}",
+                    position=self._last.sound_end,
+                    size=size,
+                    action=cut,
                 )
             ]
         found = [
             FileFinding(
-                Severity.ERROR,
-                FsckKind.LOST_TAIL,
-                self._partition,
-                self._last.path,
-                f"behind the last sound batch: {self._tail[0].found}",
-                f"records of offsets {self.sound_end_offset} to {self.offset - 1}, which were acknowledged",
-                self._last.sound_end,
-                size,
-                self._begin(),
+                severity=Severity.ERROR,
+                kind=FsckKind.LOST_TAIL,
+                partition=self._partition,
+                path=self._last.path,
+                found=f"behind the last sound batch: {self._tail[0].found}",
+                expected=f"records of offsets {self.sound_end_offset} to {self.offset - 1}, which were acknowledged",
+                position=self._last.sound_end,
+                size=size,
+                action=self._begin(),
             )
         ]
         if accept_loss:
             found.append(
                 FileFinding(
-                    Severity.ERROR,
-                    self._tail[0].kind,
-                    self._partition,
-                    self._last.path,
-                    self._tail[0].found,
-                    self._tail[0].expected,
-                    self._tail[0].position,
-                    self._tail[0].size,
-                    cut,
+                    severity=Severity.ERROR,
+                    kind=self._tail[0].kind,
+                    partition=self._partition,
+                    path=self._last.path,
+                    found=self._tail[0].found,
+                    expected=self._tail[0].expected,
+                    position=self._tail[0].position,
+                    size=self._tail[0].size,
+                    action=cut,
                 )
             )
         return found

@@ -129,15 +129,15 @@ def _tell_faults(segments: Sequence[SegmentScan], tails: dict[int, CutTail], rep
                 continue
             report.findings.append(
                 FileFinding(
-                    Severity.ERROR,
-                    one.kind,
-                    report.name,
-                    facts.path,
-                    one.found,
-                    one.expected,
-                    one.position,
-                    one.size,
-                    tails.get(facts.base_offset) if one in trailing else None,
+                    severity=Severity.ERROR,
+                    kind=one.kind,
+                    partition=report.name,
+                    path=facts.path,
+                    found=one.found,
+                    expected=one.expected,
+                    position=one.position,
+                    size=one.size,
+                    action=tails.get(facts.base_offset) if one in trailing else None,
                 )
             )
 

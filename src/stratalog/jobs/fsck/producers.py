@@ -47,13 +47,13 @@ class Replay:
         """Begin with what a snapshot says."""
         for entry in entries:
             self._producers[entry.producer_id] = _Producer(
-                entry.epoch,
-                entry.last_sequence,
-                entry.last_offset,
-                entry.offset_delta,
-                entry.timestamp_ms,
-                entry.coordinator_epoch,
-                entry.current_txn_first_offset,
+                epoch=entry.epoch,
+                last_sequence=entry.last_sequence,
+                last_offset=entry.last_offset,
+                offset_delta=entry.offset_delta,
+                timestamp_ms=entry.timestamp_ms,
+                coordinator_epoch=entry.coordinator_epoch,
+                txn_first_offset=entry.current_txn_first_offset,
             )
 
     def see(self, batch: RecordBatch) -> None:
@@ -96,14 +96,14 @@ class Replay:
         """What a snapshot taken here says, if nobody expired, in order of the producers' first batches."""
         return [
             ProducerSnapshotEntry(
-                producer_id,
-                one.epoch,
-                one.last_sequence,
-                one.last_offset,
-                one.offset_delta,
-                one.timestamp_ms,
-                one.coordinator_epoch,
-                one.txn_first_offset,
+                producer_id=producer_id,
+                epoch=one.epoch,
+                last_sequence=one.last_sequence,
+                last_offset=one.last_offset,
+                offset_delta=one.offset_delta,
+                timestamp_ms=one.timestamp_ms,
+                coordinator_epoch=one.coordinator_epoch,
+                current_txn_first_offset=one.txn_first_offset,
             )
             for producer_id, one in self._producers.items()
         ]

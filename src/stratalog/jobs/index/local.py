@@ -57,7 +57,15 @@ def _made(target: SegmentTarget, path: Path, form: str, entries: int, torn_bytes
     if torn_bytes:
         outcome = Outcome.TORN
         detail += f"; the last {torn_bytes} bytes of the log are no whole batch and are not indexed"
-    return IndexChange(target.log.parent.name, str(path), outcome, detail, form, entries, torn_bytes)
+    return IndexChange(
+        partition=target.log.parent.name,
+        place=str(path),
+        outcome=outcome,
+        detail=detail,
+        form=form,
+        entries=entries,
+        torn_bytes=torn_bytes,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,15 @@ def _bucket_work(
     """What is to be done with the bucket, None without one. NotOwnerError before a directory is changed."""
     if remote is None:
         return None
-    work = BucketWork(remote, dict(options or {}), action, form, only_damaged, is_dry, _incarnations(directories))
+    work = BucketWork(
+        url=remote,
+        options=dict(options or {}),
+        action=action,
+        form=form,
+        only_damaged=only_damaged,
+        is_dry=is_dry,
+        incarnations=_incarnations(directories),
+    )
     check_may_write(work)
     return work
 

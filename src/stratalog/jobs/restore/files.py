@@ -156,17 +156,17 @@ def _events(segments: Iterable[RemoteLogSegmentMetadata]) -> Iterator[bytes]:
     for segment in segments:
         yield encode(
             RemoteLogSegmentMetadata(
-                segment.segment_id,
-                segment.start_offset,
-                segment.end_offset,
-                segment.max_timestamp_ms,
-                segment.broker_id,
-                segment.event_timestamp_ms,
-                segment.segment_size_bytes,
-                segment.segment_leader_epochs,
-                RemoteLogSegmentState.COPY_SEGMENT_STARTED,
-                None,
-                segment.txn_index_empty,
+                segment_id=segment.segment_id,
+                start_offset=segment.start_offset,
+                end_offset=segment.end_offset,
+                max_timestamp_ms=segment.max_timestamp_ms,
+                broker_id=segment.broker_id,
+                event_timestamp_ms=segment.event_timestamp_ms,
+                segment_size_bytes=segment.segment_size_bytes,
+                segment_leader_epochs=segment.segment_leader_epochs,
+                state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
+                custom_metadata=None,
+                txn_index_empty=segment.txn_index_empty,
             )
         )
         yield encode(

@@ -151,7 +151,15 @@ def _judged(objects: SegmentObjects, manifest: object, verdict: Verdict, why: st
     end = manifest.end_offset if isinstance(manifest, SegmentManifest) else None
     partition = objects.segment_id.topic_id_partition
     segment_id = objects.segment_id.id
-    return Judged(partition, segment_id, objects.start_offset, end, objects.bytes, verdict, why)
+    return Judged(
+        partition=partition,
+        segment_id=segment_id,
+        base_offset=objects.start_offset,
+        end_offset=end,
+        size_bytes=objects.bytes,
+        verdict=verdict,
+        why=why,
+    )
 
 
 def _sort_out(

@@ -160,16 +160,16 @@ class _Walk:
         ):
             overstay = max(due.rule_ms - (first + self._limits.retention_ms), 0)
         return Fate(
-            Tier.LOCAL,
-            segment.base_offset,
-            self._end(position) - 1,
-            segment.size_bytes,
-            segment.largest_timestamp_ms,
-            None if rule is None else rule.value,
-            due,
-            holds,
-            text,
-            overstay,
+            tier=Tier.LOCAL,
+            base_offset=segment.base_offset,
+            end_offset=self._end(position) - 1,
+            size_bytes=segment.size_bytes,
+            largest_timestamp_ms=segment.largest_timestamp_ms,
+            rule=None if rule is None else rule.value,
+            due=due,
+            holds=holds,
+            text=text,
+            overstay_ms=overstay,
         )
 
     def _roll(self, active: LocalSegment) -> str:

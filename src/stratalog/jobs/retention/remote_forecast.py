@@ -160,13 +160,13 @@ def _fate(
     segment: RemoteLogSegmentMetadata, rule: str | None, due: Due | None, holds: tuple[Hold, ...], text: str
 ) -> Fate:
     return Fate(
-        Tier.REMOTE,
-        segment.start_offset,
-        segment.end_offset,
-        segment.segment_size_bytes,
-        segment.max_timestamp_ms,
-        rule,
-        due,
-        holds,
-        text,
+        tier=Tier.REMOTE,
+        base_offset=segment.start_offset,
+        end_offset=segment.end_offset,
+        size_bytes=segment.segment_size_bytes,
+        largest_timestamp_ms=segment.max_timestamp_ms,
+        rule=rule,
+        due=due,
+        holds=holds,
+        text=text,
     )

@@ -121,17 +121,25 @@ def _facts(partition: SurveyedPartition, fs: FileSystem) -> _Facts:
     start = max(first, checkpoint)
     known = partition.known
     if known is None:
-        return _Facts(local, start, max(local_start, start) if local.segments else start, end, end, highest, lineage)
+        return _Facts(
+            local=local,
+            log_start_offset=start,
+            local_log_start_offset=max(local_start, start) if local.segments else start,
+            high_watermark=end,
+            log_end_offset=end,
+            highest_remote_offset=highest,
+            lineage=lineage,
+        )
     if known.highest_remote_offset is not None:
         highest = known.highest_remote_offset
     return _Facts(
-        local,
-        known.log_start_offset,
-        max(known.local_log_start_offset or 0, local_start),
-        known.high_watermark,
-        max(end, known.high_watermark),
-        highest,
-        lineage,
+        local=local,
+        log_start_offset=known.log_start_offset,
+        local_log_start_offset=max(known.local_log_start_offset or 0, local_start),
+        high_watermark=known.high_watermark,
+        log_end_offset=max(end, known.high_watermark),
+        highest_remote_offset=highest,
+        lineage=lineage,
     )
 
 

@@ -84,14 +84,16 @@ def forecast_retention(
     for _ in range(_LOOKS_MAX):
         tasks = [
             _Task(
-                replace(partition, known=(known or {}).get((partition.topic, partition.partition))),
-                _topic_id(partition.directory, identity),
-                bucket,
-                identity,
-                None if configs is None or partition.topic not in configs else dict(configs[partition.topic]),
-                what_if,
-                now_ms,
-                rhythm or Rhythm(),
+                partition=replace(partition, known=(known or {}).get((partition.topic, partition.partition))),
+                topic_id=_topic_id(partition.directory, identity),
+                bucket=bucket,
+                identity=identity,
+                properties=None
+                if configs is None or partition.topic not in configs
+                else dict(configs[partition.topic]),
+                what_if=what_if,
+                now_ms=now_ms,
+                rhythm=rhythm or Rhythm(),
             )
             for partition, identity, bucket in _partitions(paths, remote, remote_options or {}, topics)
             if changed is None or (partition.topic, partition.partition) in changed

@@ -209,7 +209,15 @@ def stats(
     meant = _meant(manifests, local, topic_ids)
     tasks = [
         SegmentTask(
-            topic, number, each.base_offset, each.size, str(each.log), None, {}, sample_bytes, each is not found[-1]
+            topic=topic,
+            partition=number,
+            base_offset=each.base_offset,
+            size=each.size,
+            key=str(each.log),
+            url=None,
+            options={},
+            sample_bytes=sample_bytes,
+            is_sealed=each is not found[-1],
         )
         for (topic, number, directory), noted in directories
         if noted is None or noted == meant[topic]
@@ -219,14 +227,14 @@ def stats(
     if remote is not None:
         tasks += [
             SegmentTask(
-                m.topic,
-                m.partition,
-                m.base_offset,
-                m.segment_size_in_bytes,
-                m.key(),
-                remote,
-                options,
-                sample_bytes,
+                topic=m.topic,
+                partition=m.partition,
+                base_offset=m.base_offset,
+                size=m.segment_size_in_bytes,
+                key=m.key(),
+                url=remote,
+                options=options,
+                sample_bytes=sample_bytes,
             )
             for m in manifests
             if m.topic_id == meant[m.topic]

@@ -136,7 +136,17 @@ def keys_tasks(plans: Sequence[CompactionPlan], estimates: Sequence[int], cores:
         buckets = buckets_of(keys, cores)
         for segment, source in enumerate(plan.sources):
             aborted = plan.aborted_in(segment)
-            tasks.append(KeysTask(part, segment, source, plan.places, aborted, first_bucket, buckets))
+            tasks.append(
+                KeysTask(
+                    part=part,
+                    segment=segment,
+                    source=source,
+                    places=plan.places,
+                    aborted=aborted,
+                    first_bucket=first_bucket,
+                    buckets=buckets,
+                )
+            )
         first_bucket += buckets
     return tasks, first_bucket
 
