@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from stratalog.cli.options import Json, key_values
 from stratalog.cli.out import on_terminal, print_json, print_tabbed
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, is_remote, spark_session
-from stratalog.util import print_table
+from stratalog.util import print_table, terminal_width
 
 if TYPE_CHECKING:
     from stratalog.spark.session import SessionHealth
@@ -109,7 +110,9 @@ def _print(health: SessionHealth) -> None:
         ],
     )
     for problem in health.problems:
-        print(f"{problem.weight.value}: {problem.what}\n    {problem.mend}")
+        what = f"{problem.weight.value}: {problem.what}"
+        print(fill(what, terminal_width(), break_long_words=False, break_on_hyphens=False) if on_terminal() else what)
+        print(f"    {problem.mend}")  # one line, to be copied
     if not health.problems:
         print("No problems found.")
 
