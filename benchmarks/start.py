@@ -50,7 +50,7 @@ def measure_restarts(options: argparse.Namespace) -> Rounds:
             with broker:
                 broker.create_topic("many", options.partitions)
         ours, kafka = ((each.name, partial(one_restart, each, options.idle_seconds)) for each in brokers)
-        return alternate(ours, kafka, rounds=options.rounds)
+        return alternate(ours, kafka, rounds=options.rounds, warm_ups=0)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

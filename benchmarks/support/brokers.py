@@ -189,7 +189,7 @@ class Kafka(Broker):
         self._kafka.start()
 
     def stop(self) -> None:
-        self._kafka.stop()
+        self._kafka.stop(START_TIMEOUT_S * 3)  # it flushes each of many partitions
 
 
 def _answers(address: tuple[str, int]) -> bool:

@@ -208,16 +208,16 @@ class ReferenceKafka:
         self._wait_until_serving()
         return self
 
-    def stop(self) -> None:
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Clean shutdown: SIGTERM and wait. Harmless when it does not run."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGTERM)
             try:
-                self._process.wait(STOP_TIMEOUT_S)
+                self._process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 self.kill()
-                raise RuntimeError(f"the reference broker did not stop in {STOP_TIMEOUT_S:.0f} s") from None
+                raise RuntimeError(f"the reference broker did not stop in {timeout_s:.0f} s") from None
         self._forget()
 
     def kill(self) -> None:

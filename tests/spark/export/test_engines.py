@@ -52,7 +52,7 @@ def test_the_engines_tables_get_each_record_once(tmp_path: Path) -> None:
             "offsets": list(range(51)),
             "grown value": 7,
             "days": 4,
-            "property": {"delta": 120, "iceberg": 140}[kind],
+            "property": {"delta": 71, "iceberg": 91}[kind],
         }
     plain, framed = found["avro"]
     assert plain == [[[3, "x"], None], [[None, None], None], [None, "02"], [None, ""], [None, None]]
