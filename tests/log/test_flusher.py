@@ -10,6 +10,7 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import KafkaStorageError
+from stratalog.log.flusher import Flusher
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.segment.segment import LogSegment
 from stratalog.testing.failing_filesystem import FailingFileSystem
@@ -103,6 +104,28 @@ def test_what_was_appended_in_place_of_what_a_truncation_cut_is_not_taken_for_fl
     log.flush()
     assert synced == [last.size_bytes] * 2, "synced again, with what was appended behind the first time"
     assert log.recovery_point == 9
+    log.close()
+
+
+def test_a_snapshot_that_a_roll_takes_during_a_flush_waits_for_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands for the very offset that the flush goes up to."""
+    log = written(tmp_path, [])
+    sync_names = Flusher._sync_names
+
+    def rolled(flusher: Flusher) -> None:
+        monkeypatch.undo()
+        sync_names(flusher)
+        log.roll()
+
+    monkeypatch.setattr(Flusher, "_sync_names", rolled)
+    log.flush()
+    assert log.recovery_point == 9
+    assert [snapshot.offset for snapshot in log.producers.unsynced_snapshots(9)] == [9]
+    append(log)
+    log.flush()
+    assert not log.producers.unsynced_snapshots(10)
     log.close()
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from stratalog.errors import KafkaStorageError, is_shortage
 from stratalog.log.local_log import LocalLog
+from stratalog.log.producers import SnapshotFile
 from stratalog.log.segment import LogSegment
 from stratalog.util import FileSystem, sync_file
 
@@ -69,7 +70,8 @@ class Flusher:
             self._disk(segment.write_out, segment)
         for segment in segments:
             self._sync(segment.flush, segment)
-        has_new_names = self._sync_snapshots(end) or any(segment.base_offset >= start for segment in segments)
+        snapshots = self._sync_snapshots(end)
+        has_new_names = bool(snapshots) or any(segment.base_offset >= start for segment in segments)
         if has_new_names or not self._is_directory_synced:
             self._sync(self._sync_names)
         took_ms = (local.clock.monotonic() - began) * 1000
@@ -78,7 +80,7 @@ class Flusher:
             is_as_it_was = truncations == local.truncations
             if is_as_it_was:
                 local.recovery_point = max(local.recovery_point, min(end, local.end.offset))
-                local.producers.forget_unsynced(end)
+                local.producers.forget_unsynced(snapshots)  # a roll may have taken another meanwhile
                 self._last_flush_ms = local.clock.now_ms()
         if not is_as_it_was:  # what was appended in place of what was cut may not have been synced
             self.flush(up_to)
@@ -92,8 +94,8 @@ class Flusher:
         if self._sync_snapshots(local.end.offset) or is_new or is_unnamed:
             local.fs.sync_dir(local.directory)
 
-    def _sync_snapshots(self, end: int) -> bool:
-        """Sync the producer snapshots up to `end` that rolls have taken; return whether there were any.
+    def _sync_snapshots(self, end: int) -> list[SnapshotFile]:
+        """Sync the producer snapshots up to `end` that rolls have taken; return them.
 
         Recovery reads nothing below the recovery point again, so a snapshot there has to be whole.
         """
@@ -102,7 +104,7 @@ class Flusher:
             snapshots = local.producers.unsynced_snapshots(end)
         for snapshot in snapshots:
             self._sync(partial(_sync_if_there, snapshot.path, local.fs))
-        return bool(snapshots)
+        return snapshots
 
     def _sync_names(self) -> None:
         """Make the names of new segments durable.

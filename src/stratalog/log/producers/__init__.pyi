@@ -7,6 +7,9 @@ from .producer_entry import (
 from .producer_rebuild import (
     rebuild_producer_state as rebuild_producer_state,
 )
+from .producer_snapshots import (
+    SnapshotFile as SnapshotFile,
+)
 from .producer_state import (
     EXPIRATION_MS_DEFAULT as EXPIRATION_MS_DEFAULT,
 )

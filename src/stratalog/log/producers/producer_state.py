@@ -12,7 +12,7 @@ Not thread-safe: the partition's lock is held.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -369,9 +369,9 @@ class ProducerStateManager:
         paths = ((offset, self._snapshots.get(offset)) for offset in sorted(self._unsynced) if offset <= up_to)
         return [SnapshotFile(offset, path) for offset, path in paths if path is not None]
 
-    def forget_unsynced(self, up_to: int) -> None:
-        """Say that the snapshots up to an offset are durable, or gone."""
-        self._unsynced = {offset for offset in self._unsynced if offset > up_to}
+    def forget_unsynced(self, synced: Iterable[SnapshotFile]) -> None:
+        """Say that snapshots that `unsynced_snapshots` gave are durable, or gone."""
+        self._unsynced.difference_update(snapshot.offset for snapshot in synced)
 
     def delete_snapshot(self, offset: int) -> None:
         self._snapshots.delete(offset)
