@@ -54,7 +54,7 @@ def test_a_directory_is_one_line_and_exit_code_2(capfdbinary: Captured, tmp_path
     directory.mkdir()
     status, out, err = dump(capfdbinary, directory)
     assert (status, out) == (2, [])
-    assert err == [f"stratalog: {directory}: is a directory; name the files in it"]
+    assert err == [f"stratalog: {directory}: is a directory; give the files in it"]
 
 
 def test_no_file_and_two_decoders_are_wrong_usage(capfdbinary: Captured, log: Path) -> None:
