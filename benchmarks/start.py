@@ -69,7 +69,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         rounds = alternate(ours, kafka, rounds=options.rounds)
     where = f", {options.partitions:,} partitions" if options.partitions else ""
     for job, what, unit, scale in jobs:
-        result = Result.of(job + where, rounds, what, unit=unit, scale=scale, target=0.3, more_is_better=False)
+        result = Result.of(
+            job + where,
+            rounds,
+            what,
+            unit=unit,
+            scale=scale,
+            target=0.5 if options.partitions else 0.3,
+            more_is_better=False,
+        )
         report.add(result, rounds)
     report.close()
 
