@@ -268,5 +268,6 @@ def test_a_connect_session_lacks_what_needs_a_jvm_in_the_process() -> None:
     works, off, workers = json.loads(done.stdout.splitlines()[-1])
     assert works
     assert workers == 1
-    assert off["scan-rule"] == off["columns"] == "Spark Connect has no JVM in this process"
+    assert off["scan-rule"] == "Spark Connect has no JVM in this process"
+    assert off["columns"] == off["stream-columns"] == "scan-rule is off"
     assert "This Spark session is slower than it could be" in done.stderr
