@@ -148,6 +148,57 @@ def test_scans_beside_a_cleaner_that_never_rests_lose_no_key(tmp_path: Path) -> 
     assert not failed
 
 
+class RenamedAfterListing(FileSystem):
+    """Swaps a segment in for the one of its base offset in the second listing; names it plainly before its use."""
+
+    def __init__(self, replaced: Path) -> None:
+        self.replaced, self.listings = replaced, 0
+        self.swap = replaced.with_name(replaced.name + ".swap")
+        self.is_swapped = False
+
+    def list_inodes(self, path: StrPath) -> dict[str, int]:
+        self.listings += Path(path) == self.replaced.parent
+        if self.listings == 2 and not self.is_swapped:
+            self.is_swapped = True
+            shutil.copy(self.replaced, self.swap)
+            self.replaced.rename(self.replaced.with_name(self.replaced.name + ".deleted"))
+        return super().list_inodes(path)
+
+    def size(self, path: StrPath) -> int:
+        self._name_plainly(path)
+        return super().size(path)
+
+    def open(self, path: StrPath, *, write: bool = False, create: bool = False) -> File:
+        self._name_plainly(path)
+        return super().open(path, write=write, create=create)
+
+    def _name_plainly(self, path: StrPath) -> None:
+        if Path(path) == self.swap and self.swap.exists():
+            self.swap.rename(self.replaced)
+
+
+@pytest.mark.parametrize("number", [0, 3, 8])
+def test_a_segment_that_is_swapped_for_one_of_its_base_offset_during_a_listing_is_listed(
+    tmp_path: Path, number: int
+) -> None:
+    log = compacted(tmp_path)
+    listed = list_segments(log.directory)
+    found = list_segments(log.directory, RenamedAfterListing(listed[number].log))
+    assert [each.base_offset for each in found] == [each.base_offset for each in listed]
+    assert all(each.log.exists() for each in found)
+
+
+@pytest.mark.parametrize("number", [0, 3, 8])
+def test_a_segment_that_is_swapped_for_one_of_its_base_offset_during_planning_is_read(
+    tmp_path: Path, number: int
+) -> None:
+    log = compacted(tmp_path)
+    fs = RenamedAfterListing(list_segments(log.directory)[number].log)
+    query = Query(tmp_path, "latest", fs)
+    assert fs.listings > 2
+    assert [offset for offset, _ in query.rows()] == list(range(240))
+
+
 class Watched(FileSystem):
     """Calls `after` when something was renamed, and `before` when something is opened for reading."""
 

@@ -80,14 +80,21 @@ def list_segments(directory: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> list[
 
 
 def undisturbed(directory: Path, look: Callable[[], T], fs: FileSystem = REAL_FILESYSTEM) -> T:
-    """What `look` finds in a partition directory while no segments are replaced there; it is called until that is so.
+    """Return what `look` finds in a partition directory while no segments are replaced there.
 
-    What is rolled or deleted meanwhile is no disturbance: it begins behind the end, or was at the beginning. After many
-    tries the last one counts.
+    `look` is called until that is so. Segments that are rolled or deleted at the same time are no disturbance: they
+    begin behind the end, or were at the beginning. After many tries the last one counts. A FileNotFoundError of `look`
+    is a name that has changed since it was listed; it is raised when that happens in every try.
     """
     before = _row(directory, fs)
-    for _ in range(_LOOKS_MAX):
-        found = look()
+    for tries in range(_LOOKS_MAX):
+        try:
+            found = look()
+        except FileNotFoundError:
+            if tries == _LOOKS_MAX - 1:
+                raise
+            before = _row(directory, fs)
+            continue
         after = _row(directory, fs)
         if _is_same_row(before, after):
             break
@@ -95,15 +102,20 @@ def undisturbed(directory: Path, look: Callable[[], T], fs: FileSystem = REAL_FI
     return found
 
 
-def _row(directory: Path, fs: FileSystem) -> list[tuple[int, str]]:
-    """Base offset and second suffix of each `.log` that counts or is about to."""
-    parsed = filter(None, map(parse_file_name, fs.list_dir(directory)))
+def _row(directory: Path, fs: FileSystem) -> list[tuple[int, str, int]]:
+    """Return base offset, second suffix and inode of each `.log` that counts or is about to.
+
+    A segment that is replaced by one of the same base offset has the same name before and after, but another inode.
+    """
+    parsed = ((parse_file_name(name), inode) for name, inode in fs.list_inodes(directory).items())
     return sorted(
-        (base, state) for base, suffix, state in parsed if suffix == LOG_SUFFIX and state in ("", SWAP_SUFFIX)
+        (found[0], found[2], inode)
+        for found, inode in parsed
+        if found is not None and found[1] == LOG_SUFFIX and found[2] in ("", SWAP_SUFFIX)
     )
 
 
-def _is_same_row(before: list[tuple[int, str]], after: list[tuple[int, str]]) -> bool:
+def _is_same_row(before: list[tuple[int, str, int]], after: list[tuple[int, str, int]]) -> bool:
     """Whether the row of segments changed at its ends at most."""
     if not before or not after:
         return before == after
@@ -112,15 +124,14 @@ def _is_same_row(before: list[tuple[int, str]], after: list[tuple[int, str]]) ->
 
 
 def list_segments_once(root: Path, fs: FileSystem) -> list[SegmentFiles]:
-    """The same in one look, for whoever sees to it himself that nothing was replaced meanwhile (`undisturbed`)."""
+    """Return the same by one look, for a caller that makes sure that nothing is replaced during it (`undisturbed`).
+
+    Raises FileNotFoundError when a segment was deleted or renamed since its name was listed.
+    """
     names = _names(root, fs)
     segments = []
     for base in sorted(base for base, suffix in names if suffix == LOG_SUFFIX):
         log = root / names[base, LOG_SUFFIX]
-        try:
-            size = fs.size(log)
-        except FileNotFoundError:  # deleted since the listing, or named plainly
-            continue
         txnindex, snapshot = names.get((base, TXN_INDEX_SUFFIX)), names.get((base, SNAPSHOT_SUFFIX))
         segments.append(
             SegmentFiles(
@@ -130,7 +141,7 @@ def list_segments_once(root: Path, fs: FileSystem) -> list[SegmentFiles]:
                 timeindex=root / names.get((base, TIME_INDEX_SUFFIX), time_index_file(base)),
                 txnindex=None if txnindex is None else root / txnindex,
                 snapshot=None if snapshot is None else root / snapshot,
-                size=size,
+                size=fs.size(log),
             )
         )
     return segments

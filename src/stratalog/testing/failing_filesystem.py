@@ -77,9 +77,9 @@ class FailingFileSystem(FileSystem):
         fd, opened._fd = opened._fd, -1
         return _FailingFile(self, path, fd)
 
-    def list_dir(self, path: StrPath) -> list[str]:
+    def list_inodes(self, path: StrPath) -> dict[str, int]:
         self.check("list", path)
-        return super().list_dir(path)
+        return super().list_inodes(path)
 
     def make_dirs(self, path: StrPath) -> None:
         if not self.is_dir(path):

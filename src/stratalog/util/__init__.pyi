@@ -32,6 +32,9 @@ from .descriptors import (
     raise_descriptor_limit as raise_descriptor_limit,
 )
 from .entropy import (
+    random_below as random_below,
+)
+from .entropy import (
     random_bytes as random_bytes,
 )
 from .filesystem import (

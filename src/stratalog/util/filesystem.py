@@ -141,8 +141,13 @@ class FileSystem:
         os.utime(path, ns=(mtime_ms * 1_000_000,) * 2)
 
     def list_dir(self, path: StrPath) -> list[str]:
-        """The names in a directory, sorted."""
-        return sorted(os.listdir(path))
+        """Return the names in a directory, sorted."""
+        return sorted(self.list_inodes(path))
+
+    def list_inodes(self, path: StrPath) -> dict[str, int]:
+        """Return the names in a directory, each with the number of the file that has it."""
+        with os.scandir(path) as entries:
+            return {entry.name: entry.inode() for entry in entries}
 
     def make_dirs(self, path: StrPath) -> None:
         os.makedirs(path, exist_ok=True)

@@ -10,7 +10,6 @@ shards, for the sake of locks; here one thread has them all.
 
 from __future__ import annotations
 
-import random
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from stratalog.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from stratalog.util import random_below
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -196,7 +196,7 @@ class FetchSessionCache:
 
     def _new_id(self) -> int:
         while True:
-            session_id = random.randrange(1, _INT_MAX)
+            session_id = random_below(_INT_MAX - 1) + 1
             if session_id not in self._sessions:
                 return session_id
 

@@ -84,10 +84,7 @@ class SegmentListing:
             if (next_base is not None and next_base <= start) or (end is not None and each.base_offset >= end):
                 log_end = each.base_offset if next_base is None else next_base
                 continue
-            try:
-                segment = self._known(each, next_base) or self._segment(each, next_base)
-            except FileNotFoundError:  # deleted since the listing
-                continue
+            segment = self._known(each, next_base) or self._segment(each, next_base)
             if next_base is not None:
                 sealed[each.base_offset] = SealedSegment(each.size, next_base, segment)
             log_end = segment.end_offset if next_base is None else next_base
