@@ -37,10 +37,7 @@ WORK = ROOT / ".setup"
 INSTALLING = WORK / "installing"
 UV_HOME = WORK / f"uv-{UV_VERSION}"
 
-COMPILE = (
-    "from stratalog.records.columns import warm; warm();"
-    " import stratalog.cli.dump.bulk_kernel, stratalog.jobs.fsck.batch_kernel"
-)
+COMPILE = "from stratalog.records.native import warm; warm()"
 
 
 class StepFailedError(Exception):

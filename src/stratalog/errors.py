@@ -39,7 +39,7 @@ class KafkaError(StratalogError):
     record_errors: Sequence[RecordError] = ()
 
     def about_records(self, errors: Sequence[RecordError]) -> Self:
-        """This error, naming the records at fault."""
+        """Return this error, naming the records at fault."""
         self.record_errors = tuple(errors)
         return self
 
@@ -353,8 +353,10 @@ class DataDirError(StratalogError):
 
 
 class UnusableDataDirError(DataDirError):
-    """A data directory that cannot be read or written, or whose identity is damaged: others beside it may still
-    serve."""
+    """A data directory that cannot be read or written, or whose identity is damaged.
+
+    Others beside it may still serve.
+    """
 
 
 class CorruptIndexError(StratalogError):
@@ -418,10 +420,10 @@ def _by_code() -> dict[int, type[KafkaError]]:
 
 
 def error_for_code(code: int) -> type[KafkaError]:
-    """The class for a wire error code; `UnknownServerError` for one that has no class here."""
+    """Return the class for a wire error code; `UnknownServerError` for one that has no class here."""
     return _by_code().get(code, UnknownServerError)
 
 
 def wire_code(error: BaseException) -> int:
-    """The wire error code for any exception: its own, or UNKNOWN_SERVER_ERROR (-1)."""
+    """Return the wire error code for any exception: its own, or UNKNOWN_SERVER_ERROR (-1)."""
     return error.code if isinstance(error, KafkaError) else UnknownServerError.code

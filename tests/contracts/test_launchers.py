@@ -228,3 +228,10 @@ def test_a_killed_installation_begins_anew(with_uv: Checkout) -> None:
     assert process.returncode not in (0, None)
     assert with_uv.run("stratalog", "x").stdout == "stratalog x\n"
     assert not (with_uv.root / ".venv" / "left-over").exists()
+
+
+def test_what_the_set_up_compiles_is_there() -> None:
+    """The set-up of a fresh clone ends with this; here the loops come from the cache."""
+    code = "import runpy; exec(runpy.run_path('tools/set_up.py')['COMPILE'])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -32,8 +32,10 @@ _PIECE = 500
 
 
 def in_pieces(entries: Iterable[_Entry], take: Callable[[_Entry], object]) -> Iterator[None]:
-    """Call `take` with each of `entries`, and yield every so often, so that the caller can let others have their
-    turn."""
+    """Call `take` with each of `entries`.
+
+    Yields every so often, so that the caller can let others have their turn.
+    """
     for count, entry in enumerate(entries, 1):
         take(entry)
         if count % _PIECE == 0:

@@ -71,8 +71,10 @@ _APPEND_ERRORS: dict[int, type[KafkaError]] = {
 
 @dataclass(frozen=True, slots=True)
 class TransactionalWrite:
-    """Who writes as part of a transaction, and the guard of its verification (None: the partition is known to be in
-    it)."""
+    """Who writes as part of a transaction, and the guard of its verification.
+
+    None: the partition is known to be in it.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -80,8 +82,10 @@ class TransactionalWrite:
 
 
 def partition_for(name: str, partition_count: int) -> int:
-    """The partition that the records of a group or transactional id go to: |Java's String.hashCode| modulo the
-    count."""
+    """Return the partition that the records of a group or transactional id go to.
+
+    |Java's String.hashCode| modulo the count.
+    """
     value = 0
     encoded = name.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(encoded), 2):
@@ -132,12 +136,12 @@ class CoordinatorLog:
         return 0 if topic is None else topic.partition_count
 
     def partition_number(self, owner: str) -> int:
-        """The partition that the records of `owner` go to; 0 without the topic."""
+        """Return the partition that the records of `owner` go to; 0 without the topic."""
         count = self.partition_count
         return partition_for(owner, count) if count else 0
 
     def partition_of(self, owner: str) -> Partition:
-        """The partition of `owner`; CoordinatorNotAvailableError without the topic."""
+        """Return the partition of `owner`; CoordinatorNotAvailableError without the topic."""
         return self._partition(self.partition_number(owner))
 
     def _partition(self, number: int) -> Partition:
@@ -201,7 +205,7 @@ class CoordinatorLog:
 
 
 def in_batches(entries: Iterable[KeyValue]) -> Iterator[list[KeyValue]]:
-    """The entries in rows that fit in a batch each, for what need not be written all at once."""
+    """Yield the entries in rows that fit in a batch each, for what need not be written all at once."""
     chunk: list[KeyValue] = []
     size = 0
     for key, value in entries:
@@ -228,8 +232,10 @@ class StoredValue:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The latest value by key of what counts, deleted keys included, and by producer id what open transactions
-    wrote."""
+    """The latest value by key of what counts, deleted keys included.
+
+    Also, by producer id, what open transactions wrote.
+    """
 
     latest: dict[bytes, StoredValue] = field(default_factory=dict)
     in_transaction: dict[int, dict[bytes, StoredValue]] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from stratalog.wire import INT16, INT32
 
 
 def compact_length(frame: memoryview, position: int) -> tuple[int, int]:
-    """A compact length (-1 for null) and the position behind it."""
+    """Return a compact length (-1 for null) and the position behind it."""
     byte = frame[position]
     if byte < 0x80:
         return byte - 1, position + 1
@@ -29,7 +29,7 @@ def compact_length(frame: memoryview, position: int) -> tuple[int, int]:
 
 
 def varint(value: int) -> bytes:
-    """An unsigned varint."""
+    """Return an unsigned varint."""
     if value < 0x80:
         return _ONE_BYTE[value]
     out = bytearray()
@@ -44,7 +44,7 @@ _ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
 
 
 def legacy_topic(frame: memoryview, position: int) -> tuple[bytes, int, int]:
-    """A topic's name, its number of partitions, and the position behind."""
+    """Return a topic's name, its number of partitions, and the position behind."""
     (length,) = INT16.unpack_from(frame, position)
     position += 2
     name = bytes(frame[position : position + length])
@@ -56,7 +56,7 @@ def legacy_topic(frame: memoryview, position: int) -> tuple[bytes, int, int]:
 
 
 def flexible_topic(frame: memoryview, position: int, by_id: bool) -> tuple[bytes, int, int]:
-    """A topic's key, its number of partitions, and the position behind."""
+    """Return a topic's key, its number of partitions, and the position behind."""
     if by_id:
         length = 16
     else:

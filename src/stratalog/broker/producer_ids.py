@@ -20,7 +20,7 @@ class ProducerIds:
         self._lock = threading.Lock()
 
     def next(self) -> int:
-        """A producer id that nobody has; KafkaStorageError when a new block cannot be written down."""
+        """Return a producer id that nobody has. Raises KafkaStorageError when a new block cannot be written down."""
         with self._lock:
             if self._used == self._block.size:
                 self._block = self._store.allocate_producer_ids()

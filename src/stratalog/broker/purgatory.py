@@ -28,7 +28,7 @@ class Waiter(Protocol):
     missing: int
 
     def changed(self, partition: Partition) -> bool:
-        """Called on the loop's thread when there may be enough, or the partition's leadership ended.
+        """Look whether there is enough now, or the partition's leadership ended. Called on the loop's thread.
 
         Return True when the wait is over and the waiter needs no more calls. Must not raise.
         """
@@ -57,7 +57,10 @@ class Growth:
         return end - position
 
     def _end(self) -> tuple[tuple[int, ...] | None, int]:
-        """The segment of the last readable byte and its position; without a segment where only the offset is known."""
+        """Return the segment of the last readable byte and its position.
+
+        Without a segment where only the offset is known.
+        """
         partition, isolation = self._partition, self._isolation
         epoch = partition.leader_epoch
         if epoch < 0:
@@ -134,7 +137,7 @@ class Purgatory:
             each.waiters[waiter] = None
 
     def forget(self, waiter: Waiter, partitions: Iterable[Partition]) -> None:
-        """The opposite of `watch`; harmless when the waiter is not known."""
+        """Undo `watch`; do nothing when the waiter is not known."""
         isolation = waiter.isolation
         for partition in partitions:
             each = self._waiting.get(partition, {}).get(isolation)
@@ -153,7 +156,7 @@ class Purgatory:
             partition.remove_listener(self.notify)
 
     def notify(self, partition: Partition) -> None:
-        """A partition changed. From any thread."""
+        """Note that a partition changed. Thread-safe."""
         if threading.get_ident() == self._thread:
             self._note(partition)
         else:

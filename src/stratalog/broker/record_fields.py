@@ -25,12 +25,12 @@ def put_string(out: bytearray, text: str | None, *, flexible: bool = False) -> N
 
 
 def put_count(out: bytearray, count: int, *, flexible: bool = False) -> None:
-    """The count of an array or of BYTES; -1 is null."""
+    """Read the count of an array or of BYTES; -1 is null."""
     out += encode_unsigned(count + 1) if flexible else INT32.pack(count)
 
 
 def put_tags(out: bytearray, fields: Mapping[int, bytes]) -> None:
-    """The tagged fields at the end of a flexible struct."""
+    """Skip the tagged fields at the end of a flexible struct."""
     out += encode_unsigned(len(fields))
     for tag, data in sorted(fields.items()):
         out += encode_unsigned(tag) + encode_unsigned(len(data)) + data
@@ -46,7 +46,7 @@ class FieldReader:
         self._flexible = False
 
     def version(self, highest: int, flexible_from: int) -> int:
-        """The int16 that a value begins with; what follows is read as of this version."""
+        """Return the int16 that a value begins with; what follows is read as of this version."""
         version = self.int16()
         if not 0 <= version <= highest:
             raise CorruptRecordError(f"{self._what}: version {version}, known are 0 to {highest}")
@@ -84,17 +84,17 @@ class FieldReader:
         return self._take(self.count())
 
     def count(self) -> int:
-        """The count of an array or of BYTES; -1 is null."""
+        """Read the count of an array or of BYTES; -1 is null."""
         return self._unsigned_varint() - 1 if self._flexible else self.int32()
 
     def tags(self) -> dict[int, bytes]:
-        """The tagged fields at the end of a struct; none in a version that is not flexible."""
+        """Return the tagged fields at the end of a struct; none in a version that is not flexible."""
         if not self._flexible:
             return {}
         return {self._unsigned_varint(): self._take(self._unsigned_varint()) for _ in range(self._unsigned_varint())}
 
     def damaged(self, why: str) -> CorruptRecordError:
-        """What to raise for a value that cannot be."""
+        """Return what to raise for a value that cannot be."""
         return CorruptRecordError(f"{self._what} is damaged at byte {self._at}: {why}")
 
     def _unsigned_varint(self) -> int:

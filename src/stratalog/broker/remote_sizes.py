@@ -45,7 +45,7 @@ def encode(sizes: Mapping[tuple[str, int], int]) -> bytes:
 
 
 def decode(data: bytes) -> dict[tuple[str, int], int]:
-    """The sizes; ValueError for anything else than what `encode` makes."""
+    """Return the sizes. Raises ValueError for anything else than what `encode` makes."""
     by_topic: Any = json.loads(data)
     try:
         return {

@@ -72,7 +72,7 @@ class BrokerServices:
         return self.logs.get(topic, partition)
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of a topic by the 16 bytes of its id."""
+        """Return the name of a topic by the 16 bytes of its id."""
         topic = self.metadata.topic_by_id(UUID(bytes=topic_id))
         return None if topic is None else topic.name
 

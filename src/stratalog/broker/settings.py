@@ -50,7 +50,10 @@ class BrokerSettings:
             self._logs.remote.reconfigure(self.current)
 
     def _dynamic(self, changes: Mapping[int | None, Mapping[str, str]] | None = None) -> dict[str, str]:
-        """What is set dynamically, or would be with other values of one level: this broker's over the cluster's."""
+        """Return what is set dynamically, or would be with other values of one level.
+
+        This broker's over the cluster's.
+        """
         levels = {
             None: self._store.broker_configs(None),
             self._node_id: self._store.broker_configs(self._node_id),

@@ -112,7 +112,7 @@ def _load(
 
 
 def _check_level(store: MetadataStore | None, config: BrokerConfig) -> None:
-    """What the level of `metadata.version` has to say before anything is written: the store's, or a new one's first.
+    """Check the level of `metadata.version` before anything is written: the store's, or the first one of a new store.
 
     InvalidConfigError when the file gives topics larger segments than the level allows, or does not go together
     otherwise.
@@ -161,7 +161,7 @@ def _refuse_untiered(store: MetadataStore | None, config: BrokerConfig) -> None:
 
 
 def _cluster_id(store: MetadataStore | None, data_dirs: list[Path]) -> str:
-    """The id of the cluster that the directories belong to; a fresh one when they are new."""
+    """Return the id of the cluster that the directories belong to; a fresh one when they are new."""
     stored = {path: found for path in data_dirs if (found := stored_cluster_id(path)) is not None}
     if store is None:
         return next(iter(stored.values()), None) or uuid_to_base64(random_uuid())

@@ -18,7 +18,7 @@ CLIENT_ID = "stratalog"
 
 
 def encoded(logs: LogManager, partitions: Iterable[Partition]) -> bytes:
-    """The field for these partitions."""
+    """Return the field for these partitions."""
     wanted = {(partition.topic, partition.partition) for partition in partitions}
     found = [status for status in tier_statuses(logs) if (status.topic, status.partition) in wanted]
     return json.dumps(status_json(found), separators=(",", ":")).encode()

@@ -86,7 +86,7 @@ class TopicManager:
         self._lock = threading.RLock()
 
     def log_config(self, configs: Mapping[str, str]) -> LogConfig:
-        """The typed configuration of a topic with these properties; InvalidConfigError names what is wrong."""
+        """Return the typed configuration of a topic with these properties; InvalidConfigError names what is wrong."""
         large = is_large_index_format_supported(self._store.metadata_version)
         return LogConfig.from_properties(configs, self._config(), use_large_index_format=large)
 
@@ -108,8 +108,10 @@ class TopicManager:
             )
 
     def check_broker_defaults(self, broker: BrokerConfig) -> None:
-        """InvalidConfigError, naming topics, when this configuration would put one of them in conflict that is in
-        none."""
+        """Raise InvalidConfigError, naming topics, when this configuration would put one of them in conflict.
+
+        Topics that are in conflict already do not count.
+        """
         now = self._config()
         if broker.topic_defaults() == now.topic_defaults():
             return
@@ -135,7 +137,7 @@ class TopicManager:
         return self._lock
 
     def in_force(self, topic: Topic) -> StoredConfig:
-        """The configuration of a topic that is there, whatever is set on it and around it; never an error."""
+        """Return the configuration of a topic that is there, whatever is set on it and around it; never an error."""
         return stored_config(
             topic.configs,
             self._config(),
@@ -144,7 +146,7 @@ class TopicManager:
         )
 
     def spec(self, topic: Topic) -> TopicSpec:
-        """What the logs of a topic are opened with."""
+        """Return what the logs of a topic are opened with."""
         return TopicSpec(topic.name, topic.topic_id, topic.partition_count, self.in_force(topic).config)
 
     def specs(self, topics: Iterable[Topic]) -> list[TopicSpec]:
@@ -212,7 +214,7 @@ class TopicManager:
             return topic
 
     def ensure(self, name: str, partition_count: int, configs: Mapping[str, str] | None = None) -> Topic:
-        """The topic of this name, created with these when there is none."""
+        """Return the topic of this name, created with these when there is none."""
         with self._lock:
             return self._store.topic(name) or self.create(name, partition_count, configs)
 
@@ -235,8 +237,10 @@ class TopicManager:
             return topic
 
     def finish_internal_deletions(self) -> None:
-        """At a start, before anything reads or needs an internal topic: finish the deletion of those that were to
-        go."""
+        """At a start, before anything reads or needs an internal topic.
+
+        Finish the deletion of those that were to go.
+        """
         with self._lock:
             for topic in self._store.deleting_topics():
                 if topic.name in NEVER_TIERED:
@@ -244,8 +248,7 @@ class TopicManager:
                     self.finish_deletion(topic)
 
     def resume_deletions(self) -> list[Topic]:
-        """At a start: delete the data of topics whose deletion was interrupted, and return them for
-        `finish_deletion`."""
+        """Delete the data of topics whose deletion was interrupted, at startup; return them for `finish_deletion`."""
         with self._lock:
             topics = self._store.deleting_topics()
             for topic in topics:

@@ -209,7 +209,7 @@ def _source(number: int) -> str:
 
 
 def _plain(entry: Any) -> str:
-    """A line of kafka-configs."""
+    """Return a line of kafka-configs."""
     value = "null" if entry.value is None else entry.value
     synonyms = ", ".join(
         f"{_source(same.source)}:{same.name}={'null' if same.value is None else same.value}" for same in entry.synonyms

@@ -166,8 +166,10 @@ def _parse_levels(given: list[str]) -> dict[str, int]:
 
 
 def _levels_of_release(release: int, supported: list[Feature], kind: UpgradeType) -> dict[str, int]:
-    """The levels that a release has, of `metadata.version` and of what else the broker knows and would move that
-    way."""
+    """Return the levels of a release.
+
+    Of `metadata.version` and of the other known features that would move that way.
+    """
     levels = {METADATA_VERSION: release}
     for feature in supported:
         level = level_with(feature.name, release)
@@ -180,7 +182,7 @@ def _levels_of_release(release: int, supported: list[Feature], kind: UpgradeType
 
 
 def _features_of(client: Client) -> tuple[list[Feature], int]:
-    """The features of a broker, by name, and the epoch of what is finalized."""
+    """Return the features of a broker, by name, and the epoch of what is finalized."""
     told = client.api_versions
     if not hasattr(told, "supported_features"):
         raise RefusedError("the broker is too old: it has no feature levels")

@@ -105,7 +105,7 @@ class _Page:
 
 
 def _split_examples(text: str) -> tuple[list[str], list[str]]:
-    """The paragraphs to wrap, and the lines of the examples without their indent."""
+    """Return the paragraphs to wrap, and the lines of the examples without their indent."""
     described, _, verbatim = text.partition("\b\n")
     lines = [line for line in verbatim.splitlines() if not line.startswith("Example")]
     paragraphs = [paragraph for paragraph in described.split("\n\n") if paragraph.strip()]

@@ -117,7 +117,7 @@ def describe_log_dirs(
 
 
 def _read_response(broker: int, version: int, body: bytes) -> tuple[list[Any], dict[int, bytes]]:
-    """A response, part by part: kio reads no message that has a tagged field of our own at its end."""
+    """Return a response, part by part: kio reads no message that has a tagged field of our own at its end."""
     module = message_module(ApiKey.DESCRIBE_LOG_DIRS, version, "response")
     position = 4
     if version >= _ERROR_FROM:

@@ -28,7 +28,7 @@ DEBUG_VARIABLE = "STRATALOG_DEBUG"
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script."""
     status = run(sys.argv[1:])
     try:
         sys.stdout.flush()
@@ -67,7 +67,7 @@ def run(args: Sequence[str]) -> int:
 
 
 def _root() -> Any:
-    """The command with every sub-command in its place."""
+    """Return the command with every sub-command in its place."""
     app = typer.Typer(add_completion=False, no_args_is_help=True, context_settings=CONTEXT_SETTINGS)
     app.callback(cls=HelpfulGroup)(_root_options)
     group: Any = get_command(app)

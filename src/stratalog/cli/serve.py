@@ -109,7 +109,7 @@ def serve(
 
 @contextmanager
 def _web_server(address: str) -> Iterator[WebServer | None]:
-    """The web server, bound but not started: an address that cannot be had is known before the data is touched."""
+    """Bind the web server without starting it: an address that cannot be had is reported before the data is touched."""
     if address == "off":
         yield None
         return

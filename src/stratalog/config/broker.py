@@ -359,7 +359,7 @@ class BrokerConfig(Mapping[str, Any]):
         return cls(properties)
 
     def with_overrides(self, properties: Mapping[str, str | None]) -> BrokerConfig:
-        """A new configuration with these set (or, for None, set to null) on top.
+        """Return a new configuration with these set (or, for None, set to null) on top.
 
         Plugins' own keys stay as they are here: they are the operator's, and no client may change them.
         """
@@ -370,8 +370,7 @@ class BrokerConfig(Mapping[str, Any]):
         check_segment_bytes("log.segment.bytes", self["log.segment.bytes"], large=large)
 
     def _take_prefixed(self) -> None:
-        """Keys of the topic-based metadata manager count under the metadata plugin's prefix too, where Kafka has
-        them."""
+        """Count keys of the topic-based metadata manager under the metadata plugin's prefix too, as Kafka does."""
         own = self.prefixed(self._values["remote.log.metadata.manager.impl.prefix"])
         for name in METADATA_TOPIC_KEYS & own.keys():
             prefixed = self._values["remote.log.metadata.manager.impl.prefix"] + name

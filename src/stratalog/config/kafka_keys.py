@@ -129,7 +129,7 @@ _ALIKE = 0.8
 
 
 def with_suggestion(name: str, known: Iterable[str]) -> str:
-    """The name as a warning lists it: with the known key that it resembles, unless Kafka has it just so."""
+    """Return the name as a warning lists it: with the known key that it resembles, unless Kafka has it just so."""
     if name in KAFKA_BROKER_KEYS:
         return name
     close = get_close_matches(name, {*known, *KAFKA_BROKER_KEYS}, n=1, cutoff=_ALIKE)

@@ -42,7 +42,7 @@ Validator = Callable[[str, Any], None]
 
 
 def invalid(key: str, value: object, why: str) -> InvalidConfigError:
-    """The error for a bad value, in Kafka's words."""
+    """Return the error for a bad value, in Kafka's words."""
     return InvalidConfigError(f"Invalid value {value} for configuration {key}: {why}")
 
 
@@ -126,14 +126,14 @@ class ConfigKey:
     no_effect: str = ""
 
     def parse(self, raw: str | None) -> Any:
-        """The typed value of `raw`; InvalidConfigError names key, value and expectation."""
+        """Return the typed value of `raw`; InvalidConfigError names key, value and expectation."""
         value = _parse(self, raw)
         if self.validator is not None and value is not None:
             self.validator(self.name, value)
         return value
 
     def render(self, value: Any) -> str | None:
-        """The text of a typed value, as DescribeConfigs shows it."""
+        """Return the text of a typed value, as DescribeConfigs shows it."""
         if value is None:
             return None
         if isinstance(value, bool):

@@ -34,7 +34,7 @@ class NamedListener:
 
 
 def parse_listeners(value: str, properties: Mapping[str, str | None], key: str = LISTENERS) -> list[NamedListener]:
-    """The listeners that `value` of `key` names; InvalidConfigError for what is none.
+    """Return the listeners that `value` of `key` names. Raises InvalidConfigError for what is none.
 
     `properties` say what names stand for, and which are the controllers'.
     """

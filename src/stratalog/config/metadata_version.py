@@ -76,7 +76,7 @@ def is_supported(level: int) -> bool:
 
 
 def level_name(level: int) -> str:
-    """The name of a level, such as "4.4-IV1"; InvalidUpdateVersionError for one that is not supported."""
+    """Return the name of a level, such as "4.4-IV1". Raises InvalidUpdateVersionError for one that is not supported."""
     if not is_supported(level):
         raise InvalidUpdateVersionError(
             f"{METADATA_VERSION} level {level} is not supported; levels {LEVEL_MIN} to {LEVEL_MAX} are"
@@ -85,7 +85,7 @@ def level_name(level: int) -> str:
 
 
 def level_for_release(version: str) -> int:
-    """The level of a release ("4.4": its newest) or of an exact name ("4.4-IV0").
+    """Return the level of a release ("4.4": its newest) or of an exact name ("4.4-IV0").
 
     InvalidUpdateVersionError otherwise.
     """
@@ -99,7 +99,7 @@ def level_for_release(version: str) -> int:
 
 
 def lost_by_downgrade(current: int, level: int) -> MetadataVersion | None:
-    """The newest version between the two that wrote what `level` cannot read; None when the way down is free.
+    """Return the newest version between the two that wrote what `level` cannot read, or None when the way down is free.
 
     Below large segments it always is: what Kafka changed there are records of its metadata log, which is not kept here.
     """

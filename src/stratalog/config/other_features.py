@@ -29,7 +29,7 @@ OTHER_FEATURES: Final[Mapping[str, int]] = {name: max(levels.values()) for name,
 
 
 def level_with(feature: str, metadata_version: int) -> int | None:
-    """The level of a feature that comes with a level of `metadata.version`; None for a feature that is not known."""
+    """Return the level of a feature that comes with a level of `metadata.version`, or None for an unknown feature."""
     steps = _LEVELS_OF_RELEASES.get(feature)
     if steps is None:
         return None

@@ -14,7 +14,7 @@ _LINE = re.compile(r"((?:\\.|[^\\=:\s])*)(\s*[=:]\s*|\s+)?(.*)")
 
 
 def parse_properties(text: str, source: str) -> dict[str, str]:
-    """The keys and values of a file's text: `=`, `:` or space between them, continued lines, escapes.
+    """Return the keys and values of a file's text: `=`, `:` or space between them, continued lines, escapes.
 
     Raises UsageError naming `source` and the line that is no `key=value` (Java would take it for a key without a
     value).

@@ -13,7 +13,7 @@ SEGMENT_BYTES_MIN = 1024 * 1024
 
 
 def segment_bytes_max(*, large: bool) -> int:
-    """The largest `segment.bytes`; `large` says whether the level in force supports large segments."""
+    """Return the largest `segment.bytes`; `large` says whether the level in force supports large segments."""
     return LONG_MAX if large else INT_MAX
 
 

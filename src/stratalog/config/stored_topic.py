@@ -31,7 +31,7 @@ class StoredConfig:
 
 
 def topic_default_properties(broker: BrokerConfig) -> dict[str, str]:
-    """The broker's values for topics, by broker key and as text: `BrokerConfig` takes them back."""
+    """Return the broker's values for topics, by broker key and as text: `BrokerConfig` takes them back."""
     values = broker.topic_defaults()
     texts = {key.broker_key: key.render(values[key.name]) for key in TOPIC_KEYS if key.broker_key}
     return {name: text for name, text in texts.items() if text is not None}
@@ -44,7 +44,7 @@ def stored_config(
     *,
     use_large_index_format: bool,
 ) -> StoredConfig:
-    """The configuration for a topic with these properties; see the module. Raises nothing.
+    """Return the configuration for a topic with these properties; see the module. Raises nothing.
 
     `last_good` are `topic_default_properties` that suited every topic, or nothing.
     """
@@ -63,7 +63,7 @@ def stored_config(
 
 
 def _last_good(properties: Mapping[str, str], last_good: Mapping[str, str], large: bool) -> LogConfig | None:
-    """The second of the module's ways; None when it is the topic's own values that are no longer allowed."""
+    """Return the second of the module's ways, or None when it is the topic's own values that are no longer allowed."""
     if not last_good:
         return None
     try:
@@ -73,7 +73,7 @@ def _last_good(properties: Mapping[str, str], last_good: Mapping[str, str], larg
 
 
 def _cautious(properties: Mapping[str, str], broker: BrokerConfig, large: bool) -> LogConfig:
-    """The values that are good by themselves, and for those that conflict with another what keeps the data."""
+    """Return the values that are good by themselves, and for those that conflict with another what keeps the data."""
     usable = {name: raw for name, raw in properties.items() if _is_good(name, raw)}
     values = LogConfig.from_values({**broker.topic_defaults(), **TOPIC_KEYS.parse(usable)}, large)
     values = replace(

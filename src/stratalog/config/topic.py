@@ -206,7 +206,7 @@ class LogConfig:
         *,
         use_large_index_format: bool = False,
     ) -> LogConfig:
-        """The values of a topic: its own properties over the broker's over Kafka's defaults.
+        """Return the values of a topic: its own properties over the broker's over Kafka's defaults.
 
         Raises InvalidConfigError that names key, value and what is allowed.
         """
@@ -239,8 +239,10 @@ _FIELDS = frozenset(LogConfig.__dataclass_fields__)
 
 
 def changed_properties(config: LogConfig) -> dict[str, str]:
-    """The values of `config` that are not Kafka's defaults, by Kafka's names and as text: `from_properties` takes
-    them."""
+    """Return the values of `config` that are not Kafka's defaults.
+
+    By Kafka's names and as text: `from_properties` takes them.
+    """
     default = LogConfig()
     found = {}
     for key in TOPIC_KEYS:
@@ -258,8 +260,9 @@ def _text(value: object) -> str:
 
 
 def index_size_needed(config: LogConfig) -> int:
-    """Bytes that an index of a full segment may take: `segment.index.bytes` below it rolls segments before
-    `segment.bytes`.
+    """Bytes that an index of a full segment may take.
+
+    `segment.index.bytes` below it rolls segments before `segment.bytes`.
 
     One entry for every `index.interval.bytes` of the segment, in entries of 12 bytes. Source: KIP-1333, "Index size
     guidance" (8 GiB at 4096 bytes: 24 MiB).

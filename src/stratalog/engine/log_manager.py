@@ -317,7 +317,9 @@ class LogManager:
 
     @contextmanager
     def _failing(self, directory: Path, what: str) -> Iterator[None]:
-        """What the disk refuses in here takes the directory offline; a log that cannot be opened, only itself.
+        """Take the log directory offline when an OSError is raised in this block.
+
+        A log that cannot be opened goes offline alone.
 
         Want of file descriptors takes nothing offline; at the start, it ends that.
         So does an error that nobody foresaw: one log must not keep the others from being served.
@@ -373,7 +375,7 @@ class LogManager:
     # --- partitions ---------------------------------------------------------------------------------------------------
 
     def get(self, topic: str, partition: int) -> Partition | None:
-        """The partition; also one that is offline, whose every use raises KafkaStorageError."""
+        """Return the partition; also one that is offline, whose every use raises KafkaStorageError."""
         return self._partitions.get(topic, partition)
 
     def partitions(self, topic: str | None = None) -> list[Partition]:
@@ -392,7 +394,7 @@ class LogManager:
             return sum(partition.failure is not None for partition in self._partitions.all())
 
     def _logs(self) -> dict[TopicPartition, PartitionLog]:
-        """The logs that are served, for the cleaner."""
+        """Return the logs that are served, for the cleaner."""
         return {(partition.topic, partition.partition): partition.log for partition in self.partitions()}
 
     def create_topic(self, spec: TopicSpec) -> list[Partition]:
@@ -415,12 +417,16 @@ class LogManager:
         return partition
 
     def take_no_new_ones(self) -> None:
-        """Break off the creation of partitions that goes on, and refuse others: a stop waits for one partition at
-        most."""
+        """Break off the creation of partitions that goes on, and refuse others.
+
+        A stop waits for one partition at most.
+        """
         self._takes_new_ones = False
 
     def _create_in_some_dir(self, spec: TopicSpec, number: int) -> Partition:
-        """A new log in the emptiest directory that takes it; or, if it lies somewhere already, the one that is there.
+        """Return a new log in the emptiest directory that takes it.
+
+        Or, if it lies somewhere already, the one that is there.
 
         What lies there of another topic of that name makes room for it. KafkaStorageError when no directory takes it.
         """
@@ -443,13 +449,13 @@ class LogManager:
         raise self._not_served(f"{name} cannot be created: no log directory takes it")
 
     def _not_served(self, message: str) -> KafkaStorageError:
-        """What to raise where `_failing` let a partition go."""
+        """Return what to raise where `_failing` let a partition go."""
         if self._shortage is None:
             return KafkaStorageError(message)
         return ResourceShortageError(f"{message} ({self._shortage})")
 
     def _make(self, path: Path, spec: TopicSpec) -> Partition:
-        """A new log.
+        """Return a new log.
 
         Nothing is left of one that the disk refuses: it is made elsewhere, and must not lie in two places.
         """
@@ -470,7 +476,9 @@ class LogManager:
                     raise self.dirs.storage_error(directory)
 
     def _take_over(self, path: Path, spec: TopicSpec, number: int) -> Partition | None:
-        """The partition in a directory that is there already; None if it was another topic's, which has made room.
+        """Return the partition of a directory that is there already.
+
+        None if it was another topic's, which has made room.
 
         KafkaStorageError when it cannot be opened: a second one elsewhere would leave open which is the right one.
         """

@@ -96,7 +96,7 @@ class Partition:
         self._notify()
 
     def fail(self, error: KafkaStorageError) -> None:
-        """The log directory is gone: stop serving, and answer `error` from here on. The files stay as they are."""
+        """Stop serving, as the log directory is gone, and answer `error` from here on. The files stay as they are."""
         self.failure = error
         self.resign()
         self.log.abandon(error)
@@ -172,7 +172,7 @@ class Partition:
             self._listeners = [*self._listeners, listener]
 
     def remove_listener(self, listener: Callable[[Partition], None]) -> None:
-        """The opposite of `add_listener`; a bound method is another object each time, and equal."""
+        """Undo `add_listener`; a bound method is another object each time, and equal."""
         with self._listeners_lock:
             self._listeners = [known for known in self._listeners if known != listener]
 
@@ -233,7 +233,7 @@ class Partition:
         )
 
     def offset_for_timestamp(self, timestamp_ms: int) -> FoundOffset | None:
-        """The first record at or after a time, over both tiers; may block on the object store."""
+        """Return the first record at or after a time, over both tiers; may block on the object store."""
         found: TimestampOffset | None = None
         if self.remote is not None and self.log.log_start_offset < self.log.local_log_start_offset:
             found = self.remote.offset_for_timestamp(self.topic_id_partition, timestamp_ms, self.log.log_start_offset)
@@ -242,12 +242,12 @@ class Partition:
         return None if found is None else self._with_epoch(found)
 
     def max_timestamp(self) -> FoundOffset | None:
-        """The record with the largest timestamp of the local tier, which holds the newest data."""
+        """Return the record with the largest timestamp of the local tier, which holds the newest data."""
         found = self.log.max_timestamp()
         return None if found is None else self._with_epoch(found)
 
     def latest_offset(self, isolation: Isolation) -> int:
-        """The end of what a reader of this isolation may see."""
+        """Return the end of what a reader of this isolation may see."""
         if isolation is Isolation.TXN_COMMITTED:
             return self.log.last_stable_offset
         return self.log.high_watermark if isolation is Isolation.HIGH_WATERMARK else self.log.log_end_offset
@@ -258,8 +258,10 @@ class Partition:
 
 
 class OfflinePartition(Partition):
-    """A partition whose log could not be opened: every use of it, or of its `log`, raises the KafkaStorageError
-    given."""
+    """A partition whose log could not be opened.
+
+    Every use of it, or of its `log`, raises the KafkaStorageError given.
+    """
 
     def __init__(self, topic: str, partition: int, topic_id: UUID, error: KafkaStorageError) -> None:
         self._error = error

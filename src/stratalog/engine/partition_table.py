@@ -77,7 +77,7 @@ class PartitionTable:
             held.clear()
 
     def emptiest_of(self, directories: Collection[Path]) -> Path:
-        """The directory, of these, in which the fewest partitions lie; the first of several."""
+        """Return the directory, of these, in which the fewest partitions lie; the first of several."""
         return min(directories, key=lambda path: self._counts[path])
 
     def _leave_directory(self, key: PartitionKey) -> None:

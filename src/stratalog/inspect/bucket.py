@@ -64,7 +64,7 @@ class PartitionObjects:
 
 
 def find_partitions(store: ObjectStore, topics: Collection[str] | None = None) -> BucketPartitions:
-    """The partitions of `topics` (None: of all), by topic, id and number. Raises RemoteStorageError."""
+    """Return the partitions of `topics` (None: of all), by topic, id and number. Raises RemoteStorageError."""
     top = store.list_level("")
     partitions: list[TopicIdPartition] = []
     directories: list[str] = []
@@ -138,7 +138,7 @@ class PartitionReader:
 
 
 def read_manifest(store: ObjectStore, key: str) -> Manifest | None:
-    """The manifest of either layout at a key, or why it is none; None when it is not there.
+    """Return the manifest of either layout at a key, or why it is none, or None when it is not there.
 
     Raises RemoteStorageError.
     """
@@ -179,7 +179,7 @@ def _segment_id(info: ObjectInfo) -> UUID | None:
 def in_order(
     pool: ThreadPoolExecutor, function: Callable[[_Item], _Result], items: Iterable[_Item], ahead: int
 ) -> Iterator[_Result]:
-    """`function` of each item, in order, with at most `ahead` of them under way or waiting to be taken."""
+    """Yield `function` of each item, in order, with at most `ahead` of them in progress or waiting to be taken."""
     waiting: deque[Future[_Result]] = deque()
     try:
         for item in items:
@@ -194,7 +194,7 @@ def in_order(
 
 
 def topic_ids(partitions: Sequence[TopicIdPartition]) -> dict[str, set[UUID]]:
-    """The ids under which each topic has partitions."""
+    """Return the ids under which each topic has partitions."""
     found: dict[str, set[UUID]] = {}
     for partition in partitions:
         found.setdefault(partition.topic, set()).add(partition.topic_id)

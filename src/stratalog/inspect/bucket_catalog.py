@@ -46,7 +46,7 @@ def list_remote_segments(
     cache: ManifestCache | None = None,
     wanted: Wanted = _every,
 ) -> list[SegmentManifest]:
-    """The complete segments of `topics` (default: of all), by topic, topic id, partition and base offset.
+    """Return the complete segments of `topics` (default: of all), by topic, topic id, partition and base offset.
 
     A segment whose offsets another one of its partition covers is left out unless `covered` is true: reading the result
     in order gives every offset once, as long as segments do not overlap in part. Manifests that go away while this runs
@@ -77,7 +77,7 @@ def list_remote_segments(
 def _listed(
     store: ObjectStore, topics: Collection[str] | None, cache: ManifestCache | None, wanted: Wanted
 ) -> dict[str, SegmentManifest]:
-    """The manifests that are in their places, by key."""
+    """Return the manifests that are in their places, by key."""
     directories = [
         directory for topic, partition, directory in _partition_directories(store, topics) if wanted(topic, partition)
     ]

@@ -122,7 +122,7 @@ class DataDirSet:
         }
 
     def _events(self, segments: Sequence[SegmentFiles]) -> Iterator[RemoteLogMetadata | None]:
-        """The events in order; None for what cannot be read."""
+        """Yield the events in order, or None for what cannot be read."""
         for segment in segments:
             with self._fs.open(segment.log) as file:
                 for batch in _batches(file, segment.size):
@@ -134,7 +134,7 @@ class DataDirSet:
     # --- the partitions themselves ----------------------------------------------------------------------------------
 
     def log_facts(self, partition: TopicIdPartition) -> LogFacts | None:
-        """What the partition's directory says, None when it is not there, of another topic id, or damaged."""
+        """Return what the partition's directory says, or None when it is not there, of another topic id, or damaged."""
         path = self._paths.get((partition.topic, partition.partition))
         if path is None:
             return None
@@ -160,7 +160,10 @@ class DataDirSet:
 
 
 def _batches(file: File, size: int) -> Iterator[RecordBatch | None]:
-    """The batches of a file; None, and no more, for bytes that are no batch. One that is not whole is being written."""
+    """Yield the batches of a file; None, and no more, for bytes that are no batch.
+
+    One that is not whole is being written.
+    """
     damage: list[Damage] = []
     for _, batch in walk(file.pread, size, on_damage=damage.append, window_size=_READ_BYTES):
         yield batch

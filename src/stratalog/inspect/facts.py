@@ -80,11 +80,11 @@ class SegmentObjects:
         return ObjectKind.REPLACED.value in self.objects and not self.has_manifest_object
 
     def get(self, kind: ObjectKind) -> ObjectInfo | None:
-        """The object of a kind, as our layout names it."""
+        """Return the object of a kind, as our layout names it."""
         return self.objects.get(kind.value)
 
     def at(self, key: str) -> ObjectInfo | None:
-        """The object with this key."""
+        """Return the object with this key."""
         return self.objects.get(_suffix(key))
 
     def keys_to_delete(self) -> tuple[str, ...]:
@@ -130,7 +130,7 @@ Manifest = SegmentManifest | ManifestFault
 def group_objects(
     objects: Iterable[ObjectInfo],
 ) -> tuple[dict[UUID, SegmentObjects], list[ObjectInfo]]:
-    """The sets of objects of one partition by segment id, and the objects that are of no segment.
+    """Return the sets of objects of one partition by segment id, and the objects that are of no segment.
 
     A second set under the same id but another start offset is no segment.
     """
@@ -154,7 +154,10 @@ def group_objects(
 
 
 def parse_key(key: str) -> ObjectKey | None:
-    """The segment that an object of either layout is of, None for every other key. The kind tells only of ours."""
+    """Return the segment that an object of either layout is of, or None for every other key.
+
+    The kind tells only of ours.
+    """
     found = ObjectKey.parse(key)
     if found is None and _suffix(key) in aiven_keys.SUFFIXES:
         return ObjectKey.parse(f"{key.removesuffix(_suffix(key))}{ObjectKind.LOG.value}")
@@ -162,5 +165,5 @@ def parse_key(key: str) -> ObjectKey | None:
 
 
 def _suffix(key: str) -> str:
-    """What follows the segment id: `log`, `manifest.json`, `indexes`, ..."""
+    """Return what follows the segment id: `log`, `manifest.json`, `indexes`, ..."""
     return key.rpartition("/")[2].partition(".")[2]

@@ -12,7 +12,7 @@ from stratalog.util import REAL_FILESYSTEM, FileSystem
 def offset_entries(
     path: Path, base_offset: int, form: OffsetIndexFormat, fs: FileSystem = REAL_FILESYSTEM
 ) -> list[OffsetPosition]:
-    """The entries of an offset index in this format, without the zeros behind them."""
+    """Return the entries of an offset index in this format, without the zeros behind them."""
     data = fs.read_bytes(path)
     used = min(
         offset_index_format.used_entries(data, form) * form.entry_size,
@@ -22,7 +22,7 @@ def offset_entries(
 
 
 def time_entries(path: Path, base_offset: int, fs: FileSystem = REAL_FILESYSTEM) -> list[TimestampOffset]:
-    """The entries of a time index, without the zeros behind them."""
+    """Return the entries of a time index, without the zeros behind them."""
     data = fs.read_bytes(path)
     used = -(-offset_index_format.used_size(data) // time_index.ENTRY_SIZE) * time_index.ENTRY_SIZE
     return list(time_index.decode_entries(memoryview(data)[:used], base_offset))

@@ -82,7 +82,7 @@ def _first_timestamp(log: File) -> int | None:
 
 
 def _tail(files: SegmentFiles, log: File, size: int, fs: FileSystem) -> tuple[int, int, bool]:
-    """The largest timestamp, the offset behind the last record, and whether all batches could be read."""
+    """Return the largest timestamp, the offset behind the last record, and whether all batches could be read."""
     entry = _last_time(files, fs)
     if entry is not None:
         start = _position_before(files, entry[1], fs)

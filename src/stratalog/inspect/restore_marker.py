@@ -23,7 +23,7 @@ def begin(data_dir: Path, what: bytes, fs: FileSystem) -> None:
 
 
 def begun(data_dir: Path, fs: FileSystem = REAL_FILESYSTEM) -> bytes | None:
-    """What a restore that did not finish had begun to make; None without the mark."""
+    """Return what a restore that did not finish had begun to make, or None without the mark."""
     path = data_dir / RESTORE_UNFINISHED
     return fs.read_bytes(path) if fs.exists(path) else None
 

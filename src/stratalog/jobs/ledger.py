@@ -46,7 +46,10 @@ class State:
             self._directory = Path(unquote(urlsplit(text).path) if text.startswith("file://") else text)
 
     def load(self, name: str) -> Any | None:
-        """The document that was saved last, None if there is none. UsageError for one that is no JSON."""
+        """Return the document that was saved last, or None if there is none.
+
+        Raises UsageError for one that is no JSON.
+        """
         data = self._read(_file_name(name))
         if data is None:
             return None
@@ -74,7 +77,7 @@ class State:
             self._fs.remove(self._directory / _file_name(name))
 
     def names(self) -> list[str]:
-        """The names of all documents, sorted."""
+        """Return the names of all documents, sorted."""
         if self._store is not None:
             files = [info.key for info in self._store.list_level("").objects]
         elif self._directory is not None and self._fs.is_dir(self._directory):
@@ -93,8 +96,9 @@ class State:
 
 
 class Ledger:
-    """What is done, by key, in one document of a state: saved every `period` seconds while work goes on, and at the
-    end.
+    """What is done, by key, in one document of a state.
+
+    Saved every `period` seconds while work goes on, and at the end.
 
     Work that was done since the last save is done again after a crash. Use as a context; without a state it only
     remembers.

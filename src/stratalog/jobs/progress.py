@@ -12,13 +12,13 @@ class Progress:
     """Hears of a job's parts one after the other: `begin`, `advance` as work is done, `end`. This one does nothing."""
 
     def begin(self, title: str, total: int) -> None:
-        """A part of `total` units of work (bytes, or tasks) starts. 0: how many is not known."""
+        """Start a part of `total` units of work (bytes, or tasks). 0: how many is not known."""
 
     def advance(self, amount: int) -> None:
         """So much of it more is done."""
 
     def end(self) -> None:
-        """The part is over, done or not."""
+        """End the part, done or not."""
 
 
 SILENT = Progress()
@@ -59,7 +59,7 @@ class TerminalProgress(Progress):
 
 
 def terminal_progress() -> Progress:
-    """A bar where stderr is a terminal, else nothing."""
+    """Return a bar where stderr is a terminal, else nothing."""
     from rich.console import Console
 
     return TerminalProgress() if Console(stderr=True).is_terminal else SILENT

@@ -65,8 +65,10 @@ class Report:
         return json.dumps(document, separators=(",", ":"))
 
     def print(self, *, as_json: bool = False, file: TextIO | None = None) -> None:
-        """Print to `file` (standard output): lines with tabs in a pipe, or JSON; a rich table on a terminal, or, where
-        the terminal is too narrow for one, a paragraph a row."""
+        """Print to `file` (standard output): lines with tabs in a pipe, or JSON.
+
+        A rich table on a terminal, or, where the terminal is too narrow for one, a paragraph a row.
+        """
         out = file or sys.stdout
         if as_json:
             print(self.to_json(), file=out)
@@ -100,7 +102,7 @@ class Report:
         return left >= _LONG_MIN * (len(widths) - len(short))
 
     def _print_paragraphs(self, console: Console) -> None:
-        """What is short goes behind one another, what is long has lines of its own; what is empty is left out."""
+        """Print short texts one behind the other and long ones on lines of their own; leave out empty ones."""
         from rich.padding import Padding
 
         for row in self._shown():
@@ -132,7 +134,7 @@ class Report:
 
 
 def shown(cell: Any, unit: Unit = Unit.PLAIN) -> str:
-    """A cell for people."""
+    """Return a cell for people."""
     if cell is None:
         return ""
     if isinstance(cell, bool):
@@ -157,7 +159,7 @@ def size_text(size: int) -> str:
 
 
 def time_text(time_ms: int) -> str:
-    """A time in UTC to the millisecond; the number itself where the calendar ends."""
+    """Return a time in UTC to the millisecond; the number itself where the calendar ends."""
     try:
         moment = datetime.fromtimestamp(time_ms // 1000, UTC)
     except (OverflowError, ValueError, OSError):

@@ -124,8 +124,10 @@ class Flusher:
         self._disk(sync, segment, is_sync=True)
 
     def _disk(self, work: Callable[[], None], segment: LogSegment | None = None, *, is_sync: bool = False) -> None:
-        """Work on files that others may be closing, renaming or removing meanwhile: only if none is, the disk
-        failed."""
+        """Work on files that others may be closing, renaming or removing meanwhile.
+
+        Only if none is, the disk failed.
+        """
         local = self._local
         try:
             work()

@@ -51,7 +51,7 @@ class LeaderEpochCache:
         return entries[0] if entries else None
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """The leader of `epoch` wrote its first record at `start_offset`, or will.
+        """Assign `epoch` from `start_offset` on, where its leader wrote its first record, or will.
 
         Nothing happens if it is the latest epoch and began no later. Entries that contradict the new one (an epoch or a
         start offset that is not smaller) go. ValueError for a negative number.
@@ -67,13 +67,13 @@ class LeaderEpochCache:
             self._replace(after)
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch that wrote `offset`; None before the first entry."""
+        """Return the epoch that wrote `offset`, or None before the first entry."""
         entries = self._entries
         at = bisect_right(entries, offset, key=_start_offset)
         return entries[at - 1].epoch if at else None
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest known epoch <= `epoch`, and the offset behind its last record.
+        """Return the largest known epoch <= `epoch`, and the offset behind its last record.
 
         The latest epoch ends at `log_end_offset`. Before the first known epoch: `epoch` itself and where the first one
         begins. (-1, -1) for an epoch above the latest, or -1.
@@ -87,23 +87,23 @@ class LeaderEpochCache:
         return (entries[higher - 1].epoch if higher else epoch), entries[higher].start_offset
 
     def previous_epoch(self, epoch: int) -> int | None:
-        """The largest known epoch below `epoch`."""
+        """Return the largest known epoch below `epoch`."""
         entries = self._entries
         at = bisect_left(entries, epoch, key=_epoch)
         return entries[at - 1].epoch if at else None
 
     def next_epoch(self, epoch: int) -> int | None:
-        """The smallest known epoch above `epoch`."""
+        """Return the smallest known epoch above `epoch`."""
         entries = self._entries
         at = bisect_right(entries, epoch, key=_epoch)
         return entries[at].epoch if at < len(entries) else None
 
     def entries_up_to(self, offset: int) -> list[EpochEntry]:
-        """The entries that begin below `offset`."""
+        """Return the entries that begin below `offset`."""
         return list(_before(self._entries, offset))
 
     def entries_in_range(self, start_offset: int, end_offset: int) -> list[EpochEntry]:
-        """The epochs of the offsets from `start_offset` (inclusive) to `end_offset` (exclusive).
+        """Return the epochs of the offsets from `start_offset` (inclusive) to `end_offset` (exclusive).
 
         The first one is given as beginning at `start_offset` at the earliest. This goes with a segment to the remote
         tier.
@@ -111,13 +111,13 @@ class LeaderEpochCache:
         return list(_before(_from(self._entries, start_offset), end_offset))
 
     def truncate_from_end(self, offset: int) -> None:
-        """The log was cut at `offset`: drop the entries that begin there or later. A negative offset does nothing."""
+        """Drop the entries that begin at `offset`, where the log was cut, or later. A negative offset does nothing."""
         with self._lock:
             if offset >= 0:
                 self._replace(_before(self._entries, offset))
 
     def truncate_from_start(self, offset: int) -> None:
-        """The log now begins at `offset`: drop what ended before it; the epoch that wrote it begins there now.
+        """Drop what ended before `offset`, where the log now begins; the epoch that wrote it begins there now.
 
         Always durable: a checkpoint of the log start is believed only where the epochs agree with it.
         """
@@ -136,7 +136,7 @@ class LeaderEpochCache:
             self._durable = True
 
     def moved_to(self, directory: StrPath) -> None:
-        """The partition directory was renamed: go on under the new name."""
+        """Go on under the new name of the partition directory."""
         self.path = Path(directory) / self.path.name
 
     def __repr__(self) -> str:

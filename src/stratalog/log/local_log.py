@@ -123,7 +123,7 @@ class LocalLog:
         return KafkaStorageError(f"{self.name}: the log is closed")
 
     def storage_error(self, what: str, error: OSError) -> KafkaStorageError:
-        """What to raise when the disk refuses; whoever watches the directory is told.
+        """Return what to raise when the disk refuses; whoever watches the directory is told.
 
         Want of a file descriptor is no failure of the disk: what was refused may be tried again.
         """
@@ -166,7 +166,7 @@ class LocalLog:
             self.write_bounds()
 
     def end_will_be(self, offset: int) -> None:
-        """A truncation will end the log at `offset`.
+        """Prepare for a truncation that will end the log at `offset`.
 
         Recovery cuts nothing below a recovery point, so that goes first.
         """
@@ -206,7 +206,7 @@ class LocalLog:
         return self.active
 
     def _new_segment(self, base_offset: int) -> LogSegment:
-        """An empty segment; files that a crash left under its name go first."""
+        """Return an empty segment; files that a crash left under its name go first."""
         return LogSegment.create(self.directory, base_offset, self.config, clock=self.clock, fs=self.fs)
 
     def _replace_active(self, base_offset: int) -> None:
@@ -232,7 +232,7 @@ class LocalLog:
     # --- the row shrinks --------------------------------------------------------------------------------------------
 
     def kept_up_to(self, offset: int) -> tuple[LogSegment, ...]:
-        """The segments that a truncation to `offset` leaves, at or behind the first one's base offset.
+        """Return the segments that a truncation to `offset` leaves, at or behind the first one's base offset.
 
         CorruptRecordError if damage hides where in the last of them that is.
         """

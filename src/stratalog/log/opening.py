@@ -130,7 +130,7 @@ class OpenLog:
                 next_offset = batch.next_offset
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record that is not older than `timestamp_ms`."""
+        """Return the first record that is not older than `timestamp_ms`."""
         return self.partition_log.offset_for_timestamp(timestamp_ms)
 
     def flush(self) -> None:

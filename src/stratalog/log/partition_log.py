@@ -255,7 +255,7 @@ class PartitionLog:
             self.producers.max_transaction_timeout_ms = timeout_max_ms
 
     def active_producers(self) -> list[ProducerSnapshotEntry]:
-        """What is known of each producer, as it is now. Appends get in between when they are very many."""
+        """Return what is known of each producer, as it is now. Appends get in between when they are very many."""
         numbers = list(self.producers.producers)
         found = []
         for first in range(0, len(numbers), _PRODUCERS_AT_ONCE):
@@ -265,8 +265,9 @@ class PartitionLog:
         return found
 
     def append_group_as_leader(self, group: Sequence[memoryview], *, leader_epoch: int) -> list[AppendInfo] | None:
-        """Append what several requests of clients bring, one batch each, with one write, if nothing about any of them
-        is out of the ordinary.
+        """Append what several requests of clients bring, one batch each, with one write.
+
+        Only if nothing about any of them is out of the ordinary.
 
         The log is then as after as many calls of `append_as_leader`. None: nothing has been done; the caller appends
         one by one, which rolls where it must and tells what is wrong with which.
@@ -307,14 +308,14 @@ class PartitionLog:
         return self._reader.read(offset, max_bytes, isolation, min_one_message)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record here that is not older than `timestamp_ms`, with its own timestamp.
+        """Return the first record here that is not older than `timestamp_ms`, with its own timestamp.
 
         None if all are older.
         """
         return self._reader.offset_for_timestamp(timestamp_ms)
 
     def max_timestamp(self) -> TimestampOffset | None:
-        """The first record here with the largest timestamp; None if no record has one."""
+        """Return the first record here with the largest timestamp, or None if no record has one."""
         return self._reader.max_timestamp()
 
     # --- offsets ----------------------------------------------------------------------------------------------------
@@ -475,8 +476,10 @@ class PartitionLog:
         self._local.on_storage_error = listener
 
     def write_bounds_by(self, write: Callable[[], object]) -> None:
-        """Have `write` put `recovery_point` and `log_start_offset` down, durably, before a truncation and whenever the
-        log start has moved. It is called with the log's lock held. OSErrors of it are those of the disk.
+        """Have `write` store `recovery_point` and `log_start_offset` durably.
+
+        It is called before a truncation and whenever the log start has moved, with the log's lock held. Its OSErrors
+        are those of the disk.
         """
         self._local.write_bounds = write
 
@@ -490,7 +493,7 @@ class PartitionLog:
 
     @contextmanager
     def _disk(self, what: str) -> Iterator[None]:
-        """What the disk refuses in here is a KafkaStorageError."""
+        """Raise KafkaStorageError for what the disk refuses in this block."""
         try:
             yield
         except OSError as error:

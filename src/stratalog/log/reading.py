@@ -189,7 +189,7 @@ def _locate(local: LocalLog, offset: int) -> LogOffset:
 def _aborted_within(
     segments: SegmentTable, first: LogSegment, start: OffsetPosition, size: int, end_offset: int
 ) -> list[AbortedTransaction]:
-    """The aborted transactions that overlap `size` bytes of segment `first` from `start` on."""
+    """Return the aborted transactions that overlap `size` bytes of segment `first` from `start` on."""
     index = segments.all.index(first)
     bound = first.offset_index.fetch_upper_bound(start, size)
     if bound is not None and first.is_true_place(bound):
@@ -206,7 +206,10 @@ def _aborted_within(
 
 
 def _find_timestamp(segments: SegmentTable, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
-    """The first record from `start_offset` on that is not older than `timestamp_ms`; None if all are older."""
+    """Return the first record from `start_offset` on that is not older than `timestamp_ms`.
+
+    None if all are older.
+    """
     for segment in segments:
         is_there = segment.largest_timestamp() >= timestamp_ms
         if is_there or (segment.prove_max_timestamp() and segment.largest_timestamp() >= timestamp_ms):
@@ -217,7 +220,7 @@ def _find_timestamp(segments: SegmentTable, timestamp_ms: int, start_offset: int
 
 
 def _find_max_timestamp(segments: SegmentTable) -> TimestampOffset | None:
-    """The first record with the largest timestamp; None if no record has one."""
+    """Return the first record with the largest timestamp, or None if no record has one."""
     largest: LogSegment | None = None
     for segment in segments:
         segment.prove_max_timestamp()

@@ -61,7 +61,7 @@ def next_sound(log: LogBytes, position: int, expected_offset: int, highest: int)
 
 
 def claim_at(log: LogBytes, position: int, expected_offset: int, highest: int) -> Claim:
-    """What the header of the damaged batch at `position` says, where its offsets can be right."""
+    """Return what the header of the damaged batch at `position` says, where its offsets can be right."""
     if position + HEADER_SIZE > log.size:
         return NO_CLAIM
     header = _unpack_header(log.at(position, HEADER_SIZE))
@@ -107,7 +107,7 @@ def _like_batches(log: LogBytes, start: int) -> Iterator[int]:
 
 
 def _sound_at(log: LogBytes, at: int, expected_offset: int, highest: int) -> int | None:
-    """The base offset of the sound batch at `at`; None if there is none."""
+    """Return the base offset of the sound batch at `at`, or None if there is none."""
     header = _unpack_header(log.at(at, HEADER_SIZE)) if at + HEADER_SIZE <= log.size else None
     if header is None or header[3] != MAGIC or header[1] < LENGTH_MIN:
         return None

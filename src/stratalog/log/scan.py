@@ -59,7 +59,7 @@ class PartitionDirectory(NamedTuple):
 
 
 def list_partitions(data_dir: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> list[PartitionDirectory]:
-    """The live partition directories in a data directory, by topic and partition."""
+    """Return the live partition directories in a data directory, by topic and partition."""
     found = []
     for name in fs.list_dir(data_dir):
         parsed = parse_partition_dir(name)
@@ -70,7 +70,9 @@ def list_partitions(data_dir: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> list
 
 
 def list_segments(directory: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> list[SegmentFiles]:
-    """The segments of a partition directory, by base offset; files that are being deleted or replaced are left out.
+    """Return the segments of a partition directory, by base offset.
+
+    Files that are being deleted or replaced are left out.
 
     A replacement that is done but for its names is seen as done, as by whoever opens the directory
     (`interrupted_swaps`).
@@ -148,7 +150,10 @@ def list_segments_once(root: Path, fs: FileSystem) -> list[SegmentFiles]:
 
 
 def _names(root: Path, fs: FileSystem) -> dict[tuple[int, str], str]:
-    """The files that count, by base offset and suffix, with replacements finished that are done but for their names."""
+    """Return the files that count, by base offset and suffix.
+
+    Replacements that are done but for their names are finished.
+    """
     plain: dict[tuple[int, str], str] = {}
     swaps: dict[tuple[int, str], str] = {}
     whole_below: int | None = None
@@ -176,7 +181,7 @@ def _names(root: Path, fs: FileSystem) -> dict[tuple[int, str], str]:
 
 
 def _end_of_swap(root: Path, base: int, fs: FileSystem) -> int:
-    """The offset behind the last batch of a `.log` that is being swapped in, whatever its name is by now."""
+    """Return the offset behind the last batch of a `.log` that is being swapped in, whatever its name is by now."""
     for name in (log_file(base) + SWAP_SUFFIX, log_file(base)):
         try:
             return next_offset(root / name, base, fs)

@@ -148,7 +148,7 @@ class Trimmer:
 
 
 def _plan(segments: SegmentTable, limits: RetentionLimits, now_ms: int) -> RetentionPlan:
-    """What may go. Nothing goes for its age on the word of a time index alone."""
+    """Return what may go. Nothing goes for its age on the word of a time index alone."""
     while True:
         plan = plan_retention(segments.all, limits, now_ms)
         by_age = [

@@ -157,7 +157,10 @@ class RecordBatch:
         return f"batch at position {self.start} (base offset {self.base_offset})"
 
     def as_memoryview(self) -> memoryview:
-        """The bytes of the batch, not copied. CorruptRecordError if the buffer ends before the batch does."""
+        """Return the bytes of the batch, not copied.
+
+        Raises CorruptRecordError if the buffer ends before the batch does.
+        """
         end = self.start + self.size
         view = memoryview(self.buffer)
         if self.size < fmt.HEADER_SIZE or end > len(view):
@@ -196,7 +199,7 @@ class RecordBatch:
             )
 
     def decompressed_payload(self, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> memoryview:
-        """The bytes of the records; a view on the buffer for an uncompressed batch.
+        """Return the bytes of the records; a view on the buffer for an uncompressed batch.
 
         Raises CorruptRecordError for damage or more than `size_max` bytes, UnsupportedCompressionTypeError.
         """
@@ -219,7 +222,9 @@ class RecordBatch:
 
 
 def batch_at(buffer: Buffer, start: int = 0) -> RecordBatch:
-    """The batch whose first bytes stand at `start`, of whichever format: `LegacyBatch` for 0 and 1, else `RecordBatch`.
+    """Return the batch whose first bytes stand at `start`, of whichever format.
+
+    `LegacyBatch` for 0 and 1, else `RecordBatch`.
 
     Errors as `RecordBatch`; of an old format, the bytes before the key must be there (18 or 26).
     """
@@ -237,7 +242,9 @@ def _legacy_batch() -> type[RecordBatch]:
 
 
 def iter_batches(buffer: Buffer, start: int = 0, end: int | None = None) -> Iterator[RecordBatch]:
-    """The complete batches between `start` and `end` (default: all of the buffer), in order; of formats 0 and 1 too.
+    """Yield the complete batches between `start` and `end` (default: all of the buffer), in order.
+
+    Of formats 0 and 1 too.
 
     A batch that is not complete at the end just ends the iteration; the caller sees that from the last
     batch's `start + size`. Headers are judged only as far as needed to find the next batch: CRC and records

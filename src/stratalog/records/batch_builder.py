@@ -1,5 +1,4 @@
-"""Write a RecordBatch: byte for byte what Kafka's `MemoryRecordsBuilder` writes for the same records,
-uncompressed.
+"""Write a RecordBatch: byte for byte what Kafka's `MemoryRecordsBuilder` writes for the same records, uncompressed.
 
 Compressed batches hold the same records; their compressed bytes are the codec library's own.
 """

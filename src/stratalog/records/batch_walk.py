@@ -111,7 +111,7 @@ def walk(
 
 
 def _read_on(read: Read, kept: memoryview, position: int, size: int, needed: int, step: int) -> memoryview:
-    """The window from `position` on: the bytes `kept`, which are known, and a number of steps.
+    """Return the window from `position` on: the bytes `kept`, which are known, and a number of steps.
 
     So a walk whose steps are blocks of a store reads whole blocks.
     """

@@ -61,7 +61,9 @@ def decode_columns(
     verify_crc: bool = True,
     include_control: bool = False,
 ) -> pa.RecordBatch:
-    """The records in `buffer` with offsets in [start_offset, end_offset), in order, as columns of `COLUMN_SCHEMA`.
+    """Return the records in `buffer` with offsets in [start_offset, end_offset), in order.
+
+    They are columns of `COLUMN_SCHEMA`.
 
     `buffer` holds whole batches in the order of a log; an incomplete one at the end is left out. Batches entirely
     outside the range are passed over by their headers alone, and nothing after the first batch at or after
@@ -102,8 +104,10 @@ class _Wanted:
 
 
 def _decode_native(source: pa.Buffer, view: memoryview, start: int, wanted: _Wanted) -> tuple[pa.RecordBatch, int]:
-    """The records of format 2 from position `start` on, and where a message of an older format ended that; -1 if
-    none."""
+    """Return the records of format 2 from position `start` on, and where a message of an older format ended that.
+
+    -1 if none.
+    """
     headers = _headers()
     found = headers.scan_window(view, start, start_offset=wanted.start, end_offset=wanted.end)
     part = _decode_rows(source, view, found.rows, wanted)
@@ -126,8 +130,9 @@ def decode_rows(
 
 
 def _decode_old(view: memoryview, position: int, wanted: _Wanted) -> tuple[pa.RecordBatch, int]:
-    """The records of the messages of formats 0 and 1 from `position` on, and where they end; -1 if nothing behind that
-    is wanted.
+    """Return the records of the messages of formats 0 and 1 from `position` on, and where they end.
+
+    -1 if nothing behind that is wanted.
     """
     run: list[RecordBatch] = []
     end = position
@@ -155,7 +160,7 @@ def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _decode_rows(source: pa.Buffer, view: memoryview, rows: Any, wanted: _Wanted) -> pa.RecordBatch:
-    """The records of the batches that the rows say where they are; the rows are changed on the way."""
+    """Return the records of the batches that the rows say where they are; the rows are changed on the way."""
     kernel = _kernel()
     sizes = rows["payload_size"]
     rows_expected = int(rows["record_count"].clip(0, sizes // fmt.RECORD_SIZE_MIN).sum())
@@ -214,7 +219,7 @@ def decode_columns_plain(
     verify_crc: bool = True,
     include_control: bool = False,
 ) -> pa.RecordBatch:
-    """What `decode_columns` is, record by record in plain Python: its oracle."""
+    """Return what `decode_columns` is, record by record in plain Python: its oracle."""
     names = _wanted(columns)
     wanted = _Wanted(_schema(names), *_bounds(start_offset, end_offset), verify_crc, include_control)
     return _plain(iter_batches(memoryview(buffer).cast("B")), wanted)
@@ -290,12 +295,12 @@ def _in_range(batches: Iterable[RecordBatch], start: int, end: int) -> Iterator[
 
 
 def _bounds(start_offset: int | None, end_offset: int | None) -> tuple[int, int]:
-    """The range of offsets within int64."""
+    """Return the range of offsets within int64."""
     start = _INT64_MIN if start_offset is None else max(_INT64_MIN, min(start_offset, _INT64_MAX))
     end = _INT64_MAX if end_offset is None else max(_INT64_MIN, min(end_offset, _INT64_MAX))
     return start, end
 
 
 def rows_max(record_count: int, payload_size: int) -> int:
-    """The most records that a payload can hold, whatever its header claims."""
+    """Return the most records that a payload can hold, whatever its header claims."""
     return max(0, min(record_count, payload_size // fmt.RECORD_SIZE_MIN))

@@ -74,7 +74,7 @@ class EncodedBatch:
 def encode_batches(
     columns: pa.RecordBatch, first_offset: int = 0, settings: BatchSettings | None = None
 ) -> Iterator[EncodedBatch]:
-    """The rows of `columns` as batches, in order.
+    """Return the rows of `columns` as batches, in order.
 
     Columns are `key` and `value` (binary or string, null for none), `timestamp` (int64 milliseconds or an Arrow
     timestamp, which is rounded down; -1 for none), `headers` (list of struct key, value; null for none) and `offset`
@@ -162,7 +162,7 @@ class _Encoding:
         return EncodedBatch(data, base_offset, last_offset, max_timestamp, count, sequence, epoch)
 
     def _compressed(self, plain: memoryview) -> bytes:
-        """The batch with its records compressed: header, attributes and length to match, and the CRC."""
+        """Return the batch with its records compressed: header, attributes and length to match, and the CRC."""
         settings = self._settings
         batch = bytearray(plain[: fmt.HEADER_SIZE])
         batch += compress(settings.codec, plain[fmt.HEADER_SIZE :], settings.level)

@@ -38,7 +38,7 @@ class _Room:
     expected: int
 
     def more(self, rows: int, size: int) -> int:
-        """The most elements that so many records in so many bytes can add."""
+        """Return the most elements that so many records in so many bytes can add."""
         return size // self.bytes_each if self.bytes_each else rows
 
 
@@ -57,7 +57,7 @@ class _Slot:
         return (elements * self.bits + 7 >> 3) + 4
 
     def grow(self, used: int, capacity: int, slack: int) -> None:
-        """A new buffer for `capacity` elements; only what is used is copied."""
+        """Return a new buffer for `capacity` elements; only what is used is copied."""
         grown = pa.allocate_buffer(self.size_of(capacity) + slack)
         if used:
             ctypes.memmove(grown.address, self.buffer.address, self.size_of(used))
@@ -90,7 +90,7 @@ class ColumnsOutput:
                 room.memory.capacity = kernel.UNLIMITED
 
     def _slots_of(self, name: str) -> list[tuple[str, _Slot]]:
-        """The buffers of one column, each with the name of the part of the context that has its address."""
+        """Return the buffers of one column, each with the name of the part of the context that has its address."""
         if name in _FIXED_WIDTHS:
             return [("", _Slot(self.context, name, self._rooms["rows"], 8 * _FIXED_WIDTHS[name]))]
         if name != "headers":
@@ -115,8 +115,9 @@ class ColumnsOutput:
         return [slot for slot in self._slots.values() if slot.room is room]
 
     def reserve(self, rows: int, size: int) -> None:
-        """Make room for up to `rows` more records that lie in `size` bytes; RecordListTooLargeError beyond Arrow's
-        limit.
+        """Make room for up to `rows` more records that lie in `size` bytes.
+
+        RecordListTooLargeError beyond Arrow's limit.
         """
         for room in self._rooms.values():
             slots = self._slots_in(room)
@@ -136,7 +137,7 @@ class ColumnsOutput:
                     slot.grow(used, room.memory.capacity, self._slack)
 
     def finish(self) -> pa.RecordBatch:
-        """The columns; the buffers become theirs."""
+        """Return the columns; the buffers become theirs."""
         rows = self.context.rows.used
         if not rows:
             return pa.RecordBatch.from_pylist([], schema=self._schema)
@@ -153,7 +154,7 @@ class ColumnsOutput:
         return pa.Array.from_buffers(self._schema.field(name).type, rows, [None, buffer], 0)
 
     def _binary(self, name: str, rows: int) -> pa.Array:
-        """A variable-length column."""
+        """Return a variable-length column."""
         column = getattr(self.context, name)
         buffers = [
             self._take(name, "valid", rows + 7 >> 3) if column.nulls else None,
@@ -182,7 +183,7 @@ class ColumnsOutput:
 
 
 def rows_without_columns(rows: int) -> pa.RecordBatch:
-    """A batch that only knows how many rows it has."""
+    """Return a batch that only knows how many rows it has."""
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
 
 

@@ -45,8 +45,9 @@ class Codec(IntEnum):
 
     @classmethod
     def from_name(cls, name: str) -> Codec:
-        """The codec of a Kafka configuration value (`none` and `uncompressed` are the same); ValueError
-        otherwise.
+        """Return the codec of a Kafka configuration value (`none` and `uncompressed` are the same).
+
+        ValueError otherwise.
         """
         codec = _BY_NAME.get(name)
         if codec is None:
@@ -59,7 +60,7 @@ _BY_NUMBER: Final = tuple(Codec)
 
 
 def codec_of(attributes: int) -> Codec:
-    """The codec of batch attributes; UnsupportedCompressionTypeError for a number without one."""
+    """Return the codec of batch attributes. Raises UnsupportedCompressionTypeError for a number without one."""
     number = attributes & CODEC_MASK
     if number >= len(_BY_NUMBER):
         raise UnsupportedCompressionTypeError(
@@ -69,7 +70,8 @@ def codec_of(attributes: int) -> Codec:
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """Compress a whole payload. `level` is Kafka's for that codec (gzip 1-9, lz4 1-17, zstd up to 22);
+    """Compress a whole payload. `level` is Kafka's for that codec (gzip 1-9, lz4 1-17, zstd up to 22).
+
     None: its default.
     """
     if codec is Codec.GZIP:
@@ -85,7 +87,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> memoryview:
-    """The original bytes.
+    """Return the original bytes.
 
     Raises CorruptRecordError for damaged data and for data that would take more than `size_max` bytes. What is small by
     the look of it is decompressed in one go, all else as a stream: no more memory is taken than what really comes out
@@ -116,7 +118,10 @@ def decompress_into(codec: Codec, data: memoryview, out: memoryview) -> int:
 
 
 def decompressed_size_bound(codec: Codec, data: memoryview) -> int:
-    """The most bytes that `data` can become, by its framing. CorruptRecordError when it is none of the codec's."""
+    """Return the most bytes that `data` can become, by its framing.
+
+    Raises CorruptRecordError when it is none of the codec's.
+    """
     if codec is Codec.NONE:
         return data.nbytes
     if codec is Codec.GZIP:
@@ -127,7 +132,7 @@ def decompressed_size_bound(codec: Codec, data: memoryview) -> int:
 
 
 def decompressed_pieces(codec: Codec, data: memoryview, piece_size: int) -> Iterator[Buffer]:
-    """The original bytes, one piece after the other, about `piece_size` bytes each; none that is empty.
+    """Return the original bytes, one piece after the other, about `piece_size` bytes each; none that is empty.
 
     CorruptRecordError when damage is met, which may be behind pieces that were sound.
     """

@@ -48,14 +48,17 @@ class EndTransactionMarker:
 
 
 def control_key(control_type: ControlType) -> bytes:
-    """The key of a control record."""
+    """Return the key of a control record."""
     if control_type is ControlType.UNKNOWN:
         raise ValueError("an unknown control type cannot be written")
     return _KEY.pack(_VERSION, control_type)
 
 
 def parse_control_key(key: bytes | None) -> ControlType:
-    """The type of a control record; UNKNOWN for a type of the future. InvalidRecordError for no such key."""
+    """Return the type of a control record; UNKNOWN for a type of the future.
+
+    Raises InvalidRecordError for no such key.
+    """
     if key is None or len(key) < _KEY.size:
         raise InvalidRecordError(
             f"control record key of {0 if key is None else len(key)} bytes, expected at least {_KEY.size}"
@@ -70,7 +73,7 @@ _BY_NUMBER: Final = {member.value: member for member in ControlType}
 
 
 def parse_control_value(value: bytes | None) -> EndTransactionMarker:
-    """The value of an ABORT or COMMIT record. InvalidRecordError when it is none."""
+    """Return the value of an ABORT or COMMIT record. Raises InvalidRecordError when it is none."""
     if value is None or len(value) < _END_TRANSACTION_VALUE.size:
         raise InvalidRecordError(
             f"transaction marker value of {0 if value is None else len(value)} bytes,"
@@ -92,8 +95,9 @@ def end_transaction_marker(
     base_offset: int = 0,
     partition_leader_epoch: int = fmt.NO_PARTITION_LEADER_EPOCH,
 ) -> bytes:
-    """The batch that ends a transaction: one ABORT or COMMIT record, transactional and control, uncompressed,
-    without sequence.
+    """Return the batch that ends a transaction.
+
+    One ABORT or COMMIT record, transactional and control, uncompressed, without sequence.
     """
     if control_type not in (ControlType.ABORT, ControlType.COMMIT):
         raise ValueError(f"a transaction ends with ABORT or COMMIT, not {control_type.name}")

@@ -62,7 +62,7 @@ def _zstandard() -> ModuleType:
 
 
 def too_large(codec: str, size_max: int) -> CorruptRecordError:
-    """The error for a payload beyond its bound."""
+    """Return the error for a payload beyond its bound."""
     return CorruptRecordError(f"{codec}: the data decompresses to more than the {size_max} bytes allowed for one batch")
 
 
@@ -93,7 +93,7 @@ def snappy_size(data: memoryview) -> int:
 
 
 def snappy_pieces(data: memoryview) -> Iterator[Buffer]:
-    """What each block holds."""
+    """Yield what each block holds."""
     decompress_raw = _cramjam().snappy.decompress_raw
     for block in _snappy_blocks(data):
         size = _snappy_block_size(block)
@@ -162,7 +162,7 @@ def _xerial_blocks(data: memoryview) -> list[memoryview]:
 
 
 def write_lz4(data: Buffer, level: int | None) -> bytes:
-    """An lz4 frame as Kafka's Lz4BlockOutputStream writes it: its default level is the fast compressor.
+    """Return an lz4 frame as Kafka's Lz4BlockOutputStream writes it: its default level is the fast compressor.
 
     Other levels come with block checksums, which Kafka reads as well.
     """
@@ -187,13 +187,13 @@ def write_lz4(data: Buffer, level: int | None) -> bytes:
 
 
 def read_lz4(data: memoryview) -> memoryview:
-    """The first lz4 frame of `data`; like Kafka, whatever follows it is not looked at."""
+    """Return the first lz4 frame of `data`; like Kafka, whatever follows it is not looked at."""
     end, _ = _walk_lz4(data)
     return _read("lz4", data[:end])
 
 
 def lz4_bound(data: memoryview) -> int:
-    """The most bytes that the first frame can hold."""
+    """Return the most bytes that the first frame can hold."""
     return _walk_lz4(data)[1]
 
 
@@ -236,7 +236,7 @@ def read_zstd(data: memoryview) -> memoryview:
 
 
 def zstd_bound(data: memoryview) -> int:
-    """The most bytes that the frames can hold (RFC 8878, sections 3.1.1 and 3.1.2)."""
+    """Return the most bytes that the frames can hold (RFC 8878, sections 3.1.1 and 3.1.2)."""
     bound = 0
     position = 0
     try:
@@ -302,7 +302,7 @@ def _into(codec: str) -> Callable[[Buffer, Buffer], int]:
 
 
 def stream(codec: str, data: memoryview, piece_size: int) -> Iterator[Buffer]:
-    """What lz4 or zstd frames hold, piece by piece. `lz4` and `zstandard` can do that; cramjam cannot."""
+    """Return what lz4 or zstd frames hold, piece by piece. `lz4` and `zstandard` can do that; cramjam cannot."""
     return _stream_lz4(data, piece_size) if codec == "lz4" else _stream_zstd(data, piece_size)
 
 

@@ -204,7 +204,7 @@ def to_int64(value: int) -> int:
 
 
 def to_int32_sequence(base_sequence: int, offset_delta: int) -> int:
-    """The sequence of a record; wraps within int32 for hostile deltas too."""
+    """Return the sequence of a record; wraps within int32 for hostile deltas too."""
     total = fmt.increment_sequence(base_sequence, offset_delta)
     return (total + 0x8000_0000 & 0xFFFF_FFFF) - 0x8000_0000
 

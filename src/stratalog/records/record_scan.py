@@ -58,8 +58,9 @@ _UNPACKED_RATIO_MAX: Final = 256
 
 
 def unpacked_size_max(size: int) -> int:
-    """How many bytes the records of a client's compressed batch of `size` bytes may take: 64 MiB, or 256 times its
-    size.
+    """How many bytes the records of a client's compressed batch of `size` bytes may take.
+
+    64 MiB, or 256 times its size.
 
     Kafka has no such bound and takes what it has the time for. Producers fill a batch by its compressed size, and what
     they send shrinks to a hundredth at the very best.
@@ -156,8 +157,10 @@ def _note_plain_work(records: int) -> None:
 
 
 def are_regular(batches: memoryview | bytearray, earliest_timestamp: int, keys_required: bool) -> bool:
-    """Whether whole batches of clients, one behind the other, are all that their headers say: CRC, records, the largest
-    timestamp; and whether their records are numbered in order, are not too old, and have keys where they must.
+    """Whether whole batches of clients, one behind the other, are all that their headers say.
+
+    CRC, records, the largest timestamp; and whether their records are numbered in order, are not too old, and have keys
+    where they must.
 
     The short way of an append, for batches whose headers are in order otherwise. The records of compressed ones are not
     looked at. False also when only `scan_records` can tell.
@@ -170,7 +173,7 @@ def are_regular(batches: memoryview | bytearray, earliest_timestamp: int, keys_r
 
 
 def scan_records(batch: RecordBatch) -> RecordFacts:
-    """The facts of a client's batch; its CRC is not looked at.
+    """Return the facts of a client's batch; its CRC is not looked at.
 
     InvalidRecordError: its records are not what its header says, or are none. MessageTooLargeError: they take more than
     `unpacked_size_max`. CorruptRecordError: its codec cannot unpack them. StillLoadingError: not yet (see the
@@ -208,7 +211,7 @@ def _scan_whole(batch: RecordBatch, payload: memoryview) -> RecordFacts:
 
 
 def _scan_large(batch: RecordBatch, codec: Codec, payload: memoryview) -> RecordFacts:
-    """What may be large by the look of it: as a whole if it is not, else piece by piece."""
+    """Return what may be large by the look of it: as a whole if it is not, else piece by piece."""
     pieces = decompressed_pieces(codec, payload, _PIECE_BYTES)
     begun: list[Buffer] = []
     size = 0
@@ -251,7 +254,7 @@ def _not_yet(batch: RecordBatch) -> StillLoadingError:
 
 
 def scan_plainly(batch: RecordBatch, payload: memoryview) -> RecordFacts:
-    """The plain twin of the native walk."""
+    """Return the plain twin of the native walk."""
     largest, smallest, null_keys, in_order = fmt.NO_TIMESTAMP, _INT64_MAX, 0, True
     base, count = batch.base_timestamp, batch.record_count
     for number, (timestamp_delta, offset_delta, key_size) in enumerate(record_heads(batch, payload)):
@@ -270,7 +273,7 @@ def scan_plainly(batch: RecordBatch, payload: memoryview) -> RecordFacts:
 
 
 def _malformed(batch: RecordBatch, payload: memoryview | None, number: int) -> InvalidRecordError:
-    """The error for a batch whose record `number`, counted from 0, is the first that is wrong."""
+    """Return the error for a batch whose record `number`, counted from 0, is the first that is wrong."""
     if payload is not None and number <= _PLAIN_RECORDS_MAX:
         try:
             scan_plainly(batch, payload)  # says what is wrong with it

@@ -47,7 +47,7 @@ def register(spark: SparkSession) -> None:
 
 
 def local_session(name: str, **conf: str | int | bool) -> SparkSession:
-    """A session on this machine's cores that knows the source, quiet, in UTC, with a Java that was found or shipped.
+    """Return a local session that knows the source, quiet, in UTC, with a Java that was found or shipped.
 
     `conf` are further Spark properties (`**{"spark.driver.memory": "4g"}`) and win over the defaults. A session that
     runs already in this process is given back with the source registered and the SQL properties applied. UsageError

@@ -61,7 +61,7 @@ def read(
     timestamp_disorder: Duration | None = None,
     push_filters: bool | None = None,
 ) -> DataFrame:
-    """The records of topics, as `spark.read.format("stratalog")` gives them.
+    """Return the records of topics, as `spark.read.format("stratalog")` gives them.
 
     Docs/reference/spark_source.md explains each option.
 
@@ -109,7 +109,9 @@ def read_stream(
     timestamp_disorder: Duration | None = None,
     push_filters: bool | None = None,
 ) -> DataFrame:
-    """The same as a stream; begins at the latest offsets unless told otherwise. docs/reference/spark_streaming.md.
+    """Return the same as a stream.
+
+    Begins at the latest offsets unless told otherwise. docs/reference/spark_streaming.md.
 
     stratalog.spark.read_stream(spark, path="/data", subscribe="orders", max_offsets_per_trigger=100_000)
     """
@@ -173,7 +175,7 @@ def write_stream(
     sort_by_time: bool | None = None,
     include_headers: bool | None = None,
 ) -> DataStreamWriter:
-    """A writer of a stream, to be given a trigger and started; each batch is written once.
+    """Return a writer of a stream, to be given a trigger and started; each batch is written once.
 
     Docs/reference/spark_sink.md.
 

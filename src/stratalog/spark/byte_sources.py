@@ -103,7 +103,7 @@ class ByteSources:
         return data
 
     def get_range(self, place: Place, start: int, end: int) -> Buffer:
-        """A ranged get of the remote store, not counted. Errors as `read`."""
+        """Return a ranged get of the remote store, not counted. Errors as `read`."""
         try:
             return self.store.get_range(place.name, start, end)
         except RemoteResourceNotFoundError as error:

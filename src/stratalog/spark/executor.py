@@ -87,7 +87,7 @@ class SparkExecutor:
 
 
 def plan_groups(costs: Sequence[int], groups_max: int) -> list[list[int]]:
-    """The numbers of tasks, in groups of about even cost, the most expensive first. Pure.
+    """Return the numbers of tasks, in groups of about even cost, the most expensive first. Pure.
 
     A task that is as expensive as a whole group has one to itself; a task costs something even if it says nothing.
     """
@@ -161,7 +161,7 @@ class _GroupWork:
 
 
 def stream_column(spark: SparkSession, frame: DataFrame) -> Generator[bytes, None, None]:
-    """The first column of a table while it is being made; closing it early interrupts the job."""
+    """Yield the first column of a table while it is being made; closing it early interrupts the job."""
     tag = f"stratalog-{random_uuid().hex}"
     spark.addTag(tag)
     finished = False
@@ -178,13 +178,13 @@ def stream_column(spark: SparkSession, frame: DataFrame) -> Generator[bytes, Non
 
 
 def _connect_rows(frame: DataFrame) -> Iterator[bytes]:
-    """Connect's iterator is one job, whose partitions arrive in their order."""
+    """Yield the rows of one job: Connect's iterator, whose partitions arrive in their order."""
     for row in frame.toLocalIterator():
         yield bytes(row[0])
 
 
 def _classic_rows(frame: DataFrame) -> Iterator[bytes]:
-    """The rows of each partition as soon as it is done, in that order.
+    """Yield the rows of each partition as soon as it is done, in that order.
 
     `DataFrame.toLocalIterator` of a classic session runs one partition after the other, and `collect` and `toArrow` are
     silent to the end. The JVM does send each partition when it is done, and the order of all of them last: this listens

@@ -111,7 +111,7 @@ class BatchScanReader(DataSourceReader):
 
     @without_traceback()
     def partitions(self) -> list[InputPartition]:
-        """The splits. Takes the snapshot that fixes what the query sees."""
+        """Return the splits. Takes the snapshot that fixes what the query sees."""
         if self._is_probe:
             return []
         from stratalog.spark.planning import Planner  # workers of tasks read, and plan nothing
@@ -123,7 +123,7 @@ class BatchScanReader(DataSourceReader):
             self._byte_sources.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one split as Arrow batches."""
+        """Yield the rows of one split as Arrow batches."""
         plan = partition.value
         if not isinstance(plan, SplitPlan):  # Spark's stand-in when there are no splits
             return
@@ -135,6 +135,6 @@ class FilteringBatchReader(BatchScanReader):
     """Takes filters too. Spark refuses such a reader where `spark.sql.python.filterPushdown.enabled` is false."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Keeps the filters that it can apply exactly, and gives back the others."""
+        """Keep the filters that can be applied exactly, and give back the others."""
         self._constraints, rest = push(filters, self._constraints)
         return rest

@@ -141,7 +141,7 @@ def _no_fault(_: str) -> StoreFault | None:
 
 
 def bend(result: _Result, fault: StoreFault | None) -> _Result:
-    """`result` cut or with a bit flipped, when it is bytes and the fault says so."""
+    """Return `result` cut or with a bit flipped, when it is bytes and the fault says so."""
     if fault not in (StoreFault.SHORT, StoreFault.WRONG) or not isinstance(result, (bytes, bytearray, memoryview)):
         return result
     data = bytearray(result)

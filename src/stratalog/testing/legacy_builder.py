@@ -28,7 +28,7 @@ def build_legacy(
     timestamp_type: int = fmt.CREATE_TIME,
     log_append_time_ms: int | None = None,
 ) -> bytes:
-    """`records` one after the other; with a codec, in a wrapper.
+    """Return `records` one after the other; with a codec, in a wrapper.
 
     `base_offset` is what the offsets in a wrapper of format 1 count from, by default the first record's offset.
     `log_append_time_ms` implies timestamp type 1. ValueError for what these formats do not have: a record list that is

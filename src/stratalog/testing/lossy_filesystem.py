@@ -145,7 +145,7 @@ class LossyFileSystem(FileSystem):
         self._safe_content[self._names[path]] = path.read_bytes()
 
     def crash(self, *, power_loss: bool = True) -> None:
-        """The process is gone, and with `power_loss` so is the page cache; the directory is what is left.
+        """End the process, and with `power_loss` the page cache; the directory is what is left.
 
         The file system may be used again after that, with everything that is left being safe.
         """
@@ -202,7 +202,7 @@ class LossyFileSystem(FileSystem):
         return self._gone_content.get(number, b"")
 
     def _keep(self, path: Path) -> None:
-        """The file loses its name, which a crash may give back to it."""
+        """Remove the file's name, which a crash may give back to it."""
         number = self._names.get(path)
         if number is not None:
             self._gone_content[number] = path.read_bytes()

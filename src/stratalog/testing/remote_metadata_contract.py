@@ -49,7 +49,7 @@ def _segment(
     *,
     aborts: bool = False,
 ) -> RemoteLogSegmentMetadata:
-    """A segment as at the start of its copy; 1000 bytes and one for each record."""
+    """Return a segment as at the start of its copy; 1000 bytes and one for each record."""
     return RemoteLogSegmentMetadata(
         segment_id=RemoteLogSegmentId.generate_new(partition),
         start_offset=start,
@@ -71,7 +71,7 @@ class RemoteLogMetadataManagerContract(ABC):
 
     @abstractmethod
     def make_plugin(self, tmp_path: Path) -> RemoteLogMetadataManager:
-        """A plugin that is configured; those made with the same path share their metadata."""
+        """Return a plugin that is configured; those made with the same path share their metadata."""
 
     @pytest.fixture
     def plugin(self, tmp_path: Path, partition: TopicIdPartition) -> Iterator[RemoteLogMetadataManager]:

@@ -58,7 +58,7 @@ def make_segment(
     transactions: bool = True,
     snapshot: bool = True,
 ) -> SegmentToCopy:
-    """A sealed segment of random bytes as files below `directory`, with metadata as at the start of a copy."""
+    """Return a sealed segment of random bytes as files below `directory`, with metadata as at the start of a copy."""
     segment_id = RemoteLogSegmentId.generate_new(partition)
     place = directory / segment_id.id.hex
     place.mkdir(parents=True)
@@ -105,7 +105,7 @@ class RemoteStorageManagerContract(ABC):
 
     @abstractmethod
     def make_plugin(self, tmp_path: Path) -> RemoteStorageManager:
-        """A plugin that is configured; those made with the same path share one store."""
+        """Return a plugin that is configured; those made with the same path share one store."""
 
     @pytest.fixture
     def plugin(self, tmp_path: Path) -> Iterator[RemoteStorageManager]:
@@ -123,7 +123,7 @@ class RemoteStorageManagerContract(ABC):
 
     @pytest.fixture
     def copied(self, plugin: RemoteStorageManager, segment: SegmentToCopy) -> SegmentToCopy:
-        """A segment after its copy, with the custom metadata that the plugin gave."""
+        """Return a segment after its copy, with the custom metadata that the plugin gave."""
         custom = plugin.copy_log_segment_data(segment.metadata, segment.data)
         return replace(segment, metadata=replace(segment.metadata, custom_metadata=custom))
 

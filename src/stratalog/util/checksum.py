@@ -7,5 +7,5 @@ from typing_extensions import Buffer
 
 
 def crc32c(data: Buffer, value: int = 0) -> int:
-    """The CRC-32C of `data`, continued from `value`, as an unsigned 32-bit int."""
+    """Return the CRC-32C of `data`, continued from `value`, as an unsigned 32-bit int."""
     return _native(data, value)

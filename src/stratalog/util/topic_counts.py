@@ -28,7 +28,7 @@ class TopicCounts(Generic[CountsT]):
         self._gone = counts()
 
     def topic(self, name: str) -> CountsT:
-        """The counts of a topic, to be raised."""
+        """Return the counts of a topic, to be raised."""
         found = self._topics.get(name)
         if found is None:
             with self._lock:
@@ -36,7 +36,7 @@ class TopicCounts(Generic[CountsT]):
         return found
 
     def forget(self, name: str) -> None:
-        """The topic is deleted: what it had stays in the total only, which never falls."""
+        """Delete the topic's counts: what it had stays in the total only, which never falls."""
         with self._lock:
             left = self._topics.pop(name, None)
             if left is not None:

@@ -12,7 +12,7 @@ METADATA_TOPIC_UUID = uuid.UUID(int=1)
 
 
 def random_uuid() -> uuid.UUID:
-    """A fresh random UUID; never a reserved one, and never one whose spelling begins with '-' (as Kafka's)."""
+    """Return a fresh random UUID; never a reserved one, and never one whose spelling begins with '-' (as Kafka's)."""
     while True:
         candidate = uuid.uuid4()
         if candidate not in (ZERO_UUID, METADATA_TOPIC_UUID) and not uuid_to_base64(candidate).startswith("-"):

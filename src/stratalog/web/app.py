@@ -46,7 +46,10 @@ _FILES = {
 
 
 def make_app(broker: BrokerServices, hosts: Iterable[str] = ()) -> Starlette:
-    """The application of one broker, for any ASGI server; `hosts` are names that it is reached by besides its own."""
+    """Return the application of one broker, for any ASGI server.
+
+    `hosts` are names that it is reached by besides its own.
+    """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(BrokerCollector(broker))
 

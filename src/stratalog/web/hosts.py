@@ -45,7 +45,7 @@ class OwnHosts:
 
 
 def host_name(host: str) -> str:
-    """A Host header without its port, in lower case."""
+    """Return a Host header without its port, in lower case."""
     host = host.strip().lower()
     if host.startswith("["):
         return host[1:].partition("]")[0]

@@ -12,7 +12,7 @@ from stratalog.remote.tier import TierStatus
 
 
 def overview(broker: BrokerServices) -> dict[str, Any]:
-    """The whole broker, as JSON has it. For threads other than the loop's."""
+    """Return the whole broker, as JSON has it. For threads other than the loop's."""
     tiers = {(status.topic, status.partition): status for status in tier_statuses(broker.logs)}
     by_topic: dict[str, list[dict[str, Any]]] = {}
     for partition in broker.logs.partitions():

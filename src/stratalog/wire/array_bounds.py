@@ -40,7 +40,7 @@ def check_arrays(cls: Any, data: bytes, position: int = 0) -> None:
 
 @cache
 def _walk(cls: Any) -> tuple[_Step, int]:
-    """The step over a whole entity, and the fewest bytes that it takes."""
+    """Return the step over a whole entity, and the fewest bytes that it takes."""
     flexible = bool(cls.__flexible__)
     steps: list[_Step] = []
     tagged: dict[int, _Step] = {}
@@ -117,7 +117,7 @@ def _bytes(data: bytes, position: int) -> int:
 
 
 def _compact(data: bytes, position: int) -> int:
-    """A string or bytes of a flexible version: one more than its size stands before it, 0 for null."""
+    """Return a string or bytes of a flexible version: one more than its size stands before it, 0 for null."""
     size = data[position]
     if size < 0x80:
         return position + (size or 1)

@@ -112,7 +112,7 @@ def _writer(cls: Any) -> Callable[[Any, Any], None]:
 
 
 def read_client_id(frame: memoryview) -> tuple[str | None, int]:
-    """The client id of a request frame (without its size), and where the header goes on after it.
+    """Return the client id of a request frame (without its size), and where the header goes on after it.
 
     InvalidRequestError when the frame is too short for what it says, or the id is not UTF-8.
     """
@@ -132,7 +132,10 @@ def read_client_id(frame: memoryview) -> tuple[str | None, int]:
 
 
 def skip_tagged_fields(frame: memoryview, position: int) -> int:
-    """The position behind the tagged fields at `position`; InvalidRequestError when they do not end in the frame."""
+    """Return the position behind the tagged fields at `position`.
+
+    Raises InvalidRequestError when they do not end in the frame.
+    """
     try:
         if frame[position] == 0:
             return position + 1
@@ -183,7 +186,7 @@ def _read(cls: Any, data: bytes) -> Any:
 
 
 def read_message(cls: Any, data: bytes, position: int = 0) -> tuple[Any, int]:
-    """A message of class `cls`, or a part of one, at `position`, and how many bytes it takes.
+    """Return a message of class `cls`, or a part of one, at `position`, and how many bytes it takes.
 
     InvalidRequestError for an array that the data cannot hold; errors of kio for other bytes that are none.
     """
@@ -192,7 +195,7 @@ def read_message(cls: Any, data: bytes, position: int = 0) -> tuple[Any, int]:
 
 
 def write_message(message: Any) -> bytes:
-    """A message without any header."""
+    """Return a message without any header."""
     buffer = io.BytesIO()
     cls: Any = type(message)
     _writer(cls)(buffer, message)
@@ -201,8 +204,10 @@ def write_message(message: Any) -> bytes:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tagged:
-    """A response with tagged fields of our own behind the others, which clients that do not know them skip
-    (KIP-482)."""
+    """A response with tagged fields of our own behind the others, which clients that do not know them skip.
+
+    KIP-482.
+    """
 
     message: Any
     #: Data by tag; at least one.
@@ -218,7 +223,7 @@ class EncodedResponse:
 
 
 def with_parts(encoded: bytes, parts: Sequence[bytes], *, flexible: bool, behind: int = 0) -> bytes:
-    """A message with `parts` in the place of its last array, which is empty in `encoded`.
+    """Return a message with `parts` in the place of its last array, which is empty in `encoded`.
 
     `behind` is how many bytes the fields behind that array take; none of them may be of another size. Much faster than
     writing the elements as messages, where most of them are alike: each is encoded once, and put in wherever it
@@ -234,7 +239,7 @@ def with_parts(encoded: bytes, parts: Sequence[bytes], *, flexible: bool, behind
 
 
 def write_response(key: ApiKey, correlation_id: int, response: Any) -> bytes:
-    """A whole response frame, size included.
+    """Return a whole response frame, size included.
 
     `response` is a message, one that is `Tagged`, or one that is `EncodedResponse`.
     """
@@ -333,9 +338,11 @@ def _plan(cls: Any) -> _Plan:
 
 
 def make_message(cls: Any, values: Mapping[str, Any]) -> Any:
-    """Make a message from plain values: fields that this version lacks are dropped, those not given get their default,
-    or zero, empty or null where the specification names none. Error codes and times may be plain ints
-    (milliseconds)."""
+    """Make a message from plain values.
+
+    Fields that this version lacks are dropped, those not given get their default, or zero, empty or null where the
+    specification names none. Error codes and times may be plain ints (milliseconds).
+    """
     plan = _plan(cls)
     arguments = dict(plan.fillers)
     for name, value in values.items():

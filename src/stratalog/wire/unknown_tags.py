@@ -15,7 +15,9 @@ from stratalog.wire.message_fields import MessageField, fields_of
 
 
 def without_unknown_tags(cls: Any, data: bytes) -> bytes:
-    """The message of flexible class `cls` at the start of `data`, without the tagged fields that `cls` does not have.
+    """Decode the message of flexible class `cls` at the start of `data`.
+
+    Tagged fields that `cls` does not have are left out.
 
     InvalidRequestError for bytes that do not hold one.
     """

@@ -99,7 +99,7 @@ def _distinct(entries: Iterable[Any]) -> list[Any]:
 
 
 async def _create(ctx: RequestContext, name: str | None, may_create: bool) -> Topic:
-    """The unknown topic that was asked for, made now; or the error that says that it is not there."""
+    """Return the unknown topic that was asked for, made now; or the error that says that it is not there."""
     if name is None:
         raise InvalidTopicError("neither a name nor an id")
     check_topic_name(name)

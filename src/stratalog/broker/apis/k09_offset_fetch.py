@@ -47,7 +47,7 @@ def _group(ctx: RequestContext, group: Any, stable: bool) -> Any:
 
 
 def _not_there(ctx: RequestContext, group_id: str) -> int:
-    """The error code of a group whose commits have not been read back; 0 for the others."""
+    """Return the error code of a group whose commits have not been read back; 0 for the others."""
     try:
         ctx.broker.groups.loading.check(group_id)
     except KafkaError as error:
@@ -56,7 +56,7 @@ def _not_there(ctx: RequestContext, group_id: str) -> int:
 
 
 def _refused(ctx: RequestContext, request: Any, code: int) -> list[Any]:
-    """The same error for each partition, before there was a place for that of the whole group."""
+    """Return the same error for each partition, before there was a place for that of the whole group."""
     return [
         ctx.make(
             "OffsetFetchResponseTopic",
@@ -70,7 +70,7 @@ def _refused(ctx: RequestContext, request: Any, code: int) -> list[Any]:
 
 
 def _topics(ctx: RequestContext, group: Any, topic_type: str, partition_type: str, stable: bool) -> list[Any]:
-    """The answer for one group, whose parts have other names before and after version 8."""
+    """Return the answer for one group, whose parts have other names before and after version 8."""
     if group.topics is None:
         return _all_topics(ctx, group.group_id, topic_type, partition_type, stable)
     answers = []
@@ -104,7 +104,7 @@ def _topics(ctx: RequestContext, group: Any, topic_type: str, partition_type: st
 def _committed(
     ctx: RequestContext, group_id: str, partition: TopicPartition, topic: Topic | None
 ) -> CommittedOffset | None:
-    """The commit that counts for the topic as it is now."""
+    """Return the commit that counts for the topic as it is now."""
     found = ctx.broker.groups.commits.committed.get(group_id, partition)
     if found is None or topic is None or found.counts_for(topic.topic_id):
         return found

@@ -71,7 +71,7 @@ async def create_topics(ctx: RequestContext, request: Any) -> Any:
 
 
 def _checked_partitions(ctx: RequestContext, topic: Any, times: int) -> int:
-    """The partitions that the topic is to have; raises what is wrong with the request for it."""
+    """Return the partitions that the topic is to have; raises what is wrong with the request for it."""
     if times > 1:
         raise InvalidRequestError("Duplicate topic name.")
     if topic.name == _METADATA_TOPIC:

@@ -79,7 +79,7 @@ def _add(
 
 
 def _impossible(ctx: RequestContext, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The code of every partition if there is one that cannot take part; empty otherwise."""
+    """Return the code of every partition if there is one that cannot take part; empty otherwise."""
     codes = {}
     for partition in wanted:
         if ctx.version < _BROKERS_FROM and partition.topic in INTERNAL_TOPICS:

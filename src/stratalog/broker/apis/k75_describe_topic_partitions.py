@@ -87,8 +87,10 @@ def _describe(ctx: RequestContext, topic: Topic, partitions: list[bytes]) -> byt
 
 
 class _Partitions:
-    """Partitions as bytes: error code int16, index int32, leader id int32, leader epoch int32, and a rest that is
-    alike."""
+    """Partitions as bytes.
+
+    Error code int16, index int32, leader id int32, leader epoch int32, and a rest that is alike.
+    """
 
     def __init__(self, ctx: RequestContext) -> None:
         self._node_id = ctx.broker.node_id

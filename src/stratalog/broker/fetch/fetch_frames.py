@@ -165,7 +165,7 @@ def _indexes(frame: memoryview, position: int, count: int) -> tuple[int, ...]:
 def _parse_flexible_topics(
     frame: memoryview, position: int, version: int
 ) -> tuple[list[FetchTopic], _Forgotten, int | None]:
-    """The topics, those to forget, and the replica id when it is there as a tagged field."""
+    """Return the topics, those to forget, and the replica id when it is there as a tagged field."""
     topics = []
     topic_count, position = compact_length(frame, position)
     for _ in range(topic_count):
@@ -241,7 +241,7 @@ def encode_fetch(
     session_id: int = 0,
     error_code: int = 0,
 ) -> list[Chunk]:
-    """A whole response frame as bytes and file ranges; each topic by its key as in the request."""
+    """Return a whole response frame as bytes and file ranges; each topic by its key as in the request."""
     encoder = _Encoder()
     out = encoder.head
     out += INT32.pack(correlation_id)

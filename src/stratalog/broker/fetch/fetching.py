@@ -1,5 +1,6 @@
-"""Reading for a Fetch request: the limits, the checks of each partition, the wait for more, the detour to the remote
-tier.
+"""Reading for a Fetch request.
+
+The limits, the checks of each partition, the wait for more, the detour to the remote tier.
 
 Source: `ReplicaManager.fetchMessages`, `Partition.fetchRecords`, `DelayedFetch` and `DelayedRemoteFetch` of Kafka 4.4.
 """
@@ -129,7 +130,7 @@ def count_fetched(plan: FetchPlan, results: Results) -> None:
 
 
 def _refusal(partition: Partition, wanted: WantedPartition, plan: FetchPlan) -> FetchedPartition | None:
-    """What the request got wrong about the partition, if anything."""
+    """Return what the request got wrong about the partition, if anything."""
     try:
         return _check(partition, wanted.request, plan)
     except KafkaError as error:
@@ -305,7 +306,7 @@ class PendingFetch(Deferred):
         return size
 
     def _reckoned(self, place: tuple[Partition, int], max_bytes: int) -> int | None:
-        """What there is to read, by positions, as Kafka's `DelayedFetch` reckons; None: only a read can tell.
+        """Return what there is to read, by positions, as Kafka's `DelayedFetch` reckons; None: only a read can tell.
 
         However many wait, an append must not mean a read for each of them.
         """

@@ -109,7 +109,7 @@ class FetchSession:
         return _by_topic((key, known.wanted) for (key, _), known in self.partitions.items())
 
     def news(self, results: _TopicResults) -> list[tuple[bytes, list[FetchedPartition]]]:
-        """The answers that the client has to see. Partitions that had records go behind the others."""
+        """Return the answers that the client has to see. Partitions that had records go behind the others."""
         news: list[tuple[bytes, list[FetchedPartition]]] = []
         for key, answers in results:
             told = []
@@ -152,7 +152,7 @@ class FetchSessionCache:
             self._count(session, -1)
 
     def touch(self, session: FetchSession, now_ms: int) -> None:
-        """The session is in use, and may have another size."""
+        """Note that the session is in use, and may have another size."""
         session.used_ms = now_ms
         self._sessions[session.id] = self._sessions.pop(session.id)
         is_old = now_ms - session.created_ms > EVICTION_MS
@@ -243,7 +243,7 @@ class FetchExchange:
             sessions.remove(request.session_id)  # a full request ends the session that it names
 
     def _go_on(self) -> None:
-        """The next request of a session."""
+        """Take the next request of a session."""
         request = self._request
         session = self._sessions.get(request.session_id)
         if session is None:
@@ -265,7 +265,7 @@ class FetchExchange:
                 self._sessions.remove(session.id)
 
     def answer(self, results: _TopicResults) -> Answered:
-        """What goes out of the answers for `topics`."""
+        """Return what goes out of the answers for `topics`."""
         session, request = self._session, self._request
         results = _missing_behind(results)
         if session is not None:

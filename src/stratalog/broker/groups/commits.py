@@ -1,5 +1,7 @@
-"""What groups have committed: in `__consumer_offsets` first, then in memory, transactions' commits apart until they
-end."""
+"""What groups have committed.
+
+In `__consumer_offsets` first, then in memory, transactions' commits apart until they end.
+"""
 
 from __future__ import annotations
 
@@ -76,8 +78,9 @@ class GroupCommits:
         return {partition: 0 if partition in good else OffsetMetadataTooLargeError.code for partition in commits}
 
     def transaction_ended(self, producer_id: int, number: int, *, committed: bool) -> None:
-        """The marker of a producer is in partition `number` of `__consumer_offsets`: its commits there count, or are
-        gone.
+        """Complete a producer's transaction in partition `number` of `__consumer_offsets`.
+
+        Its commits there count, or are gone.
 
         A plain commit whose record lies behind that of the transaction stays.
         """
@@ -145,7 +148,7 @@ class GroupCommits:
     # --- age ----------------------------------------------------------------------------------------------------------
 
     def expired(self, group: ClassicGroup, now_ms: int) -> list[TopicPartition]:
-        """The partitions whose commits the group may lose by now."""
+        """Return the partitions whose commits the group may lose by now."""
         found = expired_partitions(
             self.committed.of_group(group.group_id),
             is_subscribed=group.is_subscribed,

@@ -89,7 +89,7 @@ _Stored = _StoredCommit | _StoredGroup
 
 
 def _decode(contents: Contents) -> Iterator[_Stored]:
-    """What a partition of `__consumer_offsets` holds; records that cannot be understood are passed over."""
+    """Yield what a partition of `__consumer_offsets` holds; records that cannot be understood are passed over."""
     for key, offset, value in contents.live():
         yield from _decode_record(key, offset, value, None)
     for producer_id, written in contents.in_transaction.items():
@@ -207,7 +207,7 @@ class GroupCoordinator:
         return await future if not future.done() else future.result()
 
     def _create(self, group_id: str) -> ClassicGroup:
-        """A new group, stored as empty: it is found again even if its first rebalance never ends."""
+        """Return a new group, stored as empty: it is found again even if its first rebalance never ends."""
         group = ClassicGroup(group_id, self._settings, self._now())
         self._store(group_id, group.metadata())
         self._groups[group_id] = group
@@ -225,7 +225,7 @@ class GroupCoordinator:
         return await future if not future.done() else future.result()
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> None:
-        """Raises what the member has to be told."""
+        """Record that a member is alive. Raises the error that its heartbeat is answered with."""
         _check_group_id(group_id)
         self.loading.check(group_id)
         group = self._groups.get(group_id)
@@ -245,7 +245,7 @@ class GroupCoordinator:
 
     @staticmethod
     def new_member_id(client_id: str, instance_id: str | None) -> str:
-        """An id in Kafka's form: the instance id or else the client's name, and a UUID."""
+        """Return an id in Kafka's form: the instance id or else the client's name, and a UUID."""
         return f"{client_id if instance_id is None else instance_id}-{random_uuid()}"
 
     # --- carrying out -------------------------------------------------------------------------------------------------
@@ -389,7 +389,7 @@ class GroupCoordinator:
     # --- administration -----------------------------------------------------------------------------------------------
 
     def known(self, group_id: str) -> ClassicGroup:
-        """The group, or GroupIdNotFoundError."""
+        """Return the group, or GroupIdNotFoundError."""
         self.loading.check(group_id)
         group = self._groups.get(group_id)
         if group is None:

@@ -50,7 +50,7 @@ class GroupCore:
         self.subscribed_topics = self.members.subscribed_topics(self.protocol) if readable else None
 
     def generation_reply(self, member: Member, token: Token) -> JoinReply:
-        """The current generation as `member` may see it."""
+        """Return the current generation as `member` may see it."""
         is_leader = self.members.leader == member.member_id
         return JoinReply(
             token=token,
@@ -64,7 +64,7 @@ class GroupCore:
         )
 
     def metadata(self, assignments: dict[str, bytes] | None = None) -> GroupMetadata:
-        """What to store of the group now, with these assignments or the members' own."""
+        """Return what to store of the group now, with these assignments or the members' own."""
         return GroupMetadata(
             self.protocol_type or "",
             self.generation,

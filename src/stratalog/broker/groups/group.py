@@ -74,7 +74,7 @@ class ClassicGroup:
 
     @classmethod
     def load(cls, group_id: str, stored: GroupMetadata, settings: GroupSettings, now: Moment) -> ClassicGroup:
-        """The group as it was stored; its members get a full session timeout to show themselves."""
+        """Return the group as it was stored; its members get a full session timeout to show themselves."""
         group = cls(group_id, settings, now)
         core = group._core
         core.generation = stored.generation
@@ -150,7 +150,7 @@ class ClassicGroup:
         return topic in self.subscribed_topics
 
     def metadata(self) -> GroupMetadata:
-        """What to store of the group now."""
+        """Return what to store of the group now."""
         return self._core.metadata()
 
     @property
@@ -239,7 +239,7 @@ class ClassicGroup:
     # --- members come -------------------------------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, token: Token, now: Moment) -> Effects:
-        """A member wants in, or back in."""
+        """Add a member, or let it join again."""
         member_id = request.member_id
         if not self._join.has_room_for(member_id):
             refusal = JoinReply(token, Answer.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
@@ -297,7 +297,7 @@ class ClassicGroup:
     # --- assignments --------------------------------------------------------------------------------------------------
 
     def sync(self, request: SyncRequest, token: Token) -> Effects:
-        """A member asks for its assignment; the leader's request brings everybody's."""
+        """Answer a member that asks for its assignment; the leader's request brings the assignments of all."""
         error = (
             REFUSALS.get((self.state, GroupRequest.SYNC))
             or self._member_error(request.member_id, request.instance_id)
@@ -313,7 +313,7 @@ class ClassicGroup:
         return effects
 
     def stored(self, store: Store, now: Moment) -> Effects:
-        """What `store` asked for is durable."""
+        """Note that what `store` asked for is durable."""
         pending = self._take_pending(store)
         if isinstance(pending, PendingReplacement):
             return self._static.stored(pending)
@@ -323,7 +323,7 @@ class ClassicGroup:
         return self._fire(GroupEvent.ASSIGNMENT_STORED, now)
 
     def store_failed(self, store: Store, error: Answer, now: Moment) -> Effects:
-        """What `store` asked for could not be written; `error` is what members are told."""
+        """Note that what `store` asked for could not be written; members are answered with `error`."""
         pending = self._take_pending(store)
         if isinstance(pending, PendingReplacement):
             return self._static.store_failed(pending, error, now)
@@ -340,7 +340,10 @@ class ClassicGroup:
     # --- heartbeats, commits ------------------------------------------------------------------------------------------
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Moment) -> None:
-        """A member is alive. Raises what it has to be told: RebalanceInProgressError asks it to join again."""
+        """Record that a member is alive.
+
+        Raises what its heartbeat is answered with: RebalanceInProgressError asks it to join again.
+        """
         self._check_alive(GroupRequest.HEARTBEAT)
         self._check_member(member_id, instance_id, generation)
         self._core.extend_session(self.members[member_id], now)
@@ -457,7 +460,7 @@ class ClassicGroup:
         return self._fire(GroupEvent.LIMIT_EXCEEDED, now)
 
     def die(self, error: Answer, now: Moment) -> Effects:
-        """The group is gone from here; everybody who waits is told `error`."""
+        """Remove the group from this broker; requests that wait are answered with `error`."""
         return self._fire(GroupEvent.REMOVED, now, error)
 
 

@@ -82,7 +82,7 @@ class JoinPhase:
         )
 
     def update(self, member: Member, request: JoinRequest, token: Token) -> Effects:
-        """A member joins again; its join is parked."""
+        """Let a member join again; its join is parked."""
         effects: Effects = []
         if member.awaiting_join is not None:  # the client asked again on another connection
             effects.append(JoinReply(member.awaiting_join, Answer.REBALANCE_IN_PROGRESS, member.member_id))

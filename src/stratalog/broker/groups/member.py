@@ -31,14 +31,14 @@ class Member:
     is_new: bool = False
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What the member said under a protocol; b"" for one that it does not offer."""
+        """Return what the member said under a protocol; b"" for one that it does not offer."""
         for offered in self.protocols:
             if offered.name == protocol:
                 return offered.metadata
         return b""
 
     def vote(self, candidates: Collection[str]) -> str:
-        """The first of its protocols that all members share."""
+        """Return the first of its protocols that all members share."""
         return next(offered.name for offered in self.protocols if offered.name in candidates)
 
     @property
@@ -60,7 +60,7 @@ class Member:
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics in a consumer's subscription; None when the bytes are no subscription.
+    """Return the topics in a consumer's subscription, or None when the bytes are no subscription.
 
     Layout, the same in all versions up to here: version int16, then topics as an int32 count of strings, each an int16
     length and UTF-8 bytes (ConsumerProtocolSubscription).

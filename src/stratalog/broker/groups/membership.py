@@ -92,18 +92,18 @@ class Membership:
         self._bring_forward(until_ms)
 
     def park_join(self, member: Member, token: Token) -> None:
-        """The member waits for the answer to its join."""
+        """Let the member wait for the answer to its join."""
         self._joined += member.awaiting_join is None
         member.awaiting_join = token
 
     def unpark_join(self, member: Member) -> Token | None:
-        """The member waits no longer; the token of its join, if it did."""
+        """Stop waiting. Returns the token of the member's join, if it had one."""
         token, member.awaiting_join = member.awaiting_join, None
         self._joined -= token is not None
         return token
 
     def change(self, member: Member, protocols: tuple[Protocol, ...], rebalance_timeout_ms: int) -> None:
-        """The member says something else than before."""
+        """Take over what the member says now, when it differs from before."""
         self._count(member, -1)
         member.protocols = protocols
         member.rebalance_timeout_ms = rebalance_timeout_ms
@@ -195,7 +195,7 @@ class Membership:
         return any(self._offers[protocol.name] == len(self._members) for protocol in protocols)
 
     def elected_protocol(self) -> str:
-        """The shared protocol that most members put first. The group must not be empty."""
+        """Return the shared protocol that most members put first. The group must not be empty."""
         candidates = self.shared_protocols()
         votes = Counter(member.vote(candidates) for member in self._members.values())
         return votes.most_common(1)[0][0]

@@ -35,7 +35,7 @@ class CommittedOffset:
     record_offset: int = field(default=-1, compare=False)
 
     def stored_at(self, record_offset: int) -> CommittedOffset:
-        """The same, lying there."""
+        """Return the same, lying there."""
         return CommittedOffset(
             offset=self.offset,
             metadata=self.metadata,
@@ -87,12 +87,12 @@ class LatestCommits:
             del self._groups_of[topic]
 
     def get(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
-        """The latest commit by the name of its topic: also one for an earlier topic of that name."""
+        """Return the latest commit by the name of its topic: also one for an earlier topic of that name."""
         topic, number = partition
         return self._by_group.get(group_id, {}).get(topic, {}).get(number)
 
     def of_group(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-        """A group's commits, those of a topic together."""
+        """Return a group's commits, those of a topic together."""
         return {
             TopicPartition(topic, number): committed
             for topic, of_topic in self._by_group.get(group_id, {}).items()
@@ -137,7 +137,7 @@ def expired_partitions(
     now_ms: int,
     retention_ms: int,
 ) -> list[TopicPartition]:
-    """The partitions whose commits a group may lose now; never those of a topic that it still reads."""
+    """Return the partitions whose commits a group may lose now; never those of a topic that it still reads."""
     return [
         partition
         for partition, committed in commits.items()

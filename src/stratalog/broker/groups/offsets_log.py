@@ -17,7 +17,7 @@ CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
 
 
 def offsets_log(storage: BrokerStorage, workers: Workers) -> CoordinatorLog:
-    """The topic with groups and their commits."""
+    """Return the topic with groups and their commits."""
     return CoordinatorLog(
         storage,
         workers,

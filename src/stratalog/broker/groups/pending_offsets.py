@@ -35,7 +35,7 @@ class PendingOffsets:
         return any(self._by_group.get(group_id, {}).values())
 
     def partitions(self, group_id: str) -> list[TopicPartition]:
-        """The partitions for which open transactions have commits of the group."""
+        """Return the partitions for which open transactions have commits of the group."""
         commits = self._by_group.get(group_id, {}).values()
         return list(dict.fromkeys(partition for of_producer in commits for partition in of_producer))
 
@@ -55,7 +55,7 @@ class PendingOffsets:
     def take(
         self, producer_id: int, belongs: Callable[[str], bool]
     ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-        """The producer's transaction has ended for the groups that `belongs` names: its commits by group, taken out."""
+        """Take out the commits of the producer's ended transaction, by group, for the groups that `belongs` names."""
         groups = self._by_producer.get(producer_id, {})
         taken = {group_id: groups.pop(group_id) for group_id in list(groups) if belongs(group_id)}
         if not groups:

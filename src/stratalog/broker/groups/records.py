@@ -131,7 +131,10 @@ def encode_group_value(stored: GroupMetadata) -> bytes:
 
 
 def decode_key(data: bytes) -> OffsetKey | GroupKey | None:
-    """The key of a record; None for a kind of group that is not known here. CorruptRecordError for damage."""
+    """Return the key of a record, or None for a kind of group that is not known here.
+
+    Raises CorruptRecordError for damage.
+    """
     return _usual_offset_key(data) or decode_any_key(data)
 
 
@@ -141,7 +144,7 @@ def decode_offset_value(data: bytes) -> CommittedOffset:
 
 
 def _usual_offset_key(data: bytes) -> OffsetKey | None:
-    """What `decode_any_key` makes of a key as it is written; None for every other one, damaged ones too."""
+    """Return what `decode_any_key` makes of a key as it is written, or None for every other one, damaged ones too."""
     try:
         version, length = _VERSION_AND_LENGTH.unpack_from(data)
         topic_at = 4 + length
@@ -157,7 +160,10 @@ def _usual_offset_key(data: bytes) -> OffsetKey | None:
 
 
 def _usual_offset_value(data: bytes) -> CommittedOffset | None:
-    """What `decode_any_offset_value` makes of a value with a topic id; None for every other one, damaged ones too."""
+    """Decode a value with a topic id as `decode_any_offset_value` does.
+
+    Return None for every other one, damaged ones too.
+    """
     head = _FLEXIBLE_HEAD.size
     if len(data) < _FLEXIBLE_LENGTH or data[head] - 1 != len(data) - _FLEXIBLE_LENGTH:
         return None

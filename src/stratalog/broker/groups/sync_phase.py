@@ -45,7 +45,7 @@ class SyncPhase:
         self._deadline_ms = None
 
     def missed(self, now: Moment) -> list[str]:
-        """The members that have not asked in time, once."""
+        """Return the members that have not asked in time, once."""
         if self._deadline_ms is None or self._deadline_ms > now.monotonic_ms:
             return []
         self._deadline_ms = None
@@ -62,7 +62,7 @@ class SyncPhase:
     # --- syncs --------------------------------------------------------------------------------------------------------
 
     def request_error(self, request: SyncRequest) -> Answer | None:
-        """What a request of a member got wrong about its generation."""
+        """Return what a request of a member got wrong about its generation."""
         core = self._core
         if request.generation != core.generation:
             return Answer.ILLEGAL_GENERATION
@@ -90,7 +90,7 @@ class SyncPhase:
         return [*effects, store], PendingAssignment(store, core.generation, assignments)
 
     def stored(self, pending: PendingAssignment) -> None:
-        """The assignments are durable."""
+        """Answer the syncs that wait, as the assignments are durable."""
         self._assignments = pending.assignments
 
     def assign(self, now: Moment) -> Effects:

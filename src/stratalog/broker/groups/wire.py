@@ -26,7 +26,7 @@ def to_ms(duration: datetime.timedelta) -> int:
 
 
 def requested_topic(broker: BrokerServices, requested: Any, *, by_id: bool) -> tuple[Topic | None, int]:
-    """The topic that a part of a request names, and the error code of each of its partitions when there is none."""
+    """Return the topic that a part of a request names, and the error code of its partitions when there is none."""
     if by_id:
         topic = None if requested.topic_id is None else broker.metadata.topic_by_id(requested.topic_id)
         return topic, 0 if topic is not None else UnknownTopicIdError.code

@@ -1,5 +1,7 @@
 """What the log warns of in settings that are allowed: segments below the operator's minimums, indexes too small.
-Pure."""
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ def below_minimum(topic: str, key: str, value: int, broker: BrokerConfig) -> str
 
 
 def small_segment_warnings(topic: str, configs: Mapping[str, str], broker: BrokerConfig) -> list[str]:
-    """What to warn of at a start: what is set on a topic and below the operator's minimums.
+    """Return what to warn of at a start: what is set on a topic and below the operator's minimums.
 
     Source: KIP-760. What a topic gets from the broker's own defaults is the operator's choice, and no matter for a
     warning.
@@ -40,7 +42,7 @@ def small_segment_warnings(topic: str, configs: Mapping[str, str], broker: Broke
 
 
 def small_index_warnings(topic: str, configs: Mapping[str, str], config: LogConfig) -> list[str]:
-    """What to warn of when a topic's segments will be rolled by full indexes before they reach `segment.bytes`.
+    """Return what to warn of when a topic's segments will be rolled by full indexes before they reach `segment.bytes`.
 
     Only where the topic itself sets one of the keys: for all others `small_broker_index_warnings` speaks once.
     """
@@ -50,7 +52,7 @@ def small_index_warnings(topic: str, configs: Mapping[str, str], config: LogConf
 
 
 def small_broker_index_warnings(broker: BrokerConfig) -> list[str]:
-    """The same for what the broker gives to topics that set nothing themselves."""
+    """Return the same for what the broker gives to topics that set nothing themselves."""
     config = LogConfig.from_properties({}, broker, use_large_index_format=True)
     return _small_index("The broker", config, {key: TOPIC_KEYS[key].broker_key for key in INDEX_KEYS})
 

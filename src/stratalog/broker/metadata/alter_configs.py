@@ -1,5 +1,7 @@
-"""Changing configurations: from a resource of AlterConfigs or IncrementalAlterConfigs to what is stored and in
-force."""
+"""Change configurations.
+
+From a resource of AlterConfigs or IncrementalAlterConfigs to what is stored and in force.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _altering = threading.Lock()
 
 
 async def answer_each(ctx: RequestContext, request: Any, alter_one: Callable[[RequestContext, Any, bool], None]) -> Any:
-    """The response to a request of either API: `alter_one(ctx, resource, validate_only)` for each of its resources.
+    """Return the response to a request of either API.
+
+    `alter_one(ctx, resource, validate_only)` for each of its resources.
 
     It runs on a worker thread; what it raises is that resource's error. A resource that is named twice is refused.
     """
@@ -97,7 +101,10 @@ def _alter_broker(broker: BrokerServices, name: str, make: Make, validate_only: 
 
 
 def broker_of(name: str, node_id: int) -> int | None:
-    """The broker that a resource's name means, None for all; InvalidRequestError unless it is this one."""
+    """Return the broker that a resource's name means, or None for all.
+
+    Raises InvalidRequestError unless it is this one.
+    """
     if not name:
         return None
     try:

@@ -54,7 +54,10 @@ class Change:
 
 
 def parse_changes(parts: Iterable[tuple[str, int, str | None]]) -> list[Change]:
-    """Changes from (name, operation, value); InvalidRequestError for doubles, nulls and unknown operations."""
+    """Return changes from (name, operation, value).
+
+    Raises InvalidRequestError for doubles, nulls and unknown operations.
+    """
     given = list(parts)
     if any(count > 1 for count in Counter(name for name, _, _ in given).values()):
         raise InvalidRequestError("Error due to duplicate config keys")
@@ -68,7 +71,10 @@ def parse_changes(parts: Iterable[tuple[str, int, str | None]]) -> list[Change]:
 
 
 def changed_topic_configs(current: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
-    """What is set on a topic after the changes; InvalidConfigError for APPEND and SUBTRACT on what is no list."""
+    """Return what is set on a topic after the changes.
+
+    Raises InvalidConfigError for APPEND and SUBTRACT on what is no list.
+    """
     after = dict(current)
     for change in changes:
         _apply(after, change, TOPIC_KEYS, "Can't {operation} to key {name} because its type is not LIST.")
@@ -76,7 +82,7 @@ def changed_topic_configs(current: Mapping[str, str], changes: Sequence[Change])
 
 
 def changed_broker_configs(current: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
-    """What is set dynamically on a broker, or on all, after the changes."""
+    """Return what is set dynamically on a broker, or on all, after the changes."""
     after = dict(current)
     for change in changes:
         _apply(after, change, BROKER_KEYS, "Config value append is not allowed for config key: {name}")

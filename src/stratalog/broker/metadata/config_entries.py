@@ -58,8 +58,10 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLevels:
-    """All that configures a broker: from its file, from the cluster's dynamic configs, from its own, and the
-    outcome."""
+    """All that configures a broker.
+
+    From its file, from the cluster's dynamic configs, from its own, and the outcome.
+    """
 
     static: Mapping[str, str | None]
     cluster: Mapping[str, str]
@@ -68,7 +70,7 @@ class BrokerLevels:
 
     @classmethod
     def of(cls, broker: BrokerServices) -> BrokerLevels:
-        """The levels of a running broker."""
+        """Return the levels of a running broker."""
         stored = broker.metadata
         return cls(
             static=broker.settings.static.properties,
@@ -117,7 +119,7 @@ class TopicDescriber:
 
 
 def broker_entries(broker: BrokerLevels, only: Collection[str] | None = None) -> list[ConfigEntry]:
-    """The configuration of a broker; keys that are set but not known are shown without their values."""
+    """Return the configuration of a broker; keys that are set but not known are shown without their values."""
     effective = broker.effective
     entries = []
     for key in BROKER_KEYS:
@@ -148,7 +150,7 @@ def broker_entries(broker: BrokerLevels, only: Collection[str] | None = None) ->
 
 
 def cluster_entries(broker: BrokerLevels, only: Collection[str] | None = None) -> list[ConfigEntry]:
-    """What is set dynamically for all brokers."""
+    """Return what is set dynamically for all brokers."""
     entries = []
     for name, value in broker.cluster.items():
         if only is not None and name not in only:
@@ -174,7 +176,7 @@ def cluster_entries(broker: BrokerLevels, only: Collection[str] | None = None) -
 
 
 def _parsed(key: ConfigKey, raw: str) -> Any:
-    """The typed value of what is stored; its text if this version's rules no longer allow it."""
+    """Return the typed value of what is stored; its text if this version's rules no longer allow it."""
     try:
         return key.parse(raw)
     except InvalidConfigError:
@@ -182,7 +184,7 @@ def _parsed(key: ConfigKey, raw: str) -> Any:
 
 
 def render(key: ConfigKey, value: Any) -> str | None:
-    """A typed value as text, as Java's ConfigDef prints it."""
+    """Return a typed value as text, as Java's ConfigDef prints it."""
     text = key.render(value)
     if key.type is ConfigType.DOUBLE and text is not None:
         return text.replace("e+", "E").replace("e", "E")

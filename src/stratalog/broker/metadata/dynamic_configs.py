@@ -34,7 +34,7 @@ def check_rules(config: BrokerConfig, *, large: bool) -> None:
 
 
 def in_force(static: BrokerConfig, dynamic: Mapping[str, str], *, large: bool) -> InForce:
-    """The file's values and over them as many of the dynamic ones as go together. `static` alone has to."""
+    """Return the file's values and over them as many of the dynamic ones as go together. `static` alone has to."""
     usable, ignored = {}, {}
     for name, raw in dynamic.items():
         why = _unusable(static, name, raw)

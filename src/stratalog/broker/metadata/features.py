@@ -22,7 +22,7 @@ from stratalog.errors import InvalidUpdateVersionError
 
 
 def supported_levels(feature: str) -> range | None:
-    """The levels of a feature that can be finalized; None for one that is not known."""
+    """Return the levels of a feature that can be finalized, or None for one that is not known."""
     if feature == METADATA_VERSION:
         return range(LEVEL_MIN, LEVEL_MAX + 1)
     highest = OTHER_FEATURES.get(feature)

@@ -303,7 +303,7 @@ class MetadataStore:
     # --- dynamic broker configurations --------------------------------------------------------------------------------
 
     def broker_configs(self, node_id: int | None) -> Mapping[str, str]:
-        """What was set dynamically on one broker, or (None) for all of them."""
+        """Return what was set dynamically on one broker, or (None) for all of them."""
         return self._broker_configs.get(_broker_row(node_id), _frozen({}))
 
     def set_broker_configs(self, node_id: int | None, configs: Mapping[str, str]) -> None:

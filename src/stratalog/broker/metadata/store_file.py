@@ -101,7 +101,7 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _open_error(path: Path, error: BaseException) -> DataDirError | None:
-    """What to tell the user when the store cannot be opened; None when `error` says it already."""
+    """Return what to tell the user when the store cannot be opened, or None when `error` says it already."""
     is_foreign = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR  # a database without our tables
     if isinstance(error, (OSError, sqlite3.OperationalError)) and not is_foreign:
         return DataDirError(f"{path} cannot be opened: {error}; give a data directory that this user can write")

@@ -50,7 +50,7 @@ class TopicMap:
         return [topic for topic in found if topic is not None]
 
     def colliding(self, name: str) -> str | None:
-        """The name of another topic that differs from `name` in '.' and '_' only."""
+        """Return the name of another topic that differs from `name` in '.' and '_' only."""
         for other in tuple(self._by_metric_name.get(_metric_name(name), ())):
             if other != name:
                 return other

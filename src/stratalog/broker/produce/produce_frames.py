@@ -139,7 +139,7 @@ def _parse_flexible(frame: memoryview, position: int, version: int) -> ProduceRe
 def encode_produce(
     version: int, correlation_id: int, results: Sequence[tuple[bytes, Sequence[PartitionResult]]]
 ) -> bytearray:
-    """A whole response frame; each topic by its key as in the request."""
+    """Return a whole response frame; each topic by its key as in the request."""
     out = bytearray(8)
     INT32.pack_into(out, 4, correlation_id)
     flexible = version >= FLEXIBLE_FROM

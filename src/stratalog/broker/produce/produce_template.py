@@ -73,7 +73,10 @@ class ProduceTemplate:
     def of(
         cls, frame: memoryview, version: int, request: ProduceRequest, partition: Partition
     ) -> ProduceTemplate | None:
-        """The template of a request that was answered without an error; None for one that has no short way."""
+        """Return the template of a request that was answered without an error.
+
+        None for one that has no short way.
+        """
         if version < FLEXIBLE_FROM or request.acks == 0 or len(request.topics) != 1:
             return None
         if request.transactional_id is not None:
@@ -90,7 +93,7 @@ class ProduceTemplate:
         return cls(frame, head, partition, b"\x00\x02" + name + b"\x02" + INT32.pack(index))
 
     def records_of(self, frame: memoryview) -> memoryview | None:
-        """The records of a request that is like the one this was made of; None: it has to go the plain way.
+        """Return the records of a request that is like the one this was made of; None: it has to go the plain way.
 
         Whatever the bytes are, nothing is raised.
         """

@@ -132,7 +132,7 @@ def _count_refusal(traffic: TopicTraffic, entry: PartitionRecords, error: KafkaE
 
 
 def _accepted(partition: Partition | None, topic: str, entry: PartitionRecords, version: int) -> memoryview:
-    """The records, when the request as such may bring them."""
+    """Return the records, when the request as such may bring them."""
     index, records = entry
     if partition is None:
         raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")

@@ -158,7 +158,7 @@ class Acceptor:
         self._accept_again()
 
     def finish(self, task: asyncio.Task[None]) -> None:
-        """A request whose client has gone goes on to its end."""
+        """Let a request whose client has gone run to its end."""
         self._unfinished.add(task)
         task.add_done_callback(self._unfinished.discard)
 
@@ -197,7 +197,10 @@ class Acceptor:
     # --- buffers ------------------------------------------------------------------------------------------------------
 
     def take_buffer(self, size: int, wanted: int) -> bytearray:
-        """A buffer with anything in it: one that is kept and has at least `wanted` bytes, else of at least `size`."""
+        """Return a buffer with anything in it.
+
+        One that is kept and has at least `wanted` bytes, else of at least `size`.
+        """
         self._buffers_taken = True
         for index, buffer in enumerate(self._buffers):
             if len(buffer) >= wanted:

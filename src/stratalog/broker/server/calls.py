@@ -71,7 +71,7 @@ class Line(Protocol):
         ...
 
     def proceed(self) -> None:
-        """A call has ended: go on with the next request."""
+        """Go on with the next request, as a call has ended."""
         ...
 
     def close(self) -> None: ...
@@ -334,7 +334,7 @@ class Calls:
     async def _finish(
         self, api: Api, ctx: RequestContext, request: Any, coroutine: Coroutine[Any, Any, Any], awaited: Any
     ) -> None:
-        """The rest of a handler that had to wait."""
+        """Run the rest of a handler that had to wait."""
         try:
             response = await _resumed(coroutine, awaited)
         except asyncio.CancelledError:

@@ -221,15 +221,15 @@ class RequestContext:
         return make_message(response_class(self.key, self.version), fields)
 
     def parts(self, message: Any, parts: Sequence[bytes], *, behind: int = 0) -> bytes:
-        """The bytes of a message of this response, with `parts` as its last array: see `with_parts`."""
+        """Return the bytes of a message of this response, with `parts` as its last array: see `with_parts`."""
         return with_parts(write_message(message), parts, flexible=type(message).__flexible__, behind=behind)
 
     def respond_encoded(self, body: bytes) -> EncodedResponse:
-        """The top-level response, of which the bytes are there already."""
+        """Return the top-level response, of which the bytes are there already."""
         return EncodedResponse(body, response_class(self.key, self.version).__flexible__)
 
     def error_response(self, error: BaseException) -> Any | None:
-        """The response that says nothing but `error`; None when this API has no place for it at its top level."""
+        """Return the response that says only `error`, or None when this API has no place for it at its top level."""
         cls = response_class(self.key, self.version)
         if "error_code" not in cls.__dataclass_fields__:
             return None
@@ -237,7 +237,7 @@ class RequestContext:
 
 
 def answer_error(api: Api, ctx: RequestContext, request: Any, error: BaseException) -> Any | None:
-    """What to send for a handler that raised; None means that the connection has to go."""
+    """Return what to send for a handler that raised; None means that the connection has to go."""
     if not isinstance(error, KafkaError):
         logger.error("%s v%d from %s failed", api.key.message, ctx.version, ctx.client_host, exc_info=error)
     if api.on_error is not None:

@@ -172,7 +172,7 @@ def _bad_size(size: int, size_max: int) -> str:
 
 
 def _foreign_protocol(size: int) -> str:
-    """A guess at what was sent when the first four bytes are no size."""
+    """Return a guess at what was sent when the first four bytes are no size."""
     head = size.to_bytes(4, "big")
     if head[:2] == b"\x16\x03":
         return " (that is TLS; this listener speaks plain text)"

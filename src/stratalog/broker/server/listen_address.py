@@ -46,7 +46,7 @@ def listen_address(listen: str | None, config: BrokerConfig) -> ListenAddress:
 
 
 def advertised_listener(config: BrokerConfig, bound: ListenAddress) -> Listener:
-    """What clients are told to connect to: `advertised.listeners`, or what is bound.
+    """Return what clients are told to connect to: `advertised.listeners`, or what is bound.
 
     A host that stands for every interface is left empty: each client is told the address by which it came in.
     """
@@ -63,7 +63,7 @@ def advertised_listener(config: BrokerConfig, bound: ListenAddress) -> Listener:
 
 
 def _parse_listener(config: BrokerConfig, key: str) -> ListenAddress:
-    """The one listener for clients of a key; of several advertised ones, that of the listener that is opened."""
+    """Return the one listener for clients of a key; of several advertised ones, that of the listener that is opened."""
     value: str = config[key]
     plain = [
         found

@@ -240,7 +240,7 @@ async def serve(
 
 
 def new_event_loop() -> Callable[[], asyncio.AbstractEventLoop]:
-    """What makes the fastest event loop that is installed."""
+    """Return what makes the fastest event loop that is installed."""
     try:
         import uvloop
     except ImportError:
@@ -266,7 +266,7 @@ def _data_dirs(data_dir: StrPath | Sequence[StrPath] | None, config: BrokerConfi
 
 
 def _text(value: object) -> str | None:
-    """A configuration value as it would stand in a properties file."""
+    """Return a configuration value as it would stand in a properties file."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return None if value is None else str(value)

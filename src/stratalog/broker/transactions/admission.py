@@ -70,7 +70,7 @@ def admit(
     sequence: int,
     support: ClientSupport,
 ) -> VerificationGuard | None:
-    """The guard that opens the log to the producer's transaction; None when none is needed.
+    """Return the guard that opens the log to the producer's transaction, or None when none is needed.
 
     InvalidProducerEpochError, InvalidProducerIdMappingError, InvalidTxnStateError or TransactionAbortableError, and
     NotEnoughReplicasError for what the client has to try again.

@@ -55,7 +55,7 @@ _RETRY_S = 1.0
 
 
 def _decode(contents: Contents) -> Iterator[Transaction]:
-    """What a partition of `__transaction_state` holds; records that cannot be understood are passed over."""
+    """Yield what a partition of `__transaction_state` holds; records that cannot be understood are passed over."""
     for key, _, value in contents.live():
         try:
             transactional_id = decode_key(key)
@@ -170,7 +170,7 @@ class TransactionCoordinator:
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
     ) -> ProducerIdAndEpoch:
-        """A producer begins: whoever was there before is fenced, and what it left open is aborted.
+        """Begin with a producer: the one before is fenced, and what it left open is aborted.
 
         ConcurrentTransactionsError when something was open: the client asks again. Other errors as of
         `decisions.on_init_producer_id`, InvalidTransactionTimeoutError.
@@ -262,7 +262,10 @@ class TransactionCoordinator:
         self._unmarked[prepared.transactional_id] = left
 
     def _marker(self, prepared: Transaction) -> Marker:
-        """The marker of a decided transaction; NotCoordinatorError while its partition of the topic is not led."""
+        """Return the marker of a decided transaction.
+
+        NotCoordinatorError while its partition of the topic is not led.
+        """
         epoch = self.log.partition_of(prepared.transactional_id).leader_epoch
         if epoch < 0:
             raise NotCoordinatorError(f"{self.log.topic}: the partition of {prepared.transactional_id} has failed")
@@ -284,7 +287,7 @@ class TransactionCoordinator:
         return sum(self._abort(known, now_ms) for known in late)
 
     def _abort(self, known: Transaction, now_ms: int) -> bool:
-        """False when it failed, which is no reason to leave the others open."""
+        """Abort one transaction. Returns False when it failed, which is no reason to leave the others open."""
         logger.info(
             "Transactional id %s: aborted, as it was open for more than %d ms", known.transactional_id, known.timeout_ms
         )
@@ -305,7 +308,7 @@ class TransactionCoordinator:
         return sum(map(self._forget, old))
 
     def _forget(self, known: Transaction) -> bool:
-        """False when it failed, which is no reason to keep the others."""
+        """Forget one transactional id. Returns False when it failed, which is no reason to keep the others."""
         try:
             self.log.append(known.transactional_id, [(encode_key(known.transactional_id), None)])
         except KafkaError as error:

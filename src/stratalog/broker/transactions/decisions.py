@@ -36,7 +36,7 @@ def on_init_producer_id(
     *,
     transaction_version: int,
 ) -> Transaction:
-    """A producer begins, or (with `expected`) goes on after an error.
+    """Begin with a producer, or (with `expected`) go on after an error.
 
     The next state is EMPTY; or PREPARE_ABORT when a transaction is open: it is completed first, and the producer asks
     again. `transaction_version` is the broker's. ProducerFencedError, ConcurrentTransactionsError.
@@ -63,7 +63,7 @@ def on_init_producer_id(
 def on_fence(
     known: Transaction, now_ms: int, new_producer_id: Callable[[], int], *, transaction_version: int
 ) -> Transaction:
-    """The broker aborts an open transaction: another producer begins, or its time is over.
+    """Abort an open transaction for the broker: another producer begins, or its time is over.
 
     The version is the broker's.
     """
@@ -73,7 +73,7 @@ def on_fence(
 
 
 def _may_go_on(known: Transaction, expected: ProducerIdAndEpoch) -> bool:
-    """A new id, the same producer id, or a retry after the rise that used up the producer id before."""
+    """Return a new id, the same producer id, or a retry after the rise that used up the producer id before."""
     return (
         known.producer_epoch == NO_PRODUCER_EPOCH
         or expected.id == known.producer_id
@@ -123,7 +123,7 @@ def on_end(
     *,
     committed: bool,
 ) -> Transaction | None:
-    """A client ends the transaction; None when it has ended just so, and this is a retry.
+    """End the transaction for a client, or return None when it has ended just so, and this is a retry.
 
     InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError, InvalidTxnStateError.
     """
@@ -148,7 +148,7 @@ def _on_end_with_rise(
     *,
     committed: bool,
 ) -> Transaction | None:
-    """The epoch tells a retry (it is one behind) from the end of the next transaction (it is the same)."""
+    """Tell a retry (the epoch is one behind) from the end of the next transaction (it is the same)."""
     after_overflow = (
         known.previous_producer_id == producer.id and producer.epoch == EPOCH_MAX - 1 and known.producer_epoch == 0
     )

@@ -41,7 +41,7 @@ _PREVIOUS_PRODUCER_ID_TAG, _NEXT_PRODUCER_ID_TAG, _CLIENT_VERSION_TAG = 0, 1, 2
 
 
 def value_version(transaction_version: int) -> int:
-    """The version of values that goes with a finalized level of `transaction.version`."""
+    """Return the version of values that goes with a finalized level of `transaction.version`."""
     return 0 if transaction_version < 1 else 1
 
 
@@ -92,7 +92,10 @@ def _tags(transaction: Transaction) -> dict[int, bytes]:
 
 
 def decode_key(data: bytes) -> str | None:
-    """The transactional id; None for a key of a kind that is not known here. CorruptRecordError for damage."""
+    """Return the transactional id, or None for a key of a kind that is not known here.
+
+    Raises CorruptRecordError for damage.
+    """
     reader = FieldReader(data, "key of a __transaction_state record")
     return reader.string() if reader.int16() == KEY_VERSION else None
 

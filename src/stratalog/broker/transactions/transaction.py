@@ -80,7 +80,7 @@ class Transaction:
         return self.client_version >= EPOCH_BUMP_FROM
 
     def initialised(self, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
-        """A producer begins under the same producer id, with this epoch."""
+        """Begin with a producer under the same producer id, with this epoch."""
         return self._to(
             TransactionState.EMPTY,
             producer_epoch=epoch,
@@ -92,7 +92,7 @@ class Transaction:
         )
 
     def rotated(self, producer_id: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
-        """A producer begins under a new producer id, as the epochs of the old one are used up."""
+        """Begin with a producer under a new producer id, as the epochs of the old one are used up."""
         return replace(self.initialised(0, last_epoch, timeout_ms, now_ms), producer_id=producer_id)
 
     def with_partitions(self, added: Iterable[TopicPartition], client_version: int, now_ms: int) -> Transaction:
@@ -106,9 +106,10 @@ class Transaction:
         )
 
     def fenced(self, version: int, now_ms: int, next_producer_id: int = NO_PRODUCER_ID) -> Transaction:
-        """The broker aborts what is open, under its own transactions version: the producer is fenced by an epoch that
-        nobody has. It rises once, by the fence or by the end (KAFKA-19367). Where the end raises it to the last one, a
-        new producer id follows, as after any other end.
+        """Abort what is open, under the broker's own transactions version, and fence the producer.
+
+        The fence is an epoch that no client has. It rises once, by the fence or by the end (KAFKA-19367). Where the end
+        raises it to the last one, a new producer id follows, as after any other end.
         """
         fence = self._to(TransactionState.PREPARE_EPOCH_FENCE)
         if version < EPOCH_BUMP_FROM:
@@ -119,7 +120,7 @@ class Transaction:
     def ended(
         self, client_version: int, now_ms: int, *, committed: bool, next_producer_id: int = NO_PRODUCER_ID
     ) -> Transaction:
-        """The outcome is decided. An abort of nothing begins and ends a transaction at once."""
+        """Complete the transaction as decided. An abort of nothing begins and ends a transaction at once."""
         epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
         if client_version >= EPOCH_BUMP_FROM:
             epoch, last_epoch = min(epoch + 1, EPOCH_MAX), epoch

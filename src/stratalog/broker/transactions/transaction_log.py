@@ -17,7 +17,7 @@ TRANSACTION_STATE_TOPIC = "__transaction_state"
 
 
 def transaction_log(storage: BrokerStorage, workers: Workers) -> CoordinatorLog:
-    """The topic with the states of transactional ids."""
+    """Return the topic with the states of transactional ids."""
     return CoordinatorLog(
         storage,
         workers,

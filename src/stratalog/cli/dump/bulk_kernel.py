@@ -1,5 +1,6 @@
-"""Native loops of `bulk`: the lines of batches and records, written straight from the bytes of a log. No interpreter
-lock.
+"""Native loops of `bulk`: the lines of batches and records, written straight from the bytes of a log.
+
+No interpreter lock.
 
 Importing this module loads numba and compiles the loops, or reads them from numba's cache. What is not simple (control
 batches, malformed records) is left to the plain way: the loop stops before such a batch and says so.
@@ -131,8 +132,10 @@ _PAIRS = np.frombuffer("".join(f"{n:02}" for n in range(100)).encode(), np.uint8
 
 @native
 def _word(out: Any, used: int, word: int) -> int:
-    """Write a word of up to 16 bytes: always 16 are copied (in one instruction), and what is too much is written
-    over."""
+    """Write a word of up to 16 bytes.
+
+    Always 16 are copied (in one instruction), and what is too much is written over.
+    """
     for n in range(16):
         out[used + n] = _SHORT_WORDS[word, n]
     end: int = used + _SIZES[word]
@@ -255,7 +258,7 @@ def _sequence(base: int, delta: int) -> int:
 
 @native
 def _batch(out: Any, used: int, batch: Any, position: int) -> int:
-    """The line of a batch, which lies at `position` of its file."""
+    """Return the line of a batch, which lies at `position` of its file."""
     attributes = batch.attributes
     sequence = batch.base_sequence
     last_sequence = sequence if sequence == -1 else _sequence(sequence, batch.last_offset - batch.base_offset)
@@ -284,7 +287,7 @@ def _batch(out: Any, used: int, batch: Any, position: int) -> int:
 
 @native
 def _records(out: Any, used: int, batch: Any, with_data: bool, state_at: int, gaps: Any) -> int:
-    """The lines of a batch's records, which are its payload; -1 if they are not well-formed."""
+    """Return the lines of a batch's records, which are its payload; -1 if they are not well-formed."""
     state = _text_state(state_at, 0)
     address = batch.payload
     payload = as_u8(address)

@@ -31,7 +31,7 @@ _UNSUPPORTED: Final = "org.apache.kafka.common.errors.UnsupportedVersionExceptio
 
 
 def decoder_for(name: str | None, key_class: str | None = None, value_class: str | None = None) -> Decoder:
-    """The decoder of an option ("offsets", ...); None: key and value by the two classes, of which None is text.
+    """Return the decoder of an option ("offsets", ...); None: key and value by the two classes, of which None is text.
 
     Raises UsageError for a class that cannot be had.
     """

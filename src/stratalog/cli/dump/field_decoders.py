@@ -1,5 +1,6 @@
-"""`--key-decoder-class` and `--value-decoder-class`: Kafka's own four decoders by their Java names, or a Python
-function.
+"""`--key-decoder-class` and `--value-decoder-class`.
+
+Kafka's own four decoders by their Java names, or a Python function.
 
 Another Java class cannot be loaded without a JVM: it is refused, and the message says what to do instead.
 """

@@ -54,7 +54,7 @@ class FileKind:
 
 
 def kind_of(name: str) -> FileKind | None:
-    """The kind of a file by its name (path or URL); None if `dump` has nothing to say about it."""
+    """Return the kind of a file by its name (path or URL), or None if `dump` has nothing to say about it."""
     base_name = name.rstrip("/").rpartition("/")[2]
     match = _SEGMENT_FILE.fullmatch(base_name)
     if match is not None:

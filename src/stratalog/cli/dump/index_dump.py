@@ -137,7 +137,7 @@ class _TimeCheck:
             self._out_of_order.append((timestamp_ms, self._before))
 
     def _find(self, log: BatchReader, offset: int) -> RecordBatch | None:
-        """The first batch with a last offset >= `offset`, beginning at the nearest entry of the offset index."""
+        """Return the first batch with a last offset >= `offset`, beginning at the nearest entry of the offset index."""
         entries = self._entries
         if self._slot and entries[self._slot - 1].offset > offset:
             self._slot = 0

@@ -42,8 +42,9 @@ class MalformedMessageError(Exception):
 
 @cache
 def schemas() -> dict[str, Any]:
-    """Topic kind ("group", "transaction", "share") -> key type -> {"key", "value"}; "metadata" -> API key -> {"type",
-    "value"}; "protocol" and "control" -> name -> schema.
+    """Topic kind ("group", "transaction", "share") -> key type -> {"key", "value"}.
+
+    "metadata" -> API key -> {"type", "value"}; "protocol" and "control" -> name -> schema.
     """
     text = resources.files("stratalog.cli.dump").joinpath("record_schemas.json").read_text(encoding="utf-8")
     loaded: dict[str, Any] = json.loads(text)
@@ -51,7 +52,7 @@ def schemas() -> dict[str, Any]:
 
 
 def decode_message(schema: Schema, version: int, data: bytes, *, is_whole: bool = True) -> dict[str, JsonValue]:
-    """The JSON of a message that fills `data`, or begins it if not `is_whole`. Raises MalformedMessageError."""
+    """Return the JSON of a message that fills `data`, or begins it if not `is_whole`. Raises MalformedMessageError."""
     if not _contains(schema["validVersions"], version):
         raise MalformedMessageError(f"Can't read version {version} of {schema['name']}")
     reader = _Reader(data, version, flexible=_contains(schema["flexibleVersions"], version))
@@ -80,7 +81,7 @@ def to_json(value: JsonValue) -> str:
 
 
 def java_double(value: float) -> str:
-    """A number as Java's `Double.toString` writes it, in quotes where JSON has no number for it (as Jackson does)."""
+    """Format a number as Java's `Double.toString` does, in quotes where JSON has no number for it (as Jackson does)."""
     if value != value or value in (math.inf, -math.inf):
         return '"NaN"' if value != value else '"Infinity"' if value > 0 else '"-Infinity"'
     if abs(value) == _SMALLEST_DOUBLE:  # Java writes two digits at least, and this one's second is no zero
@@ -177,7 +178,7 @@ class _Reader:
         return self.fields(field["fields"])
 
     def _is_null_struct(self, field: Schema) -> bool:
-        """A struct that may be null has a mark before it: a byte below 0, in a tagged field a varint of 0."""
+        """Return a struct that may be null has a mark before it: a byte below 0, in a tagged field a varint of 0."""
         if not _contains(field.get("nullable", "none"), self.version):
             return False
         if _contains(field.get("tagged", "none"), self.version):
@@ -211,7 +212,7 @@ class _Reader:
 
 
 def _default(field: Schema, version: int) -> JsonValue:
-    """A field's default value as JSON; one that is not declared is the zero of its type."""
+    """Return a field's default value as JSON; one that is not declared is the zero of its type."""
     kind, declared = field["type"], field.get("default")
     if declared == "null":
         return None

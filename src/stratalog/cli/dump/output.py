@@ -75,7 +75,7 @@ class Problems:
         self.found += 1
 
     def ignore(self, name: str) -> None:
-        """A file of a kind that is not known: the exit code becomes 2."""
+        """Report a file of an unknown kind: the exit code becomes 2."""
         self.lines.append(f"Ignoring unknown file {name}")
         self.unknown_files += 1
 
@@ -110,14 +110,14 @@ class TextOutput:
         self._stream.flush()
 
     def begin(self, name: str, kind: str | None) -> None:  # noqa: ARG002 - JSON says it
-        """A file; `kind` is None for one that is not known."""
+        """Begin a file; `kind` is None for an unknown one."""
         self.line(f"Dumping {name}")
 
     def log_start(self, offset: int) -> None:
         self.line(f"Log starting offset: {offset}")
 
     def snapshot_end(self, offset: int, epoch: int) -> None:
-        """The point of the metadata log that a KRaft snapshot stands for."""
+        """Print the point of the metadata log that a KRaft snapshot stands for."""
         self.line(f"Snapshot end offset: {offset}, epoch: {epoch}")
 
     def note(self, text: str) -> None:
@@ -143,7 +143,7 @@ class TextOutput:
     def record(
         self, batch: RecordBatch, record: Record, decoded: Decoded | None, message: RecordBatch | None = None
     ) -> None:
-        """A record of a batch; `message` is what it is itself, in formats 0 and 1."""
+        """Print a record of a batch; `message` is what it is itself, in formats 0 and 1."""
         self.line(record_line(batch, record, decoded, message, skip_metadata=self.options.skip_record_metadata))
 
 
@@ -255,7 +255,7 @@ def record_line(
     *,
     skip_metadata: bool = False,
 ) -> str:
-    """`decoded` None: only the metadata was asked for.
+    """Print a batch. `decoded` None: only the metadata was asked for.
 
     A record of which nothing is shown is an empty line, as in Kafka.
     """
@@ -283,7 +283,7 @@ def _more_metadata(batch: RecordBatch, record: Record, message: RecordBatch | No
 
 
 def optional_long(value: object) -> str:
-    """A number that may be missing, as Java's OptionalLong prints it."""
+    """Return a number that may be missing, as Java's OptionalLong prints it."""
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
@@ -296,7 +296,7 @@ def _size(data: bytes | None) -> int:
 
 
 def _long(value: int) -> int:
-    """Wrapped to a signed 64-bit number, which only damaged headers need."""
+    """Wrap to a signed 64-bit number, which only damaged headers need."""
     return ((value + (1 << 63)) & _INT64_MASK) - (1 << 63)
 
 

@@ -106,7 +106,7 @@ def _find(reader: BatchReader, entries: list[OffsetPosition], bound: Bound, *, a
 
 
 def _proven_start(reader: BatchReader, entries: list[OffsetPosition], bound: Bound) -> int:
-    """The position of the last index entry before the bound at which a batch with the entry's offset stands, or 0."""
+    """Return the position of the last entry before the bound that a batch with its offset stands at, or 0."""
     for entry in reversed(entries):
         is_before = entry.position <= bound.value if bound.is_position else entry.offset < bound.value
         if is_before and reader.last_offset_at(entry.position) == entry.offset:
@@ -115,7 +115,7 @@ def _proven_start(reader: BatchReader, entries: list[OffsetPosition], bound: Bou
 
 
 def index_entries(log: BatchReader, stem: str, base_offset: int) -> Iterator[OffsetPosition]:
-    """The entries of the offset index beside a `.log`, up to its zero tail; none if there is no index."""
+    """Yield the entries of the offset index beside a `.log`, up to its zero tail; none if there is no index."""
     index = log.source.sibling(stem + OFFSET_INDEX_SUFFIX) if stem else None
     if index is None:
         return

@@ -36,7 +36,7 @@ class DumpSource(Protocol):
         """Bytes [start, end), fewer where the file ends."""
 
     def sibling(self, base_name: str) -> DumpSource | None:
-        """The file of that name beside this one."""
+        """Return the file of that name beside this one."""
 
     def close(self) -> None: ...
 

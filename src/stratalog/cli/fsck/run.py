@@ -53,7 +53,7 @@ def _check(paths: Sequence[Path], threads: int | None, output: CheckOutput, *, a
 
 
 def _repair(actions: Sequence[FileAction], output: CheckOutput, *, yes: bool) -> bool:
-    """False if nothing was done, or not all of it."""
+    """Carry out the actions. Returns False if nothing was done, or not all of it."""
     output.plan(actions)
     sys.stdout.flush()
     if not yes:

@@ -104,7 +104,7 @@ def _time_index(segment: SegmentTarget, path: Path) -> Inspected:
 
 
 def shown_slots(entries: int, limit: int) -> list[int]:
-    """The first and the last slots, `limit` in all; all of them for 0."""
+    """Return the first and the last slots, `limit` in all; all of them for 0."""
     if not limit or entries <= limit:
         return list(range(entries))
     first = limit - limit // 2

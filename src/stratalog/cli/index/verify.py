@@ -21,7 +21,7 @@ def verify_target(target: Target, *, as_json: bool) -> int:
 
 
 def print_findings(findings: Iterable[IndexFault], *, as_json: bool) -> None:
-    """A table on a terminal, a line each in a pipe."""
+    """Print a table on a terminal, a line each into a pipe."""
     rows = list(findings)
     if as_json:
         for finding in rows:

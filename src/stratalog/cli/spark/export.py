@@ -161,7 +161,7 @@ def _needed(kind: str, schema: str | None) -> str:
 
 
 def _text(value: str) -> bytes:
-    """The option itself, or what is in `@FILE`. UsageError."""
+    """Return the option itself, or what is in `@FILE`. Raises UsageError."""
     if not value.startswith("@"):
         return value.encode()
     try:

@@ -30,7 +30,7 @@ def topic_ids(texts: Iterable[str] | None) -> frozenset[UUID]:
 
 
 def remote_url(text: str | None) -> str | None:
-    """A URL; a directory is one too. UsageError for a directory that is not there."""
+    """Return a URL; a directory is one too. Raises UsageError for a directory that is not there."""
     if text is None:
         return None
     if "://" in text:

@@ -53,7 +53,9 @@ Conf = Annotated[
 def spark_session(
     name: str, master: str | None, remote_session: str | None, conf: Iterable[str] | None
 ) -> Iterator[SparkSession]:
-    """A session by the options, stopped in the end; one that this process has already is used and left running.
+    """Open a session by the options and stop it in the end.
+
+    Use one that runs in this process already, and leave it running.
 
     Raises UsageError, in one line, where there is no Spark, no Java, or no server at the address.
     """
@@ -126,7 +128,7 @@ def _classic(name: str, master: str, properties: dict[str, str]) -> SparkSession
 
 
 def _own_address(master: str) -> str:
-    """The address of this machine as the master sees it."""
+    """Return the address of this machine as the master sees it."""
     host, _, port = master.removeprefix("spark://").partition(",")[0].rpartition(":")
     if master.startswith("spark://") and host and port.isdigit():
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

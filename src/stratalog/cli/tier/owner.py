@@ -72,7 +72,7 @@ def owner(
 
 
 def identity_of(data_dir: Path) -> tuple[str | None, int | None]:
-    """The ids of the cluster and the node of a data directory, as far as it has any."""
+    """Return the ids of the cluster and the node of a data directory, as far as it has any."""
     cluster_id, node_id = stored_cluster_id(data_dir), stored_node_id(data_dir)
     if cluster_id is None and (data_dir / STORE_FILE).is_file():  # restored, and not served yet
         store = MetadataStore.open(data_dir)

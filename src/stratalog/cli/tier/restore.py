@@ -184,7 +184,7 @@ def _attached(store: ObjectStore, cluster_id: str, *, is_new: bool, takes_over: 
 
 @contextmanager
 def _existing(data_dir: Path, metadata_only: bool) -> Iterator[MetadataStore | None]:
-    """The store of a directory that has one and is to keep it."""
+    """Yield the store of a directory that has one and is to keep it."""
     if not metadata_only:
         yield None
         return
@@ -238,7 +238,7 @@ def _register(
 
 
 def _level(topics: tuple[RestoredTopic, ...]) -> int:
-    """The level of `metadata.version` that the topics need."""
+    """Return the level of `metadata.version` that the topics need."""
     try:
         for topic in topics:
             LogConfig.from_properties(topic.configs, None)
@@ -248,7 +248,10 @@ def _level(topics: tuple[RestoredTopic, ...]) -> int:
 
 
 def _with_configs(plan: RestorePlan, overrides: Mapping[str, str]) -> RestorePlan:
-    """The plan with what is to be set on every topic, and without configurations that no broker of today takes."""
+    """Return the plan with these settings for every topic.
+
+    Configurations that no broker of today takes are left out.
+    """
     topics, notes = [], list(plan.notes)
     for topic in plan.topics:
         configs = {**topic.configs, **overrides}

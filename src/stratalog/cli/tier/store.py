@@ -36,8 +36,10 @@ def bucket_url(url: str | None, remote: str | None) -> str:
 
 
 def require_url_form(url: str) -> None:
-    """Raise UsageError for what was meant as a URL and would be taken for a directory, such as s3//bucket or
-    s3:/bucket."""
+    """Raise UsageError for what was meant as a URL and would be taken for a directory.
+
+    Such as s3//bucket or s3:/bucket.
+    """
     meant = re.fullmatch(r"(\w+):?/+(.*)", url)
     if meant is not None and "://" not in url and meant[1] in _SCHEMES:
         scheme, rest = meant.groups()
@@ -45,7 +47,7 @@ def require_url_form(url: str) -> None:
 
 
 def open_store(url: str, options: Iterable[str] | None) -> PlainView:
-    """The store at `url`, contacted once: UsageError or RemoteStorageError in one line when it cannot be read.
+    """Return the store at `url`, contacted once: UsageError or RemoteStorageError in one line when it cannot be read.
 
     `options` are KEY=VALUE; what is not given is taken from the environment (AWS_*). `encryption.key.file` and
     `aiven.encryption.key.file` name the keys of what is encrypted. Nothing is made: a directory that is not there is an
@@ -75,5 +77,5 @@ def say_empty(url: str) -> None:
 
 
 def open_uploads(url: str, options: Iterable[str] | None) -> S3Uploads | None:
-    """The uploads that were never finished in the store of `open_store`, where they can be asked for."""
+    """Return the uploads that were never finished in the store of `open_store`, where they can be asked for."""
     return S3Uploads.of(url, key_values("--remote-option", options))

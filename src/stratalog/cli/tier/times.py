@@ -12,7 +12,7 @@ _SPAN = re.compile(r"(\d+)(ms|s|m|h|d)")
 
 
 def time_ms(text: str, option: str) -> int:
-    """A time in milliseconds since 1970: such a number, or ISO 8601 (UTC unless it says otherwise)."""
+    """Return a time in milliseconds since 1970: such a number, or ISO 8601 (UTC unless it says otherwise)."""
     if text.isdigit():
         return int(text)
     try:
@@ -23,7 +23,7 @@ def time_ms(text: str, option: str) -> int:
 
 
 def span_ms(text: str, option: str) -> int:
-    """A span of time in milliseconds: 0, 90s, 30m, 24h, 7d."""
+    """Return a span of time in milliseconds: 0, 90s, 30m, 24h, 7d."""
     match = _SPAN.fullmatch(text)
     if match is None and text != "0":
         raise UsageError(f"{option} {text}: expected a number and a unit, such as 90s, 30m, 24h or 7d")

@@ -48,20 +48,20 @@ class CleanerCheckpoints:
             self._write(data_dir, {key: value for key, value in offsets.items() if key not in gone})
 
     def truncate(self, data_dir: Path, partition: TopicPartition, offset: int) -> None:
-        """The log ends at `offset` now: nothing behind is clean."""
+        """Forget what was clean from `offset` on, where the log ends now."""
         offsets = self._offsets.get(data_dir, {})
         if offsets.get(partition, offset) > offset:
             self._write(data_dir, {**offsets, partition: offset})
 
     def move(self, partition: TopicPartition, source: Path, target: Path) -> None:
-        """The partition lies in `target` from now on."""
+        """Keep the partition's checkpoint in `target` from now on."""
         offset = self.get(source, partition)
         if offset is not None and target in self._files:
             self.remove(source, [partition])
             self._write(target, {**self._offsets[target], partition: offset})
 
     def forget(self, data_dir: Path) -> None:
-        """The directory failed: nothing more is read from it or written there."""
+        """Stop reading and writing the checkpoint of a directory that failed."""
         self._files.pop(data_dir, None)
         self._offsets.pop(data_dir, None)
 

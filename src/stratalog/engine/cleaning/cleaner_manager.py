@@ -37,8 +37,10 @@ class UnselectableLogError(StratalogError):
 
 @dataclass(frozen=True, slots=True)
 class CleanerLook:
-    """What a cleaner found when it last looked for work: 0 and 0.0 for nothing, and at the beginning of time for
-    never."""
+    """What a cleaner found when it last looked for work.
+
+    0 and 0.0 for nothing, and at the beginning of time for never.
+    """
 
     at_ms: int = 0
     #: The dirty share of the log that is dirtiest.
@@ -82,7 +84,7 @@ class CleanerManager:
     # --- what is to be done -----------------------------------------------------------------------------------------
 
     def take_filthiest(self, now_ms: int) -> LogToClean | None:
-        """The log that needs a cleaning most, as being cleaned from now on; None: no log needs one.
+        """Return the log that needs a cleaning most, as being cleaned from now on; None: no log needs one.
 
         Checkpoints that cannot be right are written anew on the way. UnselectableLogError for a log that cannot be
         read.
@@ -104,7 +106,9 @@ class CleanerManager:
             )
 
     def take_for_retention(self) -> dict[TopicPartition, PartitionLog]:
-        """The compacted logs that nobody works on, as being worked on from now on; `done_deleting` gives them back.
+        """Return the compacted logs that nobody works on, as being worked on from now on.
+
+        `done_deleting` gives them back.
 
         Those without the policy delete are among them: they may have segments before their log start offset.
         """
@@ -115,7 +119,7 @@ class CleanerManager:
             return taken
 
     def pause_not_compacted(self) -> dict[TopicPartition, PartitionLog]:
-        """The logs that are not compacted and that nobody works on, paused: retention may work on them.
+        """Return the logs that are not compacted and that nobody works on, paused: retention may work on them.
 
         `resume` them. A policy that changes meanwhile lets no cleaner in.
         """
@@ -223,18 +227,18 @@ class CleanerManager:
             return self._checkpoints.get(_dir_of(log), (log.topic, log.partition))
 
     def remove_checkpoints(self, data_dir: Path, partitions: Iterable[TopicPartition]) -> None:
-        """These partitions do not lie there any more."""
+        """Forget partitions that do not lie there any more."""
         with self._lock:
             self._checkpoints.remove(data_dir, partitions)
 
     def truncate_checkpoint(self, log: PartitionLog, offset: int) -> None:
-        """The log was truncated to `offset`. Of a log that is not compacted nothing is written down."""
+        """Take over that the log was truncated to `offset`. Nothing is written down for a log that is not compacted."""
         with self._lock:
             if log.config.compacted:
                 self._checkpoints.truncate(_dir_of(log), (log.topic, log.partition), offset)
 
     def move_checkpoint(self, partition: TopicPartition, source: Path, target: Path) -> None:
-        """The partition moved from one data directory to another; one that cannot be cleaned stays so."""
+        """Move a partition from one data directory to another; one that cannot be cleaned stays so."""
         with self._lock:
             self._checkpoints.move(partition, source, target)
             reason = self._uncleanable.get(source, {}).pop(partition, None)
@@ -242,7 +246,7 @@ class CleanerManager:
                 self._uncleanable.setdefault(target, {})[partition] = reason
 
     def forget_dir(self, data_dir: Path) -> None:
-        """A data directory failed: its checkpoint is neither read nor written from now on."""
+        """Stop reading and writing the checkpoint of a data directory that failed."""
         with self._lock:
             self._checkpoints.forget(data_dir)
 
@@ -254,12 +258,12 @@ class CleanerManager:
             self._uncleanable.setdefault(_dir_of(log), {})[partition] = reason
 
     def uncleanable(self, data_dir: Path) -> dict[TopicPartition, str]:
-        """The partitions of a directory that are left alone, and why."""
+        """Return the partitions of a directory that are left alone, and why."""
         with self._lock:
             return dict(self._uncleanable.get(data_dir, {}))
 
     def uncleanable_bytes(self, data_dir: Path, now_ms: int) -> int:
-        """What the partitions of a directory that are left alone would have to be cleaned of."""
+        """Return what the partitions of a directory that are left alone would have to be cleaned of."""
         with self._lock:
             logs = self._logs()
             marked = [(key, logs[key]) for key in self._uncleanable.get(data_dir, {}) if key in logs]

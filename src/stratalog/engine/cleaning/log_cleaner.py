@@ -100,7 +100,7 @@ class LogCleaner:
             self._threads.append(thread)
 
     def worker(self, settings: CleanerSettings) -> CleanerWorker:
-        """What a thread does, without the thread."""
+        """Do what a thread does, without the thread."""
         return CleanerWorker(self.manager, lambda: self._make_cleaner(settings), self._clock, self._on_disk_error)
 
     def close(self) -> None:

@@ -98,7 +98,10 @@ class DataDir:
 
 
 def stored_cluster_id(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> str | None:
-    """The cluster id in a directory's meta.properties; None when it has none yet, or none that can be read."""
+    """Return the cluster id in a directory's meta.properties.
+
+    None when it has none yet, or none that can be read.
+    """
     meta = path / META_PROPERTIES
     try:
         return _read_meta(meta, fs).get("cluster.id") if fs.exists(meta) else None
@@ -107,7 +110,7 @@ def stored_cluster_id(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> str | Non
 
 
 def stored_node_id(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> int | None:
-    """The node id in a directory's meta.properties; None as `stored_cluster_id`."""
+    """Return the node id in a directory's meta.properties; None as `stored_cluster_id`."""
     meta = path / META_PROPERTIES
     try:
         return int(_read_meta(meta, fs)["node.id"]) if fs.exists(meta) else None
@@ -145,7 +148,7 @@ def _read_meta(path: Path, fs: FileSystem) -> dict[str, str]:
 
 
 def _identify(path: Path, cluster_id: str, node_id: int, fs: FileSystem) -> uuid.UUID:
-    """The directory's id; one that has none yet, or none of its own (before Kafka 3.7), gets one."""
+    """Return the directory's id; one that has none yet, or none of its own (before Kafka 3.7), gets one."""
     meta_path = path / META_PROPERTIES
     if fs.exists(meta_path):
         meta = _read_meta(meta_path, fs)

@@ -90,13 +90,16 @@ class LogDirs:
         return True
 
     def storage_error(self, path: Path) -> KafkaStorageError:
-        """What the partitions of a failed directory answer."""
+        """Return what the partitions of a failed directory answer."""
         return KafkaStorageError(f"log directory {path} is offline: {self._offline.get(path, 'it failed')}")
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
 
     def read_checkpoint(self, directory: DataDir, name: str) -> dict[TopicPartition, int] | None:
-        """What a checkpoint says; None if it is damaged: without it more is read than needed, but nothing is lost."""
+        """Return what a checkpoint says, or None if it is damaged.
+
+        Without it more is read than needed, but nothing is lost.
+        """
         try:
             return OffsetCheckpoint(directory.path / name, self._fs).read()
         except CorruptCheckpointError as error:

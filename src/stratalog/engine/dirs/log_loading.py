@@ -46,7 +46,7 @@ class TopicSpec:
     config: LogConfig
 
     def allowed(self) -> TopicSpec:
-        """The same with the configuration that its logs get."""
+        """Return the same with the configuration that its logs get."""
         return replace(self, config=allowed_config(self.name, self.config))
 
 
@@ -95,7 +95,7 @@ def survey(directory: Path, topics: Mapping[str, TopicSpec], fs: FileSystem) -> 
 
 
 def partitions_in(directory: Path, fs: FileSystem) -> list[Path]:
-    """The partition directories in a data directory, of known topics or not. Raises OSError.
+    """Return the partition directories in a data directory, of known topics or not. Raises OSError.
 
     Not that of KRaft's own log, which is never taken to have been left cleanly.
     """
@@ -117,7 +117,7 @@ def make_room(path: Path, spec: TopicSpec, fs: FileSystem) -> Path | None:
 
 
 def marked_path(path: Path, suffix: str) -> Path:
-    """What a partition directory is called while it is on its way out: `<topic>-<partition>.<uuid><suffix>`.
+    """Return what a partition directory is called while it is on its way out: `<topic>-<partition>.<uuid><suffix>`.
 
     A name has 255 characters at most, so the end of a long topic's name is left out.
     """

@@ -1,7 +1,8 @@
-"""What the checkpoints of the data directories say of each partition: read at a start, written from the logs as they
-are.
+"""What the checkpoints of the data directories say of each partition.
 
-    recovery-point-offset-checkpoint    everything below is on disk
+Read at a start, written from the logs as they are.
+
+recovery-point-offset-checkpoint    everything below is on disk
     log-start-offset-checkpoint         where the log begins; a log that begins at 0 is not in it
     replication-offset-checkpoint       the high watermark
 
@@ -63,7 +64,7 @@ class DirCheckpoints:
                 self._flush_unknown.add(data_dir.path)
 
     def of(self, directory: Path, partition: TopicPartition) -> Checkpointed:
-        """What was found of a partition."""
+        """Return what was found of a partition."""
         with self._lock:
             recovery_point, start = (
                 self._found.get((directory, name), {}).get(partition, 0)
@@ -73,7 +74,7 @@ class DirCheckpoints:
         return Checkpointed(known_recovery_point(recovery_point) if is_known else None, start)
 
     def forget(self, directory: Path, partition: TopicPartition) -> None:
-        """The partition does not lie there any more."""
+        """Forget a partition that does not lie there any more."""
         with self._lock:
             for name in _FACTS:
                 self._found.get((directory, name), {}).pop(partition, None)

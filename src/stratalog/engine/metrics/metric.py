@@ -96,5 +96,5 @@ def exported_name(mbean: str, attribute: str = "") -> str:
 
 
 def single(value: float) -> list[Sample]:
-    """The value of a metric without labels."""
+    """Return the value of a metric without labels."""
     return [Sample((), value)]

@@ -1,5 +1,7 @@
-"""Metrics of the remote tier: Kafka's `RemoteStorageMetrics`, its pools and quotas, and why segments are still
-local."""
+"""Metrics of the remote tier.
+
+Kafka's `RemoteStorageMetrics`, its pools and quotas, and why segments are still local.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Metrics of what clients write and read: `kafka.server:type=BrokerTopicMetrics`, by topic and (without one) over
-all."""
+"""Metrics of what clients write and read.
+
+`kafka.server:type=BrokerTopicMetrics`, by topic and (without one) over all.
+"""
 
 from __future__ import annotations
 

@@ -88,17 +88,17 @@ class LocalMetadataLog:
         return EventsRead(events, next_offset)
 
     def start_offset(self, partition: int) -> int:
-        """The offset of the first event that is kept."""
+        """Return the offset of the first event that is kept."""
         return self._get(partition).log.log_start_offset
 
     def end_offset(self, partition: int) -> int:
-        """The offset that the next event will get."""
+        """Return the offset that the next event will get."""
         return self._get(partition).log.log_end_offset
 
     # --- snapshots --------------------------------------------------------------------------------------------------
 
     def read_snapshot(self, partition: int) -> bytes | None:
-        """What `write_snapshot` stored last, None when there is nothing."""
+        """Return what `write_snapshot` stored last, or None when there is nothing."""
         path = self._snapshot_path(partition)
         return self._fs.read_bytes(path) if self._fs.exists(path) else None
 
@@ -118,7 +118,9 @@ class LocalMetadataLog:
 
 
 def _behind_damage(log: PartitionLog, offset: int, error: CorruptRecordError) -> int:
-    """The first offset behind the damage at `offset` that can be read; CorruptRecordError when there is none.
+    """Return the first offset behind the damage at `offset` that can be read.
+
+    Raises CorruptRecordError when there is none.
 
     The high watermark when no sound batch is behind it.
     """
@@ -156,7 +158,10 @@ def _has_sound_batch_behind(log: PartitionLog, offset: int) -> bool:
 
 
 def events_of(batch: RecordBatch) -> list[tuple[int, bytes]]:
-    """The events of a batch as (offset, value). Nearly every batch has one, whose value is cut out of it at once."""
+    """Return the events of a batch as (offset, value).
+
+    Nearly every batch has one, whose value is cut out of it at once.
+    """
     value = _only_value(batch)
     if value is not None:
         return [(batch.base_offset, value)]
@@ -164,7 +169,7 @@ def events_of(batch: RecordBatch) -> list[tuple[int, bytes]]:
 
 
 def _only_value(batch: RecordBatch) -> bytes | None:
-    """The value of an uncompressed batch of one record without key and headers; None for any other batch.
+    """Return the value of an uncompressed batch of one record without key and headers, or None for any other batch.
 
     record    length (varint), attributes, timestamp delta, offset delta (all 0), key length (-1), value length, value,
     0

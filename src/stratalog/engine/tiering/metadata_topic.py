@@ -1,5 +1,6 @@
-"""`__remote_log_metadata` made ready at a start: there, with as many partitions as configured, and all of them
-readable.
+"""`__remote_log_metadata` made ready at a start.
+
+There, with as many partitions as configured, and all of them readable.
 
 Without it nothing remote can be served and nothing local may go, so a start that cannot get at it fails (Kafka ends its
 process). What may pass is tried again for `remote.log.metadata.initialization.retry.max.timeout.ms`.
@@ -36,7 +37,7 @@ EnsureTopic = Callable[[str, int, Mapping[str, str]], TopicMade]
 
 
 def metadata_topic_configs(config: BrokerConfig) -> dict[str, str]:
-    """What is set on the topic when it is made."""
+    """Return what is set on the topic when it is made."""
     return {
         "cleanup.policy": "delete",
         "remote.storage.enable": "false",
@@ -50,7 +51,7 @@ def open_metadata_log(
     partition: Callable[[str, int], Partition | None],
     clock: Clock = SYSTEM_CLOCK,
 ) -> LocalMetadataLog:
-    """The topic as a log of events. Blocks while it has to be waited for.
+    """Return the topic as a log of events. Blocks while it has to be waited for.
 
     InvalidConfigError when it has another count of partitions than is configured: where the events of a user partition
     lie depends on it, so it never changes. DataDirError when it cannot be read in time.

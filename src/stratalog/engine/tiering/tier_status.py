@@ -1,5 +1,7 @@
-"""The tier status of the partitions of a broker: facts from the log and from its tasks, for `remote.status` to
-judge."""
+"""The tier status of the partitions of a broker.
+
+Facts from the log and from its tasks, for `remote.status` to judge.
+"""
 
 from __future__ import annotations
 

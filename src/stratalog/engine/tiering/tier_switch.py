@@ -29,7 +29,7 @@ NEVER_TIERED = frozenset(
 
 
 def allowed_config(topic: str, config: LogConfig) -> LogConfig:
-    """The configuration for the logs of a topic: that of an internal one never tiers, whatever was asked for."""
+    """Return the configuration for the logs of a topic: that of an internal one never tiers, whatever was asked for."""
     if topic not in NEVER_TIERED or not config.remote_storage_enable:
         return config
     logger.warning("%s is an internal topic; it stays local, remote.storage.enable=true has no effect", topic)

@@ -95,7 +95,10 @@ def _storage_manager(config: BrokerConfig, data_dir: Path, cluster_id: str) -> R
 def _metadata_plugin(
     config: BrokerConfig, data_dir: Path, cluster_id: str, bootstrap_servers: str | None
 ) -> RemoteLogMetadataManager | None:
-    """The metadata plugin that is configured; None for the topic-based manager, under Kafka's name of it too."""
+    """Return the metadata plugin that is configured.
+
+    None for the topic-based manager, under Kafka's name of it too.
+    """
     if config["remote.log.metadata.manager.class.name"] in (None, "", KAFKAS_METADATA_MANAGER):
         return None
     client = {}
@@ -118,7 +121,7 @@ def _plugin(
     cluster_id: str,
     more: Mapping[str, str] | None = None,
 ) -> Any:
-    """The plugin that is configured, with its own keys and what Kafka gives to every plugin."""
+    """Return the plugin that is configured, with its own keys and what Kafka gives to every plugin."""
     prefix = f"remote.log.{kind}.manager"
     key, name = f"{prefix}.class.name", config[f"{prefix}.class.name"]
     plugin = load_plugin(kind, interface, key, name, config[f"{prefix}.class.path"])

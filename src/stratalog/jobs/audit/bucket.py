@@ -250,7 +250,7 @@ def _check_contents(
 
 
 def plain_view(store: ObjectStore) -> PlainView:
-    """A view on the contents of segments: `store` itself where it is one, without keys else."""
+    """Return a view on the contents of segments: `store` itself where it is one, without keys else."""
     return store if isinstance(store, PlainView) else PlainView(SegmentReader(store))
 
 
@@ -306,7 +306,7 @@ def _judge(task: _PartitionTask) -> _Judged:
 
 
 def _check(task: _ContentTask) -> tuple[str, list[ObjectFinding], int]:
-    """The findings of a segment's content, and how many bytes were read for them."""
+    """Return the findings of a segment's content, and how many bytes were read for them."""
     read = 0
 
     def on_bytes(count: int) -> None:
@@ -318,7 +318,7 @@ def _check(task: _ContentTask) -> tuple[str, list[ObjectFinding], int]:
 
 
 def segments_to_read(stored: PartitionObjects, metadata: PartitionMetadata | None) -> Iterator[SegmentFacts]:
-    """The segments of a partition whose content can be checked: those with a manifest that can be read."""
+    """Yield the segments of a partition whose content can be checked: those with a manifest that can be read."""
     sets, _ = group_objects(stored.objects)
     for segment_id, manifest in stored.manifests.items():
         if isinstance(manifest, SegmentManifest) and segment_id in sets:
@@ -334,7 +334,7 @@ def segments_to_read(stored: PartitionObjects, metadata: PartitionMetadata | Non
 def check_content(
     view: PlainView, facts: SegmentFacts, on_bytes: Callable[[int], None] = lambda _: None
 ) -> list[ObjectFinding]:
-    """The findings of one segment's content. What the listing has told (missing, wrong size) is not told again.
+    """Return the findings of one segment's content. What the listing has told (missing, wrong size) is not told again.
 
     Raises RemoteStorageError when the store fails.
     """
@@ -368,7 +368,7 @@ def order_of(finding: ObjectFinding) -> tuple[str, int, int, str, str]:
 
 
 def beside_partitions(bucket: BucketPartitions) -> Iterator[ObjectFinding]:
-    """What lies in the bucket and belongs to no partition; topics that have several ids."""
+    """Yield what lies in the bucket and belongs to no partition; topics that have several ids."""
     for name in bucket.foreign_directories:
         yield ObjectFinding(
             severity=Severity.NOTE,

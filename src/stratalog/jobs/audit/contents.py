@@ -108,7 +108,7 @@ class IndexEntries:
         yield from time_index.decode_entries(view, expected.base_offset)
 
     def meet(self, position: int, batch: RecordBatch) -> None:
-        """The next batch, of which the headers alone are looked at."""
+        """Return the next batch, of which only the headers are read."""
         base, last = batch.base_offset, batch.last_offset
         entry = self._next_offset
         if entry is not None and entry.position <= position:
@@ -273,7 +273,7 @@ class RecordsWalk:
 
 
 def check_small(kind: ObjectKind, data: Buffer, last_epoch: int) -> ContentFault | None:
-    """What is wrong with a transaction index, producer snapshot or leader epoch checkpoint."""
+    """Return what is wrong with a transaction index, producer snapshot or leader epoch checkpoint."""
     try:
         if kind is ObjectKind.TXN_INDEX:
             for _ in txn_index.decode_entries(data):

@@ -156,7 +156,7 @@ class RepairPlan:
 
 
 def plan_repair(findings: list[ObjectFinding], now_ms: int, grace_ms: int) -> RepairPlan:
-    """What of `findings` repair may mend at `now_ms`, each mend once; nothing that is younger than `grace_ms`.
+    """Return what of `findings` repair may mend at `now_ms`, each mend once; nothing that is younger than `grace_ms`.
 
     What is as old as the period is old enough. A time in the future is young, whatever the period: then a clock is
     wrong.

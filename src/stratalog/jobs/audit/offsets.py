@@ -17,7 +17,7 @@ from stratalog.remote.storage import SegmentManifest
 def audit_offsets(
     partition: TopicIdPartition, readable: Sequence[SegmentManifest], log: LogFacts | None
 ) -> list[ObjectFinding]:
-    """The findings of a partition's readable segments, in any order; `log` None: nothing is known but them."""
+    """Return the findings of a partition's readable segments, in any order; `log` None: nothing is known but them."""
     ordered = sorted(readable, key=lambda m: (m.base_offset, -m.end_offset, m.event_timestamp))
     findings: list[ObjectFinding] = []
     current: list[SegmentManifest] = []

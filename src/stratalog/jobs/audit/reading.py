@@ -113,5 +113,5 @@ def _damaged(kind: ObjectKind) -> ContentFault:
 
 
 def _has_no_entries(manifest: SegmentManifest, kind: ObjectKind) -> bool:
-    """The layout of Aiven has an index without entries as no bytes at all."""
+    """Return whether the index is empty: Aiven's layout has an index without entries as no bytes at all."""
     return manifest.layout is ObjectLayout.AIVEN and manifest.objects[kind].size == 0

@@ -73,7 +73,7 @@ def _is_as_before(manifest: SegmentManifest, kind: ObjectKind, data: bytes) -> b
 
 
 def _encoding_of(view: PlainView, manifest: SegmentManifest) -> Encoding:
-    """What was done to the contents of a segment. RemoteStorageError names a key that is not at hand."""
+    """Return what was done to the contents of a segment. RemoteStorageError names a key that is not at hand."""
     keyring = view.reader.keys.keyring
     if manifest.encryption is None:
         return Encoding(manifest.compression)

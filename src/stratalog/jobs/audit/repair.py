@@ -45,7 +45,7 @@ class Mended:
 
 
 def store_time_ms(store: ObjectStore) -> int:
-    """The store's own time, by an object that is written and deleted: this machine's clock may be wrong.
+    """Return the store's own time, by an object that is written and deleted: this machine's clock may be wrong.
 
     So a store that takes no writes or deletions is found before anything is changed. Raises RemoteStorageError.
     """
@@ -117,7 +117,9 @@ def _write_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> M
 
 
 def prove_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
-    """The manifest of a segment from its objects. NotProvedError when they are not what the metadata says.
+    """Return the manifest of a segment from its objects.
+
+    Raises NotProvedError when they are not what the metadata says.
 
     What is missing or wrong beside the records is made anew and stored: without the manifest nobody reads it yet.
     """

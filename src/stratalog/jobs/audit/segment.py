@@ -52,7 +52,10 @@ _STATES = {
 
 
 def state_of(segment_id: UUID, metadata: PartitionMetadata | None) -> MetadataState:
-    """The state of a segment. A partition that the metadata does not mention at all is none of which it could tell."""
+    """Return the state of a segment.
+
+    A partition that the metadata does not mention at all is none of which it could tell.
+    """
     if metadata is None:
         return MetadataState.UNKNOWN
     if segment_id in metadata.deleted:
@@ -121,7 +124,7 @@ class SegmentFacts:
 
 
 def audit_segment(facts: SegmentFacts) -> Iterator[ObjectFinding]:
-    """The findings of a segment that has objects."""
+    """Yield the findings of a segment that has objects."""
     if facts.state is MetadataState.DELETING:
         yield _unfinished_deletion(facts)
     elif facts.state is MetadataState.DELETED:
@@ -138,7 +141,7 @@ def audit_segment(facts: SegmentFacts) -> Iterator[ObjectFinding]:
 
 
 def audit_without_objects(known: RemoteLogSegmentMetadata) -> Iterator[ObjectFinding]:
-    """The findings of a segment that the metadata mentions and of which there is no object."""
+    """Yield the findings of a segment that the metadata mentions and of which there is no object."""
     partition, offsets = known.topic_id_partition, Offsets(known.start_offset, known.end_offset)
     if known.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
         severity, kind = Severity.ERROR, AuditKind.MISSING_SEGMENT
@@ -281,7 +284,7 @@ def _without_manifest(facts: SegmentFacts) -> ObjectFinding:
 
 
 def _lost_manifest(facts: SegmentFacts, kind: AuditKind, text: str) -> ObjectFinding:
-    """A segment of a finished copy that readers cannot open; mendable when the objects may prove it."""
+    """Return a segment of a finished copy that readers cannot open; mendable when the objects may prove it."""
     log = facts.stored.get(ObjectKind.LOG)
     known = facts.metadata
     if known is None or log is None or not _sizes_agree(log.size, known.segment_size_bytes):
@@ -351,8 +354,10 @@ def _objects_of(facts: SegmentFacts, manifest: SegmentManifest) -> Iterator[Obje
 def object_finding(
     facts: SegmentFacts, manifest: SegmentManifest, key: str, what: AuditKind, text: str, sound_records: bool
 ) -> ObjectFinding:
-    """An object that is missing or damaged: of our layout all but the records can be made anew while there are
-    these."""
+    """Return an object that is missing or damaged.
+
+    Of our layout all but the records can be made anew while there are these.
+    """
     found = facts.stored.at(key)
     size = stored_objects(manifest)[key] if found is None else found.size
     parsed = ObjectKey.parse(key)
@@ -375,7 +380,10 @@ _REMADE = {
 
 
 def _unlisted(facts: SegmentFacts, manifest: SegmentManifest, info: ObjectInfo) -> ObjectFinding:
-    """An object beside a manifest that does not know it: waste, unless the manifest lacks what it should have."""
+    """Return an object beside a manifest that does not know it.
+
+    Waste, unless the manifest lacks what it should have.
+    """
     parsed = ObjectKey.parse(info.key)
     kind = None if parsed is None else parsed.kind
     wanted = kind is ObjectKind.TXN_INDEX and not manifest.txn_index_empty
@@ -429,5 +437,5 @@ def _differences(manifest: SegmentManifest, known: RemoteLogSegmentMetadata) -> 
 
 
 def _sizes_agree(true_size: int, known: int) -> bool:
-    """The metadata may have the size clamped to what Kafka's field holds."""
+    """Return whether the sizes agree: the metadata may have the size clamped to what Kafka's field holds."""
     return true_size == known or (known == INT32_MAX and true_size > INT32_MAX)

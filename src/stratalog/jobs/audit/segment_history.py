@@ -61,14 +61,14 @@ class Producers:
     _aborters: dict[int, int] = field(default_factory=dict)
 
     def see(self, batch: RecordBatch) -> None:
-        """The next batch that has a producer. CorruptRecordError when it does not match its CRC."""
+        """Return the next batch that has a producer. Raises CorruptRecordError when it does not match its CRC."""
         batch.ensure_valid()
         if batch.is_control:
             self._aborters[batch.base_offset] = batch.producer_id
         self.replay.see(batch)
 
     def aborted_from(self, offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions whose marker lies at `offset` or behind, by marker."""
+        """Return the aborted transactions whose marker lies at `offset` or behind, by marker."""
         found = [each for each in self.replay.aborted if each.last_offset >= offset]
         begin = self.begins_at
         if begin is None:
@@ -94,13 +94,13 @@ class SegmentHistory:
     # --- producers --------------------------------------------------------------------------------------------------
 
     def producers_behind(self) -> Producers:
-        """The producers at the end of the segment. Errors as `producers_before`, and CorruptRecordError."""
+        """Return the producers at the end of the segment. Errors as `producers_before`, and CorruptRecordError."""
         producers = self.producers_before()
         self._feed(producers, self._manifest, _NO_END)
         return producers
 
     def producers_before(self) -> Producers:
-        """The producers where the segment begins.
+        """Return the producers where the segment begins.
 
         NotProvedError when segments are missing between those that are there, other RemoteStorageErrors.
         """
@@ -123,7 +123,7 @@ class SegmentHistory:
         return found
 
     def _known_producers(self, offset: int) -> Producers | None:
-        """The producers at an offset, where they can be had without reading records."""
+        """Return the producers at an offset, where they can be had without reading records."""
         if offset == 0:
             return Producers(Replay(is_complete=True))
         before = self._segment_up_to(offset)
@@ -166,7 +166,10 @@ class SegmentHistory:
     # --- leader epochs ----------------------------------------------------------------------------------------------
 
     def leader_epochs(self) -> list[EpochEntry]:
-        """The leader epochs up to the end of the segment: those that the segment before ended with, and its own."""
+        """Return the leader epochs up to the end of the segment.
+
+        Those that the segment before ended with, and its own.
+        """
         chain = [self._manifest]
         known: list[EpochEntry] = []
         while not known and (before := self._segment_up_to(chain[-1].base_offset)) is not None:
@@ -180,7 +183,7 @@ class SegmentHistory:
         return known
 
     def _epochs_of(self, manifest: SegmentManifest) -> list[EpochEntry]:
-        """What the object says; nothing where it is damaged or not there."""
+        """Return what the object says; nothing where it is damaged or not there."""
         try:
             return decode_epochs(self._content(manifest, ObjectKind.LEADER_EPOCHS))
         except (DamagedRemoteObjectError, RemoteResourceNotFoundError, CorruptCheckpointError):
@@ -209,7 +212,10 @@ class SegmentHistory:
         return sorted(found.values(), key=lambda each: each[0], reverse=True)
 
     def _segment_up_to(self, offset: int) -> SegmentManifest | None:
-        """A segment of the same history that has the offset before this one; one that ends there, if there is one."""
+        """Return a segment of the same history that has the offset before this one.
+
+        One that ends there, if there is one.
+        """
         found: list[SegmentManifest] = []
         for number, manifest in enumerate(self._below(offset)):
             if isinstance(manifest, SegmentManifest) and manifest.end_offset + 1 >= offset:

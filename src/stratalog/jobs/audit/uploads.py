@@ -13,7 +13,7 @@ from stratalog.remote.storage import PendingUpload
 def audit_uploads(
     uploads: Iterable[PendingUpload], *, now_ms: int, grace_ms: int, topics: Collection[str] | None = None
 ) -> Iterator[ObjectFinding]:
-    """A finding for each upload of an object of `topics` (None: of all). What is young may be under way."""
+    """Yield a finding for each upload of an object of `topics` (None: of all). What is young may be under way."""
     for upload in uploads:
         key = parse_key(upload.key)
         if key is None:

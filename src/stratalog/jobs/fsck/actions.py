@@ -30,7 +30,7 @@ class FileAction(Action, Protocol):
         """The file that changes."""
 
     def carry_out(self, fs: FileSystem) -> None:
-        """Raises OSError; the file is then as it was."""
+        """Carry out the action. Raises OSError; the file is then as it was."""
 
 
 @dataclass(frozen=True, slots=True)

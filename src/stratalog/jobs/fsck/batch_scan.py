@@ -30,8 +30,9 @@ WINDOW_SIZE: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Batches that lie one behind the other: `rows` (`records.native.header_scan`), with positions in the file; and
-    their bytes, of a batch that is larger than a window its header only.
+    """Batches that lie one behind the other: `rows` (`records.native.header_scan`), with positions in the file.
+
+    And their bytes, of a batch that is larger than a window its header only.
     """
 
     rows: Any
@@ -79,29 +80,31 @@ def scan_batches(
 
 
 def _claim_of(row: Any, expected_offset: int, highest: int) -> Claim:
-    """What the last batch says, if its CRC is wrong and something else than a batch follows: its length is wrong
-    then."""
+    """Return what the last batch says, if its CRC is wrong and something else than a batch follows.
+
+    Its length is wrong then.
+    """
     first, last = int(row["base_offset"]), int(row["last_offset"])
     is_known = not row["is_sound"] and expected_offset <= first <= last <= highest
     return Claim(0, last) if is_known else NO_CLAIM
 
 
 def _behind(rows: Any, expected_offset: int, highest: int) -> int:
-    """The offset behind the last sound batch of the segment up to the end of `rows`."""
+    """Return the offset behind the last sound batch of the segment up to the end of `rows`."""
     last = rows["last_offset"][rows["is_sound"] == 1]
     last = last[last <= highest]
     return max(expected_offset, int(last.max()) + 1) if len(last) else expected_offset
 
 
 def _single(file: File, size: int, position: int, status: int, window_size: int) -> Window | None:
-    """The one batch at `position` that the native loop left; None if there is none."""
+    """Return the one batch at `position` that the native loop left, or None if there is none."""
     if status == header_scan.CUT:
         return _large_batch(file, size, position, window_size)
     return _old_message(file, size, position) if status == header_scan.OLD_FORMAT else None
 
 
 def _large_batch(file: File, size: int, position: int, window_size: int) -> Window | None:
-    """A batch that does not fit a window, with its header only; None if there is none or it is not whole."""
+    """Return a batch that does not fit a window, with its header only, or None if there is none or it is not whole."""
     data = memoryview(file.pread(HEADER_SIZE, position))
     if len(data) < HEADER_SIZE or position + (needed := checked_batch_size(data, 0)) > size:
         return None
@@ -115,7 +118,7 @@ def _large_batch(file: File, size: int, position: int, window_size: int) -> Wind
 
 
 def _old_message(file: File, size: int, position: int) -> Window | None:
-    """A message of format 0 or 1 as a row; None if it is not whole or its offsets cannot be read."""
+    """Return a message of format 0 or 1 as a row, or None if it is not whole or its offsets cannot be read."""
     try:
         needed = checked_batch_size(file.pread(HEADER_SIZE_UP_TO_MAGIC, position), 0)
         if position + needed > size:
@@ -132,7 +135,7 @@ def _old_message(file: File, size: int, position: int) -> Window | None:
 
 
 def _pass_over(file: File, size: int, position: int, expected_offset: int, highest: int, before: Claim) -> Unreadable:
-    """What is no batch, up to where batches go on (`log.resumption`): that is looked for in all that is left."""
+    """Return what is no batch, up to where batches go on (`log.resumption`): that is looked for in all that is left."""
     log = LogBytes(file, size)
     if claim_at(log, position, expected_offset, highest) != NO_CLAIM:
         end, found = next_sound(log, position, expected_offset, highest)

@@ -99,7 +99,7 @@ class PartitionFacts(TypedDict):
 
 
 def partition_facts(log_dir: Path, fs: FileSystem) -> Callable[[str], PartitionFacts]:
-    """What a log directory's files say of a partition, by its name.
+    """Return what a log directory's files say of a partition, by its name.
 
     A checkpoint that cannot be read is told elsewhere.
     """
@@ -226,7 +226,7 @@ def _tell_meta(report: DirReport, found: str, expected: str) -> None:
 
 
 def _compare_partitions(dirs: Sequence[DirReport]) -> None:
-    """A partition lies in one directory only, and all partitions of a topic have its id."""
+    """Check that a partition lies in one directory only, and that all partitions of a topic have its id."""
     places: dict[str, Path] = {}
     ids: dict[str, tuple[UUID, str]] = {}
     for report in (partition for one in dirs for partition in one.partitions):
@@ -352,14 +352,14 @@ _SAFE_TEXT: Final = {
 
 
 def _within(name: str, offset: int, partition: PartitionReport) -> int:
-    """What stands for an offset outside its log. A negative recovery point is no leave to cut all."""
+    """Return what stands for an offset outside its log. A negative recovery point is no leave to cut all."""
     if offset < 0 and name == checkpoints.RECOVERY_POINTS:
         return partition.log_end_offset
     return min(max(offset, 0), partition.log_end_offset)
 
 
 def _safe_content(path: Path, report: DirReport) -> FileAction | None:
-    """What takes the place of a checkpoint that cannot be read.
+    """Return what takes the place of a checkpoint that cannot be read.
 
     None for recovery points while a partition cannot be read: nobody knows where it ends, and a broker that finds no
     recovery points at all cuts nothing but an unfinished write.

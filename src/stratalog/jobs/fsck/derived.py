@@ -109,7 +109,10 @@ class _Derived:
         return None
 
     def _rewrite(self, path: Path) -> FileAction:
-        """The state as of now; or, where it cannot be known, nothing: a broker then begins with the snapshot before."""
+        """Return the state as of now.
+
+        Or, where it cannot be known, nothing: a broker then begins with the snapshot before.
+        """
         if not (self._replay.is_complete and self._is_exact):
             return RemoveFile(path, "remove: a broker goes on from the snapshot before it")
         content = producer_snapshot.encode(self._replay.entries())
@@ -169,7 +172,7 @@ class _Derived:
     def _txn_fault(
         self, entry: AbortedTransaction, expected: AbortedTransaction | None, unknown: set[int]
     ) -> str | None:
-        """What should stand there instead; None if the entry may be right."""
+        """Return what should stand there instead, or None if the entry may be right."""
         first_known = self._segments[0].base_offset
         if expected is None:
             if entry.last_offset in unknown:

@@ -24,7 +24,7 @@ def check_epochs(
     log_start_offset: int | None,
     log_end_offset: int,
 ) -> list[FileFinding]:
-    """What is wrong with the checkpoint, and batches whose epoch is less than that of batches before them.
+    """Return what is wrong with the checkpoint, and batches whose epoch is less than that of batches before them.
 
     The first epoch begins where the log does; `log_start_offset` None: that is not known.
     """
@@ -80,7 +80,7 @@ def _descending(runs: Sequence[tuple[SegmentScan, EpochRun]], partition: str) ->
 def _fault(
     stored: Sequence[EpochEntry], runs: Sequence[EpochRun], first_max: int, log_end_offset: int
 ) -> tuple[str, str] | None:
-    """What was found and expected, of the first contradiction."""
+    """Return what was found and expected, of the first contradiction."""
     for before, entry in pairwise(stored):
         if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:
             return f"{_text(entry)} behind {_text(before)}", "epochs and offsets that ascend"
@@ -106,7 +106,10 @@ def _text(entry: EpochEntry) -> str:
 
 
 def _from_log(runs: Sequence[EpochRun], stored: Sequence[EpochEntry], log_end_offset: int) -> list[EpochEntry]:
-    """The first offset of each epoch; and the epoch in which nothing was written yet, if one stands at the end."""
+    """Return the first offset of each epoch.
+
+    And the epoch in which nothing was written yet, if one stands at the end.
+    """
     entries: list[EpochEntry] = []
     for run in runs:
         if not entries or run.epoch > entries[-1].epoch:

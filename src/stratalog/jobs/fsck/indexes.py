@@ -64,7 +64,7 @@ def _entry_size(path: Path, form: OffsetIndexFormat) -> int:
 
 
 def index_format(facts: SegmentScan, fs: FileSystem) -> OffsetIndexFormat:
-    """The format of the offset index that is there, or that the log needs."""
+    """Return the format of the offset index that is there, or that the log needs."""
     index = facts.path.with_suffix(OFFSET_INDEX_SUFFIX)
     if fs.exists(index) and fs.size(index):
         detected = detect_in_file(index, facts.base_offset, fs=fs, log_path=facts.path, always_prove=True)

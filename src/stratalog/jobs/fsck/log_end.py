@@ -74,7 +74,7 @@ class LogEnd:
         return self._last is not None and bool(self._tail) and not _is_torn_write(self._last, self._fs)
 
     def findings(self, *, accept_loss: bool) -> list[FileFinding]:
-        """What is wrong at the end, with what mends it."""
+        """Return what is wrong at the end, with what mends it."""
         is_lost = self.offset > self.sound_end_offset
         if self._last is None or not self._tail:
             return [self._missing()] if is_lost else []
@@ -141,12 +141,12 @@ class LogEnd:
 
 
 def trailing_damage(facts: SegmentScan) -> list[Fault]:
-    """What is wrong behind the last sound batch of a segment."""
+    """Return what is wrong behind the last sound batch of a segment."""
     return [one for one in facts.faults if one.position >= facts.sound_end and one.kind in DAMAGE]
 
 
 def cut_of(facts: SegmentScan, fs: FileSystem) -> CutTail:
-    """The cut behind the last sound batch."""
+    """Return the cut behind the last sound batch."""
     then = RebuildIndexes(facts.path, facts.base_offset, index_format(facts, fs), INDEX_INTERVAL_BYTES)
     return CutTail(facts.path, facts.sound_end, then)
 

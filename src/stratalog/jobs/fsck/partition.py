@@ -112,13 +112,13 @@ def _read_segments(
 
 
 def unreadable(partition: str, path: Path, error: OSError) -> FileFinding:
-    """A file or directory that the system does not let us read."""
+    """Return a file or directory that the system does not let us read."""
     reason = error.strerror or str(error)
     return FileFinding(Severity.ERROR, FsckKind.UNREADABLE, partition, path, reason, "a file that can be read")
 
 
 def _tell_faults(segments: Sequence[SegmentScan], tails: dict[int, CutTail], report: PartitionReport) -> None:
-    """Findings of the logs themselves, but for what is behind the last sound batch of all.
+    """Yield findings of the logs themselves, except for what is behind the last sound batch of all.
 
     `tails`: what is to be cut.
     """

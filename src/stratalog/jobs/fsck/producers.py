@@ -28,7 +28,7 @@ class _Producer:
     txn_first_offset: int = NONE
 
     def enter(self, epoch: int) -> None:
-        """A new epoch begins without batches."""
+        """Begin a new epoch without batches."""
         if epoch != self.epoch:
             self.epoch, self.last_sequence, self.last_offset, self.offset_delta = epoch, NONE, NONE, 0
 
@@ -93,7 +93,7 @@ class Replay:
         producer.timestamp_ms = record.timestamp_ms
 
     def entries(self) -> list[ProducerSnapshotEntry]:
-        """What a snapshot taken here says, if nobody expired, in order of the producers' first batches."""
+        """Return what a snapshot taken here says, if nobody expired, in order of the producers' first batches."""
         return [
             ProducerSnapshotEntry(
                 producer_id=producer_id,

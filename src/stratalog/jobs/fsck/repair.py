@@ -9,7 +9,7 @@ from stratalog.jobs.fsck.findings import FileFinding
 
 
 def plan(findings: Iterable[FileFinding]) -> list[FileAction]:
-    """What repair will do: one action for each file, logs first."""
+    """Return what repair will do: one action for each file, logs first."""
     actions: dict[object, FileAction] = {}
     for finding in findings:
         action = finding.action

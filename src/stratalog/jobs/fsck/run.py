@@ -82,7 +82,7 @@ class _PartitionTask:
 
 
 def _partitions(path: Path, fs: FileSystem) -> list[_Partition]:
-    """The partitions in a log directory, or the one that `path` is."""
+    """Return the partitions in a log directory, or the one that `path` is."""
     if is_partition_dir(path, fs):
         return [_Partition(path, partition_facts(path.absolute().parent, fs)(path.absolute().name))]
     known_of = partition_facts(path, fs)
@@ -182,7 +182,7 @@ def _check_partitions(
 def _assembled(
     path: Path, partitions: Sequence[_Partition], reports: Mapping[Path, PartitionReport | FileFinding], fs: FileSystem
 ) -> DirReport:
-    """The report of a log directory: its partitions in their order, then what lies beside them."""
+    """Return the report of a log directory: its partitions in their order, then what lies beside them."""
     is_partition = [partition.directory for partition in partitions] == [path]
     report = DirReport(path.parent if is_partition else path)
     for partition in partitions:

@@ -231,8 +231,10 @@ class _Reader:
 
 
 class _ProducerBatches:
-    """Of the batches of producers those that matter: of each producer the first and the last between two markers of its
-    own or two offsets at which the state is wanted; and every marker.
+    """Of the batches of producers those that matter.
+
+    Of each producer the first and the last between two markers of its own or two offsets at which the state is wanted;
+    and every marker.
     """
 
     def __init__(self, kept: list[bytes], state_offsets: Sequence[int]) -> None:

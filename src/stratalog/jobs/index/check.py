@@ -71,7 +71,9 @@ def verify_offset_index(
     expected: OffsetIndexFormat = LEGACY,
     fs: FileSystem = REAL_FILESYSTEM,
 ) -> list[IndexFault]:
-    """What is wrong with an offset index of either format: an entry is right if its batch begins at its position.
+    """Return what is wrong with an offset index of either format.
+
+    An entry is right if its batch begins at its position.
 
     `expected` is the format of the level in force, which matters for a file without entries only. Zeros behind the
     entries (of an index in use, or left by a crash) are no fault. OSError if a file cannot be read.
@@ -115,8 +117,9 @@ def verify_time_index(
     is_sealed: bool = False,
     fs: FileSystem = REAL_FILESYSTEM,
 ) -> list[IndexFault]:
-    """What is wrong with a time index: an entry is right if its batch has its timestamp, and none before it a larger
-    one.
+    """Return what is wrong with a time index.
+
+    An entry is right if its batch has its timestamp, and none before it a larger one.
 
     Of a sealed segment, the last entry has to be that of the largest timestamp, by which the segment is retained. Reads
     the headers of the whole log. Zeros behind the entries are no fault. OSError if a file cannot be read.
@@ -160,7 +163,7 @@ class _TimeWalk:
         self._largest = TimestampOffset(-1, -1)
 
     def fault(self, entry: TimestampOffset) -> tuple[FaultKind, str] | None:
-        """What is wrong with the next entry."""
+        """Return what is wrong with the next entry."""
         while self._batch.last_offset < entry.offset:
             if not self._step():
                 what = f"timestamp {entry.timestamp_ms}: the log ends before offset {entry.offset}"

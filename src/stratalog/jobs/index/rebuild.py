@@ -1,5 +1,6 @@
-"""Offset and time indexes made anew from their log, or an offset index in the other format, while nobody has the log
-open.
+"""Rebuild offset and time indexes from their log, or convert an offset index to the other format.
+
+Only while no process has the log open.
 
 Each file is replaced whole or not at all, and read back before that is said to be done. Source: what Kafka's
 `LogSegment.recover` writes; the formats are those of KIP-1333.
@@ -39,7 +40,7 @@ def index_log(
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     fs: FileSystem = REAL_FILESYSTEM,
 ) -> LogIndexes:
-    """The entries for a log, as a broker makes them when it recovers a segment that was flushed.
+    """Return the entries for a log, as a broker makes them when it recovers a segment that was flushed.
 
     From headers alone, CRCs unchecked; where there is no header, what follows is found by its CRC.
     """
@@ -134,7 +135,9 @@ def convert_offset_index(
 def format_for_rebuild(
     log_path: Path, path: Path, base_offset: int, fs: FileSystem = REAL_FILESYSTEM
 ) -> OffsetIndexFormat:
-    """The format of an index that is to be made anew by somebody who does not know the level in force: the one it has.
+    """Return the format of an index that is to be made anew by somebody who does not know the level in force.
+
+    The one it has.
 
     A corrupt or missing one is made in the legacy format, which every broker reads, unless the log is too large for it.
     """

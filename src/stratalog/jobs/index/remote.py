@@ -132,7 +132,10 @@ def _verify(task: _Task, view: PlainView, manifest: SegmentManifest) -> list[Ind
 
 
 def _leave_alone(task: _Task, view: PlainView, manifest: SegmentManifest, why: str) -> list[IndexChange]:
-    """What would have to be done with a segment that is not written here; nothing for indexes that are as is wanted."""
+    """Return what would have to be done with a segment that is not written here.
+
+    Nothing for indexes that are as is wanted.
+    """
     if task.work.action == "convert":
         planned = _convert(replace(task, work=replace(task.work, is_dry=True)), view, manifest)
     elif task.work.only_damaged:

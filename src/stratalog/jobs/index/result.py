@@ -67,7 +67,7 @@ class IndexResult:
         return sum(change.outcome in _PROBLEMS for change in self.changes)
 
     def report(self) -> Report:
-        """A line an index that was not just left as it is, and how many there are of each outcome."""
+        """Return a line an index that was not just left as it is, and how many there are of each outcome."""
         rows = [
             [change.partition, change.place, change.outcome.value, change.detail]
             for change in self.changes

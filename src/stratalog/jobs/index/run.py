@@ -140,7 +140,7 @@ def _bucket_work(
     form: OffsetIndexFormat | None = None,
     only_damaged: bool = False,
 ) -> BucketWork | None:
-    """What is to be done with the bucket, None without one. NotOwnerError before a directory is changed."""
+    """Return what is to be done with the bucket, or None without one. NotOwnerError before a directory is changed."""
     if remote is None:
         return None
     work = BucketWork(
@@ -157,7 +157,7 @@ def _bucket_work(
 
 
 def _incarnations(directories: Sequence[Path]) -> frozenset[str] | None:
-    """The processes that ran with the directories, None without any."""
+    """Return the processes that ran with the directories, or None without any."""
     if not directories:
         return None
     return frozenset[str]().union(*(OwnershipFile(each).all_incarnations for each in directories))

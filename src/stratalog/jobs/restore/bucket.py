@@ -1,5 +1,7 @@
-"""The bucket read for a restore: which topics there are, what each partition is made of, and a verdict on
-everything."""
+"""The bucket read for a restore.
+
+Which topics there are, what each partition is made of, and a verdict on everything.
+"""
 
 from __future__ import annotations
 
@@ -217,13 +219,16 @@ class _Planner:
 
 
 def _partition_count(found: Sequence[PartitionObjects], manifests: Iterable[SegmentManifest]) -> int:
-    """The largest count that any copy has noted, as partitions are only ever added; at least what the bucket shows."""
+    """Return the largest count that any copy has noted, as partitions are only ever added.
+
+    At least what the bucket shows.
+    """
     shown = max(each.partition.partition for each in found) + 1
     return max([shown, *(m.partition_count for m in manifests if m.partition_count is not None)])
 
 
 def _begin_empty(topic: RestoredTopic, made: Collection[int]) -> list[str]:
-    """A line about the partitions of a topic of which nothing is in the bucket."""
+    """Return a line about the partitions of a topic of which nothing is in the bucket."""
     empty = sorted(set(range(topic.partition_count)) - set(made))
     if not empty:
         return []

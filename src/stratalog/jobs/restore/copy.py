@@ -155,7 +155,7 @@ def _write_files(reader: SegmentReader, manifest: SegmentManifest, directory: Pa
 
 
 def _pieces(reader: SegmentReader, manifest: SegmentManifest, from_offset: int | None) -> Iterator[tuple[Buffer, int]]:
-    """The records in pieces; with `from_offset` whole batches of them, each with its base offset."""
+    """Yield the records in pieces; with `from_offset` whole batches of them, each with its base offset."""
     total = manifest.segment_size_in_bytes
 
     def read(size: int, position: int) -> Buffer:

@@ -1,5 +1,6 @@
-"""The files that a restore makes: partition directories that begin at the end of what is remote, and the metadata
-topic's.
+"""The files that a restore makes.
+
+Partition directories that begin at the end of what is remote, and the metadata topic's.
 
 All of it is as Kafka writes it; nothing is there yet when a directory is begun. Errors are OSErrors.
 """
@@ -100,7 +101,7 @@ def _end_transactions(log: PartitionLog, plan: PartitionRestore, clock: Clock) -
 
 
 def open_transactions(plan: PartitionRestore) -> list[ProducerSnapshotEntry]:
-    """The producers that had a transaction open at the end of the remote data."""
+    """Return the producers that had a transaction open at the end of the remote data."""
     if plan.producer_snapshot is None:
         return []
     return [entry for entry in decode_producers(plan.producer_snapshot) if entry.current_txn_first_offset >= 0]
@@ -152,7 +153,7 @@ def _write_events(
 
 
 def _events(segments: Iterable[RemoteLogSegmentMetadata]) -> Iterator[bytes]:
-    """What was written when the segments were copied: the copy has begun, and it has finished."""
+    """Yield what was written when the segments were copied: the copy has begun, and it has finished."""
     for segment in segments:
         yield encode(
             RemoteLogSegmentMetadata(

@@ -138,7 +138,7 @@ def plan_partition(
 
 
 def judge_all(found: PartitionObjects, verdict: Verdict) -> list[Judged]:
-    """The same verdict on everything that a partition has in the bucket."""
+    """Return the same verdict on everything that a partition has in the bucket."""
     sets, _ = group_objects(found.objects)
     return [_judged(each, found.manifests.get(segment_id), verdict) for segment_id, each in sets.items()]
 
@@ -165,7 +165,7 @@ def _judged(objects: SegmentObjects, manifest: object, verdict: Verdict, why: st
 def _sort_out(
     found: PartitionObjects, sets: Mapping[UUID, SegmentObjects], at_ms: int | None
 ) -> tuple[list[Judged], list[SegmentManifest]]:
-    """The verdicts on what cannot be taken whatever the lineage is, and the manifests of all others."""
+    """Return the verdicts on what cannot be taken whatever the lineage is, and the manifests of all others."""
     judged: list[Judged] = []
     candidates: list[SegmentManifest] = []
     for segment_id, objects in sets.items():
@@ -230,7 +230,7 @@ def _gaps(fitting: Iterable[SegmentManifest], start: int, end: int) -> list[str]
 
 
 def _what_is_lost(judged: Iterable[Judged], end: int | None) -> tuple[str, ...]:
-    """What was damaged, and what begins where the log ends now and was never whole."""
+    """Return what was damaged, and what begins where the log ends now and was never whole."""
     lost = []
     for each in judged:
         if each.verdict in (Verdict.DAMAGED, Verdict.FROM_THE_FUTURE):
@@ -241,7 +241,7 @@ def _what_is_lost(judged: Iterable[Judged], end: int | None) -> tuple[str, ...]:
 
 
 def _epochs_from(epochs: Sequence[EpochEntry], start: int) -> tuple[EpochEntry, ...]:
-    """The epochs of a log that begins at `start`."""
+    """Return the epochs of a log that begins at `start`."""
     begun = [entry for entry in epochs if entry.start_offset <= start]
     later = [entry for entry in epochs if entry.start_offset > start]
     return (EpochEntry(begun[-1].epoch, start), *later) if begun else tuple(later)

@@ -204,7 +204,7 @@ def _directory(target: Path, partition: PartitionRestore) -> Path:
 
 
 def _uncovered(partition: PartitionRestore) -> list[RemoteLogSegmentMetadata]:
-    """The segments that are needed for every offset once, in order."""
+    """Return the segments that are needed for every offset once, in order."""
     kept: list[RemoteLogSegmentMetadata] = []
     for segment in sorted(partition.segments, key=lambda s: (s.start_offset, -s.end_offset, s.event_timestamp_ms)):
         if not kept or segment.end_offset > kept[-1].end_offset:

@@ -1,5 +1,6 @@
-"""What retention will delete, when at the earliest, and what keeps it until then: facts in, a forecast out. Reads
-nothing.
+"""What retention will delete, when at the earliest, and what keeps it until then: facts in, a forecast out.
+
+Reads nothing.
 
 It says what `retention.plan_retention` decides at every later time, if nothing is appended and nothing else changes:
 rules are applied from the oldest segment on, each up to the first segment that it keeps. So a segment goes
@@ -29,7 +30,7 @@ def forecast_local(
     now_ms: int,
     rhythm: Rhythm | None = None,
 ) -> list[Fate]:
-    """The fate of each segment of a log, in order, the active one last.
+    """Return the fate of each segment of a log, in order, the active one last.
 
     `limits` are `RetentionLimits.of` of `config`.
     """
@@ -80,11 +81,11 @@ class _Walk:
         return position + 1 == len(self._segments)
 
     def _end(self, position: int) -> int:
-        """The offset behind the segment's last."""
+        """Return the offset behind the segment's last."""
         return self._limits.log_end_offset if self._is_active(position) else self._segments[position + 1].base_offset
 
     def _obstacle(self, position: int) -> Hold | None:
-        """What no rule gets past, whatever the time."""
+        """Return what no rule gets past, whatever the time."""
         end, limits = self._end(position), self._limits
         if limits.high_watermark < end:
             return Hold.HIGH_WATERMARK

@@ -36,7 +36,7 @@ def forecast_remote(
     config: LogConfig,
     task_interval_ms: int = TASK_INTERVAL_MS,
 ) -> list[Fate]:
-    """The fate of each remote segment of a partition, in any state but those that are gone, by offset."""
+    """Return the fate of each remote segment of a partition, in any state but those that are gone, by offset."""
     now = {planned.segment.segment_id: planned.reason for planned in plan_expiration(segments, facts).expirations}
     stays = _stays(segments, facts)
     rhythm = Rhythm(task_interval_ms, 0)

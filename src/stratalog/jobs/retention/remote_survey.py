@@ -1,5 +1,6 @@
-"""The forecast of retention for a partition from what lies on disk and in a bucket: no broker is asked, nothing is
-opened.
+"""The forecast of retention for a partition from what lies on disk and in a bucket.
+
+No broker is asked, nothing is opened.
 
 A partition is a directory, remote segments, or both. What the files do not say is taken for this: the high watermark is
 the log end offset (one replica, or all in step), and no deletion of records is newer than the log start checkpoint.
@@ -67,7 +68,7 @@ def survey(
     rhythm: Rhythm,
     fs: FileSystem = REAL_FILESYSTEM,
 ) -> list[Fate]:
-    """The fate of every segment of a partition: first those in the bucket, then those on disk. OSError.
+    """Return the fate of every segment of a partition: first those in the bucket, then those on disk. Raises OSError.
 
     Records that are in both tiers have a fate in each.
     """
@@ -161,7 +162,7 @@ def _lineage_of_log(directory: Path, fs: FileSystem) -> dict[int, int]:
 
 
 def _lineage_of_remote(finished: Sequence[RemoteLogSegmentMetadata]) -> dict[int, int]:
-    """The history of the newest segment, with what older segments say of epochs before its first."""
+    """Return the history of the newest segment, with what older segments say of epochs before its first."""
     if not finished:
         return {}
     newest = max(finished, key=lambda s: (max(s.segment_leader_epochs), s.end_offset, s.event_timestamp_ms))
@@ -178,6 +179,9 @@ def _lineage_of_remote(finished: Sequence[RemoteLogSegmentMetadata]) -> dict[int
 
 
 def config_of(properties: Mapping[str, str], what_if: Mapping[str, str] | None = None) -> LogConfig:
-    """A topic's configuration, with what is to be tried over it. InvalidConfigError names a key and what is allowed."""
+    """Return a topic's configuration, with what is to be tried over it.
+
+    InvalidConfigError names a key and what is allowed.
+    """
     merged = {**properties, **(what_if or {})}
     return LogConfig.from_properties(merged, use_large_index_format=True)

@@ -40,7 +40,7 @@ class RetentionForecast:
     what_if: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def by_topic(self) -> Report:
-        """A line a topic: bytes of both tiers by when they go."""
+        """Return a line a topic: bytes of both tiers by when they go."""
         columns = [
             Column("topic"),
             Column("partitions"),
@@ -96,7 +96,7 @@ class RetentionForecast:
         }
 
     def by_segment(self) -> Report:
-        """A line a segment and tier, with what keeps it."""
+        """Return a line a segment and tier, with what keeps it."""
         rows = [
             [
                 each.topic,

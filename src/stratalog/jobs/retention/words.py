@@ -24,7 +24,7 @@ def roll_text(size_bytes: int, first_timestamp_ms: int | None, config: LogConfig
 
 
 def span_text(ms: int) -> str:
-    """A span of time by its two largest units."""
+    """Return a span of time by its two largest units."""
     if ms < 1000:
         return f"{ms} ms"
     parts = []
@@ -41,7 +41,7 @@ def span_text(ms: int) -> str:
 
 
 def time_text(time_ms: int) -> str:
-    """A time in UTC to the second; the number itself where the calendar ends."""
+    """Return a time in UTC to the second; the number itself where the calendar ends."""
     try:
         return f"{datetime.fromtimestamp(time_ms // 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
     except (OverflowError, ValueError, OSError):

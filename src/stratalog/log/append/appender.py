@@ -181,7 +181,7 @@ class Appender:
         )
 
     def _forget_epochs(self, batch: BatchFacts) -> None:
-        """A leader that writes an old format again knows no epochs: what is known of them does not hold behind it."""
+        """Forget the epochs behind a leader that writes an old format again: it knows none."""
         if self._leader_epochs.latest_epoch is not None:
             logger.warning(
                 "%s: message format 0 or 1 at offset %d: forgetting the leader epochs before it",

@@ -251,7 +251,7 @@ def _are_packed_records_usual(header: tuple[int, ...], view: memoryview, rules: 
 def _prepare_plainly(
     view: memoryview, rules: AppendRules, origin: str, next_offset: int, leader_epoch: int, now_ms: int
 ) -> PreparedAppend:
-    """The same, for any number of batches, with every rule."""
+    """Return the same, for any number of batches, with every rule."""
     parts: list[Buffer] = []
     facts: list[BatchFacts] = []
     producers: list[RecordBatch] = []

@@ -24,7 +24,7 @@ class RollReason(enum.Enum):
 
 
 def segment_ms_max(config: LogConfig) -> int:
-    """The age at which a segment rolls: a compacted topic also heeds how long a record may stay uncompacted."""
+    """Return the age at which a segment rolls: a compacted topic also heeds how long a record may stay uncompacted."""
     if config.compacted and config.max_compaction_lag_ms > 0:
         return min(config.max_compaction_lag_ms, config.segment_ms)
     return config.segment_ms

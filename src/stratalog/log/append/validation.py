@@ -1,5 +1,6 @@
-"""What a leader checks of records before they get their offsets, and what it makes of those that cannot stay as they
-came.
+"""What a leader checks of records before they get their offsets.
+
+Also what it makes of those that cannot stay as they came.
 
 Every record of a client's batch is looked at; of what the broker itself writes those for which a rule of the topic
 asks. A batch then is
@@ -55,7 +56,7 @@ _WRITTEN_ANEW_MAX = 100_000
 
 
 def validated(view: memoryview, rules: AppendRules, *, is_client: bool, now_ms: int) -> list[RecordBatch]:
-    """The batches of `view` as they are to be stored, but for offset, leader epoch and append time.
+    """Return the batches of `view` as they are to be stored, but for offset, leader epoch and append time.
 
     Of a client exactly one batch; what the broker itself writes may be several. Errors: those of
     `validate_client_batches`, or for own batches CorruptRecordError, MessageTooLargeError and InvalidRecordError;
@@ -73,7 +74,7 @@ def validated(view: memoryview, rules: AppendRules, *, is_client: bool, now_ms: 
 
 
 def _own_batches(view: memoryview, max_message_bytes: int) -> list[RecordBatch]:
-    """What is checked of batches that the broker itself made: size and CRC."""
+    """Return what is checked of batches that the broker itself made: size and CRC."""
     batches = list(iter_batches(view))
     if not batches or batches[-1].start + batches[-1].size != len(view):
         raise InvalidRecordError(f"{len(view)} bytes are not a row of whole record batches")
@@ -84,7 +85,7 @@ def _own_batches(view: memoryview, max_message_bytes: int) -> list[RecordBatch]:
 
 
 def _as_stored(batch: RecordBatch, rules: AppendRules, is_client: bool, now_ms: int) -> RecordBatch:
-    """A batch of format 2, or what it becomes."""
+    """Return a batch of format 2, or what it becomes."""
     codec = _target_codec(rules, batch.codec, is_plain_marker=batch.is_control and not batch.codec)
     must_read = rules.limits_age or (is_client and (rules.read_records or rules.validate_records))
     has_own_append_time = batch.timestamp_type == fmt.LOG_APPEND_TIME
@@ -132,7 +133,7 @@ def _target_codec(rules: AppendRules, source: Codec, *, is_plain_marker: bool = 
 
 
 def _corrected(batch: RecordBatch, max_timestamp: int) -> RecordBatch:
-    """The batch with CreateTime and the largest timestamp of its records."""
+    """Return the batch with CreateTime and the largest timestamp of its records."""
     if batch.max_timestamp == max_timestamp and batch.timestamp_type == fmt.CREATE_TIME:
         return batch
     copy = bytearray(batch.as_memoryview())
@@ -141,7 +142,7 @@ def _corrected(batch: RecordBatch, max_timestamp: int) -> RecordBatch:
 
 
 def _with_codec(batch: RecordBatch, codec: Codec, facts: RecordFacts, rules: AppendRules) -> RecordBatch:
-    """The batch with its records packed by another codec, and numbered one by one if they were not."""
+    """Return the batch with its records packed by another codec, and numbered one by one if they were not."""
     if batch.record_count > _WRITTEN_ANEW_MAX:
         return _repacked(batch, codec, facts, rules)
     numbered = (
@@ -152,7 +153,10 @@ def _with_codec(batch: RecordBatch, codec: Codec, facts: RecordFacts, rules: App
 
 
 def _repacked(batch: RecordBatch, codec: Codec, facts: RecordFacts, rules: AppendRules) -> RecordBatch:
-    """The same for very many records, whose bytes stay as they are: as objects they would take far more memory."""
+    """Return the same for very many records, whose bytes stay as they are.
+
+    As objects they would take far more memory.
+    """
     if not facts.in_order:
         raise InvalidRecordError(
             f"batch at position {batch.start} (base offset {batch.base_offset}): {batch.record_count} records whose"

@@ -93,7 +93,7 @@ class Chunk:
         return size
 
     def batch(self) -> RecordBatch:
-        """The batch that a loop stopped at, whole; the view is valid until the next `read`.
+        """Return the batch that a loop stopped at, whole; the view is valid until the next `read`.
 
         CorruptRecordError for a wrong CRC, which the loops find for batches of format 2 alone.
         """
@@ -106,7 +106,7 @@ class Chunk:
 
     @contextmanager
     def errors_named(self) -> Iterator[None]:
-        """What is wrong with the batch at the position is told with its file and its place there."""
+        """Name the file and the place of the batch at the position in errors raised in this block."""
         try:
             yield
         except (CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError, ValueError) as error:
@@ -118,7 +118,7 @@ class Chunk:
         return address
 
     def advance(self, size: int) -> None:
-        """A batch of this size is done."""
+        """Go on behind a batch of this size, which is done."""
         self.context.position += size
 
     def grow_for_batch(self) -> None:

@@ -17,8 +17,9 @@ context_at: Any = struct_at(CleaningContext)
 
 @inlined
 def check_batch(context: int, skip_special: bool) -> int:
-    """Size of the whole batch at the position, whose header the context has then; 0, with the status set, if the loop
-    cannot take it.
+    """Size of the whole batch at the position, whose header the context has then.
+
+    0, with the status set, if the loop cannot take it.
     """
     x = context_at(context, 0)
     at = x.chunk + x.position

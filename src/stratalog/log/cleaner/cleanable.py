@@ -33,7 +33,7 @@ class CleanableSegment(Protocol):
         """The max timestamp of the first batch; negative: it has none; None: there is no batch."""
 
     def largest_timestamp(self) -> int:
-        """The largest record timestamp, or the file's modification time when no record has one."""
+        """Return the largest record timestamp, or the file's modification time when no record has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,12 @@ class CleanableLog:
         )
 
     def sealed_from(self, offset: int) -> Sequence[CleanableSegment]:
-        """The segments from the one that holds `offset` on, without the active one."""
+        """Return the segments from the one that holds `offset` on, without the active one."""
         return self.segments[_floor(self.segments, offset) : -1]
 
 
 def _floor(segments: Sequence[CleanableSegment], offset: int) -> int:
-    """The place of the segment that would hold `offset`; 0 if all begin behind it."""
+    """Return the place of the segment that would hold `offset`; 0 if all begin behind it."""
     return max(bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
 
 
@@ -135,8 +135,10 @@ class Dirtiness(NamedTuple):
 
 
 def dirtiness(facts: CleanableLog, first_dirty: int, first_uncleanable: int) -> Dirtiness:
-    """In whole segments: one that holds `first_dirty` counts in both parts, one that holds `first_uncleanable` in
-    none."""
+    """In whole segments.
+
+    One that holds `first_dirty` counts in both parts, one that holds `first_uncleanable` in none.
+    """
     behind = [*facts.sealed_from(first_uncleanable), facts.segments[-1]][0].base_offset
     clean = _size(facts.segments, -1, first_dirty)
     return Dirtiness(clean, _size(facts.segments, min(first_dirty, behind), behind), behind)

@@ -29,7 +29,7 @@ class CleanedOutput:
     """
 
     def __init__(self, size: int, chunk: Chunk, cleaned: LogSegment) -> None:
-        """The output of everything that `chunk` is filled with from now on; what stays goes to `cleaned`."""
+        """Let `chunk` be filled from now on; what stays goes to `cleaned`."""
         from stratalog.log.cleaner import output_kernel
 
         self._output_kernel = output_kernel
@@ -79,8 +79,10 @@ class CleanedOutput:
         return len(self._output) - self.size
 
     def add(self, data: Buffer, batch: RecordBatch) -> int:
-        """Put one batch behind the others, whose header `batch` shows; what there is no room for is written first. How
-        many bytes were written."""
+        """Put one batch behind the others, whose header `batch` shows; what there is no room for is written first.
+
+        How many bytes were written.
+        """
         view = memoryview(data)
         context = self._chunk.context
         written = 0

@@ -37,8 +37,10 @@ _cleaned_rows: Any = struct_at(CleanedRow)
 
 @native
 def _plain_headers(data: Any, position: int, end: int, count: int) -> int:
-    """Position behind `count` headers; -1 for malformed ones, -2 unless every varint is of the shortest form and every
-    key is ASCII."""
+    """Position behind `count` headers.
+
+    -1 for malformed ones, -2 unless every varint is of the shortest form and every key is ASCII.
+    """
     usual = True
     for _ in range(count):
         size, start = varint(data, position, end, True)
@@ -220,8 +222,9 @@ def write_records(context: int, payload: int, size: int, base_timestamp: int, ta
 
 @compiled("void(int64)")
 def filter_chunk(context: int) -> None:
-    """Take batch after batch, up to one that is SPECIAL or in some way wrong, or UNUSUAL, or until the output is
-    full.
+    """Filter batch after batch, up to one that is SPECIAL or in some way wrong, or UNUSUAL.
+
+    Also stops when the output is full.
     """
     x = context_at(context, 0)
     batch = x.batch

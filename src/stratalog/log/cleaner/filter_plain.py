@@ -40,8 +40,10 @@ class FilteredBatch:
 
 
 def filter_batch(batch: RecordBatch, verdict: BatchVerdict, rules: FilterRules) -> FilteredBatch:
-    """Filter one batch. CorruptRecordError, InvalidRecordError for records that are none; ValueError for records whose
-    offsets do not ascend."""
+    """Filter one batch. CorruptRecordError, InvalidRecordError for records that are none.
+
+    ValueError for records whose offsets do not ascend.
+    """
     if verdict.is_deletion:
         return FilteredBatch(None, 0, 0, 0)
     read = keyless = 0
@@ -85,7 +87,9 @@ def _keeps_tombstones(batch: RecordBatch, rules: FilterRules) -> bool:
 
 
 def rewritten_batch(batch: RecordBatch, retained: Iterable[Record], horizon_ms: int | None) -> bytes:
-    """The batch with these records alone: same base offset, last offset, sequences and codec; always of format 2.
+    """Return the batch with these records alone: same base offset, last offset, sequences and codec.
+
+    Always of format 2.
 
     A delete horizon takes the place of the base timestamp. One that cannot be (negative) is none.
     """
@@ -109,7 +113,10 @@ def rewritten_batch(batch: RecordBatch, retained: Iterable[Record], horizon_ms: 
 
 
 def empty_batch(batch: RecordBatch) -> bytes:
-    """The header of a batch whose records are gone: offsets, producer and max timestamp stay. Always of format 2."""
+    """Return the header of a batch whose records are gone: offsets, producer and max timestamp stay.
+
+    Always of format 2.
+    """
     kept_bits = fmt.LOG_APPEND_TIME_BIT | fmt.TRANSACTIONAL_BIT | fmt.CONTROL_BIT
     header = bytearray(
         fmt.HEADER.pack(

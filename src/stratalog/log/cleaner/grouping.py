@@ -24,7 +24,7 @@ def group_by_size(
     index_size_max: int,
     first_uncleanable_offset: int,
 ) -> list[range]:
-    """The runs of segments, by their places, that one segment each takes after the cleaning.
+    """Return the runs of segments, by their places, that one segment each takes after the cleaning.
 
     A group holds neither more log than `size_max` nor more of either index than `index_size_max`, before the cleaning;
     a segment that is larger is a group of its own. Nor are its offsets further apart than an index entry can say: where

@@ -11,7 +11,7 @@ from stratalog.log.segment import LogSegment, SegmentTable
 
 
 def segments_between(segments: Sequence[LogSegment], start_offset: int, end_offset: int) -> list[LogSegment]:
-    """The segments that may hold offsets from `start_offset` to `end_offset` (exclusive), in order."""
+    """Return the segments that may hold offsets from `start_offset` to `end_offset` (exclusive), in order."""
     if start_offset >= end_offset:
         return []
     row = SegmentTable(tuple(segments))
@@ -19,7 +19,7 @@ def segments_between(segments: Sequence[LogSegment], start_offset: int, end_offs
 
 
 def aborted_transactions(log: PartitionLog, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-    """The aborted transactions that overlap these offsets (the end is exclusive), and some that ended before.
+    """Return the aborted transactions that overlap these offsets (the end is exclusive), and some that ended before.
 
     As Kafka does, the index of the segment that holds `start_offset` is read from the log start on. Where a cleaning
     begins behind the marker of such a transaction, the same producer's next one is taken for aborted while the map is
@@ -35,7 +35,7 @@ def aborted_transactions(log: PartitionLog, start_offset: int, end_offset: int) 
 
 
 def last_records(log: PartitionLog) -> dict[int, LastRecord]:
-    """What must stay of each producer that is active, by producer id, as of now."""
+    """Return what must stay of each producer that is active, by producer id, as of now."""
     return {
         producer.producer_id: LastRecord(producer.last_offset, producer.epoch) for producer in log.active_producers()
     }

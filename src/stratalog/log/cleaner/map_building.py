@@ -102,7 +102,7 @@ class MapBuilder:
             chunk.advance(batch.size)
 
     def _add_batch(self, batch: RecordBatch, start_offset: int) -> bool:
-        """A batch that the loop over the chunk left to us: is the map full before its end?"""
+        """Return a batch that the loop over the chunk left to us: is the map full before its end?"""
         if batch.is_control:
             self._transactions.on_control(batch)
             self._count(1)
@@ -141,8 +141,10 @@ class MapBuilder:
 
 
 def _position_before(segment: LogSegment, offset: int) -> int:
-    """Where to begin to read for `offset`: at the batch of the index entry before, if that is true, else at the
-    start."""
+    """Where to begin to read for `offset`.
+
+    At the batch of the index entry before, if that is true, else at the start.
+    """
     entry = segment.offset_index.lookup(offset)
     if entry.position == 0:
         return 0

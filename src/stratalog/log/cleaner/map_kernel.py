@@ -76,7 +76,7 @@ def map_put(state: int, key: int, size: int, offset: int) -> bool:
 
 @native
 def map_get(state: int, key: int, size: int) -> int:
-    """The offset of a key; -1 for one that is not there."""
+    """Return the offset of a key; -1 for one that is not there."""
     digest = map_state(state, 0).scratch
     md5(key, size, digest)
     entry = _find(state)

@@ -28,7 +28,7 @@ _ORDER: Final = ((1, 0), (5, 1), (3, 5), (7, 0))
 
 
 def _mixed(builder: Any, number: int, b: Any, c: Any, d: Any) -> Any:
-    """The function of one of the four rounds."""
+    """Return the function of one of the four rounds."""
     if number == 0:
         return builder.xor(d, builder.and_(b, builder.xor(c, d)))
     if number == 1:

@@ -38,7 +38,7 @@ class OffsetMap:
     """See the module. The memory is reserved once; the system gives pages of it as they are first written."""
 
     def __init__(self, memory: int, load_factor: float = 1.0) -> None:
-        """A map within `memory` bytes, of which `load_factor` may be taken before it counts as full.
+        """Make a map within `memory` bytes, of which `load_factor` may be used before it counts as full.
 
         ValueError if not even one entry fits: a cleaner could make no progress.
         """
@@ -117,7 +117,7 @@ class OffsetMap:
         self.update_latest_offset(offset)
 
     def get(self, key: bytes) -> int:
-        """The offset of a key; NOT_FOUND for one that is not there."""
+        """Return the offset of a key; NOT_FOUND for one that is not there."""
         at = self._find(hashlib.md5(key, usedforsecurity=False).digest())
         if at is None:
             return NOT_FOUND

@@ -1,5 +1,6 @@
-"""What a segment must be told of the batches that it gets: those that index entries are made for, and the others in
-sums.
+"""What a segment must be told of the batches that it gets.
+
+Those that index entries are made for, and the others in sums.
 
 A segment looks at each batch that is appended, in Python. Only one in `index.interval.bytes` makes an entry; the
 largest timestamp and the sizes of those in between can be told as of one batch.

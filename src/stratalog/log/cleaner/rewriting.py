@@ -122,7 +122,7 @@ class SegmentRewriter:
         self._wrote(self._output.make_room(size, count))
 
     def _take(self, batch: RecordBatch) -> None:
-        """A batch that the loop over the chunk left to us."""
+        """Filter a batch that the loop over the chunk left to Python."""
         facts = self._facts
         verdict = judge(
             batch,
@@ -174,7 +174,7 @@ class SegmentRewriter:
         self._wrote(self._output.add(data, RecordBatch(data)))
 
     def _rewritten(self, batch: RecordBatch, payload: npt.NDArray[np.uint8], needs_horizon: bool) -> bytes:
-        """The batch with the records that were selected, compressed as it was."""
+        """Return the batch with the records that were selected, compressed as it was."""
         import numpy as np
 
         context = self._chunk.context
@@ -209,7 +209,7 @@ def _with_body(
     count: int,
     needs_horizon: bool,
 ) -> bytes:
-    """The batch with other records, which are given as they are to stand behind the header."""
+    """Return the batch with other records, which are given as they are to stand behind the header."""
     known_bits = (
         fmt.CODEC_MASK | fmt.LOG_APPEND_TIME_BIT | fmt.TRANSACTIONAL_BIT | fmt.CONTROL_BIT | fmt.DELETE_HORIZON_BIT
     )

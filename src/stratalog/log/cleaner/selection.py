@@ -40,7 +40,10 @@ class Candidate:
         min_cleanable_ratio: float,
         now_ms: int,
     ) -> Candidate:
-        """What the choice needs of a log whose last cleaning ended at offset `checkpointed` (None: there was none)."""
+        """Return what the choice needs of a log whose last cleaning ended at offset `checkpointed`.
+
+        None: there was none.
+        """
         first_dirty = first_dirty_offset(facts, checkpointed)
         uncleanable = first_uncleanable_offset(facts, first_dirty.offset, now_ms)
         return cls(
@@ -62,7 +65,7 @@ class Candidate:
 
 
 def filthiest(candidates: Iterable[Candidate]) -> Candidate | None:
-    """The one of those that are due with the largest share of dirty bytes; the first of equals.
+    """Return the one of those that are due with the largest share of dirty bytes; the first of equals.
 
     None: nothing is due.
     """

@@ -40,7 +40,7 @@ class CleaningState:
     pauses: int = 0
 
     def after(self, event: Event) -> CleaningState:
-        """The state that follows; ValueError for what the table does not have."""
+        """Return the state that follows. Raises ValueError for what the table does not have."""
         if self.phase is Phase.PAUSED:
             pauses = self.pauses + {Event.PAUSE: 1, Event.RESUME: -1}.get(event, 0)
             if pauses != self.pauses:

@@ -27,7 +27,7 @@ class CleanerSettings:
     def of_thread(
         cls, threads: int, *, dedupe_buffer_bytes: int, load_factor: float, io_buffer_bytes: int
     ) -> CleanerSettings:
-        """The share of each of `threads` of the broker's `log.cleaner.*` settings, as Kafka divides them."""
+        """Return the share of each of `threads` of the broker's `log.cleaner.*` settings, as Kafka divides them."""
         return cls(
             dedupe_buffer_bytes=min(dedupe_buffer_bytes // threads, 2**31 - 1),
             load_factor=load_factor,

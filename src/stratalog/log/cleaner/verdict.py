@@ -38,7 +38,7 @@ def judge(
     high_watermark: int,
     now_ms: int,
 ) -> BatchVerdict:
-    """The verdict on the next batch of the log.
+    """Return the verdict on the next batch of the log.
 
     Data of aborted transactions goes, and a marker of nothing whose delete horizon is over. The header stays for the
     last batch of a producer that is active, which tells its last sequence (for its last marker if it has no data: its

@@ -49,12 +49,12 @@ _NUMBER: Final = re.compile(r"[-+]?[0-9]{1,19}", re.ASCII)
 
 
 def encode_lines(entries: Sequence[str]) -> bytes:
-    """A checkpoint of these entries."""
+    """Return a checkpoint of these entries."""
     return "".join(f"{line}\n" for line in (VERSION, len(entries), *entries)).encode()
 
 
 def decode_lines(data: bytes, name: str) -> list[str]:
-    """The entries of a checkpoint; `name` is for messages. Raises CorruptCheckpointError."""
+    """Return the entries of a checkpoint; `name` is for messages. Raises CorruptCheckpointError."""
     if not data:
         return []
     try:
@@ -74,12 +74,12 @@ def decode_lines(data: bytes, name: str) -> list[str]:
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """An offset checkpoint, sorted by topic and partition."""
+    """Return an offset checkpoint, sorted by topic and partition."""
     return encode_lines([f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())])
 
 
 def decode_offsets(data: bytes, name: str = "offset checkpoint") -> dict[TopicPartition, int]:
-    """Raises CorruptCheckpointError, naming the line."""
+    """Decode an offset checkpoint. Raises CorruptCheckpointError, naming the line."""
     offsets: dict[TopicPartition, int] = {}
     for number, line in enumerate(decode_lines(data, name), start=3):
         fields = line.split()
@@ -90,12 +90,12 @@ def decode_offsets(data: bytes, name: str = "offset checkpoint") -> dict[TopicPa
 
 
 def encode_epochs(entries: Iterable[EpochEntry]) -> bytes:
-    """A leader epoch checkpoint, in the order given."""
+    """Return a leader epoch checkpoint, in the order given."""
     return encode_lines([f"{entry.epoch} {entry.start_offset}" for entry in entries])
 
 
 def decode_epochs(data: bytes, name: str = "leader epoch checkpoint") -> list[EpochEntry]:
-    """The entries as they stand; order is not checked. Raises CorruptCheckpointError, naming the line."""
+    """Return the entries as they stand; order is not checked. Raises CorruptCheckpointError, naming the line."""
     entries: list[EpochEntry] = []
     for number, line in enumerate(decode_lines(data, name), start=3):
         fields = line.split()
@@ -122,7 +122,7 @@ class OffsetCheckpoint:
         self._fs = fs
 
     def read(self) -> dict[TopicPartition, int]:
-        """A missing file has no entries. Raises CorruptCheckpointError."""
+        """Read the checkpoint; a missing file has no entries. Raises CorruptCheckpointError."""
         if not self._fs.exists(self.path):
             return {}
         return decode_offsets(self._fs.read_bytes(self.path), str(self.path))
@@ -160,7 +160,7 @@ class PartitionMetadataFile:
 
 
 def noted_topic_id(directory: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> uuid.UUID | None:
-    """The topic id that a partition directory has noted; None where that is missing, damaged or just deleted."""
+    """Return the topic id of a partition directory, or None where that is missing, damaged or just deleted."""
     try:
         return PartitionMetadataFile(Path(directory) / PARTITION_METADATA, fs).read()
     except (CorruptCheckpointError, FileNotFoundError):
@@ -172,7 +172,10 @@ def encode_partition_metadata(topic_id: uuid.UUID) -> bytes:
 
 
 def decode_partition_metadata(data: bytes, name: str = "partition.metadata") -> uuid.UUID:
-    """Raises CorruptCheckpointError for anything but a topic id that is not zero."""
+    """Return the topic id of `partition.metadata`.
+
+    Raises CorruptCheckpointError for anything but an id that is not zero.
+    """
     match = re.fullmatch(rb"version:\s*(\S+)\s+topic_id:\s*(\S+)\s*", data)
     if match is None:
         raise CorruptCheckpointError("expected the lines 'version: 0' and 'topic_id: <22 characters>'", where=name)

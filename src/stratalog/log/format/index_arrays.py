@@ -22,17 +22,19 @@ _CHECK_ENTRIES: Final = 1 << 16
 
 
 def offset_table(data: Buffer, form: OffsetIndexFormat, entries: int) -> Any:
-    """The first `entries` entries with fields `offset` (relative) and `position`."""
+    """Return the first `entries` entries with fields `offset` (relative) and `position`."""
     return np.frombuffer(memoryview(data).cast("B"), LEGACY_ENTRY if form is LEGACY else LARGE_ENTRY, entries)
 
 
 def time_table(data: Buffer, entries: int) -> Any:
-    """The first `entries` entries with fields `timestamp` and `offset` (relative)."""
+    """Return the first `entries` entries with fields `timestamp` and `offset` (relative)."""
     return np.frombuffer(memoryview(data).cast("B"), TIME_ENTRY, entries)
 
 
 def first_not_ascending(first: Array, second: Array, *, is_second_strict: bool = True) -> int | None:
-    """The first slot with a negative field, or fields not larger than those of the slot before; None if there is none.
+    """Return the first slot that is wrong, or None.
+
+    Its fields are negative, or not larger than those of the slot before.
 
     The second field may stay equal if not `is_second_strict`.
     """

@@ -1,5 +1,7 @@
-"""What format an offset index file on disk has: by its size if that tells, by its log if there is one, else by
-content."""
+"""What format an offset index file on disk has.
+
+By its size if that tells, by its log if there is one, else by content.
+"""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ _BY_ENTRY_SIZE: Final = {LEGACY.entry_size: LEGACY, LARGE.entry_size: LARGE}
 
 
 def format_of(entry_size: int) -> OffsetIndexFormat:
-    """The format with entries of 8 or 12 bytes; ValueError for any other size."""
+    """Return the format with entries of 8 or 12 bytes. Raises ValueError for any other size."""
     try:
         return _BY_ENTRY_SIZE[entry_size]
     except KeyError:
@@ -68,7 +68,7 @@ def decode_entries(data: Buffer, base_offset: int, form: OffsetIndexFormat = LEG
 
 
 def first_fault(data: Buffer, form: OffsetIndexFormat, entries: int) -> int | None:
-    """The first of `entries` entries that is negative or not larger in both fields than the one before.
+    """Return the first of `entries` entries that is negative or not larger in both fields than the one before.
 
     None if none is.
 

@@ -44,7 +44,7 @@ _ENTRIES_PROVED: Final = 8
 def detect_from_log(
     data: Buffer, base_offset: int, log: LogReader, log_size: int, expected: OffsetIndexFormat = LEGACY
 ) -> Detection:
-    """The format of an index file of which the log is at hand.
+    """Return the format of an index file of which the log is at hand.
 
     `LOG` where the entries looked at point at batches in one format only. Where there are no entries, `expected`. Where
     no entry is true in either format, the file is corrupt, whatever `detect_from_entries` would say of it.

@@ -47,7 +47,7 @@ class ProducerSnapshotEntry(NamedTuple):
 
 
 def encode(entries: Sequence[ProducerSnapshotEntry]) -> bytes:
-    """The bytes of a snapshot, in the order given (see `hash_order` for Kafka's)."""
+    """Return the bytes of a snapshot, in the order given (see `hash_order` for Kafka's)."""
     return bytes(encode_packed([ENTRY.pack(*entry) for entry in entries]))
 
 
@@ -67,7 +67,7 @@ def put_header(snapshot: bytearray) -> None:
 
 
 def decode(data: Buffer, name: str = "producer snapshot") -> list[ProducerSnapshotEntry]:
-    """Raises CorruptSnapshotError for any damage; `name` is for the message."""
+    """Decode a snapshot; `name` is for the message. Raises CorruptSnapshotError for any damage."""
     view = memoryview(data)
     if view.nbytes < HEADER.size:
         raise CorruptSnapshotError(f"{view.nbytes} bytes, a snapshot has at least {HEADER.size}", where=name)
@@ -85,7 +85,7 @@ def decode(data: Buffer, name: str = "producer snapshot") -> list[ProducerSnapsh
 
 
 def read(path: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> list[ProducerSnapshotEntry]:
-    """Raises CorruptSnapshotError, FileNotFoundError."""
+    """Read a snapshot. Raises CorruptSnapshotError or FileNotFoundError."""
     return decode(fs.read_bytes(path), str(path))
 
 
@@ -117,7 +117,7 @@ def write_encoded(path: StrPath, data: Buffer, fs: FileSystem = REAL_FILESYSTEM,
 
 
 def hash_order(producer_ids: Iterable[int], table_size: int) -> list[int]:
-    """The order in which a Java HashMap of `table_size` buckets gives these keys, which were put in this order."""
+    """Return the order in which a Java HashMap of `table_size` buckets gives these keys, put in this order."""
     mask = table_size - 1
 
     def bucket(producer_id: int) -> int:

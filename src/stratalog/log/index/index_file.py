@@ -221,7 +221,7 @@ class IndexFile:
         INDEX_MEMORY.end(self)
 
     def _open(self, *, write: bool = False) -> File:
-        """The file, under whatever name it has by now. The lock is held."""
+        """Return the file, under whatever name it has by now. The lock is held."""
         if self._closed:
             raise KafkaStorageError(f"{self.path}: the index is closed")
         return self._fs.open(self.path, write=write)
@@ -270,14 +270,14 @@ class IndexFile:
         return bytes(self._all())
 
     def _at(self, slot: int) -> Entries:
-        """The bytes of an entry; IndexError unless 0 <= slot < entries."""
+        """Return the bytes of an entry. Raises IndexError unless 0 <= slot < entries."""
         with self._lock:
             if 0 <= slot < self.entries:
                 return self._read((slot * self.entry_size, self.entry_size))[0]
         raise IndexError(f"{self.path}: slot {slot} of {self.entries} entries")
 
     def _first_and_last(self) -> tuple[bytes, bytes]:
-        """The bytes of these entries, of which there is one at least."""
+        """Return the bytes of these entries, of which there is one at least."""
         size = self.entry_size
         with self._lock:
             total = self.size_in_bytes
@@ -288,7 +288,7 @@ class IndexFile:
             return first, last
 
     def _read(self, *ranges: tuple[int, int]) -> list[bytes]:
-        """The bytes of entries, each range (position, size) by itself. The lock is held."""
+        """Return the bytes of entries, each range (position, size) by itself. The lock is held."""
         loaded, written = self._loaded, self._written
         if loaded is not None:
             return [bytes(loaded[position : position + size]) for position, size in ranges]

@@ -74,9 +74,11 @@ class OffsetIndex(IndexFile):
         return self.last_entry.offset
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry. The caller has seen to it that the index is not full, that both are larger than those of the
-        last entry, and that they fit (`can_append_offset`, `format.position_max`); otherwise ValueError. OSError on a
-        full disk; nothing is added then.
+        """Add an entry.
+
+        The caller has made sure that the index is not full, that both are larger than those of the last entry, and that
+        they fit (`can_append_offset`, `format.position_max`); otherwise ValueError. OSError on a full disk; nothing is
+        added then.
         """
         entries, relative = self.entries, offset - self.base_offset
         if entries >= self.max_entries:
@@ -100,7 +102,7 @@ class OffsetIndex(IndexFile):
         )
 
     def entry(self, slot: int) -> OffsetPosition:
-        """The entry in a slot; IndexError unless 0 <= slot < entries."""
+        """Return the entry in a slot. Raises IndexError unless 0 <= slot < entries."""
         return self._decoded(self._at(slot))
 
     def __iter__(self) -> Iterator[OffsetPosition]:
@@ -108,7 +110,7 @@ class OffsetIndex(IndexFile):
         return decode_entries(self._copy(), self.base_offset, self.format)
 
     def lookup(self, target: int) -> OffsetPosition:
-        """The entry with the largest offset <= `target`; (base offset, 0) if there is none."""
+        """Return the entry with the largest offset <= `target`; (base offset, 0) if there is none."""
         entries, base_offset = self.entries, self.base_offset
         if not entries:
             return OffsetPosition(base_offset, 0)
@@ -127,7 +129,7 @@ class OffsetIndex(IndexFile):
         return OffsetPosition(base_offset + relative, position)
 
     def fetch_upper_bound(self, start: OffsetPosition, size: int) -> OffsetPosition | None:
-        """The first entry at or behind `size` bytes after `start`: every offset within those bytes is smaller.
+        """Return the first entry at or behind `size` bytes after `start`: every offset within those bytes is smaller.
 
         None if the index ends before that.
         """
@@ -137,8 +139,9 @@ class OffsetIndex(IndexFile):
         return self._decoded(data[slot * stride : (slot + 1) * stride]) if slot < entries else None
 
     def lookup_many(self, targets: Array) -> tuple[Array, Array]:
-        """`lookup` for an array of targets: arrays of offsets and positions, both of int64, in the order of the
-        targets.
+        """`lookup` for an array of targets.
+
+        Arrays of offsets and positions, both of int64, in the order of the targets.
 
         They are searched for together. Any thread, like `lookup`.
         """

@@ -40,8 +40,9 @@ def decode_entries(data: Buffer, base_offset: int) -> Iterator[TimestampOffset]:
 
 
 def first_fault(data: Buffer, entries: int) -> int | None:
-    """The first of `entries` entries that is negative, has a timestamp not above that of the one before or a smaller
-    offset; None if none is.
+    """Return the first of `entries` entries that is wrong, or None.
+
+    An entry is wrong when it is negative, or has a timestamp not above that of the one before, or a smaller offset.
     """
     if entries > _FAULTS_BY_NUMPY:
         from stratalog.log.format import first_not_ascending, time_table
@@ -126,7 +127,7 @@ class TimeIndex(IndexFile):
         self._last = TimestampOffset(timestamp_ms, offset)
 
     def entry(self, slot: int) -> TimestampOffset:
-        """The entry in a slot; IndexError unless 0 <= slot < entries."""
+        """Return the entry in a slot. Raises IndexError unless 0 <= slot < entries."""
         return self._decoded(self._at(slot))
 
     def _decoded(self, entry: Buffer, at: int = 0) -> TimestampOffset:
@@ -138,7 +139,7 @@ class TimeIndex(IndexFile):
         return decode_entries(self._copy(), self.base_offset)
 
     def lookup(self, target_ms: int) -> TimestampOffset:
-        """The entry with the largest timestamp <= `target_ms`; (-1, base offset) if there is none."""
+        """Return the entry with the largest timestamp <= `target_ms`; (-1, base offset) if there is none."""
         entries = self.entries
         if not entries:
             return TimestampOffset(NO_TIMESTAMP, self.base_offset)
@@ -155,8 +156,10 @@ class TimeIndex(IndexFile):
         return self._decoded(data, slot * ENTRY_SIZE)
 
     def lookup_many(self, targets_ms: Array) -> tuple[Array, Array]:
-        """`lookup` for an array of times: arrays of timestamps and offsets, both of int64, in the order of the
-        targets."""
+        """`lookup` for an array of times.
+
+        Arrays of timestamps and offsets, both of int64, in the order of the targets.
+        """
         import numpy as np
 
         from stratalog.log.format import time_table
@@ -193,8 +196,9 @@ class TimeIndex(IndexFile):
         self._check_ends(ascends, first, last)
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndexError unless the file is whole entries, timestamps strictly ascend and offsets do not
-        descend.
+        """Raise CorruptIndexError unless the file is whole entries in order.
+
+        Timestamps strictly ascend and offsets do not descend.
 
         All entries are looked at.
         """

@@ -113,7 +113,7 @@ class TransactionIndex:
         self._last_offset = transaction.last_offset
 
     def collect(self, fetch_offset: int, upper_bound: int) -> AbortedInRange:
-        """The aborted transactions that overlap offsets `fetch_offset` (inclusive) to `upper_bound` (exclusive).
+        """Return the aborted transactions that overlap offsets `fetch_offset` (inclusive) to `upper_bound` (exclusive).
 
         `is_complete` is set once an entry's last stable offset reaches the bound: transactions in later segments then
         began behind it.
@@ -179,7 +179,10 @@ class TransactionIndex:
         self._file = None
 
     def _channel(self, *, create: bool = False) -> File:
-        """The file, opened at its first use; only an entry makes it, or a reader would bring back what was removed."""
+        """Return the file, opened at its first use.
+
+        Only an entry makes it, or a reader would bring back what was removed.
+        """
         with self._lock:
             if self._file is None:
                 self._file = self._fs.open(self.path, write=True, create=create)

@@ -70,7 +70,7 @@ class ProducerEntry:
         return self.batches[-1].last_offset if self.batches else -1
 
     def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
-        """The kept batch with exactly these sequences."""
+        """Return the kept batch with exactly these sequences."""
         if epoch == self.epoch:
             for batch in self.batches:
                 if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
@@ -78,7 +78,7 @@ class ProducerEntry:
         return None
 
     def enter_epoch(self, epoch: int) -> None:
-        """A new epoch begins without batches."""
+        """Begin a new epoch without batches."""
         if epoch != self.epoch:
             self.batches.clear()
             self.epoch = epoch

@@ -82,7 +82,7 @@ class SnapshotDirectory:
                 self.delete(offset)
 
     def moved_to(self, directory: StrPath) -> None:
-        """The partition directory was renamed: go on under the new name."""
+        """Go on under the new name of the partition directory."""
         self.directory = Path(directory)
         self._paths = {offset: self.directory / path.name for offset, path in self._paths.items()}
 

@@ -197,7 +197,7 @@ class ProducerStateManager:
         return aborted
 
     def aborted_by(self, updates: ProducerUpdates) -> list[AbortedTransaction]:
-        """What belongs into the transaction index of the segment that an append goes to; changes nothing."""
+        """Return what belongs into the transaction index of the segment that an append goes to; changes nothing."""
         if not updates.completed:
             return []
         ongoing = dict(self._ongoing)
@@ -272,14 +272,16 @@ class ProducerStateManager:
         return producer.current_txn_first_offset is None and now_ms - producer.last_timestamp_ms >= self.expiration_ms
 
     def on_log_start_offset(self, log_start_offset: int) -> None:
-        """The log begins later now."""
+        """Advance the log start offset."""
         self._drop_replicated(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         latest = self.latest_snapshot_offset
         self._last_snapshot_offset = log_start_offset if latest is None else latest
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int | None = None) -> None:
-        """The log now spans these offsets: drop snapshots outside, and load the newest one unless we stand at the end.
+        """Take over the offsets that the log now spans.
+
+        Drop snapshots outside, and load the newest one unless we stand at the end.
 
         `map_end_offset` then says from where on the caller has to feed batches to `update`. Damaged snapshots are
         removed with a warning.
@@ -365,7 +367,7 @@ class ProducerStateManager:
         return path
 
     def unsynced_snapshots(self, up_to: int) -> list[SnapshotFile]:
-        """The snapshots up to an offset that were taken without a sync, as far as they are still there."""
+        """Return the snapshots up to an offset that were taken without a sync, as far as they are still there."""
         paths = ((offset, self._snapshots.get(offset)) for offset in sorted(self._unsynced) if offset <= up_to)
         return [SnapshotFile(offset, path) for offset, path in paths if path is not None]
 
@@ -388,5 +390,5 @@ class ProducerStateManager:
         self._snapshots.delete_strays(segment_base_offsets)
 
     def moved_to(self, directory: StrPath) -> None:
-        """The partition directory was renamed: go on under the new name."""
+        """Go on under the new name of the partition directory."""
         self._snapshots.moved_to(directory)

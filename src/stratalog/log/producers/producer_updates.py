@@ -134,7 +134,7 @@ class ProducerUpdates:
         return None
 
     def _check_guard(self, known: ProducerEntry | None, batch: RecordBatch) -> None:
-        """A transaction begins only here if the coordinator knows of it."""
+        """Begin a transaction only if the coordinator knows of it."""
         if batch.is_control or self._origin not in ("client", "coordinator"):
             return
         if known is not None and known.epoch == batch.producer_epoch and known.current_txn_first_offset is not None:

@@ -26,7 +26,7 @@ class Verification:
         self.guard = VerificationGuard()
 
     def see(self, sequence: int, epoch: int) -> None:
-        """A batch of the producer asks (again): a new epoch begins anew, an old one is not looked at."""
+        """Ask for a producer's batch (again): a new epoch begins from nothing, an old one is not looked at."""
         if epoch > self.epoch:
             self.epoch = epoch
             self.lowest_sequence = sequence
@@ -40,7 +40,7 @@ class OpenVerifications(dict[int, Verification]):
     def start(
         self, producer_id: int, sequence: int, epoch: int, *, supports_epoch_bump: bool, now_ms: int
     ) -> Verification:
-        """The open question of a producer, or a new one."""
+        """Return the open question of a producer, or a new one."""
         known = self.get(producer_id)
         if known is None:
             known = Verification(now_ms, sequence, epoch, supports_epoch_bump)

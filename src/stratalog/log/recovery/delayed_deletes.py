@@ -35,7 +35,7 @@ class CondemnedFiles:
             self._waiting.append(_Condemned(due_ms, condemned))
 
     def take_due(self, now_ms: int) -> list[Path]:
-        """The files whose delay is over; they are the caller's to remove."""
+        """Return the files whose delay is over; they are the caller's to remove."""
         due = [condemned for condemned in self._waiting if condemned.due_ms <= now_ms]
         self._waiting = [condemned for condemned in self._waiting if condemned.due_ms > now_ms]
         return [path for condemned in due for path in condemned.paths]

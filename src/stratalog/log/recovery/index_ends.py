@@ -1,5 +1,6 @@
-"""Whether the indexes of a segment can be right, as far as it costs the same for every segment: asked for each one when
-a log is opened.
+"""Whether the indexes of a segment can be right, as far as it costs the same for every segment.
+
+Asked for each one when a log is opened.
 
 Sizes, first and last entries are looked at, and whether the last entries fit the batches that they speak of: so a file
 of another kind or of another segment is found. `jobs.index.check` holds every entry against the log.
@@ -21,8 +22,10 @@ _TRANSACTIONS_PROVED: Final = 64
 
 
 def check_index_ends(segment: LogSegment, fs: FileSystem) -> None:
-    """Raise CorruptIndexError for an index that is missing or cannot be right; CorruptRecordError for damage in the log
-    where an entry points."""
+    """Raise CorruptIndexError for an index that is missing or cannot be right.
+
+    CorruptRecordError for damage in the log where an entry points.
+    """
     for path in (segment.offset_index_path, segment.time_index_path):
         if not fs.exists(path):
             raise CorruptIndexError(f"{path}: missing")

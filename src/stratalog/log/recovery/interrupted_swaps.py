@@ -125,7 +125,7 @@ def _name_plainly(directory: Path, swaps: Iterable[_SegmentFile], fs: FileSystem
 
 
 def next_offset(log_path: Path, base_offset: int, fs: FileSystem) -> int:
-    """The offset behind the last batch of a `.log` of any message format, from headers alone."""
+    """Return the offset behind the last batch of a `.log` of any message format, from headers alone."""
     next_offset = base_offset
     with fs.open(log_path) as file:
         position, size = 0, file.size()

@@ -52,7 +52,7 @@ def open_directory(
     log_start_offset: int,
     producer_expiration_ms: int,
 ) -> OpenedLog:
-    """What `PartitionLog.open` says."""
+    """Return what `PartitionLog.open` says."""
     named = parse_partition_dir(directory.name)
     if named is None:
         raise ValueError(f"{directory}: not the name of a partition directory, <topic>-<partition>")
@@ -85,7 +85,7 @@ def open_directory(
 
 
 def _identify(directory: Path, topic_id: UUID | None, fs: FileSystem, *, durable: bool) -> UUID | None:
-    """The directory's topic id, written if it has none yet."""
+    """Return the directory's topic id, written if it has none yet."""
     metadata = PartitionMetadataFile(directory / PARTITION_METADATA, fs)
     try:
         stored = metadata.read()
@@ -104,7 +104,7 @@ def _identify(directory: Path, topic_id: UUID | None, fs: FileSystem, *, durable
 
 
 def _open_epochs(path: Path, fs: FileSystem, *, durable: bool) -> tuple[LeaderEpochCache, bool]:
-    """The leader epochs, and whether the file was damaged and they must be found in the batches."""
+    """Return the leader epochs, and whether the file was damaged and they must be found in the batches."""
     try:
         return LeaderEpochCache(path, fs, durable=durable), False
     except CorruptCheckpointError as error:

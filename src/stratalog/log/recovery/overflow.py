@@ -69,7 +69,7 @@ def split_segment(directory: Path, base_offset: int, config: LogConfig, *, clock
 
 
 def _parts(segment: LogSegment) -> Iterator[Part]:
-    """The batches of a segment with their positions, in runs that one segment each can hold.
+    """Yield the batches of a segment with their positions, in runs that one segment each can hold.
 
     CorruptRecordError for a batch that begins a new run and is not sound.
     """
@@ -88,7 +88,7 @@ def _parts(segment: LogSegment) -> Iterator[Part]:
 def _copy_parts(
     segment: LogSegment, parts: list[Part], config: LogConfig, clock: Clock, fs: FileSystem
 ) -> list[LogSegment]:
-    """A `.cleaned` segment of each part, sealed and flushed."""
+    """Return a `.cleaned` segment of each part, sealed and flushed."""
     new: list[LogSegment] = []
     ends = [part[0][1].base_offset for part in parts[1:]]
     for part, end_offset in zip(parts, [*ends, None], strict=True):
@@ -112,7 +112,7 @@ def _copy_parts(
 
 
 def _copy_tail(segment: LogSegment, last_part: Part, made: LogSegment) -> None:
-    """What follows the last whole batch stays behind it: it is recovery's to judge."""
+    """Keep what follows the last whole batch behind it: recovery decides about it."""
     position, batch = last_part[-1]
     source, target = position + batch.size, made.size_bytes
     while piece := segment.file.pread(_COPY_SIZE, source):

@@ -54,7 +54,7 @@ class PartitionCheckpoints:
         self._fs = fs
 
     def begin(self) -> Remembered:
-        """What is known; and from here on the log directory is not one that was left cleanly.
+        """Return what is known; and from here on the log directory is not one that was left cleanly.
 
         What is said of a directory that is not there was said of another one, and goes.
         """
@@ -105,7 +105,7 @@ class PartitionCheckpoints:
 
 
 def known_recovery_point(offset: int | None) -> int | None:
-    """A recovery point as a checkpoint has it; None, not known, for a negative one, which nobody writes."""
+    """Return a recovery point as a checkpoint has it; None, not known, for a negative one, which nobody writes."""
     return None if offset is None or offset < 0 else offset
 
 

@@ -120,7 +120,7 @@ class LogLoader:
         self._split: set[int] = set()
 
     def load(self) -> LoadedLog:
-        """Raises OSError for files that cannot be read or mended."""
+        """Finish interrupted swaps. Raises OSError for files that cannot be read or mended."""
         started = self._clock.monotonic()
         finish_swaps(self._directory, self._fs)
         split_overflowed(
@@ -356,7 +356,7 @@ class LogLoader:
     # --- where the log ends -----------------------------------------------------------------------------------------
 
     def _log_end_offset(self) -> int:
-        """The end of the segments, of which there is one at least afterwards."""
+        """Return the end of the segments, of which there is one at least afterwards."""
         if not self._segments:
             return self._begin_at(self._known_end(self._log_start_offset, is_whole=True))
         last = self._segments[-1]

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 def replace_segments(local: LocalLog, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
-    """What `PartitionLog.replace_segments` says. The partition's lock is held."""
+    """Replace segments as `PartitionLog.replace_segments` says. The partition's lock is held."""
     if local.closed:
         _discard(local.directory, new, local.fs)
         raise local.unusable()
@@ -53,7 +53,10 @@ def replace_segments(local: LocalLog, new: Sequence[LogSegment], old: Sequence[L
 
 
 def make_certain(directory: Path, new: Sequence[LogSegment], fs: FileSystem) -> None:
-    """Steps 2 and 3: from `.cleaned` to `.swap`. After an OSError nothing of `new` is left, and nothing happened."""
+    """Carry out steps 2 and 3: from `.cleaned` to `.swap`.
+
+    After an OSError nothing of `new` is left, and nothing happened.
+    """
     try:
         for segment in sorted(new, key=lambda segment: segment.base_offset, reverse=True):
             segment.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)

@@ -242,8 +242,7 @@ def _is_sound_but_far(log: LogBytes, position: int, expected_offset: int, highes
 
 
 def is_torn_write(log: LogBytes, position: int, next_offset: int) -> bool:
-    """Whether the bytes from `position` on are the beginning of one batch of `next_offset`, or zeros, and nothing
-    else."""
+    """Return whether the bytes from `position` on are the beginning of one batch of `next_offset`, or zeros."""
     limit = log.size
     if content_end(log, position) - position < BATCH_SIZE_MIN:
         return True

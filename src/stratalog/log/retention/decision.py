@@ -31,7 +31,7 @@ class RetentionSegment(Protocol):
     def size_bytes(self) -> int: ...
 
     def largest_timestamp(self) -> int:
-        """The largest record timestamp, or the file's modification time when no record has one."""
+        """Return the largest record timestamp, or the file's modification time when no record has one."""
 
 
 class DeletionReason(enum.Enum):
@@ -78,7 +78,7 @@ class RetentionLimits:
         log_end_offset: int,
         highest_offset_in_remote_storage: int,
     ) -> RetentionLimits:
-        """What a topic's configuration says for a log with these offsets."""
+        """Return what a topic's configuration says for a log with these offsets."""
         tiered = is_tiered(config)
         by_policy = "delete" in config.cleanup_policy or (tiered and not config.compacted)
         retention_ms = config.effective_local_retention_ms if tiered else config.retention_ms

@@ -1,5 +1,6 @@
-"""Where the batches of a `.log` lie and which offsets they hold, from their headers alone: for checks that trust
-nothing.
+"""Where the batches of a `.log` lie and which offsets they hold, from their headers alone.
+
+For checks that trust nothing.
 
 Bytes that are no batch are an answer here (None, or the end of the walk), not an error. Messages of formats 0 and 1
 count as batches of one; of a wrapper only the last offset is known without its records, and stands for both.
@@ -31,7 +32,7 @@ class BatchSpan(NamedTuple):
 
 
 def span_at(log: LogReader, log_size: int, position: int) -> BatchSpan | None:
-    """The batch that begins at `position`; None if none does, or it does not end within `log_size`."""
+    """Return the batch that begins at `position`, or None if none does, or it does not end within `log_size`."""
     if position < 0:
         return None
     return next((span for _, span in spans(log, log_size, position, window_size=HEADER_SIZE)), None)

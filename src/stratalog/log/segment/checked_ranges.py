@@ -1,5 +1,6 @@
-"""No batch is served whose CRC fails: which bytes of a `.log` are known to be sound, and the check of those that are
-not.
+"""No batch is served whose CRC fails.
+
+Which bytes of a `.log` are known to be sound, and the check of those that are not.
 
 What this process wrote, or read again in a recovery, is sound. What it found on disk is checked once, where it is first
 read: size, CRC, and that offsets ascend within the bounds of the segment. What was checked is remembered as ranges, so
@@ -74,7 +75,7 @@ class SoundBytes:
         self._bounds = ()
 
     def cut(self, position: int) -> None:
-        """The segment ends at `position` now; what comes behind is written by this process."""
+        """End the segment at `position`; what comes behind is written by this process."""
         self.unchecked_end = min(self.unchecked_end, position)
 
     def servable(self, file: File, position: int, size: int, size_bytes: int, end_offset: int) -> int:
@@ -120,7 +121,7 @@ class SoundBytes:
         )
 
     def _known_up_to(self, position: int) -> int:
-        """The end of the range that holds `position`; `position` itself if none does."""
+        """Return the end of the range that holds `position`; `position` itself if none does."""
         bounds = self._bounds
         at = bisect_right(bounds, position)
         return bounds[at] if at & 1 else position
@@ -196,7 +197,10 @@ class SoundBytes:
 
 
 def header_at(data: Buffer, at: int, limit: int) -> tuple[int, ...] | None:
-    """The fields (`batch_format.HEADER`) of a batch of any format that may begin at `at`; None if none can."""
+    """Return the fields (`batch_format.HEADER`) of a batch of any format that may begin at `at`.
+
+    None if none can.
+    """
     if at + HEADER_SIZE <= limit:
         header = _unpack_header(data, at)
         if header[3] == MAGIC and header[1] >= LENGTH_MIN:
@@ -205,7 +209,7 @@ def header_at(data: Buffer, at: int, limit: int) -> tuple[int, ...] | None:
 
 
 def crc_flaw(data: Buffer, at: int, header: tuple[int, ...]) -> str | None:
-    """What is wrong with the content of the batch at `at`, which is there as a whole; None: nothing."""
+    """Return what is wrong with the content of the batch at `at`, which is there as a whole; None: nothing."""
     if header[3] != MAGIC:
         return None if batch_at(data, at).is_crc_valid else "its CRC-32 is wrong"
     return wrong_crc(header, crc32c(memoryview(data)[at + ATTRIBUTES_AT : at + header[1] + LOG_OVERHEAD]))

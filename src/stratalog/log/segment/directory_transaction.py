@@ -85,7 +85,10 @@ def staging_directory(data_dir: Path, job: UUID) -> Path:
 
 
 def topic_id_in(data_dir: Path, topic: str, fs: FileSystem = REAL_FILESYSTEM) -> tuple[UUID | None, int]:
-    """The id of a topic that has partitions in a data directory, None without one, and the largest number plus one."""
+    """Return the id of a topic that has partitions in a data directory, and the largest number plus one.
+
+    The id is None without a partition.
+    """
     count, topic_id = 0, None
     for name in fs.list_dir(data_dir):
         parsed = parse_partition_dir(name)
@@ -96,7 +99,7 @@ def topic_id_in(data_dir: Path, topic: str, fs: FileSystem = REAL_FILESYSTEM) ->
 
 
 def topics_in(data_dir: Path, fs: FileSystem = REAL_FILESYSTEM) -> set[str]:
-    """The topics that have partitions in a data directory."""
+    """Return the topics that have partitions in a data directory."""
     return {parsed[0] for name in fs.list_dir(data_dir) if (parsed := parse_partition_dir(name)) is not None}
 
 
@@ -136,7 +139,7 @@ def publish(
 
 
 def published_batch(data_dir: Path, name: str, fs: FileSystem = REAL_FILESYSTEM) -> int | None:
-    """The number of the last batch published under a name, None without one."""
+    """Return the number of the last batch published under a name, or None without one."""
     return _batch_of(data_dir / f"{_JOURNAL}{name}.json", fs)
 
 
@@ -298,7 +301,7 @@ def _carry_out(data_dir: Path, journal: Path, document: dict[str, Any], fs: File
 
 
 def _move_recovery_points(data_dir: Path, ends: dict[str, int], fs: FileSystem) -> None:
-    """What is published was flushed: recovery is to cut nothing of it."""
+    """Note that what is published was flushed: recovery is to cut nothing of it."""
     checkpoint = OffsetCheckpoint(data_dir / RECOVERY_POINTS, fs)
     try:
         points = checkpoint.read()

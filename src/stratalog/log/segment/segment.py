@@ -101,7 +101,10 @@ class LogSegment(TimedSegment):
         fs: FileSystem,
         suffix: str = "",
     ) -> LogSegment:
-        """A new, empty segment, with both indexes at full size; files that a crash left under its name go first."""
+        """Return a new, empty segment, with both indexes at full size.
+
+        Files that a crash left under its name go first.
+        """
         names = (log_file, offset_index_file, time_index_file, txn_index_file)
         for name in names:
             fs.remove(directory / (name(base_offset) + suffix))
@@ -151,8 +154,10 @@ class LogSegment(TimedSegment):
         self._indexes.resize(size)
 
     def release_indexes(self) -> None:
-        """Let go of the indexes until they are used again: a log of many segments is opened without keeping
-        thousands."""
+        """Let go of the indexes until they are used again.
+
+        A log of many segments is opened without keeping thousands.
+        """
         self._indexes.release()
 
     # --- writing ----------------------------------------------------------------------------------------------------
@@ -234,7 +239,7 @@ class LogSegment(TimedSegment):
             self.is_tail_certain = False
 
     def become_inactive(self, *, is_flushed: bool = False) -> None:
-        """The segment is full: add the last time index entry and cut all files to what they hold.
+        """Seal the full segment: add the last time index entry and cut all files to what they hold.
 
         `is_flushed`: all records are durable, and no flush is to come. Then what cuts the `.log` is durable as well:
         zeros that come back behind it would look like damage to what was flushed.
@@ -365,6 +370,6 @@ class LogSegment(TimedSegment):
 
 
 def _roll_jitter_ms(config: LogConfig) -> int:
-    """A random time up to segment.jitter.ms, so that not all segments roll at once."""
+    """Return a random time up to segment.jitter.ms, so that not all segments roll at once."""
     limit = min(config.segment_jitter_ms, config.segment_ms)
     return (random_uuid().int & 0xFFFF_FFFF_FFFF) % limit if limit > 0 else 0

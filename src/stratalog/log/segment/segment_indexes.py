@@ -79,7 +79,10 @@ class SegmentIndexes:
             return self._offset
 
     def _detect(self) -> Detection:
-        """The format of the offset index on disk; a new one, and one that cannot be right, has the format in force."""
+        """Return the format of the offset index on disk.
+
+        A new one, and one that cannot be right, has the format in force.
+        """
         return detect_in_file(
             self.offset_path,
             self.base_offset,
@@ -119,7 +122,7 @@ class SegmentIndexes:
         return known
 
     def append(self, last_offset: int, position: int, largest: int, largest_offset: int) -> None:
-        """An entry for the batch at `position`, with the largest timestamp up to it; the indexes are not full."""
+        """Add an entry for the batch at `position`, with the largest timestamp up to it; the indexes are not full."""
         self.offset.append(last_offset, position)
         self.time.maybe_append(largest, largest_offset)
         self._is_full = None
@@ -198,5 +201,5 @@ class SegmentIndexes:
 
 
 def with_suffix(path: Path, old: str, new: str) -> Path:
-    """The path with `new` in place of `old` at the end of its name; either may be empty."""
+    """Return the path with `new` in place of `old` at the end of its name; either may be empty."""
     return path.with_name(path.name.removesuffix(old) + new)

@@ -98,7 +98,7 @@ class ReadableSegment(ABC):
         )
 
     def translate_offset(self, offset: int) -> BatchPosition | None:
-        """The first batch that ends at or behind `offset`; None if all end before it.
+        """Return the first batch that ends at or behind `offset`, or None if all end before it.
 
         An index entry that does not fit the batch at its position is not believed: the segment is then searched from
         its start. Raises CorruptRecordError for damage that lies in between.
@@ -113,7 +113,7 @@ class ReadableSegment(ABC):
             return behind
 
     def _batch_of_next_entry(self, entry: OffsetPosition, offset: int) -> BatchPosition | None:
-        """The batch of the index entry behind `entry`, if it holds `offset`.
+        """Return the batch of the index entry behind `entry`, if it holds `offset`.
 
         Recovery gives an entry to the first batch behind damage; entries have last offsets, so `lookup` finds it too
         late.
@@ -151,7 +151,7 @@ class ReadableSegment(ABC):
         return self._last_offset_at(entry.position) == entry.offset
 
     def _last_offset_at(self, position: int) -> int:
-        """The last offset of the batch at `position`; -1 if none is there."""
+        """Return the last offset of the batch at `position`; -1 if none is there."""
         if 0 <= position < self.size_bytes:
             with suppress(CorruptRecordError):
                 for _, header in self.headers(position):
@@ -198,7 +198,7 @@ class ReadableSegment(ABC):
             raise CorruptRecordError(f"{self.log_path}: position {position}: {error}") from error
 
     def read_batch(self, position: int, size: int) -> RecordBatch:
-        """The batch at a position that `headers` gave."""
+        """Return the batch at a position that `headers` gave."""
         return batch_at(self.file.pread(size, position))
 
     def slice(self, position: int, size: int) -> FileSlice:
@@ -214,7 +214,7 @@ class ReadableSegment(ABC):
         return False
 
     def find_timestamp(self, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
-        """The first record from `start_offset` on that is not older than `timestamp_ms`.
+        """Return the first record from `start_offset` on that is not older than `timestamp_ms`.
 
         A time index entry is believed if it is true of the batch that it speaks of; else all of the segment is
         searched.
@@ -243,7 +243,7 @@ class ReadableSegment(ABC):
         return None
 
     def find_max_timestamp_record(self) -> TimestampOffset | None:
-        """The first record with the segment's largest timestamp; None if no record has one."""
+        """Return the first record with the segment's largest timestamp, or None if no record has one."""
         largest = self.max_timestamp
         found = self.translate_offset(largest.offset) if largest.timestamp_ms >= 0 else None
         if found is None:
@@ -258,11 +258,11 @@ class ReadableSegment(ABC):
         return None
 
     def read_next_offset(self) -> int:
-        """The offset behind the last whole batch; the base offset if there is none."""
+        """Return the offset behind the last whole batch; the base offset if there is none."""
         return self.read_end()[0]
 
     def read_end(self) -> tuple[int, int]:
-        """The offset behind the last whole batch, and the position behind it.
+        """Return the offset behind the last whole batch, and the position behind it.
 
         The base offset and 0 if there is none.
         """

@@ -30,7 +30,7 @@ class SegmentTable:
         return bisect_right(self._base_offsets, offset) - 1
 
     def from_offset(self, offset: int) -> tuple[LogSegment, ...]:
-        """The segments that hold offsets >= `offset`: from the floor segment on, or all."""
+        """Return the segments that hold offsets >= `offset`: from the floor segment on, or all."""
         return self.all[max(self.floor(offset), 0) :]
 
     @property

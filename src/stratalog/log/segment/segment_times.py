@@ -40,7 +40,7 @@ class TimedSegment(ReadableSegment):
         return known
 
     def raise_max_timestamp(self, found: TimestampOffset) -> None:
-        """A batch with this timestamp is there, or about to be: whoever says so, the larger one stays."""
+        """Note the timestamp of a batch that is there, or about to be: of concurrent calls, the larger one stays."""
         with self._max_timestamp_lock:
             known = self._max_timestamp
             if known is _UNKNOWN:
@@ -65,7 +65,7 @@ class TimedSegment(ReadableSegment):
         return self.max_timestamp != before
 
     def _read_max_timestamp(self) -> tuple[TimestampOffset, bool]:
-        """The last time index entry if it is true, or what the batches behind it have.
+        """Return the last time index entry if it is true, or what the batches behind it have.
 
         And whether all could be read.
         """
@@ -86,7 +86,7 @@ class TimedSegment(ReadableSegment):
         return largest, end == size
 
     def largest_timestamp(self) -> int:
-        """The largest record timestamp, or the file's modification time when no record has one."""
+        """Return the largest record timestamp, or the file's modification time when no record has one."""
         timestamp = self.max_timestamp.timestamp_ms
         return timestamp if timestamp >= 0 else self.last_modified_ms
 

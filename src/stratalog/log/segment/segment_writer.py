@@ -168,7 +168,7 @@ class SegmentWriter:
             sync.result()
 
     def taken(self) -> Sequence[WrittenSegment]:
-        """The segments that were ended since this was asked last: they are the caller's now."""
+        """Return the segments that were ended since this was asked last: they are the caller's now."""
         written, self._written = self._written, []
         return written
 

@@ -51,7 +51,7 @@ _ATTRIBUTES_MASK: Final = (fmt.CODEC_MASK, fmt.CODEC_MASK | fmt.LOG_APPEND_TIME_
 
 
 def read_header(buffer: Buffer, at: int) -> tuple[int, ...]:
-    """The message at `at` in the terms of `batch_format.HEADER`, so that loops over headers need not care.
+    """Return the message at `at` in the terms of `batch_format.HEADER`, so that loops over headers need not care.
 
     What only the records inside a wrapper would tell is left open: base offset is the last offset, the record count is
     1, or -1 for a wrapper. There is no leader epoch, producer or sequence (-1), and a timestamp of -1 in format 0.

@@ -1,5 +1,6 @@
-"""Messages of formats 0 and 1 as batches: an uncompressed one is a batch of one record, a wrapper is one of those
-inside.
+"""Messages of formats 0 and 1 as batches.
+
+An uncompressed one is a batch of one record, a wrapper is one of those inside.
 
 As in Kafka 4 they are read wherever a log still has them, and served as they are; nothing writes them any more. What
 they do not have is given as not there: no leader epoch, producer, sequence, transaction, headers.
@@ -105,7 +106,7 @@ class LegacyBatch(RecordBatch):
         _ensure_crc(self.as_memoryview(), self._name)
 
     def decompressed_payload(self, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> memoryview:
-        """The messages in a wrapper; the value of a message that is none."""
+        """Return the messages in a wrapper; the value of a message that is none."""
         codec = self.codec
         payload = self.records_payload
         if codec is Codec.NONE:
@@ -120,7 +121,7 @@ class LegacyBatch(RecordBatch):
             raise CorruptRecordError(str(error), where=self._name) from error.__cause__
 
     def records(self, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> Iterator[Record]:
-        """The message, or those in the wrapper, in order, with absolute offsets.
+        """Return the message, or those in the wrapper, in order, with absolute offsets.
 
         The CRC of each message inside is checked, that of this one is not. Raises CorruptRecordError (sizes, inner CRC,
         decompression), InvalidRecordError (a wrapper with nothing in it, another wrapper in it, or an offset that is
@@ -132,7 +133,10 @@ class LegacyBatch(RecordBatch):
         return iter((Record(self.last_offset, self.max_timestamp, message.key, message.value),))
 
     def inner_magics(self) -> list[int]:
-        """The format of each of `records()`: Kafka reads a wrapper with messages of another format, but takes none."""
+        """Return the format of each of `records()`.
+
+        Kafka reads a wrapper with messages of another format, but takes none.
+        """
         if not self.is_wrapper:
             return [self.magic]
         return [message.magic for message in _iter_inner(self.decompressed_payload(), self._name)]
@@ -154,7 +158,10 @@ class LegacyBatch(RecordBatch):
         ]
 
     def _offset_shift(self, last_inner: int) -> int:
-        """What makes inner offsets absolute. A wrapper at 0 comes from old clients, which numbered from 0 in there."""
+        """Return what makes inner offsets absolute.
+
+        A wrapper at 0 comes from old clients, which numbered from 0 in there.
+        """
         last_offset = self.last_offset
         if self.magic == _MAGIC_0 or not last_offset:
             return 0
@@ -181,7 +188,10 @@ class _Message(NamedTuple):
 
 
 def _parse(message: memoryview, name: str) -> _Message:
-    """The fields of a whole message, which `message` is cut to. InvalidRecordError for lengths that do not fit."""
+    """Return the fields of a whole message, which `message` is cut to.
+
+    Raises InvalidRecordError for lengths that do not fit.
+    """
     header = legacy.read_header(message, 0)
     key, position = _sized(message, legacy.KEY_AT[header[3]], name)
     value, _ = _sized(message, position, name)
@@ -189,7 +199,7 @@ def _parse(message: memoryview, name: str) -> _Message:
 
 
 def _sized(message: memoryview, at: int, name: str) -> tuple[bytes | None, int]:
-    """The bytes behind their int32 length, and the position after them."""
+    """Return the bytes behind their int32 length, and the position after them."""
     if at + 4 > len(message):
         raise InvalidRecordError(f"no length at byte {at} of {len(message)}", where=name)
     (size,) = fmt.INT32.unpack_from(message, at)
@@ -202,7 +212,7 @@ def _sized(message: memoryview, at: int, name: str) -> tuple[bytes | None, int]:
 
 
 def _iter_inner(data: memoryview, name: str) -> Iterator[_Message]:
-    """The messages in a decompressed wrapper; one that is cut off at the end is left out, as by Kafka."""
+    """Yield the messages in a decompressed wrapper; one that is cut off at the end is left out, as by Kafka."""
     position = 0
     while len(data) - position >= fmt.LOG_OVERHEAD:
         (length,) = fmt.INT32.unpack_from(data, position + fmt.LENGTH_AT)

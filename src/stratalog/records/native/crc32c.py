@@ -26,12 +26,12 @@ _SHORT: Final = 128
 
 
 def _advance_over_zeros(state: int, size: int) -> int:
-    """The raw CRC state after `size` zero bytes."""
+    """Return the raw CRC state after `size` zero bytes."""
     return ~crc32c(bytes(size), ~state & _MASK) & _MASK
 
 
 def _advance_table(size: int) -> Any:
-    """What each value of each of the four bytes of a state becomes after `size` zero bytes; 4 x 256, flat."""
+    """Return what each value of each of the four bytes of a state becomes after `size` zero bytes; 4 x 256, flat."""
     bits = [_advance_over_zeros(1 << bit, size) for bit in range(32)]
     table = np.zeros((4, 256), np.int64)
     for byte in range(4):
@@ -100,7 +100,7 @@ def _advance(table: Any, state: int) -> int:
 
 @inlined
 def _three_streams(address: int, state: int, size: int, table: Any) -> int:
-    """The state after the 3 * `size` bytes at `address`; `table` advances over `size` zero bytes."""
+    """Return the state after the 3 * `size` bytes at `address`; `table` advances over `size` zero bytes."""
     second = 0
     third = 0
     for at in range(address, address + size, 8):
@@ -112,7 +112,7 @@ def _three_streams(address: int, state: int, size: int, table: Any) -> int:
 
 @native
 def native_crc32c(address: int, size: int) -> int:
-    """The CRC-32C of `size` bytes at `address`, as an unsigned 32-bit number."""
+    """Return the CRC-32C of `size` bytes at `address`, as an unsigned 32-bit number."""
     state = _MASK
     end = address + size
     while end - address >= 3 * _LONG:

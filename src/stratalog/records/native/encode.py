@@ -50,8 +50,10 @@ from stratalog.records.native.toolkit import (
 
 
 class BytesInput(Words):
-    """A binary column: addresses of its offsets (0: all are null), of its data and of its validity bitmap (0: none is
-    null), and the number of its first row in that bitmap.
+    """A binary column by its addresses.
+
+    Those of its offsets (0: all are null), of its data and of its validity bitmap (0: none is null), and the number of
+    its first row in that bitmap.
     """
 
     __slots__ = ()
@@ -130,7 +132,7 @@ def _put_bytes(column: Any, row: int, size: int, at: int) -> int:
 
 @inlined
 def _headers_of(headers: Any, row: int) -> tuple[int, int]:
-    """The entries of the header columns that are a row's: first and end."""
+    """Return the entries of the header columns that are a row's: first and end."""
     if headers.offsets == 0 or _is_null(headers, row):
         return 0, 0
     offsets = as_i32(headers.offsets)

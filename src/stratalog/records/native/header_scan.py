@@ -64,8 +64,9 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 @inlined
 def check_header(at: int, size: int) -> tuple[int, int]:
-    """What begins at an address, with `size` bytes to the end of the window: CUT, NO_BATCH or OLD_FORMAT; and the size
-    of a whole batch, or 0.
+    """Return what begins at an address, with `size` bytes to the end of the window: CUT, NO_BATCH or OLD_FORMAT.
+
+    And the size of a whole batch, or 0.
     """
     if size < HEADER_SIZE_UP_TO_MAGIC:
         return CUT, 0
@@ -113,9 +114,9 @@ def is_crc_right(at: int, row: Any) -> bool:
 def scan(
     address: int, size: int, start_offset: int, end_offset: int, with_crc: int, table: int, capacity: int
 ) -> tuple[int, int, int]:
-    """A row for each whole batch from the start of the window on that holds offsets in [start_offset, end_offset).
+    """Write a row for each whole batch that holds offsets in [start_offset, end_offset).
 
-    With a capacity of 0 they are only counted.
+    The scan begins at the start of the window. With a capacity of 0 the batches are only counted.
 
     Returns how many, the position where the scan ended, and why.
     """

@@ -32,7 +32,7 @@ def copy(target: int, source: int, size: int, readable: int) -> None:
 
 @native
 def _long_varint(data: Any, position: int, end: int, bits_max: int, mask: int) -> tuple[int, int]:
-    """A varint of up to `bits_max` / 7 bytes whose value lies within `mask`."""
+    """Return a varint of up to `bits_max` / 7 bytes whose value lies within `mask`."""
     raw = 0
     shift = 0
     while position < end and shift < bits_max:
@@ -48,7 +48,7 @@ def _long_varint(data: Any, position: int, end: int, bits_max: int, mask: int) -
 
 @inlined
 def _short_or_long(data: Any, position: int, end: int, checked: bool, bits_max: int, mask: int) -> tuple[int, int]:
-    """A zigzag varint, with the first three bytes unrolled."""
+    """Return a zigzag varint, with the first three bytes unrolled."""
     if not checked or end - position >= 3:
         raw = numba.int64(data[position])
         if raw < 0x80:
@@ -66,7 +66,7 @@ def _short_or_long(data: Any, position: int, end: int, checked: bool, bits_max: 
 
 @inlined
 def varint(data: Any, position: int, end: int, checked: bool) -> tuple[int, int]:
-    """A zigzag varint of up to 5 bytes, and the position after it; position -1 for none.
+    """Return a zigzag varint of up to 5 bytes, and the position after it; position -1 for none.
 
     Unless `checked`, the caller knows that 3 bytes can be read, and finds out later whether they lie before `end`.
     """
@@ -81,8 +81,10 @@ def varlong(data: Any, position: int, end: int, checked: bool) -> tuple[int, int
 
 @inlined
 def record_fields(data: Any, position: int, end: int, checked: bool) -> tuple[int, int, int, int, int, int, int, int]:
-    """The fields of the record in [position, end) as far as its headers: timestamp delta, offset delta, key size, key
-    start, value size, value start, header count, position after it; position -1 for what is malformed.
+    """Return the fields of the record in [position, end) as far as its headers.
+
+    Timestamp delta, offset delta, key size, key start, value size, value start, header count, position after it;
+    position -1 for what is malformed.
 
     Unless `checked`, `OVERRUN` bytes can be read from `end` on: a varint may then run over `end`, and the position
     shows it.
@@ -127,8 +129,9 @@ def record_bounds(data: Any, position: int, size: int) -> tuple[int, int]:
 
 @inlined
 def whole_record(data: Any, position: int, size: int) -> tuple[int, int, int, int, int, int]:
-    """The record at `position`, with its headers: timestamp delta, offset delta, key size, key start, value size,
-    position behind it; -1 for what is malformed.
+    """Return the record at `position`, with its headers.
+
+    Timestamp delta, offset delta, key size, key start, value size, position behind it; -1 for what is malformed.
     """
     begin, end = record_bounds(data, position, size)
     if begin < 0:

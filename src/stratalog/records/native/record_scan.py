@@ -87,8 +87,10 @@ def _note(scan: Any, timestamp_delta: int, offset_delta: int, key_size: int) -> 
 
 @native
 def _whole_records(address: int, position: int, size: int, table: int) -> int:
-    """Walk records as long as they are whole, up to the batch's number of them; the position behind the last one, or
-    MALFORMED. A length that is cut off ends the walk too: the caller knows whether more is to come.
+    """Walk records as long as they are whole, up to the batch's number of them.
+
+    The position behind the last one, or MALFORMED. A length that is cut off ends the walk too: the caller knows whether
+    more is to come.
     """
     scan = _record_scan(table, 0)
     data = as_u8(address)
@@ -113,9 +115,10 @@ def _whole_records(address: int, position: int, size: int, table: int) -> int:
 
 @compiled("int64(int64, int64, int64, int64, int64)")
 def are_regular(address: int, size: int, earliest: int, keys_required: int, table: int) -> int:
-    """Whether each of the whole batches that lie one behind the other is all that its header says: its CRC and, unless
-    it is compressed, its records, with the largest timestamp of the header, none before `earliest`, in order, and with
-    keys if those are required. 1 or 0.
+    """Whether each of the whole batches that lie one behind the other is all that its header says.
+
+    Its CRC and, unless it is compressed, its records, with the largest timestamp of the header, none before `earliest`,
+    in order, and with keys if those are required. 1 or 0.
     """
     scan = _record_scan(table, 0)
     batch = scan.batch
@@ -147,8 +150,10 @@ def begin(table: int, count: int, base_timestamp: int) -> None:
 
 @compiled("int64(int64, int64, int64)")
 def scan_piece(address: int, size: int, table: int) -> int:
-    """Walk on through the next piece of a batch's records: how many of its bytes were used (the rest, of less than 21,
-    is to begin the next piece), or MALFORMED. All is there when `records` is `count` at the end.
+    """Walk on through the next piece of a batch's records.
+
+    How many of its bytes were used (the rest, of less than 21, is to begin the next piece), or MALFORMED. All is there
+    when `records` is `count` at the end.
     """
     scan = _record_scan(table, 0)
     data = as_u8(address)

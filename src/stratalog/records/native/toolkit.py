@@ -78,17 +78,17 @@ def compile_native(function: F, signature: Any = None, **options: Any) -> F:
 
 
 def native(function: F) -> F:
-    """A helper: compiled when a loop that calls it is."""
+    """Return a helper: compiled when a loop that calls it is."""
     return compile_native(function)
 
 
 def inlined(function: F) -> F:
-    """A helper that is worth a copy at each call."""
+    """Return a helper that is worth a copy at each call."""
     return compile_native(function, forceinline=True)
 
 
 def compiled(signature: str) -> Callable[[F], F]:
-    """A loop that Python calls: compiled at import, or read from numba's cache. It holds no interpreter lock."""
+    """Return a loop that Python calls: compiled at import, or read from numba's cache. It holds no interpreter lock."""
 
     def decorate(function: F) -> F:
         return compile_native(function, signature)

@@ -53,7 +53,10 @@ class RemoteLogSegmentId:
 
     @classmethod
     def generate_new(cls, topic_id_partition: TopicIdPartition) -> RemoteLogSegmentId:
-        """A fresh id: every attempt gets its own, so that a repeated copy never meets an earlier one's objects."""
+        """Return a fresh id.
+
+        Every attempt gets its own, so that a repeated copy never meets an earlier one's objects.
+        """
         return cls(topic_id_partition, random_uuid())
 
     def __str__(self) -> str:
@@ -137,7 +140,7 @@ class RemoteLogSegmentMetadata:
         return max(self.segment_leader_epochs)
 
     def with_update(self, update: RemoteLogSegmentMetadataUpdate) -> RemoteLogSegmentMetadata:
-        """The same segment with the update's broker, time, custom metadata and state."""
+        """Return the same segment with the update's broker, time, custom metadata and state."""
         if update.segment_id != self.segment_id:
             raise ValueError(f"an update of {update.segment_id} cannot be applied to {self.segment_id}")
         return RemoteLogSegmentMetadata(  # every field by name and not `replace`: replays do this for every event
@@ -232,7 +235,7 @@ class RemoteStorageManager(Protocol):
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> Buffer:
-        """The records' bytes of [start_position, end_position), fewer only where the segment ends."""
+        """Return the records' bytes of [start_position, end_position), fewer only where the segment ends."""
         ...
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
@@ -269,11 +272,11 @@ class RemoteLogMetadataManager(Protocol):
     def remote_log_segment_metadata(
         self, partition: TopicIdPartition, leader_epoch: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
-        """The readable segment that holds `offset` within `leader_epoch`."""
+        """Return the readable segment that holds `offset` within `leader_epoch`."""
         ...
 
     def highest_offset_for_epoch(self, partition: TopicIdPartition, leader_epoch: int) -> int | None:
-        """The last offset of `leader_epoch` in any segment whose copy has finished."""
+        """Return the last offset of `leader_epoch` in any segment whose copy has finished."""
         ...
 
     def list_remote_log_segments(
@@ -289,7 +292,7 @@ class RemoteLogMetadataManager(Protocol):
     def next_segment_with_txn_index(
         self, partition: TopicIdPartition, leader_epoch: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
-        """The readable segment at `offset`, or the first after it in the epoch, that has aborted transactions."""
+        """Return the readable segment with aborted transactions at `offset`, or the first after it in the epoch."""
         ...
 
     def on_partition_leadership_changes(

@@ -14,8 +14,10 @@ from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
 
 
 def lineage_of(entries: Iterable[EpochEntry]) -> dict[int, int]:
-    """Epochs that have records, with their first offsets: an epoch whose successor begins at the same offset has
-    none."""
+    """Epochs that have records, with their first offsets.
+
+    An epoch whose successor begins at the same offset has none.
+    """
     return without_empty_epochs({entry.epoch: entry.start_offset for entry in entries})
 
 

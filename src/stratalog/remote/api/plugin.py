@@ -32,15 +32,14 @@ class BrokerIdentity:
     KEYS: ClassVar[tuple[str, ...]] = ("broker.id", "node.id", "cluster.id", "log.dir")
 
     def told(self) -> dict[str, str]:
-        """The values of `KEYS`."""
+        """Return the values of `KEYS`."""
         node_id = str(self.node_id)
         return dict(zip(self.KEYS, (node_id, node_id, self.cluster_id, str(self.log_dir)), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSegment:
-    """The size of a segment's records as they are stored, and the entry size of its offset index where that is
-    known."""
+    """The size of a segment's records as stored, and the entry size of its offset index where that is known."""
 
     size_bytes: int
     offset_index_entry_size: int | None
@@ -51,7 +50,7 @@ class DescribesStoredSegments(Protocol):
     """A storage plugin that can tell more of a segment than its metadata do."""
 
     def stored_segment(self, metadata: RemoteLogSegmentMetadata) -> StoredSegment:
-        """Raises RemoteStorageError."""
+        """Return how the segment is stored. Raises RemoteStorageError."""
         ...
 
 
@@ -62,7 +61,10 @@ class StoreOwnership(Protocol):
     def is_read_only(self) -> bool: ...
 
     def ensure(self) -> None:
-        """Raises NotOwnerError, other RemoteStorageErrors when the store does not tell."""
+        """Make sure that this cluster owns the bucket.
+
+        Raises NotOwnerError, or RemoteStorageError when the store does not tell.
+        """
         ...
 
     def release(self) -> None: ...
@@ -78,8 +80,11 @@ class OwnsItsStore(Protocol):
         ...
 
     def ensure_owner(self) -> None:
-        """Raises NotOwnerError when nothing may be copied or deleted, other RemoteStorageErrors when nobody can
-        tell."""
+        """Make sure that this cluster owns the bucket.
+
+        Raises NotOwnerError when nothing may be copied or deleted, another RemoteStorageError when the owner is
+        unknown.
+        """
         ...
 
     def release_owner(self) -> None:
@@ -102,12 +107,15 @@ def ensure_owner(rsm: RemoteStorageManager) -> None:
 
 
 def name_of(rsm: RemoteStorageManager) -> str:
-    """The plugin as configuration names it."""
+    """Return the plugin as configuration names it."""
     return f"{type(rsm).__module__}:{type(rsm).__qualname__}"
 
 
 def position_max(rsm: RemoteStorageManager) -> int | None:
-    """The plugin's largest position, None for one without a limit. UsageError when what it says is no number."""
+    """Return the plugin's largest position, or None for one without a limit.
+
+    Raises UsageError when what it says is no number.
+    """
     found: object = getattr(rsm, "position_max", None)
     if found is None:
         return None
@@ -128,7 +136,7 @@ def ensure_reachable(rsm: RemoteStorageManager, segment: object, position: int) 
 
 
 def fetch_records(rsm: RemoteStorageManager, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> memoryview:
-    """The bytes [start, end) of a segment's records, which has them. Raises RemoteStorageError."""
+    """Return the bytes [start, end) of a segment's records, which has them. Raises RemoteStorageError."""
     ensure_reachable(rsm, metadata.segment_id, end)
     view = memoryview(rsm.fetch_log_segment(metadata, start, end)).cast("B")
     if len(view) != end - start:

@@ -28,7 +28,7 @@ _numbers = itertools.count(1)
 
 
 def load_plugin(kind: str, interface: type, key: str, name: str, class_path: str | None) -> Any:
-    """An instance of the class that `name` names. UsageError names key, class, path and reason.
+    """Return an instance of the class that `name` names. UsageError names key, class, path and reason.
 
     `kind` says what the plugin is, `interface` is the protocol that it must have.
     """
@@ -97,7 +97,7 @@ class _IsolatedPath(MetaPathFinder):
         sys.meta_path.insert(0, self)
 
     def load(self, name: str) -> ModuleType:
-        """A module of the path, or of the broker when the path has none of this name. ImportError."""
+        """Return a module of the path, or of the broker when the path has none of this name. Raises ImportError."""
         importlib.invalidate_caches()
         return importlib.import_module(f"{self._package}.{name}" if self._has(name) else name)
 

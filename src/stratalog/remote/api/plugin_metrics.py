@@ -55,7 +55,7 @@ class PluginMetrics:
             self._metrics.pop((name, frozenset((tags or {}).items())), None)
 
     def metrics(self) -> list[RegisteredMetric]:
-        """What there is, by name."""
+        """Return what there is, by name."""
         with self._lock:
             return sorted(self._metrics.values(), key=lambda metric: metric.name)
 
@@ -65,7 +65,7 @@ class Monitorable(Protocol):
     """A plugin with metrics of its own."""
 
     def with_plugin_metrics(self, metrics: PluginMetrics) -> None:
-        """Called once, behind `configure`."""
+        """Hand over the metrics; called once, after `configure`."""
         ...
 
 

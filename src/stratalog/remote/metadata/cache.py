@@ -49,13 +49,13 @@ class CacheContent:
 
 
 def epoch_end_offset(segment: RemoteLogSegmentMetadata, epoch: int) -> int:
-    """The last offset that a segment holds of one of its epochs."""
+    """Return the last offset that a segment holds of one of its epochs."""
     later = [start for other, start in segment.segment_leader_epochs.items() if other > epoch]
     return min(later) - 1 if later else segment.end_offset
 
 
 def _extents(segment: RemoteLogSegmentMetadata) -> list[tuple[int, Extent]]:
-    """The leader epochs of a segment, each with its extent."""
+    """Return the leader epochs of a segment, each with its extent."""
     number, end, epochs = segment.segment_id.id.int, segment.end_offset, segment.segment_leader_epochs
     found = []
     for epoch, start in reversed(list(epochs.items())):  # they ascend: each one ends where the next begins
@@ -135,7 +135,7 @@ class RemoteLogMetadataCache:
             del self._segments[segment.segment_id.id.int]
 
     def _count(self, segment: RemoteLogSegmentMetadata, by: int) -> None:
-        """A segment comes to the readable ones (1) or goes from them (-1)."""
+        """Count a segment that comes to the readable ones (1) or goes from them (-1)."""
         self._readable += by
         self._readable_bytes += by * segment.segment_size_bytes
         if segment.segment_size_bytes == INT32_MAX:
@@ -150,7 +150,7 @@ class RemoteLogMetadataCache:
     # --- all at once ------------------------------------------------------------------------------------------------
 
     def content(self) -> CacheContent:
-        """What the events applied so far add up to."""
+        """Return what the events applied so far add up to."""
         with self._lock:
             highest = {
                 epoch: segments.highest_offset
@@ -163,7 +163,7 @@ class RemoteLogMetadataCache:
     def of(
         cls, segments: Iterable[RemoteLogSegmentMetadata], highest_offsets: Mapping[int, int]
     ) -> RemoteLogMetadataCache:
-        """A cache as it was when `content` gave these.
+        """Return a cache as it was when `content` gave these.
 
         ValueError for two segments of one id, or one that is deleted.
         """
@@ -183,7 +183,7 @@ class RemoteLogMetadataCache:
         return len(self._segments)
 
     def totals(self) -> RemoteTotals:
-        """What the segments add up to, without a walk over them."""
+        """Return what the segments add up to, without a walk over them."""
         with self._lock:
             clamped = tuple(self._segments[number] for number in self._clamped)
             return RemoteTotals(len(self._segments), self._readable, self._readable_bytes, clamped)
@@ -191,11 +191,11 @@ class RemoteLogMetadataCache:
     # --- lookups ----------------------------------------------------------------------------------------------------
 
     def get(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
-        """A segment in any state before DELETE_SEGMENT_FINISHED."""
+        """Return a segment in any state before DELETE_SEGMENT_FINISHED."""
         return self._segments.get(segment_id.id.int)
 
     def segment_for(self, leader_epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The readable segment that holds `offset` within `leader_epoch`."""
+        """Return the readable segment that holds `offset` within `leader_epoch`."""
         with self._lock:
             segments = self._epochs.get(leader_epoch)
             at = -1 if segments is None else segments.last_starting_at_or_before(offset)
@@ -214,13 +214,12 @@ class RemoteLogMetadataCache:
         return sorted(found, key=lambda m: (m.start_offset, m.end_offset, m.event_timestamp_ms))
 
     def highest_offset_for_epoch(self, leader_epoch: int) -> int | None:
-        """The last offset of an epoch in any segment whose copy has finished, deleted or not."""
+        """Return the last offset of an epoch in any segment whose copy has finished, deleted or not."""
         segments = self._epochs.get(leader_epoch)
         return None if segments is None else segments.highest_offset
 
     def next_segment_with_txn_index(self, leader_epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The readable segment at `offset` within the epoch, or the first one after it, that has a transaction
-        index."""
+        """Return the readable segment with a transaction index at `offset`, or the first after it in the epoch."""
         with self._lock:
             segments = self._epochs.get(leader_epoch)
             if segments is None:

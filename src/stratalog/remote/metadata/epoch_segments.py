@@ -1,5 +1,6 @@
-"""The remote segments that have records of one leader epoch, arranged for lookups (Kafka's
-`RemoteLogLeaderEpochState`).
+"""The remote segments that have records of one leader epoch, arranged for lookups.
+
+Kafka's `RemoteLogLeaderEpochState`.
 
 What is readable is in two parts. `extents` are those that lookups use: strictly ascending both by start and by end, so
 that of all segments that begin at or before an offset the last one reaches farthest. `covered` are those that lie
@@ -40,11 +41,11 @@ class EpochSegments:
         self.highest_offset: int | None = None
 
     def started(self, segment: int) -> None:
-        """A copy has begun."""
+        """Add a segment whose copy has begun."""
         self.unreadable.add(segment)
 
     def finished(self, extent: Extent) -> None:
-        """A copy has finished; once for each segment."""
+        """Finish the copy of a segment; once for each."""
         self.unreadable.discard(extent.segment)
         if self.highest_offset is None or extent.end > self.highest_offset:
             self.highest_offset = extent.end
@@ -55,7 +56,7 @@ class EpochSegments:
             self._place(extent)
 
     def deleting(self, extent: Extent) -> None:
-        """A segment, readable or not, is being deleted."""
+        """Begin the deletion of a segment, readable or not."""
         self.unreadable.add(extent.segment)
         if extent in self.covered:
             self.covered.remove(extent)
@@ -66,7 +67,7 @@ class EpochSegments:
             self._uncover(extent)
 
     def deleted(self, segment: int) -> None:
-        """A segment is gone."""
+        """Remove a segment."""
         self.unreadable.discard(segment)
 
     def _place(self, extent: Extent) -> None:

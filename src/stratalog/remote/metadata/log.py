@@ -30,15 +30,15 @@ class MetadataLog(Protocol):
         ...
 
     def start_offset(self, partition: int) -> int:
-        """The offset of the first event that is kept."""
+        """Return the offset of the first event that is kept."""
         ...
 
     def end_offset(self, partition: int) -> int:
-        """The offset that the next event will get."""
+        """Return the offset that the next event will get."""
         ...
 
     def read_snapshot(self, partition: int) -> bytes | None:
-        """What `write_snapshot` stored last, None when there is nothing."""
+        """Return what `write_snapshot` stored last, or None when there is nothing."""
         ...
 
     def write_snapshot(self, partition: int, data: bytes) -> None:

@@ -13,7 +13,7 @@ _M64 = 0xFFFFFFFFFFFFFFFF
 
 
 def metadata_partition(partition: TopicIdPartition, partition_count: int) -> int:
-    """The metadata partition, in 0 .. partition_count - 1."""
+    """Return the metadata partition, in 0 .. partition_count - 1."""
     high, low = partition.topic_id.int >> 64, partition.topic_id.int & _M64
     hashed = 1
     for part in (_hash_of_long(low), _hash_of_long(high), partition.partition & _M32):

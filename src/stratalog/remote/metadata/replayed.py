@@ -105,14 +105,14 @@ class ReplayedPartition:
             self.deletes[partition] = event
 
     def cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
-        """What is known of a user partition so far."""
+        """Return what is known of a user partition so far."""
         found = self.caches.get(partition)
         if found is None:
             found = self.caches[partition] = RemoteLogMetadataCache()
         return found
 
     def missing_segment(self, event: RemoteLogMetadata) -> RemoteLogSegmentId | None:
-        """The segment that an event is about to change, if it has never been added or is gone."""
+        """Return the segment that an event is about to change, if it has never been added or is gone."""
         if not isinstance(event, RemoteLogSegmentMetadataUpdate):
             return None
         cache = self.caches.get(event.topic_id_partition)

@@ -50,7 +50,7 @@ _INT64 = struct.Struct(">q")
 
 
 def encode(event: RemoteLogMetadata) -> bytes:
-    """The bytes of an event, as Kafka's `RemoteLogMetadataSerde` writes them."""
+    """Return the bytes of an event, as Kafka's `RemoteLogMetadataSerde` writes them."""
     if isinstance(event, RemoteLogSegmentMetadata):
         return _frame(SEGMENT_KEY) + _encode_segment(event)
     if isinstance(event, RemoteLogSegmentMetadataUpdate):
@@ -59,7 +59,7 @@ def encode(event: RemoteLogMetadata) -> bytes:
 
 
 def decode(data: bytes) -> RemoteLogMetadata:
-    """The event in `data`. CorruptRecordError names what is wrong and where."""
+    """Return the event in `data`. CorruptRecordError names what is wrong and where."""
     try:
         usual = decode_usual(data)
     except ValueError:
@@ -206,7 +206,7 @@ class _Reader:
         return UUID(bytes=self.take(16))
 
     def size(self, what: str) -> int:
-        """A compact length: one more than the count, and never 0 where null is not allowed."""
+        """Return a compact length: one more than the count, and never 0 where null is not allowed."""
         raw = self.unsigned()
         if raw == 0:
             raise CorruptRecordError(f"remote log metadata: {what} is null before position {self._position}")

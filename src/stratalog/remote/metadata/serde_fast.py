@@ -40,7 +40,7 @@ _partitions: dict[bytes, TopicIdPartition] = {}
 
 
 def decode_usual(data: bytes) -> RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate | None:
-    """The event in `data`, or None when it is not one of the usual form.
+    """Return the event in `data`, or None when it is not one of the usual form.
 
     Raises ValueError for offsets that cannot be.
     """

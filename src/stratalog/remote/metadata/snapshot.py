@@ -86,7 +86,7 @@ class MetadataSnapshot:
 
 
 def encode_snapshot(snapshot: MetadataSnapshot) -> bytes:
-    """The bytes of the file."""
+    """Return the bytes of the file."""
     covers = snapshot.covers
     parts = [
         _COVERS.pack(covers.log_start_offset, covers.next_offset, *covers.last_event),
@@ -112,7 +112,7 @@ def _sized(data: bytes) -> tuple[bytes, bytes]:
 
 
 def decode_snapshot(data: bytes, name: str = SNAPSHOT_FILE) -> MetadataSnapshot:
-    """The snapshot in `data`. CorruptSnapshotError names what is wrong: damage, or a version of the future."""
+    """Return the snapshot in `data`. CorruptSnapshotError names what is wrong: damage, or a version of the future."""
     if len(data) < _HEAD.size + _COVERS.size + _INT32.size:
         raise CorruptSnapshotError(f"{name}: {len(data)} bytes are no snapshot of remote log metadata")
     magic, version, crc = _HEAD.unpack_from(data)

@@ -109,7 +109,7 @@ class TopicBasedRemoteLogMetadataManager:
     # --- lookups ----------------------------------------------------------------------------------------------------
 
     def _cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
-        """The cache of a partition, with its metadata partition read to the end."""
+        """Return the cache of a partition, with its metadata partition read to the end."""
         replayed = self._partitions[metadata_partition(partition, len(self._partitions))]
         if self._is_current(replayed) and (known := replayed.caches.get(partition)) is not None:
             return known  # without the lock: an event may just be on its way to the disk
@@ -177,7 +177,7 @@ class TopicBasedRemoteLogMetadataManager:
         """Nothing to do: what was read stays, and a partition may come back."""
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
-        """True: what has not been read yet is read here. Raises what a lookup raises when that cannot be."""
+        """Return True, after reading what has not been read yet. Raises what a lookup raises when that cannot be."""
         replayed = self._partitions[metadata_partition(partition, len(self._partitions))]
         with replayed.lock:
             self._make_current(replayed)

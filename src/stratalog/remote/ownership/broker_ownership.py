@@ -63,8 +63,11 @@ class BrokerOwnership:
         self._lock = threading.Lock()
 
     def ensure(self) -> None:
-        """Return when this process owns the bucket as of now. NotOwnerError when another one does, or nobody knows who;
-        other RemoteStorageErrors when the store does not tell."""
+        """Return when this process owns the bucket as of now.
+
+        NotOwnerError when another one does, or nobody knows who; other RemoteStorageErrors when the store does not
+        tell.
+        """
         if self.is_read_only:
             raise NotOwnerError(
                 f"{self._store.url} is only read: its data directory was restored without taking it over"
@@ -160,8 +163,7 @@ class BrokerOwnership:
             )
 
     def _check_adoptable(self) -> None:
-        """A bucket without an owner is this cluster's when it is empty, or what brokers copied there is of its
-        topics."""
+        """Claim a bucket without an owner when it is empty, or when its copies are of this cluster's topics."""
         for directory, maker in makers(self._store).items():
             if maker is None:
                 continue

@@ -74,7 +74,7 @@ class BucketOwner:
 
 
 def read_owner(store: ObjectStore) -> BucketOwner | None:
-    """The owner of a bucket, None when it never had one.
+    """Return the owner of a bucket, or None when it never had one.
 
     RemoteStorageError, also for what cannot be read as an owner.
     """
@@ -90,7 +90,7 @@ def read_owner(store: ObjectStore) -> BucketOwner | None:
 
 
 def owners(store: ObjectStore) -> list[BucketOwner]:
-    """The last generations, oldest first, without those that cannot be read.
+    """Return the last generations, oldest first, without those that cannot be read.
 
     DamagedOwnerError when that is the newest.
     """
@@ -107,7 +107,10 @@ def owners(store: ObjectStore) -> list[BucketOwner]:
 
 
 def generations(store: ObjectStore) -> list[ObjectInfo]:
-    """What is there of owners, the one that counts last: where that is the same as before, nothing has changed."""
+    """Return what is there of owners, the one that counts last.
+
+    Where that is the same as before, nothing has changed.
+    """
     try:
         listed = store.list_level(DIRECTORY).objects
     except MissingBucketError:
@@ -179,7 +182,7 @@ def give_up(store: ObjectStore, clock: Clock = SYSTEM_CLOCK) -> BucketOwner:
 
 
 def _read_or_number(store: ObjectStore) -> BucketOwner | None:
-    """What an operator decides about: of what is damaged only its generation counts."""
+    """Return what an operator decides about: of what is damaged only its generation counts."""
     infos = generations(store)
     try:
         return read_owner(store)
@@ -223,8 +226,9 @@ def check_directories(
     incarnations: Collection[str] | None,
     manifests: Iterable[SegmentManifest] = (),
 ) -> None:
-    """As `check_no_owner`, and besides with the stopped data directory of a broker of the owner: one of its
-    `incarnations` is the last that the bucket heard of. None: no directory was given.
+    """As `check_no_owner`, and besides with the stopped data directory of a broker of the owner.
+
+    One of its `incarnations` is the last that the bucket heard of. None: no directory was given.
     """
     if incarnations is None:
         check_no_owner(store, what, manifests, instead="stop that cluster's broker and give its --data-dir")
@@ -283,8 +287,9 @@ def made_by_brokers(store: ObjectStore) -> bool:
 
 
 def makers(store: ObjectStore) -> dict[str, ObjectLayout | None]:
-    """Who made what lies in each directory of a topic: a broker with the layout named, None for a bulk job or no
-    segment.
+    """Who made what lies in each directory of a topic.
+
+    A broker with the layout named, None for a bulk job or no segment.
 
     One segment of each is looked at.
     """
@@ -334,8 +339,11 @@ def _encode(owner: BucketOwner, uid: str) -> bytes:
 
 
 def _decode(key: str, data: bytes, url: str) -> tuple[BucketOwner, str]:
-    """An owner and the uid of its object. DamagedOwnerError, or RemoteStorageError for one of a later release: nobody
-    may write then, as nobody knows whose it is."""
+    """Return an owner and the uid of its object.
+
+    DamagedOwnerError, or RemoteStorageError for one of a later release: nobody may write then, as nobody knows whose it
+    is.
+    """
     try:
         document: dict[str, Any] = json.loads(data)
         if document["format"] != _FORMAT or not isinstance(document["version"], int):

@@ -51,7 +51,10 @@ class OwnershipFile:
             self._write({**document, "refused": reason})
 
     def incarnations(self, url: str) -> tuple[str, ...]:
-        """The processes of this directory that may be the last one that the bucket heard of; () for a new one."""
+        """Return the processes of this directory that may be the last one that the bucket heard of.
+
+        () for a new one.
+        """
         return tuple(document for document in self._read()["incarnations"].get(_plain(url), ()))
 
     @property

@@ -76,7 +76,7 @@ class RemoteIndexCache:
 
     @contextmanager
     def indexes(self, metadata: RemoteLogSegmentMetadata) -> Iterator[RemoteIndexes]:
-        """The indexes of a segment, downloaded if they are not here; they stay open until the block ends.
+        """Yield the indexes of a segment, downloaded if they are not here; they stay open until the block ends.
 
         Raises RemoteStorageError.
         """
@@ -96,7 +96,7 @@ class RemoteIndexCache:
             self._evict(segment_id)
 
     def distrust(self, segment_id: UUID) -> None:
-        """The same, and those in the store are wrong too: build them from the records when they are next asked for."""
+        """Forget the indexes here, and build them from the records next time: those in the store are wrong too."""
         with self._lock:
             self.invalidate(segment_id)
             self._distrusted.add(segment_id)
@@ -193,7 +193,7 @@ class RemoteIndexCache:
                 _release(indexes)
 
     def _condemn(self, indexes: RemoteIndexes) -> None:
-        """The first of two steps: from here on the names of the entry are free for another one."""
+        """Take the first of two steps: from here on the names of the entry are free for another one."""
         due = self._clock.monotonic() + DELETE_DELAY_MS / 1000
         if indexes.users:
             indexes.hold_open()

@@ -42,7 +42,9 @@ class IndexLoader:
         self._fs = fs
 
     def load(self, metadata: RemoteLogSegmentMetadata, stem: Path, *, distrusted: bool = False) -> RemoteIndexes:
-        """The indexes of a segment, as files beside `stem`. With `distrusted`, what is stored is not even looked at.
+        """Return the indexes of a segment, as files beside `stem`.
+
+        With `distrusted`, what is stored is not even looked at.
 
         Raises RemoteStorageError.
         """
@@ -108,7 +110,7 @@ class IndexLoader:
         return entry_size
 
     def _fetch_transactions(self, metadata: RemoteLogSegmentMetadata, stem: Path) -> RemoteStorageError | None:
-        """The transaction index, empty when there is none; what is wrong with it when it is damaged."""
+        """Return the transaction index, empty when there is none; what is wrong with it when it is damaged."""
         path = index_path(stem, IndexType.TRANSACTION)
         try:
             data = b"" if metadata.txn_index_empty else self._rsm.fetch_index(metadata, IndexType.TRANSACTION)

@@ -157,8 +157,9 @@ class RemoteLogReader:
     def offset_for_timestamp(
         self, log: LogView, partition: TopicIdPartition, timestamp_ms: int, start_offset: int
     ) -> TimestampOffset | None:
-        """The first record from `start_offset` on that is not older than `timestamp_ms`, of what lies below the local
-        log.
+        """Return the first record from `start_offset` on that is not older than `timestamp_ms`.
+
+        Only what lies below the local log is read.
 
         None when there is none: the local log then knows. Raises RemoteStorageError.
         """
@@ -230,8 +231,9 @@ class RemoteLogReader:
             yield position, batch
 
     def _checked(self, segment: RemoteLogSegmentMetadata, read: Callable[[], _Result]) -> _Result:
-        """`read`; again, with everything fetched anew, when what is cached of the segment is damaged; and again, with
-        indexes made of the records, when those in the store are.
+        """`read`; again, with everything fetched anew, when what is cached of the segment is damaged.
+
+        And again, with indexes made of the records, when those in the store are.
         """
         for mend in (self._fetch_anew, self._index_anew):
             try:
@@ -257,8 +259,10 @@ class RemoteLogReader:
     # --- transactions -----------------------------------------------------------------------------------------------
 
     def _aborted(self, log: LogView, partition: TopicIdPartition, read: _Batches) -> list[AbortedTransaction]:
-        """Aborted transactions that overlap what was read: their markers may lie in any later segment of either
-        tier."""
+        """Aborted transactions that overlap what was read.
+
+        Their markers may lie in any later segment of either tier.
+        """
         if not read.records:
             return []
         found: dict[AbortedTransaction, None] = {}
@@ -308,7 +312,9 @@ def _check_entry(segment: RemoteLogSegmentMetadata, entry: OffsetPosition, batch
 
 
 def _whole_batches(log: LogView, segment: RemoteLogSegmentMetadata, data: memoryview, position: int) -> _Batches:
-    """The leading whole batches of `data` (at `position` of the segment), as far as they are of the log's lineage.
+    """Return the leading whole batches of `data`, as far as they are of the log's lineage.
+
+    `data` begins at `position` of the segment.
 
     Every batch's CRC is checked: CorruptRecordError.
     """
@@ -346,7 +352,7 @@ def _whole_batches(log: LogView, segment: RemoteLogSegmentMetadata, data: memory
 
 
 def _epoch_at(log: LogView, offset: int) -> tuple[int, int]:
-    """The leader epoch of an offset (-1: none is known), and the offset where the next one begins."""
+    """Return the leader epoch of an offset (-1: none is known), and the offset where the next one begins."""
     epoch = log.leader_epochs.epoch_for_offset(offset)
     if epoch is None:
         return -1, offset + 1

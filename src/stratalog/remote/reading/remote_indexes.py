@@ -98,12 +98,12 @@ class RemoteIndexes:
             self._fs.remove(path)
 
     def paths(self) -> list[Path]:
-        """The files of the three indexes."""
+        """Return the files of the three indexes."""
         return [index_path(self._stem, index_type) for index_type in SUFFIXES]
 
 
 def index_path(stem: Path, index_type: IndexType) -> Path:
-    """The file of an index beside the others of its segment."""
+    """Return the file of an index beside the others of its segment."""
     return stem.with_name(stem.name + SUFFIXES[index_type])
 
 
@@ -126,7 +126,7 @@ def detect_entry_size(
     metadata: RemoteLogSegmentMetadata | None = None,
     noted: int | None = None,
 ) -> int:
-    """The entry size of an offset index file: `noted`, when the content agrees, or that of the format that fits.
+    """Return the entry size of an offset index file: `noted`, when the content agrees, or that of the format that fits.
 
     CorruptIndexError when neither does. Without `metadata` entries are not held against the segment.
     """

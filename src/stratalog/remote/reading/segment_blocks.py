@@ -52,7 +52,7 @@ class SegmentBlocks:
         self._lock = threading.Lock()
 
     def read(self, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> list[memoryview]:
-        """The bytes [start, end) of a segment, as pieces in order; fewer only where the segment ends.
+        """Return the bytes [start, end) of a segment, as pieces in order; fewer only where the segment ends.
 
         Raises RemoteStorageError.
         """
@@ -107,7 +107,7 @@ class SegmentBlocks:
             return count
 
     def _block(self, metadata: RemoteLogSegmentMetadata, number: int) -> Future[Buffer]:
-        """The block, being fetched or there already."""
+        """Return the block, being fetched or there already."""
         try:
             return self._blocks.ask(_key(metadata, number), partial(self._fetch, metadata, number))
         except CancelledError as error:

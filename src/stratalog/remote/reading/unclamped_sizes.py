@@ -36,7 +36,7 @@ class KeepsTotals(Protocol):
     """A metadata manager that knows what the segments of a partition add up to without a walk over them."""
 
     def totals(self, partition: TopicIdPartition) -> RemoteTotals:
-        """Raises what a lookup raises."""
+        """Return the partition's totals in the remote tier. Raises what a lookup raises."""
         ...
 
 
@@ -79,7 +79,7 @@ class UnclampedSizes:
         return replace(metadata, segment_size_bytes=max(size, INT32_MAX))
 
     def forget(self, segment_id: RemoteLogSegmentId) -> None:
-        """The segment is gone."""
+        """Forget the segment, which is gone."""
         with self._lock:
             self._known.pop(segment_id, None)
 
@@ -97,7 +97,7 @@ class UnclampedSizes:
         return [self._true(found) for found in self._inner.list_remote_log_segments(partition, leader_epoch)]
 
     def sizes(self, partition: TopicIdPartition) -> RemoteSizes:
-        """What a partition has, in bytes of true size.
+        """Return what a partition has, in bytes of true size.
 
         A walk over its segments only where the manager keeps no totals.
         """

@@ -32,8 +32,9 @@ class TimeRange:
 
 @dataclass(frozen=True, slots=True)
 class BlockTimestamps:
-    """A range for each block, None where no batch begins. `str` is base64 of two big-endian int64 a block, least and
-    largest time, 0 and -1 for none.
+    """A range for each block, None where no batch begins.
+
+    `str` is base64 of two big-endian int64 a block, least and largest time, 0 and -1 for none.
 
     ValueError when the bytes are not a whole number of pairs.
     """
@@ -51,7 +52,7 @@ class BlockTimestamps:
 
     @classmethod
     def parse(cls, text: str) -> BlockTimestamps:
-        """What `str` gave. ValueError for anything else."""
+        """Return what `str` gave. Raises ValueError for anything else."""
         return cls(base64.b64decode(text, validate=True))
 
     def __str__(self) -> str:
@@ -86,7 +87,7 @@ class BlockTimes:
         self._block, self._low, self._high = block, least, largest
 
     def found(self, blocks: int) -> BlockTimestamps:
-        """The timestamps of so many blocks."""
+        """Return the timestamps of so many blocks."""
         self._end_block()
         return BlockTimestamps.of(self._found.get(block) for block in range(blocks))
 

@@ -45,7 +45,7 @@ class ChunkCipher(Protocol):
     def seal(self, data: Buffer, associated: bytes) -> bytes: ...
 
     def open(self, stored: Buffer, associated: bytes) -> bytes:
-        """Raises ValueError when the bytes were not sealed so."""
+        """Open what `seal` gave. Raises ValueError when the bytes were not sealed so."""
         ...
 
 
@@ -86,7 +86,7 @@ class ChunkCodec:
     cipher: ChunkCipher | None = None
 
     def encode(self, object_key: str, number: int, count: int, content: Buffer) -> bytes:
-        """The stored form of one chunk."""
+        """Return the stored form of one chunk."""
         data: Buffer = content
         if self.compression is Compression.ZSTD:
             data = cramjam.zstd.compress(data, level=_ZSTD_LEVEL)
@@ -95,7 +95,10 @@ class ChunkCodec:
         return bytes(data)
 
     def decode(self, object_key: str, chunk: StoredChunk, count: int, stored: Buffer) -> Buffer:
-        """The content of one chunk. DamagedRemoteObjectError names the object and the chunk that does not give it."""
+        """Return the content of one chunk.
+
+        DamagedRemoteObjectError names the object and the chunk that does not give it.
+        """
         data: Buffer = stored
         try:
             if self.cipher is not None:
@@ -113,7 +116,7 @@ class ChunkCodec:
 
 
 def associated_data(object_key: str, number: int, count: int) -> bytes:
-    """What binds a chunk to its place."""
+    """Return what binds a chunk to its place."""
     return f"{object_key}#{number}/{count}".encode()
 
 

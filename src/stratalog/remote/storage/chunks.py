@@ -60,7 +60,7 @@ class ChunkIndex:
         return self._ends[-1] - self.position
 
     def chunk(self, number: int) -> StoredChunk:
-        """The chunk of this number, from 0."""
+        """Return the chunk of this number, from 0."""
         start = number * self.chunk_bytes
         return StoredChunk(
             number,

@@ -32,7 +32,7 @@ class Keyring:
 
     @classmethod
     def of_files(cls, names: str | None, fs: FileSystem = REAL_FILESYSTEM) -> Keyring:
-        """The keys of comma-separated paths. UsageError names the file that is missing or holds no key."""
+        """Return the keys of comma-separated paths. UsageError names the file that is missing or holds no key."""
         paths = [name.strip() for name in (names or "").split(",") if name.strip()]
         if not paths:
             return cls()
@@ -41,7 +41,10 @@ class Keyring:
         return cls(keys, next(iter(keys)))
 
     def segment_key(self, wanted: str, segment_id: UUID, source: str) -> bytes:
-        """The key of one segment. RemoteStorageError names the id of a key that is not here, and those that are."""
+        """Return the key of one segment.
+
+        RemoteStorageError names the id of a key that is not here, and those that are.
+        """
         key = self.keys.get(wanted)
         if key is None:
             have = f"those configured are {', '.join(self.keys)}" if self.keys else "none is configured"

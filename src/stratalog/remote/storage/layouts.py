@@ -47,7 +47,7 @@ class ReadKeys:
 
     @classmethod
     def split(cls, options: Mapping[str, str], fs: FileSystem = REAL_FILESYSTEM) -> tuple[ReadKeys, dict[str, str]]:
-        """The keys that options name, and the other options. UsageError for a file that holds no key."""
+        """Return the keys that options name, and the other options. Raises UsageError for a file that holds no key."""
         rest: dict[str, str] = {}
         named: dict[str, str] = {}
         for name, value in options.items():
@@ -64,7 +64,7 @@ _MANIFEST_ENDS = (f".{ObjectKind.MANIFEST.value}", f".{aiven_keys.MANIFEST}")
 
 
 def parse_manifest_key(key: str) -> ObjectKey | None:
-    """The segment whose manifest, of whichever layout, is the object at `key`; None for every other key."""
+    """Return the segment whose manifest, of whichever layout, is the object at `key`, or None for every other key."""
     if not key.endswith(_MANIFEST_ENDS):  # most keys of a listing
         return None
     found = ObjectKey.parse(key)
@@ -74,7 +74,7 @@ def parse_manifest_key(key: str) -> ObjectKey | None:
 
 
 def read_manifest(store: ObjectStore, key: str) -> SegmentManifest:
-    """The manifest at one of the keys that `parse_manifest_key` knows. Raises RemoteStorageError."""
+    """Return the manifest at one of the keys that `parse_manifest_key` knows. Raises RemoteStorageError."""
     segment = parse_manifest_key(key)
     source = f"{store.url}/{key}"
     if segment is None:
@@ -87,7 +87,7 @@ def read_manifest(store: ObjectStore, key: str) -> SegmentManifest:
 
 
 def read_replaced(store: ObjectStore, segment: ObjectKey) -> SegmentManifest:
-    """The manifest of a segment that others have taken the place of. Raises RemoteStorageError."""
+    """Return the manifest of a segment that others have taken the place of. Raises RemoteStorageError."""
     key = str(replace(segment, kind=ObjectKind.REPLACED))
     source = f"{store.url}/{key}"
     manifest = SegmentManifest.from_json(store.get(key), source)
@@ -97,7 +97,7 @@ def read_replaced(store: ObjectStore, segment: ObjectKey) -> SegmentManifest:
 
 
 def object_key(manifest: SegmentManifest, kind: ObjectKind) -> str:
-    """The key of the object that holds a content; several contents may share one."""
+    """Return the key of the object that holds a content; several contents may share one."""
     key = manifest.key(kind)
     if manifest.layout is ObjectLayout.STRATALOG:
         return key
@@ -129,7 +129,7 @@ class SegmentReader:
         self._lock = threading.Lock()
 
     def manifest(self, key: ObjectKey) -> SegmentManifest:
-        """The manifest of the segment that `key` is of; kept for the next call. Raises RemoteStorageError.
+        """Return the manifest of the segment that `key` is of; kept for the next call. Raises RemoteStorageError.
 
         Also of one that was replaced: whoever took it up before reads on until its objects go.
         """
@@ -144,7 +144,7 @@ class SegmentReader:
         return manifest
 
     def _find(self, key: ObjectKey) -> SegmentManifest:
-        """The manifest from the store. Raises RemoteStorageError."""
+        """Return the manifest from the store. Raises RemoteStorageError."""
         try:
             return read_manifest(self.store, str(key))
         except RemoteResourceNotFoundError as missing:
@@ -162,13 +162,16 @@ class SegmentReader:
                 self._manifests.popitem(last=False)
 
     def forget(self, key: ObjectKey) -> None:
-        """The segment is going to be deleted."""
+        """Prepare for the deletion of the segment."""
         with self._lock:
             self._manifests.pop(_identity(key), None)
             self._codecs.pop(key.segment_id.id, None)
 
     def read(self, manifest: SegmentManifest, kind: ObjectKind) -> bytes:
-        """A content whole and checked. RemoteResourceNotFoundError when the segment has none of this kind."""
+        """Return a content whole and checked.
+
+        Raises RemoteResourceNotFoundError when the segment has none of this kind.
+        """
         stored = manifest.objects.get(kind)
         if stored is None:
             raise RemoteResourceNotFoundError(f"{manifest.key()} has no {kind.value}")
@@ -182,7 +185,7 @@ class SegmentReader:
     def read_range(
         self, manifest: SegmentManifest, kind: ObjectKind, start: int, end: int, *, blocks: bool = True
     ) -> Buffer:
-        """The content [start, end), clipped to what there is.
+        """Return the content [start, end), clipped to what there is.
 
         With `blocks`, records that are not chunked are fetched in whole blocks and compared with their checksums
         (aligned ranges waste nothing); without, the caller checks them. Chunks are always checked.
@@ -202,7 +205,7 @@ class SegmentReader:
         return data[start - first : end - first]
 
     def _chunks(self, manifest: SegmentManifest, kind: ObjectKind, start: int, end: int) -> Buffer:
-        """The content [start, end) of an object in chunks."""
+        """Return the content [start, end) of an object in chunks."""
         index = manifest.objects[kind].chunks
         chunks = [] if index is None else index.chunks(start, end)
         if index is None or not chunks:
@@ -276,7 +279,7 @@ class SegmentReader:
     def _replaced(
         self, manifest: SegmentManifest, kind: ObjectKind, error: RemoteStorageError
     ) -> ReplacedRemoteObjectError | None:
-        """What a look at the object adds to an error: that it is another one by now, or nothing."""
+        """Return what a look at the object adds to an error: that it is another one by now, or nothing."""
         key, noted = object_key(manifest, kind), manifest.objects[kind]
         size = stored_objects(manifest)[key]
         try:
@@ -303,6 +306,6 @@ def _identity(key: ObjectKey) -> tuple[UUID, UUID, int]:
 
 
 def _envelope(encryption: Encryption, keys: DataKeys, source: str) -> AesGcm:
-    """The cipher of a segment with a data key of its own: the same associated data for every chunk."""
+    """Return the cipher of a segment with a data key of its own: the same associated data for every chunk."""
     associated = encryption.associated or b""
     return AesGcm(keys.open(encryption.key_id, encryption.sealed_data_key or b"", source), lambda _: associated)

@@ -126,7 +126,7 @@ class SegmentManifest:
         compression: Compression = Compression.NONE,
         encryption: Encryption | None = None,
     ) -> SegmentManifest:
-        """The manifest of a segment whose objects have just been stored."""
+        """Return the manifest of a segment whose objects have just been stored."""
         partition = metadata.topic_id_partition
         return cls(
             topic=partition.topic,
@@ -161,13 +161,15 @@ class SegmentManifest:
         return TopicIdPartition(self.topic_id, self.topic, self.partition)
 
     def key(self, kind: ObjectKind = ObjectKind.LOG) -> str:
-        """The name of one of the segment's contents, relative to the store's URL: the key of its object in our
-        layout."""
+        """Return the name of one of the segment's contents, relative to the store's URL.
+
+        The key of its object in our layout.
+        """
         segment_id = RemoteLogSegmentId(self.topic_id_partition, self.segment_id)
         return str(ObjectKey(segment_id, self.base_offset, kind))
 
     def metadata(self, custom_metadata: CustomMetadata | None = None) -> RemoteLogSegmentMetadata:
-        """The metadata that the manifest was made of, as of a finished copy."""
+        """Return the metadata that the manifest was made of, as of a finished copy."""
         return RemoteLogSegmentMetadata(
             segment_id=RemoteLogSegmentId(self.topic_id_partition, self.segment_id),
             start_offset=self.base_offset,

@@ -37,7 +37,7 @@ ALGORITHM = "AES-256-GCM"
 
 
 def encode(manifest: SegmentManifest) -> bytes:
-    """The object. ValueError for a manifest of another layout, which is never written."""
+    """Return the object. Raises ValueError for a manifest of another layout, which is never written."""
     if manifest.layout is not ObjectLayout.STRATALOG:
         raise ValueError(f"a manifest of the layout {manifest.layout.value} is not ours to write")
     encoded = any(stored.chunks is not None for stored in manifest.objects.values())

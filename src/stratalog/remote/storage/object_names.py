@@ -68,17 +68,17 @@ class ObjectKey:
 
     @classmethod
     def of(cls, metadata: RemoteLogSegmentMetadata, kind: ObjectKind) -> ObjectKey:
-        """The key of one object of a segment."""
+        """Return the key of one object of a segment."""
         return cls(metadata.segment_id, metadata.start_offset, kind)
 
     def __str__(self) -> str:
-        """The key as text."""
+        """Return the key as text."""
         directory = partition_directory(self.segment_id.topic_id_partition)
         return f"{directory}/{self.start_offset:020d}-{uuid_to_base64(self.segment_id.id)}.{self.kind.value}"
 
     @classmethod
     def parse(cls, key: str) -> ObjectKey | None:
-        """The parts of `key`, or None when it is not the key of an object of a segment."""
+        """Return the parts of `key`, or None when it is not the key of an object of a segment."""
         match = _KEY.fullmatch(key)
         if match is None or match["suffix"] not in _KINDS:
             return None
@@ -101,6 +101,6 @@ def partition_directory(partition: TopicIdPartition) -> str:
 
 
 def parse_topic_directory(name: str) -> str | None:
-    """The topic of a directory `<topic>-<topic id>`, or None when it is not one."""
+    """Return the topic of a directory `<topic>-<topic id>`, or None when it is not one."""
     match = _DIRECTORY.fullmatch(name)
     return None if match is None else match["topic"]

@@ -136,7 +136,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def get(self, key: str) -> Buffer:
-        """An object whole."""
+        """Return an object whole."""
 
     @abstractmethod
     def get_range(self, key: str, start: int, end: int) -> Buffer:
@@ -152,7 +152,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def list_level(self, directory: str = "") -> Listing:
-        """What lies directly in a directory."""
+        """Return what lies directly in a directory."""
 
     @abstractmethod
     def delete(self, keys: Sequence[str]) -> None:
@@ -369,7 +369,7 @@ class ObstoreObjectStore(ObjectStore):
             self.delete(keys)
 
     def _whole(self, key: str, data: Any, expected: int) -> Buffer:
-        """`data`, when it is as long as the store said it would be."""
+        """Return `data`, when it is as long as the store said it would be."""
         if len(data) != expected:
             raise RetriableRemoteStorageError(
                 f"get {self.url}/{key}: the body has {len(data)} bytes, {expected} were announced"

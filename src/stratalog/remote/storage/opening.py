@@ -104,7 +104,7 @@ def _open_directory(url: str, host: str, path: str, fs: FileSystem) -> ObstoreOb
 
 
 def _memory_store(name: str) -> Any:
-    """The store of this name in this process; one without a name is always new."""
+    """Return the store of this name in this process; one without a name is always new."""
     from obstore.store import MemoryStore
 
     if not name:
@@ -114,7 +114,7 @@ def _memory_store(name: str) -> Any:
 
 
 def endpoint_of_environment() -> str | None:
-    """The S3 server that the environment names."""
+    """Return the S3 server that the environment names."""
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
     return next((os.environ[name] for name in names if os.environ.get(name)), None)
 

@@ -40,7 +40,7 @@ def read_key_options(config: BrokerConfig) -> dict[str, str]:
 
 
 def storage_manager_options(config: BrokerConfig, default_url: str) -> dict[str, str]:
-    """What `ObjectStoreRemoteStorageManager.configure` wants."""
+    """Return what `ObjectStoreRemoteStorageManager.configure` wants."""
     url = store_url(config, default_url)
     deadline_ms = config["stratalog.remote.deadline.ms"]
     encoding = {"compression": str(config["stratalog.remote.compression"]), **read_key_options(config)}

@@ -18,8 +18,10 @@ _Result = TypeVar("_Result")
 
 
 def open_bucket(url: str, options: Mapping[str, str] | None = None, fs: FileSystem = REAL_FILESYSTEM) -> PlainView:
-    """`ObjectStore.from_url`, for readers: with the keys that the options `encryption.key.file` and
-    `aiven.encryption.key.file` name. UsageError."""
+    """`ObjectStore.from_url`, for readers.
+
+    With the keys that the options `encryption.key.file` and `aiven.encryption.key.file` name. UsageError.
+    """
     keys, rest = ReadKeys.split(options or {}, fs)
     return PlainView(SegmentReader(ObjectStore.from_url(url, rest, fs), keys))
 

@@ -192,18 +192,18 @@ class ObjectStoreRemoteStorageManager:
         return self.reader.read(self.manifest(metadata), KIND_OF_INDEX[index_type])
 
     def stored_segment(self, metadata: RemoteLogSegmentMetadata) -> StoredSegment:
-        """What the manifest says."""
+        """Return what the manifest says."""
         manifest = self.manifest(metadata)
         return StoredSegment(manifest.segment_size_in_bytes, manifest.offset_index_entry_size)
 
     def manifest(self, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
-        """The manifest of a segment, of whichever layout; kept for the next call."""
+        """Return the manifest of a segment, of whichever layout; kept for the next call."""
         return self.reader.manifest(ObjectKey.of(metadata, ObjectKind.MANIFEST))
 
     # --- delete -----------------------------------------------------------------------------------------------------
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """The objects of either layout: where there is no manifest any more, nothing tells whose they were."""
+        """Delete the objects of either layout: without a manifest, nothing tells whose they were."""
         if self.is_read_only:
             return  # its metadata forget the segment, whose objects are another cluster's
         self.ensure_owner()

@@ -88,6 +88,6 @@ def _denied(operation: str, code: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """A long message of the store in one short line."""
+    """Return a long message of the store in one short line."""
     line = re.sub(r"\s+", " ", text.split("Debug source:")[0]).strip()
     return line[:300] or "failed without a message"

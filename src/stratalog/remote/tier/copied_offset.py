@@ -16,7 +16,7 @@ from stratalog.remote.tier.log_view import LogView
 
 
 def find_highest_remote_offset(rlmm: RemoteLogMetadataManager, partition: TopicIdPartition, log: LogView) -> int:
-    """The last offset that is finished remotely and belongs to the log's lineage; -1 when there is none.
+    """Return the last offset that is finished remotely and belongs to the log's lineage; -1 when there is none.
 
     Epochs are asked from the newest on, deleted segments count. A segment that goes on behind the end of the lineage,
     as after the end of the log was lost, counts for nothing, not even for what survived of it: it is deleted as the
@@ -39,8 +39,10 @@ def find_highest_remote_offset(rlmm: RemoteLogMetadataManager, partition: TopicI
 def find_remote_start(
     rlmm: RemoteLogMetadataManager, partition: TopicIdPartition, log: LogView
 ) -> RemoteLogSegmentMetadata | None:
-    """The first readable segment whose first offset is of the lineage: its beginning is read, whatever it goes on
-    with."""
+    """Return the first readable segment whose first offset is of the lineage.
+
+    Its beginning is read, whatever it goes on with.
+    """
     lineage = lineage_of(log.leader_epochs.entries)
     readable = (
         segment

@@ -53,7 +53,9 @@ class CopyCandidate:
 def candidates(
     segments: Sequence[LogSegment], from_offset: int, last_stable_offset: int, config: LogConfig, now_ms: int
 ) -> list[CopyCandidate]:
-    """The segments to copy, in order: sealed, holding `from_offset` or later ones, all below the last stable offset.
+    """Return the segments to copy, in order.
+
+    Sealed, holding `from_offset` or later ones, all below the last stable offset.
 
     Stops at the first one that the copy lag keeps back: it is younger than `remote.copy.lag.ms`, and fewer than
     `remote.copy.lag.bytes` follow it. Either being 0 means at once; -1 means as long as local retention allows.

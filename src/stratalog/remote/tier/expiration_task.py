@@ -1,5 +1,7 @@
-"""Retention in the remote tier, and the removal of what failed copies and deletions left (Kafka's
-RLMExpirationTask)."""
+"""Retention in the remote tier, and the removal of what failed copies and deletions left.
+
+Kafka's RLMExpirationTask.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class FollowerTask:
         self._cancelled = cancelled
 
     def run(self) -> int:
-        """Returns the highest offset that is finished remotely, -1 for none."""
+        """Return the highest offset that is finished remotely, -1 for none."""
         self._progress.note(StepKind.METADATA, "the metadata of its remote segments")
         highest = find_highest_remote_offset(self._services.rlmm, self._partition, self._log)
         if highest > self._log.highest_offset_in_remote_storage:

@@ -41,7 +41,7 @@ class RemoteHealth:
         self.troubles: dict[tuple[TopicIdPartition, str], Trouble] = {}
 
     def refused(self, error: NotOwnerError) -> None:
-        """The store is another cluster's: nothing is copied or deleted, of whichever partition. Logged once."""
+        """Note that another cluster owns the store: nothing is copied or deleted, of any partition. Logged once."""
         with self._lock:
             is_new = self._refusal != error.reason
             self._refusal = error.reason
@@ -49,7 +49,7 @@ class RemoteHealth:
             logger.error("%s", error)
 
     def failed(self, partition: TopicIdPartition, task: str, error: Exception) -> None:
-        """A task failed; it is going to be tried again."""
+        """Note that a task failed; it is going to be tried again."""
         is_retriable = isinstance(error, RetriableRemoteStorageError)
         with self._lock:
             before = self.troubles.get((partition, task))
@@ -80,7 +80,7 @@ class RemoteHealth:
         logger.log(logging.DEBUG if known else logging.ERROR, "%s of %s does not work: %s", task, partition, error)
 
     def succeeded(self, partition: TopicIdPartition, task: str, *, used_store: bool) -> bool:
-        """A task went well; whether that shows that the store works again."""
+        """Note that a task went well. Returns whether that shows that the store works again."""
         with self._lock:
             self.failures.pop((partition, task), None)
             self.troubles.pop((partition, task), None)

@@ -70,13 +70,16 @@ class LogView(Protocol):
 
 
 def topic_id_partition(log: LogView) -> TopicIdPartition:
-    """The identity of a log; RemoteStorageError when its topic has no id, which a tiered one must have."""
+    """Return the identity of a log.
+
+    Raises RemoteStorageError when its topic has no id, which a tiered one must have.
+    """
     if log.topic_id is None:
         raise RemoteStorageError(f"{log.topic}-{log.partition} has no topic id; a tiered topic needs one")
     return TopicIdPartition(log.topic_id, log.topic, log.partition)
 
 
 def segments_not_remote(log: LogView) -> list[LogSegment]:
-    """The local segments, the active one included, that begin behind what is finished remotely."""
+    """Return the local segments, the active one included, that begin behind what is finished remotely."""
     highest = log.highest_offset_in_remote_storage
     return [segment for segment in log.segments if segment.base_offset > highest]

@@ -318,7 +318,7 @@ class RemoteLogManager:
             self._schedule.poke(tiered.jobs)
 
     def _guarded(self, tiered: TieredPartition, name: str, run: Callable[[], int]) -> Callable[[], bool]:
-        """A task for the schedule: what may go wrong is reported, and tried again."""
+        """Return a task for the schedule: what may go wrong is reported, and tried again."""
 
         def guarded() -> bool:
             if not self._resumed.is_set():
@@ -397,7 +397,7 @@ class RemoteLogManager:
     def offset_for_timestamp(
         self, partition: TopicIdPartition, timestamp_ms: int, start_offset: int
     ) -> TimestampOffset | None:
-        """The first record at or after a time, of what lies below the local log; see `RemoteLogReader`."""
+        """Return the first record at or after a time, of what lies below the local log; see `RemoteLogReader`."""
         return self._reader.offset_for_timestamp(self._of(partition).log, partition, timestamp_ms, start_offset)
 
     # --- what there is ----------------------------------------------------------------------------------------------
@@ -408,7 +408,7 @@ class RemoteLogManager:
             return sorted(self._tiered)
 
     def gauges(self) -> dict[TopicIdPartition, PartitionGauges]:
-        """What Kafka's gauges say of every tiered partition."""
+        """Return what Kafka's gauges say of every tiered partition."""
         with self._lock:
             tiered = dict(self._tiered)
         return {partition: found.gauges for partition, found in tiered.items()}
@@ -423,15 +423,15 @@ class RemoteLogManager:
         return None if tiered is None else tiered.copy_step
 
     def copy_lag(self, partition: TopicIdPartition) -> CopyLag:
-        """What is sealed and not remote, as of now: it grows while copies hang or fail."""
+        """Return what is sealed and not remote, as of now: it grows while copies hang or fail."""
         return self._of(partition).copy_lag
 
     def delete_lag(self, partition: TopicIdPartition) -> DeleteLag:
-        """What the last turn of the expiration task has not deleted yet."""
+        """Return what the last turn of the expiration task has not deleted yet."""
         return self._of(partition).delete_lag
 
     def sizes(self, partition: TopicIdPartition) -> RemoteSizes:
-        """What the metadata says of a partition."""
+        """Return what the metadata says of a partition."""
         return self._rlmm.sizes(partition)
 
     def _of(self, partition: TopicIdPartition) -> TieredPartition:

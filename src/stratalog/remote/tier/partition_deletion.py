@@ -78,7 +78,7 @@ class PartitionDeleter:
             self._add(partition, None)
 
     def _add(self, partition: TopicIdPartition, stopped: TieredPartition | None) -> None:
-        """The deletion begins when the last of the partition's tasks has ended."""
+        """Schedule the deletion, which begins when the last of the partition's tasks has ended."""
         health = self._services.health
 
         def run() -> bool:

@@ -33,8 +33,9 @@ class CheckedSegment:
 
 
 def check_segment(segment: LogSegment, next_base_offset: int, *, fs: FileSystem = REAL_FILESYSTEM) -> CheckedSegment:
-    """Read a sealed segment whole: every batch's CRC, ascending offsets within the segment, indexes that point at
-    batches.
+    """Read a sealed segment whole.
+
+    Every batch's CRC, ascending offsets within the segment, indexes that point at batches.
 
     Raises CorruptRecordError or CorruptIndexError naming the file, the position, and what was expected.
     """

@@ -186,7 +186,7 @@ def _of_active(facts: TierFacts, *, is_empty: bool) -> Reason:
 
 
 def _of_partition(facts: TierFacts) -> Reason | None:
-    """What holds for all of its segments."""
+    """Return what holds for all of its segments."""
     if not facts.is_available or not facts.config.remote_storage_enable:
         return Reason.DISABLED
     if facts.config.remote_log_copy_disable:
@@ -216,7 +216,7 @@ def _reasons(facts: TierFacts, pending: Sequence[int], ends: Sequence[int], firs
 
 
 def _of_due(facts: TierFacts, *, is_first: bool) -> Reason:
-    """A segment that is due: the first is at work, or what keeps it; the others wait behind it."""
+    """Return a segment that is due: the first is at work, or what keeps it; the others wait behind it."""
     if not is_first:
         return Reason.WAITING
     if facts.is_stopped or any(failure.task == "copy" for failure in facts.failures):

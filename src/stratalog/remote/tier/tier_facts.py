@@ -82,8 +82,10 @@ class PartitionGauges:
 
 @dataclass(slots=True)
 class ReaderTime:
-    """Reads of the remote tier that have ended, and the time that they took: Kafka's
-    RemoteLogReaderFetchRateAndTimeMs."""
+    """Reads of the remote tier that have ended, and the time that they took.
+
+    Kafka's RemoteLogReaderFetchRateAndTimeMs.
+    """
 
     reads: int = 0
     total_ms: float = 0.0

@@ -55,7 +55,7 @@ class TieredPartition:
         self._expiration_lock = threading.Lock()
 
     def turns(self) -> list[tuple[str, Callable[[], int]]]:
-        """The tasks that this replica of the partition has, by name."""
+        """Return the tasks that this replica of the partition has, by name."""
         if self.is_leader:
             return [(COPY, self.copy), (EXPIRATION, self.expire)]
         return [(FOLLOWER, self.follow)]

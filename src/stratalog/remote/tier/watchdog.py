@@ -47,17 +47,17 @@ class TaskProgress:
         self._step: tuple[float, int, Step] | None = None
 
     def note(self, kind: StepKind, detail: str) -> None:
-        """The task has come to something that may take long."""
+        """Note that the task has come to something that may take long."""
         self._step = (self._clock.monotonic(), self._clock.now_ms(), Step(kind, detail))
 
     def advance(self) -> None:
-        """What the task waits for is under way: it stands still from now on only."""
+        """Note that what the task waits for is in progress: it stands still from now on only."""
         step = self._step
         if step is not None:
             self._step = (self._clock.monotonic(), self._clock.now_ms(), step[2])
 
     def end(self) -> None:
-        """The turn is over."""
+        """End the turn."""
         self._step = None
 
     @property
@@ -67,7 +67,7 @@ class TaskProgress:
         return None if step is None else step[2]
 
     def stalled(self, stall_ms: int) -> Stall | None:
-        """The step that has taken longer than `stall_ms`, if the task is in one."""
+        """Return the step that has taken longer than `stall_ms`, if the task is in one."""
         step = self._step
         if step is None or (self._clock.monotonic() - step[0]) * 1000 < stall_ms:
             return None
@@ -86,7 +86,7 @@ class Watchdog:
         self.stalls: dict[tuple[TopicIdPartition, str], Stall] = {}
 
     def watch(self, partition: TopicIdPartition, task: str) -> TaskProgress:
-        """The progress of a new task, which takes the place of an earlier one of the partition."""
+        """Return the progress of a new task, which takes the place of an earlier one of the partition."""
         progress = TaskProgress(self._clock)
         with self._lock:
             self._watched[partition, task] = progress

@@ -138,13 +138,13 @@ def publish(
 
 
 def next_turn(store: ObjectStore, *, clock: Clock = SYSTEM_CLOCK) -> int:
-    """The turn of the next publication. What a crash left of those before it is finished."""
+    """Return the turn of the next publication. What a crash left of those before it is finished."""
     finish_publications(store, clock=clock)
     return max(_turns(changes(store)), default=-1) + 1
 
 
 def _has_turn(store: ObjectStore, publication: Publication) -> bool:
-    """The one step, unless another has the turn."""
+    """Return the one step, unless another has the turn."""
     key = _key(_turn_name(publication.turn), _PUBLISHED)
     if store.create(key, publication.to_json()):
         return True
@@ -167,7 +167,7 @@ def is_published(store: ObjectStore, name: str, batch: int | None) -> bool:
 
 
 def published_batch(store: ObjectStore, name: str) -> int | None:
-    """The number of the last batch published under a name, None without one."""
+    """Return the number of the last batch published under a name, or None without one."""
     found = [each.batch for each in read_publications(store) if each.name == name]
     with suppress(RemoteResourceNotFoundError):
         found.append(_mark(store, name)["batch"])
@@ -205,7 +205,7 @@ def read_publications(store: ObjectStore, infos: Iterable[ObjectInfo] | None = N
 
 
 def changes(store: ObjectStore) -> tuple[ObjectInfo, ...]:
-    """What a listing compares before and after: another value means that something was published in between."""
+    """Return what a listing compares before and after: another value means that something was published in between."""
     return store.list_level(DIRECTORY).objects
 
 
@@ -223,8 +223,9 @@ def applied(
 
 
 def remove_objects(store: ObjectStore, manifests: Iterable[SegmentManifest]) -> None:
-    """Delete all objects of segments of our layout, manifests first: of staged ones that are not to be published
-    (`discard`), and of replaced ones that nobody reads any more.
+    """Delete all objects of segments of our layout, manifests first.
+
+    Of staged ones that are not to be published (`discard`), and of replaced ones that nobody reads any more.
     """
     _each(partial(_remove_segment, store), manifests)
 
@@ -241,7 +242,7 @@ discard = remove_objects
 
 
 def replaced_segments(store: ObjectStore, topics: Collection[str]) -> list[SegmentManifest]:
-    """The segments of topics that others have taken the place of, and whose objects were not removed yet."""
+    """Return the segments of topics that others have taken the place of, and whose objects were not removed yet."""
     found = []
     for directory in store.list_level("").directories:
         if parse_topic_directory(directory) in topics:
@@ -294,7 +295,7 @@ def _forget(store: ObjectStore, name: str) -> None:
 
 
 def _mark(store: ObjectStore, name: str) -> dict[str, Any]:
-    """What `.done` says. RemoteResourceNotFoundError."""
+    """Return what `.done` says. Raises RemoteResourceNotFoundError."""
     key = _key(name, _DONE)
     document = _document(key, bytes(store.get(key)))
     if not isinstance(document.get("turn"), int) or "batch" not in document:
@@ -325,7 +326,7 @@ def _key(name: str, suffix: str) -> str:
 
 
 def _stem(key: str) -> str:
-    """The name of an object, without its kind."""
+    """Return the name of an object, without its kind."""
     return key.rsplit("/", 1)[-1].rpartition(".")[0]
 
 

@@ -48,7 +48,7 @@ class Lineage:
         return self.epochs[-1].epoch
 
     def of(self, base_offset: int) -> dict[int, int]:
-        """The epochs of a segment that begins at `base_offset` behind all of them."""
+        """Return the epochs of a segment that begins at `base_offset` behind all of them."""
         return {self.latest: base_offset}
 
 
@@ -172,8 +172,10 @@ def sweep(store: ObjectStore, job: UUID, topic: str | None) -> int:
 
 
 def new_job() -> UUID:
-    """An id for a bulk load: of version 8, as no broker's are, so that its segments can be told from copies of
-    brokers."""
+    """Return an id for a bulk load.
+
+    Of version 8, as no broker's are, so that its segments can be told from copies of brokers.
+    """
     drawn = random_uuid().int
     return UUID(int=drawn & ~(0xF << _VERSION_AT) | _BULK_VERSION << _VERSION_AT)
 
@@ -184,7 +186,7 @@ def is_bulk(segment: UUID) -> bool:
 
 
 def segment_id(job: UUID) -> UUID:
-    """A new one."""
+    """Return a new one."""
     return UUID(bytes=job.bytes[:_JOB_BYTES] + random_uuid().bytes[_JOB_BYTES:])
 
 
@@ -194,12 +196,15 @@ def is_of_job(segment: UUID, job: UUID) -> bool:
 
 
 def job_of(segment: UUID) -> bytes:
-    """What the ids of a job's segments have in common; of a segment that a broker has copied something of its own."""
+    """Return what the ids of a job's segments have in common.
+
+    Of a segment that a broker has copied something of its own.
+    """
     return segment.bytes[:_JOB_BYTES]
 
 
 def _cut(lineage: Lineage, base_offset: int) -> list[EpochEntry]:
-    """The epochs up to the end of a segment; one that begins in it begins with it."""
+    """Return the epochs up to the end of a segment; one that begins in it begins with it."""
     return [entry for entry in lineage.epochs if entry.start_offset <= base_offset] or [
         EpochEntry(lineage.latest, base_offset)
     ]

@@ -116,7 +116,10 @@ def next_commit(
     partition_by: Sequence[str],
     decoded: str | None,
 ) -> Commit:
-    """The commit after `last` that adds these ranges; none may begin before its partition stopped. Without files."""
+    """Return the commit after `last` that adds these ranges; none may begin before its partition stopped.
+
+    Without files.
+    """
     following = dict(last.next_offsets) if last else {}
     for each in ranges:
         assert following.get(each.key, each.start) <= each.start < each.end, each

@@ -40,7 +40,7 @@ class Decoding(ABC):
 
     @abstractmethod
     def decode(self, value: Column) -> tuple[Column, Column]:
-        """The decoded value, and whether decoding failed (for values that are not null)."""
+        """Return the decoded value, and whether decoding failed (for values that are not null)."""
 
     @abstractmethod
     def check(self, spark: SparkSession) -> None:
@@ -181,7 +181,7 @@ def _json_object(value: bytes) -> str | None:
 
 
 def _unframed(value: Column, schema_id: int | None) -> Column:
-    """What follows the frame; null where there is none, or it is of another schema."""
+    """Return what follows the frame; null where there is none, or it is of another schema."""
     expected = b"\0" if schema_id is None else b"\0" + schema_id.to_bytes(4, "big")
     is_framed = (F.length(value) >= _FRAME_SIZE) & (F.substring(value, 1, len(expected)) == F.lit(expected))
     return F.when(is_framed, F.expr(f"substring(value, {_FRAME_SIZE + 1})"))
@@ -191,7 +191,7 @@ def _unframed(value: Column, schema_id: int | None) -> Column:
 
 
 def checked_avro_schema(text: str) -> str:
-    """The schema, when it is one of a record. UsageError."""
+    """Return the schema, when it is one of a record. Raises UsageError."""
     try:
         schema = json.loads(text)
         names = [str(each["name"]) for each in schema["fields"]]
@@ -204,7 +204,7 @@ def checked_avro_schema(text: str) -> str:
 
 
 def all_null_record(schema: str) -> bytes | None:
-    """The bytes of a record whose fields are all null; None when the schema does not allow it. Pure.
+    """Return the bytes of a record whose fields are all null, or None when the schema does not allow it. Pure.
 
     A field of a union is the number of its branch, a zigzag varint of one byte up to 63; null itself has no bytes.
     """

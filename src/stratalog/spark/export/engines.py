@@ -93,8 +93,10 @@ class EngineTarget(ExportTarget):
             )
 
     def _count(self, commit: Commit) -> Counts:
-        """The records of the commit, as the table has them: engines keep the offsets of each file, and read few
-        files."""
+        """Return the records of the commit, as the table has them.
+
+        Engines keep the offsets of each file, and read few files.
+        """
         table = self.read()
         bad = F.count(UNDECODED) if UNDECODED in table.columns else F.lit(0)
         is_new = F.lit(False)
@@ -108,7 +110,7 @@ class EngineTarget(ExportTarget):
 
     @abstractmethod
     def _last(self) -> Commit | None:
-        """The newest commit of an export; None where there is no table or none exported to it."""
+        """Return the newest commit of an export, or None where there is no table or none exported to it."""
 
     @abstractmethod
     def _append(self, rows: DataFrame, commit: Commit) -> None:

@@ -8,8 +8,11 @@ from stratalog.errors import UsageError
 
 
 def check_evolution(before: Any, now: Any, decoded: str) -> None:
-    """Both are structs in Spark's JSON. Every field that was there must be there with its type; fields may come in the
-    table and in the struct `decoded`, and in structs within. UsageError names the field."""
+    """Both are structs in Spark's JSON.
+
+    Every field that was there must be there with its type; fields may come in the table and in the struct `decoded`,
+    and in structs within. UsageError names the field.
+    """
     _check_struct(before, now, "", decoded)
 
 

@@ -52,11 +52,14 @@ class TableFiles(ABC):
 
     @abstractmethod
     def writing(self, path: str) -> AbstractContextManager[Path]:
-        """A local path to write a file to. When the `with` block ends well the file is at `path`, whole and durable."""
+        """Return a local path to write a file to.
+
+        When the `with` block ends well the file is at `path`, whole and durable.
+        """
 
 
 def open_table_files(to: str, options: Mapping[str, str]) -> LocalFiles | ObjectFiles:
-    """A directory, `file:` URL, or URL of an object store with its options. UsageError."""
+    """Return a directory, `file:` URL, or URL of an object store with its options. Raises UsageError."""
     url = urlsplit(to)
     if url.scheme == "file" or "://" not in to:
         root = Path(unquote(url.path)) if url.scheme == "file" else Path(to)

@@ -35,7 +35,7 @@ class IcebergTarget(EngineTarget):
         return self._spark.table(self._to)
 
     def _last_snapshot(self) -> Any:
-        """The newest snapshot of an export among the ancestors of the current one."""
+        """Return the newest snapshot of an export among the ancestors of the current one."""
         snapshots = self._spark.sql(
             f"SELECT snapshot_id, summary FROM {self._to}.snapshots JOIN {self._to}.history USING (snapshot_id) "
             f"WHERE is_current_ancestor AND summary['{MEMORY}'] IS NOT NULL ORDER BY committed_at DESC"
@@ -97,7 +97,7 @@ class IcebergTarget(EngineTarget):
                 raise
 
     def _head(self) -> int | None:
-        """The snapshot that the table is."""
+        """Return the snapshot that the table is."""
         found = self._spark.sql(f"SELECT snapshot_id FROM {self._to}.refs WHERE name = 'main'").head()
         return None if found is None else int(found[0])
 
@@ -112,7 +112,7 @@ class IcebergTarget(EngineTarget):
         self._sql(f"ALTER TABLE {self._to} {change}")
 
     def _sql(self, text: str) -> None:
-        """What Iceberg tries once, again: it fails when anything else of the table changed at that moment."""
+        """Try again what Iceberg tries once: it fails when anything else of the table changed at that moment."""
         for attempt in range(1, _ATTEMPTS_MAX + 1):
             try:
                 self._spark.sql(text)

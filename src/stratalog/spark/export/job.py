@@ -61,7 +61,7 @@ class ExportResult:
         return sum(each.undecoded for each in self.partitions)
 
     def report(self) -> Report:
-        """The summary that the command prints."""
+        """Return the summary that the command prints."""
         columns = [
             Column("topic"),
             Column("partition"),
@@ -129,7 +129,7 @@ def read_table(
     table_format: str = "parquet",
     target_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """A table of exports: what was committed, and nothing else. UsageError when there is none."""
+    """Return a table of exports: what was committed, and nothing else. Raises UsageError when there is none."""
     return open_target(spark, table_format, to, target_options or {}).read()
 
 

@@ -24,7 +24,7 @@ from stratalog.spark.reading import arrow_schema
 
 
 def read_files(spark: SparkSession, files: LocalFiles | ObjectFiles, paths: Sequence[str], commit: Commit) -> DataFrame:
-    """The table as of `commit`, which has its schema: files of runs before may have fewer columns."""
+    """Return the table as of `commit`, which has its schema: files of runs before may have fewer columns."""
     schema = StructType.fromJson(json.loads(commit.schema))
     if not paths:
         return spark.createDataFrame([], schema)
@@ -54,7 +54,7 @@ class _Reading:
 
 
 def read_file(files: ObjectFiles, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of one file, with the columns that its directories name, and nulls for columns that it lacks.
+    """Yield the rows of one file, with the columns that its directories name, and nulls for columns that it lacks.
 
     A row group at a time is in memory.
     """

@@ -44,12 +44,12 @@ class ParquetTable:
         return [self._read(path) for path in self._commit_paths()]
 
     def last(self) -> Commit | None:
-        """The newest; the table does not exist without one."""
+        """Return the newest; the table does not exist without one."""
         paths = self._commit_paths()
         return self._read(paths[-1]) if paths else None
 
     def data_files(self) -> list[DataFile]:
-        """What the table consists of."""
+        """Return what the table consists of."""
         return [file for commit in self.commits() for file in commit.files]
 
     def begin(self, run_id: str) -> None:
@@ -142,7 +142,7 @@ def is_file_of(path: str, run_id: str) -> bool:
 
 
 def _fence(last: Commit | None, dead: Sequence[str]) -> Commit:
-    """A commit without rows, so that the runs `dead` cannot make theirs any more."""
+    """Return a commit without rows, so that the runs `dead` cannot make theirs any more."""
     run_id = "after-" + dead[0]
     if last is None:
         return Commit(0, run_id, (), {}, "", ())

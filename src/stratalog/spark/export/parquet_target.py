@@ -48,7 +48,10 @@ class ParquetTarget(ExportTarget):
         return CommitResult(counts, len(files), sum(each.size for each in files))
 
     def _write(self, rows: DataFrame, commit: Commit, progress: Progress) -> tuple[list[DataFile], Counts]:
-        """The files of tasks that were done; those of tasks that Spark gave up are left for the commit to delete."""
+        """Return the files of tasks that were done.
+
+        Those of tasks that Spark gave up are left for the commit to delete.
+        """
         writer = ParquetWriter(self._files, commit.run_id, tuple(commit.partition_by))
         written = rows.mapInArrow(writer, "written binary")
         files: list[DataFile] = []

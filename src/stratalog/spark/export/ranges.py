@@ -45,7 +45,7 @@ class ExportableRanges(NamedTuple):
 
 
 def new_ranges(options: Mapping[str, str], done: Mapping[TopicPartition, int]) -> ExportableRanges:
-    """The offsets to export, by topic and partition; partitions without new ones are left out.
+    """Return the offsets to export, by topic and partition; partitions without new ones are left out.
 
     A partition that was exported before goes on where it stopped; the starting options are for the others. UsageError,
     and DataLossError where offsets that come next are not there any more (with `failOnDataLoss=false` they are

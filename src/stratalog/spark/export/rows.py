@@ -14,13 +14,13 @@ from stratalog.spark.export.ranges import reading_options
 
 
 def records(spark: SparkSession, options: Mapping[str, str], ranges: Sequence[OffsetRange]) -> DataFrame:
-    """The records of these ranges, as a table has them before values are decoded."""
+    """Return the records of these ranges, as a table has them before values are decoded."""
     reader = spark.read.format("stratalog").options(**reading_options(options, ranges))
     found = reader.load()
     return found.select(*(name for name in RECORD_COLUMNS if name in found.columns))
 
 
 def table_rows(found: DataFrame, layout: ExportLayout, decoding: Decoding | None) -> DataFrame:
-    """What is written."""
+    """Return what is written."""
     rows = found.withColumns({name: F.expr(sql) for name, sql in layout.derived.items()})
     return rows if decoding is None else decoding.apply(rows)

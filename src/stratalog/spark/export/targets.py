@@ -42,4 +42,4 @@ class ExportTarget(ABC):
 
     @abstractmethod
     def read(self) -> DataFrame:
-        """The table. UsageError when there is none."""
+        """Return the table. Raises UsageError when there is none."""

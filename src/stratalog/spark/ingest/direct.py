@@ -155,7 +155,7 @@ def _is_sparks(error: BaseException) -> bool:
 
 
 def _told(error: BaseException) -> str:
-    """What a task has said, without what the runner says of it."""
+    """Return what a task has said, without what the runner says of it."""
     if isinstance(error, TaskError):
         return str(error)
     return reason(error) if isinstance(error, Exception) and _is_sparks(error) else str(error)

@@ -94,7 +94,10 @@ def ingest(
 
 
 def _target(options: Mapping[str, str], topic: str, query: str) -> WriteTarget:
-    """Checked: options, place, number of partitions. UsageError, RemoteStorageError."""
+    """Return the target, with options, place and number of partitions checked.
+
+    Raises UsageError or RemoteStorageError.
+    """
     target = target_of(SinkOptions.parse({**options, "queryId": query}))
     target.plan(topic).partitions_of(topic)
     return target

@@ -39,7 +39,7 @@ class Memory:
         return {"queryId": self._query, "batchId": str(self._round)}
 
     def end(self) -> None:
-        """The round is published."""
+        """End the round, which is published."""
         self.files |= self._pending
         self._save(None)
 

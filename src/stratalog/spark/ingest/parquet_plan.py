@@ -1,5 +1,6 @@
-"""Whether Parquet files can be loaded past Spark's reader, what their columns are to a record, and which task reads
-what.
+"""Whether Parquet files can be loaded past Spark's reader.
+
+Also what their columns are to a record, and which task reads what.
 
 From footers alone. Taken are the types of which Spark makes, with the casts of a load, exactly what is made here; all
 else is `Indirect`: Spark reads it.
@@ -100,7 +101,7 @@ class ReadTask:
 
 
 def wanted_columns(rows: Rows) -> dict[str, str]:
-    """The file's column for each column of a record. Indirect if something is more than a name."""
+    """Return the file's column for each column of a record. Indirect if something is more than a name."""
     found = {}
     for target in _ALLOWED:
         expression = getattr(rows, target)
@@ -167,8 +168,10 @@ def open_parquet(path: Path) -> parquet.ParquetFile:
 
 
 def read_tasks(files: Sequence[ParquetInput], count_min: int, size_max: int) -> list[ReadTask]:
-    """Cut the files, one behind the other, at row groups: at least `count_min` tasks of even size, if there are so many
-    row groups, and none much larger than `size_max`."""
+    """Cut the files, one behind the other, at row groups.
+
+    At least `count_min` tasks of even size, if there are so many row groups, and none much larger than `size_max`.
+    """
     total = sum(size for file in files for _, size in file.groups)
     share = max(min(-(-total // count_min), size_max), 1)
     tasks: list[ReadTask] = []

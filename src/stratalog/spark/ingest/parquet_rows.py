@@ -31,7 +31,7 @@ _SAMPLE_ROWS: Final = 256
 
 
 def sink_schema(columns: Sequence[FileColumn]) -> StructType:
-    """What comes out, as the sink is told of it."""
+    """Return what comes out, as the sink is told of it."""
     header = types.StructType(
         [types.StructField("key", types.StringType()), types.StructField("value", types.BinaryType())]
     )
@@ -80,8 +80,10 @@ def _rows_of(part: RowGroups, fs: FileSystem) -> Iterator[pa.RecordBatch]:
 
 
 def _batch_rows(file: parquet.ParquetFile, of: ParquetInput, group: int, names: list[str]) -> int:
-    """How many rows make a batch: by the size of the row group, and by a few rows where a dictionary hides their
-    size."""
+    """How many rows make a batch.
+
+    By the size of the row group, and by a few rows where a dictionary hides their size.
+    """
     rows, size = of.groups[group]
     width = size / max(rows, 1)
     metadata = file.metadata.row_group(group)

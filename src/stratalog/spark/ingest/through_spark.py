@@ -71,7 +71,7 @@ def write_through_spark(
 
 
 def _ordered(spark: SparkSession, source: SparkInput, files: Sequence[SourceFile]) -> DataFrame:
-    """The rows of the files, one behind the other.
+    """Return the rows of the files, one behind the other.
 
     Spark reads several files in the order of their sizes, but what a union has in the order of its parts; and it joins
     neighbouring tasks when told to have fewer.
@@ -125,7 +125,7 @@ def _with_types(records: DataFrame) -> DataFrame:
 
 
 def reason(error: Exception) -> str:
-    """What one of ours has said within Spark's error, else its first line."""
+    """Return what one of ours has said within Spark's error, else its first line."""
     text = str(error)
     ours = _ERROR.findall(text)
     return (ours[-1] if ours else next(iter(text.strip().splitlines()), type(error).__name__)).strip()

@@ -103,5 +103,5 @@ class IngestResult:
 
 
 def shown_files(files: list[str]) -> str:
-    """The files of a round or task, for an error."""
+    """Return the files of a round or task, for an error."""
     return files[0] if len(files) == 1 else f"{files[0]} to {files[-1]}"

@@ -120,7 +120,7 @@ def slow_paths(states: Iterable[CapabilityState]) -> str:
 
 
 def _nothing_inside(_: SparkSession) -> None:
-    """The property alone decides."""
+    """Return what the property alone decides."""
 
 
 def _scan_rule(name: str) -> Callable[[SparkSession], str | None]:
@@ -128,7 +128,7 @@ def _scan_rule(name: str) -> Callable[[SparkSession], str | None]:
 
 
 def _filters_are_offered(spark: SparkSession) -> str | None:
-    """A source that takes filters is only registered where scans are apart."""
+    """Return a source that takes filters is only registered where scans are apart."""
     return None if install_scan_rule(spark)["scan-rule"] is None else "scan-rule is off"
 
 

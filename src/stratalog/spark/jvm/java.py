@@ -106,7 +106,7 @@ def _major_version(executable: Path) -> int | None:
 
 @functools.cache
 def spark_java_home() -> Path:
-    """A Java home for Spark's launcher, kept until this process ends. UsageError as `find_java`."""
+    """Return a Java home for Spark's launcher, kept until this process ends. UsageError as `find_java`."""
     return make_shim(find_java(), Path(_temporary_directory()))
 
 

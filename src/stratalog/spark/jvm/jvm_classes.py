@@ -1,5 +1,7 @@
-"""Classes of our own in a session's JVM: compiled from source by Janino, the compiler that Spark generates code
-with."""
+"""Classes of our own in a session's JVM.
+
+Compiled from source by Janino, the compiler that Spark generates code with.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ class JvmClasses:
         return cls(spark, source.stem, compiler.getClassLoader(), bytecode)
 
     def new(self, nested: str, *arguments: Any) -> Any:
-        """An instance of a class in it that has one public constructor."""
+        """Return an instance of a class in it that has one public constructor."""
         gateway: Any = self.spark.sparkContext._gateway
         values = gateway.new_array(gateway.jvm.java.lang.Object, len(arguments))
         for index, argument in enumerate(arguments):

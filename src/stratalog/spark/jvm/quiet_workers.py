@@ -64,7 +64,7 @@ def without_traceback() -> Iterator[None]:
 
 
 def _main_module() -> str:
-    """The name of what `python -m` has started; "" of a script."""
+    """Return the name of what `python -m` has started; "" of a script."""
     return getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", None) or ""
 
 

@@ -1,5 +1,6 @@
-"""PySpark's worker daemon for sessions of ours (`spark.python.daemon.module`): workers that are ready, and leave
-quietly.
+"""PySpark's worker daemon for sessions of ours (`spark.python.daemon.module`).
+
+Workers that are ready, and leave quietly.
 
 Every worker is forked from this process. What reading needs is loaded here once, its native code included, so that no
 task of a worker's first query waits for it; it is shared by all workers.
@@ -33,7 +34,7 @@ _FIRST_QUERY: Final = (
 
 
 def _load_ahead() -> None:
-    """What cannot be loaded here is told of by the task that needs it."""
+    """Load modules ahead; what cannot be loaded here is reported by the task that needs it."""
     with _output_to_stderr(), suppress(Exception):
         for module in _FIRST_QUERY:
             import_module(module)

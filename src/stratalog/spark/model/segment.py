@@ -45,7 +45,7 @@ class SegmentRange:
 
 
 def remote_segment(manifest: SegmentManifest) -> Segment:
-    """What a manifest says."""
+    """Return what a manifest says."""
 
     def place(kind: ObjectKind) -> Place | None:
         return Place(PlaceTier.REMOTE, manifest.key(kind)) if kind in manifest.objects else None

@@ -1,5 +1,7 @@
-"""What is done about records that were asked for and are not there, or not readable: an error, or a counted way
-around."""
+"""What is done about records that were asked for and are not there, or not readable.
+
+An error, or a counted way around.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,10 @@ class DataLossError(StratalogError):
 
 
 class OnDataLoss(Protocol):
-    """Is told of each loss: what and where, how many offsets of those asked for at most, and how many bytes of a
-    log."""
+    """Takes each loss: what and where.
+
+    Also how many offsets of those asked for at most, and how many bytes of a log.
+    """
 
     def __call__(self, message: str, offsets: int = 0, size: int = 0) -> None: ...
 
@@ -54,7 +58,7 @@ class DataLoss:
 
 
 def on_data_loss(fail: bool) -> DataLoss:
-    """What to do about lost or damaged data: raise DataLossError, or warn."""
+    """Return what to do about lost or damaged data: raise DataLossError, or warn."""
     return DataLoss(fail)
 
 

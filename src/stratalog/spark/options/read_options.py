@@ -60,8 +60,10 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool = False) -> ReadOptions:
-        """The options of a batch, or of a stream: that may begin at the latest offset (and does, if nothing else is
-        said), and has no end. Raises UsageError."""
+        """Return the options of a batch, or of a stream.
+
+        That may begin at the latest offset (and does, if nothing else is said), and has no end. Raises UsageError.
+        """
         reader = OptionReader(options)
         paths = reader.paths()
         remote_url = reader.text("remote")

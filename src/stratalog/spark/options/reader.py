@@ -49,7 +49,7 @@ class OptionReader:
         self._known: set[str] = set()
 
     def text(self, name: str) -> str | None:
-        """The value without blanks around it; an empty one is an error."""
+        """Return the value without blanks around it; an empty one is an error."""
         self._known.add(name.lower())
         found = self._options.get(name.lower())
         if found is None:
@@ -108,7 +108,7 @@ class OptionReader:
         }
 
     def refuse_unknown(self) -> None:
-        """A misspelt option must not silently mean its default."""
+        """Refuse a misspelt option, which must not silently mean its default."""
         for lower, (name, value) in self._options.items():
             if (
                 lower not in self._known

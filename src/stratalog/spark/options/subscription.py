@@ -18,8 +18,10 @@ INTERNAL_TOPICS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Exactly one of: names of topics, a pattern that is found in a topic's name (as Spark's source has it),
-    partitions."""
+    """Exactly one of names of topics, a pattern, or partitions.
+
+    The pattern is found in a topic's name, as Spark's source has it.
+    """
 
     topics: frozenset[str] | None = None
     pattern: re.Pattern[str] | None = None

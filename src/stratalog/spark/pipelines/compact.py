@@ -107,8 +107,10 @@ def compact_bucket(
     progress: Progress = SILENT,
     clock: Clock = SYSTEM_CLOCK,
 ) -> CompactResult:
-    """Compact `topics` of a bucket of the remote tier. Where a cluster owns it, `kafka` has to say how its brokers are
-    reached (`kafka.bootstrap.servers`, ...): they learn of every change through `__remote_log_metadata`.
+    """Compact `topics` of a bucket of the remote tier.
+
+    Where a cluster owns it, `kafka` has to say how its brokers are reached (`kafka.bootstrap.servers`, ...): they learn
+    of every change through `__remote_log_metadata`.
 
     `options` are those of the store, with keys for encrypted segments. Topics have the configuration that their newest
     segment tells, `overrides` go before it. Without a `state` everything is looked at; with one, partitions of which

@@ -47,7 +47,7 @@ def read_frame(
     where: str | None = None,
     limit: int | None = None,
 ) -> DataFrame:
-    """The query. `columns` and `where` are SQL expressions over the source's columns; keys and values are bytes.
+    """Return the query. `columns` and `where` are SQL expressions over the source's columns; keys and values are bytes.
 
     UsageError, before any job, for options, columns or a condition that cannot be.
     """
@@ -79,7 +79,7 @@ def read_rows(
     where: str | None = None,
     limit: int | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """The rows of `read_frame`, a part at a time; columns of type `timestamp` have times in UTC.
+    """Yield the rows of `read_frame`, a part at a time; columns of type `timestamp` have times in UTC.
 
     UsageError in one line for what goes wrong on the way, too.
     """
@@ -100,7 +100,7 @@ def read_rows(
 
 
 def _why(error: Exception) -> str:
-    """The line that matters: of our own error in a worker or planner, else the first."""
+    """Return the line that matters: of our own error in a worker or planner, else the first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("stratalog.")]
     line = (ours or lines or [type(error).__name__])[-1 if ours else 0]

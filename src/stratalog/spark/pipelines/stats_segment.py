@@ -85,7 +85,7 @@ class SegmentStats:
     damage: str | None = None
 
     def see(self, batch: RecordBatch) -> None:
-        """The next batch, by its header."""
+        """Return the next batch, by its header."""
         self.batches += 1
         self.size += batch.size
         self.last_offset = batch.last_offset
@@ -118,7 +118,7 @@ class SegmentStats:
 
 
 def _oldest_ms(batch: RecordBatch) -> int:
-    """The timestamp of a batch's first record, as its header has it: a record behind it may be older."""
+    """Return the timestamp of a batch's first record, as its header has it: a record behind it may be older."""
     is_kept_there = batch.magic >= 2 and batch.timestamp_type != LOG_APPEND_TIME and not batch.has_delete_horizon
     return batch.base_timestamp if is_kept_there else batch.max_timestamp
 

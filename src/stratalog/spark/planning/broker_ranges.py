@@ -1,5 +1,7 @@
-"""Planning of what is read through a broker: how large offsets are, where to cut them, and which a filter on time
-needs."""
+"""Planning of what is read through a broker.
+
+How large offsets are, where to cut them, and which a filter on time needs.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,7 @@ class BrokerRanges:
     def within_time(
         self, key: TopicPartition, wanted: SegmentRange, times: Intervals, disorder_ms: int | None
     ) -> Iterator[SegmentRange]:
-        """The range, or nothing, without offsets at its ends that cannot have one of these times."""
+        """Yield the range, or nothing, without offsets at its ends that cannot have one of these times."""
         start, end = wanted.start, wanted.end
         if times.low > 0:
             first = first_offset_at(self.cluster, key, times.low)

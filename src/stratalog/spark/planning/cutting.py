@@ -42,7 +42,7 @@ class Cutter:
         return proved
 
     def _prove(self, segment: Segment, pieces: list[Piece]) -> list[Piece] | None:
-        """The pieces of a local segment with exact bounds, from the batch headers at the cuts.
+        """Return the pieces of a local segment with exact bounds, from the batch headers at the cuts.
 
         None when a cut is not where a batch with such an offset begins.
         """
@@ -64,7 +64,10 @@ class Cutter:
 
 
 def _base_offset_at(file: File, segment: Segment, position: int) -> int | None:
-    """Base offset of the batch at a position; the end of the segment is one too. None when no batch begins there."""
+    """Return the base offset of the batch at a position, or None when no batch begins there.
+
+    The end of the segment is one too.
+    """
     if position == 0:
         return segment.base_offset
     if position == segment.size:

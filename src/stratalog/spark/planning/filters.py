@@ -69,7 +69,7 @@ def push(filters: Iterable[Filter], constraints: Constraints = Constraints()) ->
 
 
 def _push_one(each: Filter, constraints: Constraints) -> tuple[Constraints, bool]:
-    """The constraints with one filter more, and whether they cover it exactly."""
+    """Return the constraints with one filter more, and whether they cover it exactly."""
     column = _column(each)
     if column in _NEVER_NULL and isinstance(each, IsNotNull):
         return constraints, True
@@ -91,7 +91,7 @@ def _push_one(each: Filter, constraints: Constraints) -> tuple[Constraints, bool
 
 
 def _column(each: Filter) -> str | None:
-    """The top-level column that a filter is about."""
+    """Return the top-level column that a filter is about."""
     inner = each.child if isinstance(each, Not) else each
     attribute: Sequence[str] = getattr(inner, "attribute", ())
     return str(attribute[0]) if len(attribute) == 1 else None
@@ -115,7 +115,7 @@ def _topics(each: Filter, topics: TopicConstraint) -> TopicConstraint | None:
 
 
 def _spans(each: Filter, span: Any) -> Intervals | None:
-    """The values of its column for which a filter holds; None when it is not understood."""
+    """Return the values of its column for which a filter holds, or None when it is not understood."""
     match each:
         case Not(child=child):
             inner = _spans(child, span)
@@ -147,14 +147,17 @@ def _spans(each: Filter, span: Any) -> Intervals | None:
 
 
 def _integer_span(value: Any) -> tuple[int, int] | None:
-    """The integers that equal a literal, as a closed interval."""
+    """Return the integers that equal a literal, as a closed interval."""
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value, value
 
 
 def _timestamp_span(value: Any) -> tuple[int, int] | None:
-    """The milliseconds that equal a literal of microseconds: (ceiling, floor), which is empty between milliseconds."""
+    """Return the milliseconds that equal a literal of microseconds.
+
+    (ceiling, floor), which is empty between milliseconds.
+    """
     if not isinstance(value, datetime) or value.tzinfo is None:
         return None
     microseconds = (value - _EPOCH) // timedelta(microseconds=1)

@@ -15,7 +15,9 @@ from stratalog.util import uuid_to_base64
 def choose_topic_ids(
     manifests: Iterable[SegmentManifest], noted: Mapping[str, Mapping[UUID, str]], asked: Collection[UUID]
 ) -> dict[str, UUID]:
-    """The one topic id of each topic: what directories or brokers have `noted` (with where), else that of its segments.
+    """Return the one topic id of each topic.
+
+    What directories or brokers have `noted` (with where), else that of its segments.
 
     UsageError, with all that could be meant, where that leaves several, or none of those that were `asked` for.
     """

@@ -21,8 +21,9 @@ Array = Any  # a one-dimensional numpy array of int64
 
 @dataclass(frozen=True, slots=True)
 class OffsetEntries:
-    """Entries (offset, position), strictly ascending in both: the batch that begins at `position` does not begin behind
-    `offset`, and every batch before it ends before `offset`.
+    """Entries (offset, position), strictly ascending in both.
+
+    The batch that begins at `position` does not begin behind `offset`, and every batch before it ends before `offset`.
     """
 
     offsets: Array
@@ -39,8 +40,10 @@ class OffsetEntries:
 
 @dataclass(frozen=True, slots=True)
 class TimeEntries:
-    """Entries (timestamp, offset), timestamps strictly ascending: no record up to `offset` is newer than
-    `timestamp`."""
+    """Entries (timestamp, offset), timestamps strictly ascending.
+
+    No record up to `offset` is newer than `timestamp`.
+    """
 
     timestamps_ms: Array
     offsets: Array
@@ -50,7 +53,7 @@ class TimeEntries:
 
 
 def offset_entries(data: Buffer, base_offset: int, log_size: int, entry_size: int | None = None) -> OffsetEntries:
-    """The entries of an offset index of either format for a `.log` of `log_size` bytes; none if it is damaged.
+    """Return the entries of an offset index of either format for a `.log` of `log_size` bytes; none if it is damaged.
 
     `entry_size` is what a manifest has noted; without it, the content tells.
     """
@@ -72,7 +75,7 @@ def offset_entries(data: Buffer, base_offset: int, log_size: int, entry_size: in
 
 
 def time_entries(data: Buffer, base_offset: int) -> TimeEntries:
-    """The entries of a time index up to the first that is out of order."""
+    """Return the entries of a time index up to the first that is out of order."""
     table = time_table(data, memoryview(data).nbytes // TIME_ENTRY_SIZE)
     timestamps, offsets = table["timestamp"].astype(np.int64), table["offset"].astype(np.int64)
     count = len(table)

@@ -17,7 +17,7 @@ class Intervals:
 
     @classmethod
     def of(cls, spans: Iterable[tuple[int, int]]) -> Intervals:
-        """The union of closed intervals in any order; empty ones (high < low) count for nothing."""
+        """Return the union of closed intervals in any order; empty ones (high < low) count for nothing."""
         merged: list[tuple[int, int]] = []
         for low, high in sorted(spans):
             low, high = max(low, INT64_MIN), min(high, INT64_MAX)
@@ -70,7 +70,7 @@ class Intervals:
         return self.spans[-1][1] if self.spans else INT64_MIN
 
     def hull(self) -> Intervals:
-        """The one interval from the smallest to the largest value."""
+        """Return the one interval from the smallest to the largest value."""
         return Intervals.between(self.low, self.high)
 
 

@@ -43,7 +43,10 @@ class LimitResolver:
         self._lost = on_data_loss
 
     def batch(self, options: ReadOptions, snapshot: PartitionSnapshot) -> tuple[int, int]:
-        """The offsets [start, end) of a batch. UsageError when it would begin behind its end, as in Spark's source."""
+        """Return the offsets [start, end) of a batch.
+
+        Raises UsageError when it would begin behind its end, as in Spark's source.
+        """
         end = self.end(options.ending, snapshot)
         starting = options.starting
         asked = starting.by_partition.get((snapshot.topic, snapshot.partition), EARLIEST)
@@ -61,7 +64,10 @@ class LimitResolver:
         )
 
     def start(self, limit: Limit, snapshot: PartitionSnapshot, *, latest_if_none: bool) -> int:
-        """The first offset to read. UsageError when no record is as new as a timestamp (unless `latest_if_none`)."""
+        """Return the first offset to read.
+
+        Raises UsageError when no record is as new as a timestamp (unless `latest_if_none`).
+        """
         name = f"{snapshot.topic}-{snapshot.partition}"
         match limit.kind:
             case LimitKind.EARLIEST:
@@ -86,7 +92,7 @@ class LimitResolver:
                 return snapshot.end if offset_found is None else offset_found
 
     def end(self, limit: Limit, snapshot: PartitionSnapshot) -> int:
-        """The offset before which reading ends."""
+        """Return the offset before which reading ends."""
         name = f"{snapshot.topic}-{snapshot.partition}"
         match limit.kind:
             case LimitKind.LATEST:

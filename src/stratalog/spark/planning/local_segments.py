@@ -67,7 +67,7 @@ class SegmentListing:
         return self.between(0, None).segments
 
     def between(self, start: int, end: int | None) -> LocalSpan:
-        """What there is of the offsets [start, end); `end` None: up to the end of the log."""
+        """Return what there is of the offsets [start, end); `end` None: up to the end of the log."""
         found = undisturbed(self._directory, lambda: self._look(start, end), self._fs)
         for damage in self._damages:
             self._on_damage(*damage)
@@ -152,7 +152,7 @@ class SegmentListing:
         return 0, files.base_offset
 
     def _newest(self, files: SegmentFiles, log: File, near_end: tuple[int, int], tail: Tail) -> int | None:
-        """The newest timestamp: of the time index, proved by the log, or behind the last entries.
+        """Return the newest timestamp: of the time index, proved by the log, or behind the last entries.
 
         None if nothing tells.
         """
@@ -170,7 +170,7 @@ class SegmentListing:
         return max(int(timestamp_ms), tail.max_timestamp_ms)
 
     def _last_entry(self, index: Path, entry_size: int) -> bytes | None:
-        """The last entry of an index file that is not part of a zero tail."""
+        """Return the last entry of an index file that is not part of a zero tail."""
         try:
             with self._fs.open(index) as file:
                 return _last_nonzero(file, file.size() // entry_size, entry_size)
@@ -183,7 +183,7 @@ def _local(path: Path) -> Place:
 
 
 def _last_nonzero(file: File, entries: int, entry_size: int) -> bytes | None:
-    """The last entry with any bit set, found by bisection: a preallocated index is zero behind its entries."""
+    """Return the last entry with any bit set, found by bisection: a preallocated index is zero behind its entries."""
     if entries and any(last := file.pread(entry_size, (entries - 1) * entry_size)):
         return last
     low, high = 0, entries  # the slots before `low` are used, those from `high` on are not

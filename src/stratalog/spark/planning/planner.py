@@ -55,7 +55,7 @@ class Planner:
         self._broker = None if byte_sources.broker is None else BrokerRanges(byte_sources.cluster)
 
     def plan(self) -> list[SplitPlan]:
-        """Splits that together give every wanted record once. Raises StratalogError.
+        """Return splits that together give every wanted record once. Raises StratalogError.
 
         Where files are replaced while they are looked at, all is planned again.
         """
@@ -74,7 +74,7 @@ class Planner:
         return self.split([self._narrow(snapshot) for snapshot in reader.partitions()])
 
     def _narrow(self, snapshot: PartitionSnapshot) -> PartitionRead:
-        """Starting and ending options, transactions and filters on offsets and time."""
+        """Apply starting and ending options, transactions and filters on offsets and time."""
         options = self._options
         aborted: tuple[AbortedTransaction, ...] = ()
         if options.read_committed:
@@ -86,7 +86,7 @@ class Planner:
     def between(
         self, snapshot: PartitionSnapshot, start: int, end: int, aborted: tuple[AbortedTransaction, ...] = ()
     ) -> PartitionRead:
-        """What of the offsets [start, end) the filters leave; tells of those that no segment has."""
+        """Return what of the offsets [start, end) the filters leave; tells of those that no segment has."""
         for low, high in holes(
             snapshot.ranges, start, end, lambda before, after: explains(before, after, self._byte_sources)
         ):
@@ -125,7 +125,7 @@ class Planner:
     # --- splits -----------------------------------------------------------------------------------------------------
 
     def split(self, wanted: Sequence[PartitionRead]) -> list[SplitPlan]:
-        """Splits of `splitBytes`; smaller ones, by bytes and then by offsets, to come to `minPartitions`."""
+        """Cut into splits of `splitBytes`; smaller ones, by bytes and then by offsets, to come to `minPartitions`."""
         options = self._options
         plans = self._split_by(wanted, options.split_bytes, options.max_records_per_partition)
         minimum = options.min_partitions

@@ -71,7 +71,7 @@ class PartitionSnapshot:
         )
 
     def between(self, start: int, end: int) -> list[SegmentRange]:
-        """The ranges cut to [start, end)."""
+        """Return the ranges cut to [start, end)."""
         return [
             replace(each, start=max(each.start, start), end=min(each.end, end))
             for each in self.ranges
@@ -145,7 +145,7 @@ class SnapshotReader:
         return frozenset(key for key in names if subscription.wants(*key))
 
     def partitions(self) -> list[PartitionSnapshot]:
-        """The wanted partitions, by topic and number."""
+        """Return the wanted partitions, by topic and number."""
         if self._broker is not None:
             return self._told_partitions()
         noted: dict[str, dict[UUID, str]] = {}
@@ -223,7 +223,10 @@ class SnapshotReader:
     def _read_manifests(
         self, is_wanted: Callable[[TopicPartition], bool]
     ) -> tuple[list[SegmentManifest], set[TopicPartition]]:
-        """The manifests of wanted partitions, and the names of the partitions that were passed over by their names."""
+        """Return the manifests of wanted partitions.
+
+        Also returns the names of the partitions that were passed over by their names.
+        """
         if self._options.remote_url is None:
             return [], set()
         not_read: set[TopicPartition] = set()
@@ -296,7 +299,7 @@ def _key(manifest: SegmentManifest) -> TopicPartition:
 
 
 def _local_path(name: str) -> Path:
-    """A path or a file:// URL; UsageError for another scheme."""
+    """Return a path or a file:// URL. Raises UsageError for another scheme."""
     if "://" in name or name.startswith("file:"):
         url = urlsplit(name)
         if url.scheme != "file" or url.netloc not in ("", "localhost"):

@@ -18,7 +18,7 @@ from stratalog.spark.planning.local_segments import SealedSegment
 
 
 def _never_again() -> int:
-    """A clock for those who look once."""
+    """Return a clock for those who look once."""
     return 0
 
 
@@ -34,21 +34,23 @@ class SnapshotMemory:
     _remote_looked_ms: int = 0
 
     def sealed(self, directory: Path, topic_id: UUID | None) -> dict[int, SealedSegment]:
-        """The sealed segments of a partition directory by base offset, to be brought up to date by whoever lists it.
+        """Return the sealed segments of a partition directory by base offset.
+
+        The caller that lists the directory brings them up to date.
 
         Another topic that has got the name since has none yet.
         """
         return self._sealed.setdefault((directory, topic_id), {})
 
     def remote(self, look: Callable[[], list[SegmentManifest]]) -> list[SegmentManifest]:
-        """What `look` finds in the bucket, or found not long ago."""
+        """Return what `look` finds in the bucket, or found not long ago."""
         now_ms = self.now_ms()
         if self._remote is None or now_ms - self._remote_looked_ms >= self.remote_interval_ms:
             self._remote, self._remote_looked_ms = look(), now_ms
         return self._remote
 
     def forget_remote(self) -> None:
-        """The next look goes to the bucket."""
+        """Let the next look go to the bucket."""
         self._remote = None
 
     def forget_sealed(self) -> None:

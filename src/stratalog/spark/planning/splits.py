@@ -31,7 +31,10 @@ def needs_index(wanted: SegmentRange, split_bytes: int) -> bool:
 def cut_segment(
     wanted: SegmentRange, entries: OffsetEntries | None, split_bytes: int, copy: Place | None = None
 ) -> list[Piece]:
-    """The pieces of one range, together exactly its offsets, each of about `split_bytes` if the index allows it."""
+    """Return the pieces of one range, together exactly its offsets.
+
+    Each is of about `split_bytes` if the index allows it.
+    """
     segment = wanted.segment
     whole = Piece(
         log=segment.log,
@@ -71,7 +74,7 @@ def cut_segment(
 
 
 def apart(pieces: Sequence[Piece], entries: OffsetEntries, segment: Segment) -> list[Piece]:
-    """The pieces with offsets of their own, where no header can be asked what begins at a cut.
+    """Return the pieces with offsets of their own, where no header can be asked what begins at a cut.
 
     The offsets up to that of the entry at a cut go to the piece before it, which reads one entry further for them;
     should the segment be replaced, every piece is looked for by its offsets.
@@ -106,7 +109,7 @@ def _cut_positions(positions: Any, start: int, end: int, split_bytes: int) -> li
 
 
 def limit_records(ranges: Iterable[SegmentRange], records_max: int | None) -> Iterator[SegmentRange]:
-    """The ranges cut into equal parts of at most `records_max` offsets."""
+    """Yield the ranges cut into equal parts of at most `records_max` offsets."""
     for each in ranges:
         parts = 1 if records_max is None else -(-(each.end - each.start) // records_max)
         edges = [each.start + (each.end - each.start) * i // parts for i in range(parts + 1)]
@@ -123,8 +126,10 @@ def pack(
     aborted: Sequence[AbortedTransaction] = (),
     topic_id: UUID | None = None,
 ) -> list[SplitPlan]:
-    """Put pieces together, in order, while they stay within `split_bytes`, and within `records_max` offsets if
-    given."""
+    """Put pieces together, in order, while they stay within `split_bytes`.
+
+    And within `records_max` offsets if given.
+    """
     plans: list[SplitPlan] = []
     group: list[Piece] = []
 
@@ -156,7 +161,7 @@ def narrow_by_time(
     disorder_ms: int | None,
     proves: Callable[[int, int], bool],
 ) -> SegmentRange | None:
-    """The range without the offsets at both ends that the time index rules out; None when nothing is left.
+    """Return the range without the offsets at both ends that the time index rules out, or None when nothing is left.
 
     Up to an entry's offset nothing is newer than the entry. With a known disorder, nothing behind it is older than the
     entry by more than that. Only entries (timestamp, offset) that `proves` vouches for are used.
@@ -175,7 +180,7 @@ def narrow_by_time(
 def within_time(
     ranges: Sequence[SegmentRange], low_ms: int, high_ms: int, disorder_ms: int | None
 ) -> list[SegmentRange]:
-    """The ranges whose segments may hold a timestamp in [low_ms, high_ms]."""
+    """Return the ranges whose segments may hold a timestamp in [low_ms, high_ms]."""
     kept = []
     newest: int | None = None  # of the segments before, each of them known
     for each in ranges:

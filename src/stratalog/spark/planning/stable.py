@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def again_while_changing(look: Callable[[], T]) -> T:
-    """What `look` gives as soon as nothing that it has found goes away under it.
+    """Return what `look` gives as soon as nothing that it has found goes away under it.
 
     DataLossError when that does not end.
     """

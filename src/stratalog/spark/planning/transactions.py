@@ -1,5 +1,6 @@
-"""Transactions of a partition snapshot, for `isolationLevel=read_committed`: where committed data ends, what was
-aborted.
+"""Transactions of a partition snapshot, for `isolationLevel=read_committed`.
+
+Where committed data ends, what was aborted.
 
 With brokers the end of the snapshot is the last stable offset already; they are asked what became of transactions that
 are open where files end and brokers go on.
@@ -41,8 +42,9 @@ class DecidedTransactions:
 
 
 def transaction_state(snapshot: PartitionSnapshot, byte_sources: ByteSources, start: int = 0) -> DecidedTransactions:
-    """What is known of the offsets from `start` on. Raises DataLossError when the producer state that is needed is
-    damaged, CorruptIndexError.
+    """Return what is known of the offsets from `start` on.
+
+    Raises DataLossError when the producer state that is needed is damaged, CorruptIndexError.
 
     PlaceMissingError when a file or object is gone, or is another segment's by now: whoever looks again sees what is
     there.
@@ -85,8 +87,9 @@ def _ends_of_files(snapshot: PartitionSnapshot) -> Iterator[tuple[list[Segment],
 
 
 def _at_end(segments: Sequence[Segment], byte_sources: ByteSources) -> tuple[list[AbortedTransaction], dict[int, int]]:
-    """What was aborted in the last segment, as far as no index has it, and the first offsets of what is open at its
-    end.
+    """Return what was aborted in the last segment, as far as no index has it.
+
+    Also returns the first offsets of what is open at its end.
 
     The snapshot of a remote segment is of its end, a local one of its beginning. Where it is missing, the state is made
     from the nearest one before, or from the beginning of the log, as a broker makes it when it starts.

@@ -54,7 +54,7 @@ class BatchTable:
 
 
 def _scan_old(view: memoryview, start: int) -> tuple[Any, int]:
-    """The whole messages of formats 0 and 1 from `start` on, and where they end."""
+    """Return the whole messages of formats 0 and 1 from `start` on, and where they end."""
     parts: list[Any] = []
     end = start
     while len(view) - end >= HEADER_SIZE_UP_TO_MAGIC and view[end + MAGIC_AT] < MAGIC:

@@ -73,7 +73,7 @@ class BrokerReader:
     on_data_loss: OnDataLoss
 
     def read(self, piece: Piece, selection: Selection) -> Iterator[pa.RecordBatch | Missing]:
-        """The wanted records in order of their offsets, and in their places the ranges that are missing.
+        """Yield the wanted records in order of their offsets, and in their places the ranges that are missing.
 
         Raises what `on_data_loss` raises, UnreachableError, KafkaError.
         """
@@ -96,7 +96,7 @@ class BrokerReader:
             low = int(found.table["last_offset"][-1]) + 1
 
     def _chunks(self, piece: Piece) -> Iterator[_Chunk | Missing]:
-        """What the fetches give, up to the end of the piece."""
+        """Yield what the fetches give, up to the end of the piece."""
         at = piece.start
         guess = min((piece.end - at) * _RECORD_BYTES_GUESS, _FETCH_BYTES_FIRST)
         wanted = min(piece.size or guess, FETCH_BYTES_MAX)
@@ -129,7 +129,7 @@ class BrokerReader:
             at = max(reached, at + 1)
 
     def _fetch(self, at: int, end: int, max_bytes: int) -> FetchedRecords | Missing:
-        """Records at `at`, or what is missing from there on."""
+        """Return records at `at`, or what is missing from there on."""
         deadline = SYSTEM_CLOCK.monotonic() + self.cluster.options.request_timeout_s
         try:
             while True:
@@ -165,7 +165,10 @@ class BrokerReader:
 def aborted_ranges(
     records: memoryview, table: BatchTable, aborted: tuple[AbortedRange, ...]
 ) -> tuple[AbortedTransaction, ...]:
-    """What is aborted of fetched batches: each producer's records from a first offset to its next abort marker."""
+    """Return what is aborted of fetched batches.
+
+    Each producer's records from a first offset to its next abort marker.
+    """
     last = int(table["last_offset"].max())
     producers = {each.producer_id for each in aborted}
     markers: dict[int, list[int]] = {}

@@ -66,7 +66,10 @@ class PieceDecoder:
         return max(self._base_min, self.piece.start)
 
     def decode(self, blocks: Iterator[Block]) -> Iterator[pa.RecordBatch]:
-        """What is wanted of the blocks, in order. Raises what `on_data_loss` raises, OSError, RemoteStorageError."""
+        """Yield what is wanted of the blocks, in order.
+
+        Raises what `on_data_loss` raises, OSError, RemoteStorageError.
+        """
         carry = bytearray()  # the beginning of a batch that the blocks so far did not hold whole
         reached = self.piece.start_position
         for position, data in blocks:
@@ -101,7 +104,10 @@ class PieceDecoder:
             )
 
     def _base_at(self, view: memoryview) -> int:
-        """Base offset of the batch that begins in `view`, as far as that can be seen; else the end of the piece."""
+        """Return the base offset of the batch that begins in `view`, as far as that can be seen.
+
+        Else the end of the piece.
+        """
         return min(fmt.INT64.unpack_from(view)[0], self.piece.base_end) if len(view) >= 8 else self.piece.base_end
 
     def _decode_whole(
@@ -123,8 +129,9 @@ class PieceDecoder:
             yield from self._decode_run(position, view, table, first, last)
 
     def _in_place(self, position: int, table: BatchTable, next_base: int) -> Any:
-        """Which batches stand in a row: offsets within the piece that overlap neither the batch before nor the one
-        after.
+        """Which batches stand in a row.
+
+        Offsets within the piece that overlap neither the batch before nor the one after.
 
         No CRC covers a base offset, so of two batches that overlap neither is served.
         """
@@ -254,12 +261,12 @@ class PieceDecoder:
             self._report_rest(position, error)
 
     def _report(self, position: int, table: BatchTable, index: int, error: KafkaError) -> None:
-        """An error about a batch of a block that begins at `position`."""
+        """Report an error about a batch of a block that begins at `position`."""
         first, last = int(table["base_offset"][index]), int(table["last_offset"][index])
         self._tell(position + int(table["position"][index]), error, first, last + 1, int(table["size"][index]))
 
     def _report_rest(self, position: int, error: KafkaError) -> None:
-        """An error because of which nothing from `position` on can be read."""
+        """Return an error because of which nothing from `position` on can be read."""
         first = max(self._base_min, self.piece.start)
         self._tell(position, error, first, self.piece.end, self.piece.end_position - position)
 

@@ -67,7 +67,7 @@ class Elsewhere:
         return found
 
     def _look(self, piece: Piece) -> LocalSpan:
-        """What the directory has of a piece now."""
+        """Return what the directory has of a piece now."""
         segments = SegmentListing(Path(piece.log.name).parent, self.on_data_loss, self.byte_sources.fs)
         try:
             return segments.between(piece.start, piece.end)
@@ -99,7 +99,7 @@ class Elsewhere:
         return self.in_remote_tier(piece, lost)
 
     def in_remote_tier(self, piece: Piece, lost: str) -> list[Piece]:
-        """What the remote tier has of a piece that is not where it was; tells of what it lacks.
+        """Return what the remote tier has of a piece that is not where it was; tells of what it lacks.
 
         Segments of a bucket are replaced when they are compacted: what takes their place has the same offsets, but for
         those of records that have a newer one.
@@ -149,7 +149,7 @@ def _is_compacted_between(ranges: list[SegmentRange], start: int, end: int) -> b
 
 
 def within(ranges: list[SegmentRange], start: int, end: int) -> list[SegmentRange]:
-    """The ranges cut to [start, end)."""
+    """Return the ranges cut to [start, end)."""
     return [
         replace(each, start=max(each.start, start), end=min(each.end, end))
         for each in ranges

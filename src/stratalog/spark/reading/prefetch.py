@@ -20,7 +20,9 @@ _END = object()
 
 
 def run_ahead(source: Iterator[T], depth: int) -> Iterator[T]:
-    """The items of `source`, which is run on a thread up to `depth` items ahead; its error is raised in its place.
+    """Yield the items of `source`, which is run on a thread up to `depth` items ahead.
+
+    Its error is raised in its place.
 
     When the consumer stops early, the thread ends with the item it is at. `source` is closed by its thread.
     """

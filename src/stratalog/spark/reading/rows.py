@@ -54,19 +54,21 @@ _MILLISECONDS_MAX: Final = ((1 << 63) - 1) // 1000
 
 
 def spark_schema(columns: Sequence[str]) -> StructType:
-    """The schema with these columns, in this order."""
+    """Return the schema with these columns, in this order."""
     return StructType([StructField(name, _TYPES[name]) for name in columns])
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The schema that Spark demands of Arrow, with times in UTC: what Spark 4.1 gives anyhow, and later ones when
-    asked."""
+    """Return the schema that Spark demands of Arrow, with times in UTC.
+
+    What Spark 4.1 gives anyhow, and later ones when asked.
+    """
     takes_zone = "timezone" in signature(to_arrow_schema).parameters
     return to_arrow_schema(schema, timezone="UTC") if takes_zone else to_arrow_schema(schema)
 
 
 def checked_columns(schema: StructType) -> tuple[str, ...]:
-    """The columns of a schema that a query gave itself: some of ours, with our types. UsageError."""
+    """Return the columns of a schema that a query gave itself: some of ours, with our types. Raises UsageError."""
     for field in schema.fields:
         if field.name not in _TYPES or field.dataType != _TYPES[field.name]:
             expected = _TYPES.get(field.name)
@@ -76,7 +78,7 @@ def checked_columns(schema: StructType) -> tuple[str, ...]:
 
 
 def decoded_columns(columns: Sequence[str], *, with_timestamp: bool) -> tuple[str, ...]:
-    """What must be decoded for these columns."""
+    """Return what must be decoded for these columns."""
     names = [_DECODED[name] for name in columns if name in _DECODED]
     if with_timestamp and "timestamp" not in names:
         names.append("timestamp")
@@ -97,7 +99,7 @@ class RowMaker:
         self._partition = _Constant(pa.scalar(partition, pa.int32()))
 
     def rows(self, decoded: pa.RecordBatch) -> pa.RecordBatch:
-        """`decoded` (columns of `decode_columns`) in the schema."""
+        """Return `decoded` (columns of `decode_columns`) in the schema."""
         arrays = [self._array(field, decoded) for field in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
@@ -137,7 +139,7 @@ def _to_microseconds(milliseconds: Any) -> Any:
 
 
 def _retyped(headers: Any, wanted: pa.ListType) -> Any:
-    """The same lists with the field names that Spark uses; no data is copied."""
+    """Return the same lists with the field names that Spark uses; no data is copied."""
     if headers.offset:
         headers = pa.concat_arrays([headers])
     entries = headers.values

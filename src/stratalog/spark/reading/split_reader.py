@@ -1,5 +1,7 @@
-"""Read one split on a worker: either tier, and what to do when a file is gone or replaced since the query was
-planned."""
+"""Read one split on a worker.
+
+Either tier, and what to do when a file is gone or replaced since the query was planned.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ class SplitReader:
     read_committed: bool = False
 
     def read(self, plan: SplitPlan, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """The wanted records of a split, in order. Raises what `on_data_loss` raises, RemoteStorageError, OSError."""
+        """Yield the wanted records of a split, in order.
+
+        Raises what `on_data_loss` raises, RemoteStorageError, OSError.
+        """
         selection = replace(selection, aborted=plan.aborted)
         for piece in plan.pieces:
             yield from self._read_piece(plan, piece, selection)

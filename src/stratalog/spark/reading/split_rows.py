@@ -24,7 +24,7 @@ _BATCHES_AHEAD: Final = 2
 def read_rows(
     plan: SplitPlan, options: ReadOptions, byte_sources: ByteSources, schema: StructType, constraints: Constraints
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one split as Arrow batches in `schema`."""
+    """Yield the rows of one split as Arrow batches in `schema`."""
     # The planner imports this module for the source, and need not wait for the native loops.
     from stratalog.spark.reading.decode import Selection
     from stratalog.spark.reading.split_reader import SplitReader

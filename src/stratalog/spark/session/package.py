@@ -1,5 +1,6 @@
-"""What executors need, as one archive: stratalog and the native wheels that it imports, with compiled code in its
-cache.
+"""What executors need, as one archive.
+
+Stratalog and the native wheels that it imports, with compiled code in its cache.
 
 Native modules cannot be imported out of a zip, so `--py-files` does not do. Spark unpacks the archive once on each
 executor (`spark.archives`), under the name `environment`:

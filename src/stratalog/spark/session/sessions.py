@@ -62,7 +62,7 @@ def register_source(spark: SparkSession) -> None:
 
 
 def _register_new_ones_too(spark: SparkSession) -> None:
-    """Sources are known to one session alone; those that this one makes (`newSession`) are to know ours as well."""
+    """Register the source with sessions made by `newSession` too: Spark keeps sources by session."""
     make = getattr(spark, "newSession", None)  # of Spark Connect there is none
     if make is None or hasattr(make, _REGISTERS):
         return
@@ -101,9 +101,11 @@ def _as_active(spark: SparkSession) -> Iterator[None]:
 
 
 def make_active(spark: SparkSession) -> None:
-    """Let this thread write: Spark looks for a Python data source to write with in the thread's active session alone,
-    and threads other than the one that made the session have none (DATA_SOURCE_NOT_FOUND). Nothing to do with
-    Connect."""
+    """Let this thread write.
+
+    Spark looks for a Python data source to write with in the thread's active session alone, and threads other than the
+    one that made the session have none (DATA_SOURCE_NOT_FOUND). Nothing to do with Connect.
+    """
     if not is_connect(spark):
         jvm: Any = spark._jvm
         spark._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
@@ -146,7 +148,10 @@ def open_local_session(name: str, conf: Mapping[str, str | int | bool]) -> Spark
 
 
 def say_wrong_queries_once() -> None:
-    """A wrong query is an AnalysisException. Pyspark prints it on stderr, too, with JSON of all frames of the JVM."""
+    """Report a wrong query once, as its AnalysisException.
+
+    Pyspark prints it on stderr too, with JSON of all frames of the JVM.
+    """
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
 
@@ -155,13 +160,13 @@ def _property_value(value: str | int | bool) -> str:
 
 
 def _import_root() -> str:
-    """The directory that has this very `stratalog` package in it."""
+    """Return the directory that has this very `stratalog` package in it."""
     return str(Path(__file__).resolve().parents[3])
 
 
 @contextmanager
 def _launch_environment(worker_python: str) -> Iterator[None]:
-    """What Spark's launcher and the workers take from the environment; put back afterwards."""
+    """Set what Spark's launcher and the workers take from the environment; restore it afterwards."""
     from pyspark import SparkContext  # only called once pyspark is known to be there
 
     if SparkContext._active_spark_context is not None:

@@ -45,8 +45,10 @@ class WorkerPython:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is the Python of this process: by its place, as one of a virtual environment is a link to
-        another."""
+        """Whether it is the Python of this process.
+
+        By its place, as one of a virtual environment is a link to another.
+        """
         found = shutil.which(self.command)
         return found is not None and os.path.abspath(found) == os.path.abspath(sys.executable)
 
@@ -94,7 +96,7 @@ def settle_worker_python(spark: SparkSession) -> None:
 
 
 def advice(found: WorkerPython) -> str:
-    """What is wrong with a Python, and what to do."""
+    """Return what is wrong with a Python, and what to do."""
     if found.is_here:
         return (
             f"Spark's workers run {found.command}, which cannot import stratalog: set PYSPARK_PYTHON={sys.executable} "

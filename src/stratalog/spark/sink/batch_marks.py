@@ -49,7 +49,7 @@ class BatchMark:
 
 
 def encode_mark(mark: BatchMark, topic: str, partitions: int) -> dict[TopicPartition, GroupOffset]:
-    """What to commit. UsageError when the topic has too few partitions for a list of so many tasks."""
+    """Return what to commit. Raises UsageError when the topic has too few partitions for a list of so many tasks."""
     chunks = [""]
     for each in mark.transactions:
         entry = ":".join(_base36(number) for number in (each.task, each.producer_id, each.epoch))
@@ -69,7 +69,7 @@ def encode_mark(mark: BatchMark, topic: str, partitions: int) -> dict[TopicParti
 
 
 def decode_marks(committed: Mapping[TopicPartition, GroupOffset]) -> dict[str, BatchMark]:
-    """The newest mark of each query among a group's commits. ValueError for one that lacks a part."""
+    """Return the newest mark of each query among a group's commits. Raises ValueError for one that lacks a part."""
     parts: dict[tuple[str, int, bool], dict[int, str]] = {}
     wanted: dict[tuple[str, int, bool], int] = {}
     for each in committed.values():

@@ -222,7 +222,7 @@ class _TaskWriting:
         )
 
     def run(self, rows: Iterable[pa.RecordBatch]) -> BrokerTaskResult:
-        """An open transaction is left to the driver.
+        """Write the rows; an open transaction is left to the driver.
 
         If this fails, to the next attempt, or to whoever aborts the job.
         """

@@ -50,8 +50,11 @@ class BucketTarget:
         return ObjectStore.from_url(self.options.remote_url, self.options.remote_options)
 
     def plan(self, topic: str | None) -> WritePlan:
-        """Look at the topic, or at all; finish what an earlier job left. Raises RemoteStorageError, NotOwnerError for a
-        bucket or topic that brokers tier: they would give the same offsets to other records, and never see these."""
+        """Look at the topic, or at all; finish what an earlier job left.
+
+        Raises RemoteStorageError, NotOwnerError for a bucket or topic that brokers tier: they would give the same
+        offsets to other records, and never see these.
+        """
         store = self._open()
         store.check()
         check_no_owner(store, _WHAT, instead=_INSTEAD)
@@ -195,7 +198,7 @@ def _placed(
     known: Mapping[str, ExistingTopic],
     made: list[SegmentManifest],
 ) -> dict[tuple[str, UUID, int], list[SegmentManifest]]:
-    """The segments with offsets as they are to be. What is put for that comes to those that were `made`."""
+    """Return the segments with offsets as they are to be. What is put for that comes to those that were `made`."""
     moving: list[Future[SegmentManifest]] = []
     placed: dict[tuple[str, UUID, int], list[SegmentManifest | Future[SegmentManifest]]] = {}
     try:
@@ -228,7 +231,7 @@ def _all(placed: Mapping[tuple[str, UUID, int], list[SegmentManifest]]) -> list[
 
 
 def _known_topics(store: ObjectStore, topics: list[str] | None) -> dict[str, ExistingTopic]:
-    """The topics that have segments; of those that were made again under their name, the one copied to last."""
+    """Return the topics that have segments; of those that were made again under their name, the one copied to last."""
     by_topic: dict[str, list[SegmentManifest]] = {}
     found = list_remote_segments(store, topics, covered=True)
     if topics is not None:  # those that are written to
@@ -255,7 +258,7 @@ def _known(manifests: list[SegmentManifest]) -> ExistingTopic:
 
 
 def _lineage(known: ExistingTopic | None, partition: int, base_offset: int) -> Lineage:
-    """That of a partition; a new one begins with epoch 0."""
+    """Return the lineage of a partition; a new one begins with epoch 0."""
     found = None if known is None else known.lineages.get(partition)
     return found or Lineage((EpochEntry(0, base_offset),))
 

@@ -23,8 +23,10 @@ _LEVELS: Final = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131072, 
 
 @dataclass(frozen=True, slots=True)
 class NumberedBatch:
-    """A batch that is published once however often it is tried: the `number` of it in `stream`, which never goes
-    back."""
+    """A batch that is published once however often it is tried.
+
+    The `number` of it in `stream`, which never goes back.
+    """
 
     stream: str
     number: int

@@ -36,7 +36,7 @@ def murmur2(address: int, size: int) -> int:
 
 @compiled("void(int64, int64, int64, int64, int64)")
 def partitions_of(offsets: int, data: int, rows: int, count: int, out: int) -> None:
-    """The partition, of `count`, of each of `rows` keys, as int32 at `out`."""
+    """Write the partition, of `count`, of each of `rows` keys, as int32 to `out`."""
     starts = as_i32(offsets)
     result = as_i32(out)
     for row in range(rows):

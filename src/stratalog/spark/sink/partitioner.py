@@ -35,7 +35,10 @@ class Partitioner:
         self._next = first % count
 
     def partitions(self, keys: pa.Array | None, given: pa.Array | None, rows: int) -> Partitions:
-        """The partition of each row, as int32. InvalidRecordError for a given one that the topic does not have."""
+        """Return the partition of each row, as int32.
+
+        Raises InvalidRecordError for a given one that the topic does not have.
+        """
         if self.count == 1 and given is None:
             return np.zeros(rows, np.int32)
         if keys is None or keys.null_count == rows:
@@ -62,7 +65,7 @@ class Partitioner:
         return result
 
     def _spread(self, rows: int) -> Partitions:
-        """Runs of about equal length, one for each partition; who gets the first one takes turns."""
+        """Cut runs of about equal length, one for each partition; they take turns in getting the first one."""
         turns = np.arange(rows) if rows < self.count else np.arange(rows) * self.count // rows
         result = ((turns + self._next) % self.count).astype(np.int32)
         self._next = (self._next + min(rows, self.count - 1)) % self.count

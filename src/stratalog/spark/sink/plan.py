@@ -53,7 +53,7 @@ class WritePlan:
         return (self.job.hex, None) if batch is None else (batch.stream, batch.number)
 
     def topic_id(self, topic: str) -> UUID:
-        """That of a topic; of a new one the same in every task of the job."""
+        """Return the id of a topic; a new topic has the same one in every task of the job."""
         known = self.topics.get(topic)
         if known is not None:
             return known.topic_id
@@ -95,7 +95,10 @@ class BulkTaskResult(WriterCommitMessage):
 
 
 def in_log_order(tasks: list[BulkTaskResult], *, by_time: bool) -> dict[tuple[str, UUID, int], list[TaskSegment]]:
-    """The segments of each partition in the order of their offsets: by task and row, or by their first timestamps."""
+    """Return the segments of each partition in the order of their offsets.
+
+    By task and row, or by their first timestamps.
+    """
     found: dict[tuple[str, UUID, int], list[TaskSegment]] = {}
     for task in tasks:
         for segment in task.segments:

@@ -45,7 +45,7 @@ class BatchProducer:
     _in_transaction: set[TopicPartition] = field(default_factory=set)
 
     def send(self, topic: str, partition: int, batch: EncodedBatch) -> None:
-        """Returns before the batch is acknowledged: `flush` waits.
+        """Send without waiting for the acknowledgement: `flush` waits.
 
         RefusedRecordsError, FencedWriterError, KafkaError.
         """

@@ -135,7 +135,7 @@ class RowSplitter:
                 )
 
     def _records(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows as records: bytes, milliseconds; null where a column is not there."""
+        """Return the rows as records: bytes, milliseconds; null where a column is not there."""
         columns, count = self._columns, rows.num_rows
         arrays = []
         for field in _RECORD_SCHEMA:

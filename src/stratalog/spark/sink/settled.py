@@ -7,7 +7,7 @@ from functools import cache
 
 @cache
 def settle_worker() -> None:
-    """The native loops, from their cache."""
+    """Load the native loops from their cache."""
     from stratalog.records.native import warm  # loads numba
 
     warm("encode", "partition")

@@ -42,7 +42,7 @@ class Stager(Protocol):
     is_durable: bool
 
     def add(self, segment: WrittenSegment, topic: str, partition: int, first_timestamp_ms: int) -> None:
-        """A segment whose files are the stager's now."""
+        """Return a segment whose files are the stager's now."""
 
     def finish(self) -> tuple[TaskSegment, ...]:
         """All that were added, in that order, once all of them are where they are to be."""
@@ -180,6 +180,6 @@ class TaskWriter:
 
 
 def _base_timestamp(batch: Buffer) -> int:
-    """That of the first record."""
+    """Return the timestamp of the first record."""
     timestamp: int = fmt.INT64.unpack_from(batch, fmt.BASE_TIMESTAMP_AT)[0]
     return timestamp

@@ -132,5 +132,5 @@ def target_of(options: SinkOptions) -> WriteTarget:
 
 
 def segments_of(messages: Sequence[WriterCommitMessage | None]) -> list[BulkTaskResult]:
-    """What was told by tasks that were done."""
+    """Return what was told by tasks that were done."""
     return [message for message in messages if isinstance(message, BulkTaskResult)]

@@ -30,7 +30,10 @@ class TriggerLimits:
 
 
 def total_lag(start: Offsets, latest: Offsets) -> int:
-    """Records (offsets) between the two, of all partitions of `latest`; a partition without a start counts from 0."""
+    """Return records (offsets) between the two, of all partitions of `latest`.
+
+    A partition without a start counts from 0.
+    """
     return sum(end - start.get(key, 0) for key, end in latest.items())
 
 
@@ -50,7 +53,7 @@ def shares(limit: int, waiting: Mapping[TopicPartition, int]) -> dict[TopicParti
 
 
 def limited_by_offsets(limit: int, begin: Offsets, latest: Offsets) -> dict[TopicPartition, int]:
-    """The end of a batch of about `limit` offsets; `begin` has every partition of `latest`.
+    """Return the end of a batch of about `limit` offsets; `begin` has every partition of `latest`.
 
     A partition whose log ends before its begin is given its latest offset: that is a loss of data, which is reported
     elsewhere.

@@ -40,7 +40,9 @@ class Lag:
 
 
 def lag(progress: Any, source: int = 0) -> Lag:
-    """The lag in a progress report: `query.lastProgress`, an event's `progress`, its JSON, or what that was parsed to.
+    """Return the lag in a progress report.
+
+    `query.lastProgress`, an event's `progress`, its JSON, or what that was parsed to.
 
     `source` is the number of the source in the query. A query that has not had a trigger yet has no lag.
     UsageError for what is no progress report with this source, CorruptOffsetsError for a source of another kind.
@@ -54,7 +56,7 @@ def lag(progress: Any, source: int = 0) -> Lag:
 
 
 def _document(progress: Any) -> Any:
-    """What JSON has of a report, whatever form it came in."""
+    """Return what JSON has of a report, whatever form it came in."""
     if progress is None:
         return {"sources": [{}]}
     if isinstance(progress, Mapping):

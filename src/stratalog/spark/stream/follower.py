@@ -105,7 +105,7 @@ class Follower:
         return self._limited(view, begin, ends)
 
     def _limited(self, view: View, begin: Offsets, ends: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The ends that every limit allows."""
+        """Return the ends that every limit allows."""
         limits = self._options.limits
         limited = ends
         if limits.offsets_max is not None:
@@ -138,7 +138,10 @@ class Follower:
     # --- plans ------------------------------------------------------------------------------------------------------
 
     def plan(self, start: Offsets, end: Offsets) -> list[SplitPlan]:
-        """Splits that together give the offsets from `start` to `end` once. DataLossError, StratalogError."""
+        """Return splits that together give the offsets from `start` to `end` once.
+
+        Raises DataLossError or StratalogError.
+        """
 
         def plan() -> list[SplitPlan]:
             try:
@@ -251,7 +254,10 @@ class Follower:
             )
 
     def _check_backwards(self, key: TopicPartition, start: Offsets, until: int) -> None:
-        """An end before its start: of a first batch that began at the end of the log, and is planned again."""
+        """Check an end before its start.
+
+        That of a first batch that began at the end of the log, and is planned again.
+        """
         if not (self._is_first(start) and self._initial and key in self._initial.at_end):
             self.losses(f"{name(key)}: the offset went back from {start[key]} to {until}")
 

@@ -64,7 +64,10 @@ class StreamIndexMemory:
         return _RememberedAccess(self._byte_sources, self, anchored)
 
     def sealed(self, segment: Segment) -> OffsetEntries | None:
-        """The index of a sealed segment, if it is kept; not that of a log that compaction has put in its place."""
+        """Return the index of a sealed segment, if it is kept.
+
+        Not that of a log that compaction has put in its place.
+        """
         key = segment.log, segment.size
         with self._lock:
             found = self._sealed.get(key)
@@ -84,7 +87,10 @@ class StreamIndexMemory:
                 self._sealed_entries -= len(self._sealed.popitem(last=False)[1])
 
     def _anchor(self, segment: Segment, begin: int) -> OffsetEntries | None:
-        """The index of one entry that `begin` needs, when an earlier look ended there and little has come since."""
+        """Return the index of one entry that `begin` needs.
+
+        For when an earlier look ended there and little has come since.
+        """
         for offset, position in self._anchors.get(segment.log, ()):
             if offset == begin and 0 < segment.size - position <= ANCHORED_BYTES_MAX:
                 return OffsetEntries(np.array([offset], np.int64), np.array([position], np.int64))

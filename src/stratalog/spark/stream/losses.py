@@ -26,7 +26,7 @@ class Losses:
         self.offsets = 0
 
     def __call__(self, message: str, offsets: int = 0, size: int = 0) -> None:  # noqa: ARG002
-        """What planning tells of; `OnDataLoss`."""
+        """Take a loss that planning reports; see `OnDataLoss`."""
         self._raise_if_asked(message)
         if message not in self._told:
             self._told[message] = None
@@ -36,7 +36,7 @@ class Losses:
             self._warn(message)
 
     def offsets_gone(self, key: TopicPartition, start: int, end: int, message: str) -> None:
-        """The offsets [start, end) of a partition are gone; of those that were told of before, nothing is said."""
+        """Report that the offsets [start, end) of a partition are gone; those reported before are left out."""
         self._raise_if_asked(message)
         start = max(start, self._gone_to.get(key, 0))
         if start < end:

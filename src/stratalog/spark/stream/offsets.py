@@ -33,7 +33,7 @@ def render(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def parse(document: Any) -> dict[TopicPartition, int]:
-    """The offsets of a document. Raises CorruptOffsetsError."""
+    """Return the offsets of a document. Raises CorruptOffsetsError."""
     if not isinstance(document, dict):
         raise _corrupt(document)
     found: dict[TopicPartition, int] = {}

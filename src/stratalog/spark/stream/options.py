@@ -24,7 +24,7 @@ class StreamOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> StreamOptions:
-        """Raises UsageError."""
+        """Parse the options of a stream. Raises UsageError."""
         return cls(
             ReadOptions.parse(options, streaming=True),
             trigger_limits(options),
@@ -33,7 +33,7 @@ class StreamOptions:
 
 
 def parse_for_either(options: Mapping[str, str]) -> ReadOptions:
-    """The options where nothing tells yet whether they are of a batch or a stream: right for one of the two.
+    """Return the options where nothing tells yet whether they are of a batch or a stream: right for one of the two.
 
     Spark asks for the schema so, when a query is written down; that is the moment for a wrong option to fail. Raises
     UsageError.

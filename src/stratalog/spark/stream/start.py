@@ -23,7 +23,7 @@ class Initial:
 def initial_offsets(
     options: ReadOptions, partitions: Mapping[TopicPartition, PartitionSnapshot], resolver: LimitResolver
 ) -> Initial:
-    """What the starting options say of these partitions. UsageError when they do not fit them."""
+    """Return what the starting options say of these partitions. Raises UsageError when they do not fit them."""
     check_names_all(options.starting, frozenset(partitions))
     offsets = {key: _first(options, snapshot, resolver) for key, snapshot in partitions.items()}
     at_end = frozenset(

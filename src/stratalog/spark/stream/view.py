@@ -70,7 +70,7 @@ class Viewer:
         return transaction_state(snapshot, self._byte_sources, start).aborted
 
     def _stable_end(self, snapshot: PartitionSnapshot) -> int:
-        """The last stable offset: found again only when the last segment has grown or is another one."""
+        """Return the last stable offset: found again only when the last segment has grown or is another one."""
         if not snapshot.ranges:
             return snapshot.end
         key, last = (snapshot.topic, snapshot.partition), snapshot.ranges[-1]

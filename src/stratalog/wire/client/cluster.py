@@ -1,5 +1,6 @@
-"""A cluster by its bootstrap addresses: its topics, the leaders of its partitions, and questions that are asked of
-leaders.
+"""A cluster by its bootstrap addresses.
+
+Its topics, the leaders of its partitions, and questions that are asked of leaders.
 
 A question that meets a moved leader, a lost connection or a broker that starts is asked again, of whoever leads then,
 until `api_timeout_s` is over; the last error says what stood in the way.
@@ -120,13 +121,13 @@ class Cluster:
             return self._any
 
     def cluster_id(self) -> str:
-        """The id that the brokers have in common."""
+        """Return the id that the brokers have in common."""
         told = self.any.call(ApiKey.DESCRIBE_CLUSTER, (0, 2), endpoint_type=1)
         check(told.error_code, told.error_message)
         return str(told.cluster_id)
 
     def nodes(self) -> dict[int, Node]:
-        """The brokers, by id."""
+        """Return the brokers, by id."""
         if not self._nodes:
             told = self.any.call(ApiKey.DESCRIBE_CLUSTER, (0, 2), endpoint_type=1)
             check(told.error_code, told.error_message)
@@ -134,7 +135,7 @@ class Cluster:
         return self._nodes
 
     def node(self, node_id: int) -> Client:
-        """A connection to one broker; RefusedError when there is none of this id."""
+        """Return a connection to one broker. Raises RefusedError when there is none of this id."""
         with self._lock:
             client = self._clients.get(node_id)
             if client is None or client.is_broken:
@@ -176,18 +177,24 @@ class Cluster:
         return found
 
     def topic(self, name: str) -> TopicInfo:
-        """A topic as it was last seen, or is now when it was not seen yet. UnknownTopicOrPartitionError."""
+        """Return a topic as it was last seen, or is now when it was not seen yet.
+
+        Raises UnknownTopicOrPartitionError.
+        """
         known = self._topics.get(name) or self.topics([name]).get(name)
         if known is None:
             raise UnknownTopicOrPartitionError(f"there is no topic {name}")
         return known
 
     def leader(self, topic: str, partition: int) -> Client:
-        """A connection to the partition's leader as last seen. UnreachableError, KafkaError."""
+        """Return a connection to the partition's leader as last seen. Raises UnreachableError or KafkaError."""
         return self.node(self._led_by(topic, partition).leader)
 
     def leader_of(self, topic: str, partition: int) -> int:
-        """The id of the broker that leads a partition, as last seen. UnknownTopicOrPartitionError, KafkaError."""
+        """Return the id of the broker that leads a partition, as last seen.
+
+        Raises UnknownTopicOrPartitionError or KafkaError.
+        """
         return self._led_by(topic, partition).leader
 
     def _led_by(self, topic: str, partition: int) -> PartitionInfo:
@@ -201,7 +208,7 @@ class Cluster:
     # --- partitions -------------------------------------------------------------------------------------------------
 
     def epoch_end_offset(self, topic: str, partition: int, leader_epoch: int) -> int:
-        """The offset behind the last record of an epoch, as the leader knows it; -1 when it knows none of it."""
+        """Return the offset behind the last record of an epoch, as the leader knows it; -1 when it knows none of it."""
 
         def ask() -> int:
             asked = {"partition": partition, "current_leader_epoch": -1, "leader_epoch": leader_epoch}
@@ -311,7 +318,9 @@ class Cluster:
     # --- again ------------------------------------------------------------------------------------------------------
 
     def retry(self, ask: Callable[[], T], about: str, topics: Iterable[str] = ()) -> T:
-        """What `ask` gives, asked again while what stands in the way may pass; metadata of `topics` is new each time.
+        """Return what `ask` gives, asked again while what stands in the way may pass.
+
+        Metadata of `topics` is new each time.
 
         Raises the last error when `api_timeout_s` is over; UnreachableError says how long was tried.
         """

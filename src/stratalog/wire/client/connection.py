@@ -68,12 +68,15 @@ class Client:
         self._socket.close()
 
     def call(self, key: ApiKey, versions: tuple[int, int], /, **fields: Any) -> Any:
-        """The response to a request in the newest of `versions` that the broker speaks; its errors are the caller's."""
+        """Return the response to a request in the newest of `versions` that the broker speaks.
+
+        Its errors are the caller's.
+        """
         version = self.version(key, versions)
         return self._call(key, version, fields)
 
     def version(self, key: ApiKey, versions: tuple[int, int]) -> int:
-        """The newest common version; UsageError when there is none."""
+        """Return the newest common version. Raises UsageError when there is none."""
         low, high = self._versions.get(int(key), (0, -1))
         if max(low, versions[0]) > min(high, versions[1]):
             raise UsageError(
@@ -82,11 +85,11 @@ class Client:
         return int(min(high, versions[1]))
 
     def exchange(self, key: ApiKey, version: int, fields: dict[str, Any]) -> bytes:
-        """The body of a response, behind its header."""
+        """Return the body of a response, behind its header."""
         return bytes(self.exchange_view(key, version, fields))
 
     def exchange_view(self, key: ApiKey, version: int, fields: dict[str, Any]) -> memoryview:
-        """The same without a copy: a view of bytes that nobody else has."""
+        """Return the same without a copy: a view of bytes that nobody else has."""
         cls = request_class(key, version)
         message = (b"\0" if cls.__flexible__ else b"") + write_message(_build(cls, fields))
         with self._lock:
@@ -117,8 +120,10 @@ class Client:
             raise UnreachableError(f"{self._address} does not answer as a Kafka broker does: {error}") from error
 
     def _negotiate(self) -> Any:
-        """ApiVersions in our newest version, or in the broker's when that is older: it says so in version 0
-        (KIP-511)."""
+        """ApiVersions in our newest version, or in the broker's when that is older.
+
+        It says so in version 0 (KIP-511).
+        """
         key, version = ApiKey.API_VERSIONS, _API_VERSIONS[1]
         body = self.exchange(key, version, _SOFTWARE)
         if body[:2] == struct.pack(">h", _UNSUPPORTED_VERSION):
@@ -182,7 +187,7 @@ _SOFTWARE: dict[str, Any] = {"client_software_name": "stratalog", "client_softwa
 
 
 def _build(cls: Any, values: dict[str, Any]) -> Any:
-    """A message of class `cls` from plain values."""
+    """Return a message of class `cls` from plain values."""
     types = {field.name: field.type for field in dataclasses.fields(cls)}
     return make_message(cls, {name: _part(types[name], value) for name, value in values.items() if name in types})
 

@@ -42,7 +42,7 @@ def check_topic(code: Any, topic: str) -> None:
 
 
 def wire_error(code: int, what: str) -> KafkaError:
-    """The typed error of a code that a broker answered, saying what it was asked for."""
+    """Return the typed error of a code that a broker answered, saying what it was asked for."""
     from stratalog.wire.protocol import error_codes
 
     name = getattr(error_codes().get(code), "name", str(code)).upper()

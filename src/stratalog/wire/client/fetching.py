@@ -86,7 +86,7 @@ def request_fields(
 
 
 def parse(body: memoryview, version: int) -> tuple[int, FetchedRecords]:
-    """The error code and the records of a response's one partition.
+    """Return the error code and the records of a response's one partition.
 
     ValueError, IndexError, struct.error for bad bytes.
     """
@@ -141,7 +141,7 @@ _NOTHING: Final = FetchedRecords(memoryview(b""), -1, -1, -1, ())
 
 
 def _length(body: memoryview, at: int, is_flexible: bool) -> tuple[int, int]:
-    """A length, -1 for null, and the position behind it."""
+    """Return a length, -1 for null, and the position behind it."""
     if not is_flexible:
         return int(_INT32.unpack_from(body, at)[0]), at + 4
     value = shift = 0

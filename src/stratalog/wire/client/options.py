@@ -133,7 +133,7 @@ class _Properties:
         }
 
     def text(self, name: str) -> str | None:
-        """The value without blanks around it; None for an empty one."""
+        """Return the value without blanks around it, or None for an empty one."""
         return self._values.get(name, "").strip() or None
 
     def verbatim(self, name: str) -> str | None:

@@ -26,7 +26,7 @@ class SaslError(StratalogError):
 
 
 def dialogue(sasl: Sasl) -> Dialogue:
-    """The client's messages. SaslError at a bad answer."""
+    """Return the client's messages. Raises SaslError at a bad answer."""
     if sasl.mechanism == "PLAIN":
         return _plain(sasl)
     return _scram(sasl, sasl.mechanism.removeprefix("SCRAM-").replace("-", "").lower(), b64encode(random_bytes(24)))

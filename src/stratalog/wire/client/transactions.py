@@ -49,7 +49,10 @@ class Coordinators:
     # --- producers --------------------------------------------------------------------------------------------------
 
     def init_producer(self, transactional_id: str | None, transaction_timeout_ms: int) -> ProducerIdentity:
-        """A producer id, or the transactional id's with a new epoch: who had it is fenced, its transaction aborted."""
+        """Return a producer id, or the transactional id's with a new epoch.
+
+        Who had it is fenced, its transaction aborted.
+        """
 
         def ask() -> ProducerIdentity:
             client = self._cluster.any

@@ -16,7 +16,10 @@ from stratalog.wire.client.options import ConnectionOptions, Tls
 
 
 def connect(host: str, port: int, options: ConnectionOptions) -> socket.socket:
-    """A connected socket whose calls wait `request_timeout_s`. OSError; UsageError for certificates that are none."""
+    """Return a connected socket whose calls wait `request_timeout_s`.
+
+    OSError. Raises UsageError for certificates that are none.
+    """
     plain = socket.create_connection((host, port), timeout=options.connect_timeout_s)
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -24,7 +24,7 @@ _BYTES_MAX = 128 * 1024 * 1024
 
 
 def decode_text(text: str) -> tuple[int, ...]:
-    """The sizes of the chunks. ValueError says what is wrong with the text."""
+    """Return the sizes of the chunks. ValueError says what is wrong with the text."""
     frame = base64.b64decode(text, validate=True)
     try:
         out = bytes(cramjam.zstd.decompress(frame, output_len=_content_size(frame)))
@@ -34,7 +34,7 @@ def decode_text(text: str) -> tuple[int, ...]:
 
 
 def decode(data: bytes) -> tuple[int, ...]:
-    """The sizes of the chunks. ValueError says what is wrong with the bytes."""
+    """Return the sizes of the chunks. ValueError says what is wrong with the bytes."""
     if len(data) < _COUNT.size:
         raise ValueError(f"a chunk index of {len(data)} bytes has no count")
     (count,) = _COUNT.unpack_from(data)
@@ -68,7 +68,7 @@ def _last(data: bytes) -> int:
 
 
 def _content_size(frame: bytes) -> int:
-    """What the header of a zstd frame says that it holds. ValueError when it does not, or too much.
+    """Return what the header of a zstd frame says that it holds. Raises ValueError when it does not, or too much.
 
     Source: RFC 8878, section 3.1.1.1.
     """

@@ -32,7 +32,7 @@ class DataKeys:
 
     @classmethod
     def of_files(cls, names: str | None, fs: FileSystem = REAL_FILESYSTEM) -> DataKeys:
-        """The keys of comma-separated `<id>=<path>`. UsageError names what holds no RSA key."""
+        """Return the keys of comma-separated `<id>=<path>`. UsageError names what holds no RSA key."""
         keys = {}
         for each in (name.strip() for name in (names or "").split(",")):
             if not each:
@@ -45,7 +45,7 @@ class DataKeys:
         return cls(keys)
 
     def open(self, key_id: str, sealed: bytes, source: str) -> bytes:
-        """The data key. RemoteStorageError names an id that is not here, and a key that is not the one."""
+        """Return the data key. RemoteStorageError names an id that is not here, and a key that is not the one."""
         key = self.private_keys.get(key_id)
         if key is None:
             have = f"those configured are {', '.join(self.private_keys)}" if self.private_keys else "none is configured"

@@ -13,7 +13,7 @@ SUFFIXES = (MANIFEST, LOG, INDEXES)
 
 
 def aiven_key(key: ObjectKey, suffix: str) -> str:
-    """The key of one of the three objects of the segment that `key` is of."""
+    """Return the key of one of the three objects of the segment that `key` is of."""
     stem = str(key).removesuffix(f".{key.kind.value}")
     return f"{stem}.{suffix}"
 
@@ -25,7 +25,7 @@ def object_key(key: ObjectKey) -> str:
 
 
 def parse_manifest_key(key: str) -> ObjectKey | None:
-    """The segment whose manifest of this layout `key` is; None for every other key."""
+    """Return the segment whose manifest of this layout `key` is, or None for every other key."""
     stem, separator, suffix = key.rpartition(".")
     if not separator or suffix != MANIFEST:
         return None

@@ -36,7 +36,7 @@ class BucketPlan:
     covered: tuple[SegmentManifest, ...] = field(repr=False)
 
     def replaced_by(self, new: Sequence[SegmentManifest]) -> list[SegmentManifest]:
-        """What need not be there when `new` are: what they were made of, and what is covered in any case."""
+        """Return what need not be there when `new` are: what they were made of, and what is covered in any case."""
         gone = [
             manifest
             for manifest in self.manifests
@@ -51,7 +51,10 @@ def partitions_of(manifests: Iterable[SegmentManifest]) -> list[list[SegmentMani
 
 
 def config_of(manifests: Sequence[SegmentManifest], overrides: Mapping[str, str] | None) -> LogConfig:
-    """The topic's configuration, as the newest segment tells it, but for `overrides`. InvalidConfigError."""
+    """Return the topic's configuration, as the newest segment tells it, but for `overrides`.
+
+    Raises InvalidConfigError.
+    """
     properties = {**(manifests[-1].topic_config or {}), **(overrides or {}), "preallocate": "false"}
     is_large = any(each.offset_index_entry_size == LARGE.entry_size for each in manifests)
     return topic_config(properties, is_large=is_large)
@@ -66,7 +69,9 @@ def bucket_plan(
     now_ms: int,
     job: UUID,
 ) -> BucketPlan:
-    """What is to be done to a partition, of all its manifests; of two with the same offsets the newer one is taken.
+    """Return what is to be done to a partition, of all its manifests.
+
+    Of two with the same offsets the newer one is taken.
 
     Segments of a history that was given up are left alone. RemoteStorageError when others overlap in part, or an object
     cannot be read. New segments are `job`'s.
@@ -123,7 +128,7 @@ def _of_lineage(view: PlainView, manifests: Sequence[SegmentManifest]) -> list[S
 
 
 def _stable(manifests: Sequence[SegmentManifest], producers: Sequence[ProducerSnapshotEntry]) -> list[SegmentManifest]:
-    """The segments that end before the first transaction of which nobody knows yet how it ends."""
+    """Return the segments that end before the first transaction of which nobody knows yet how it ends."""
     open_from = [entry.current_txn_first_offset for entry in producers]
     bound = min((offset for offset in open_from if offset >= 0), default=manifests[-1].end_offset + 1)
     return [each for each in manifests if each.end_offset < bound]
@@ -158,7 +163,7 @@ def _aborted(view: PlainView, manifest: SegmentManifest) -> list[AbortedTransact
 
 
 def _producers(view: PlainView, newest: SegmentManifest) -> list[ProducerSnapshotEntry]:
-    """The producers at the end of a partition. RemoteStorageError when nothing tells."""
+    """Return the producers at the end of a partition. Raises RemoteStorageError when nothing tells."""
     kind = ObjectKind.PRODUCER_SNAPSHOT
     if kind not in newest.objects:
         raise RemoteStorageError(

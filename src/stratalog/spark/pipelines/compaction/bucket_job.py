@@ -73,9 +73,11 @@ class BucketJob:
 
 
 def job_above(segments: Iterable[UUID]) -> UUID:
-    """An id for a job whose segments have larger ids than these, if that can be: of two segments with the same offsets
-    our broker then takes the new one as soon as it hears of it. Steps are small, so that there is room for many
-    jobs."""
+    """Return an id for a job whose segments have larger ids than these, if that can be.
+
+    Of two segments with the same offsets our broker then takes the new one as soon as it hears of it. Steps are small,
+    so that there is room for many jobs.
+    """
     drawn = random_uuid()
     most = max((each.int >> _LOW_BITS for each in segments), default=None)
     if most is None:

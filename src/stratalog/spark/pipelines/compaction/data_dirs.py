@@ -61,7 +61,10 @@ def locked(directories: Sequence[Path], fs: FileSystem = REAL_FILESYSTEM) -> Ite
 def local_partitions(
     directories: Sequence[Path], topics: Sequence[str] | None, fs: FileSystem = REAL_FILESYSTEM
 ) -> list[LocalPartition]:
-    """The partitions of `topics` (None: of all). UsageError for a topic that is nowhere, CorruptCheckpointError."""
+    """Return the partitions of `topics` (None: of all).
+
+    Raises UsageError for a topic that is nowhere, CorruptCheckpointError.
+    """
     found = [
         partition
         for directory in directories

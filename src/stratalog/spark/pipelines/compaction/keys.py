@@ -53,7 +53,7 @@ class KeyCollector:
         self._entries: npt.NDArray[np.int64] = np.empty((0, keys_kernel.ENTRY_WORDS), np.int64)
 
     def collect(self, task: KeysTask) -> Iterator[Packed | SegmentSummary]:
-        """The entries of a segment, and at last what was seen. CorruptRecordError, naming file and position."""
+        """Yield the entries of a segment, and at last what was seen. CorruptRecordError, naming file and position."""
         started = SYSTEM_CLOCK.monotonic()
         self._task, self._sequence, self._special, self._wanted = task, 0, 0, 0
         self._commits: set[int] = set()
@@ -123,7 +123,7 @@ class KeyCollector:
             self._reserve(wanted)
 
     def _take(self, batch: RecordBatch) -> bool:
-        """A batch that the loop over the chunk left to us; False when there is no room for its entries."""
+        """Return a batch that the loop over the chunk left to us; False when there is no room for its entries."""
         if batch.is_control:
             self._special_batches += 1
             self._take_marker(batch)

@@ -60,14 +60,17 @@ def _collect(context: int, payload: int, size: int) -> int:
 
 @compiled("int64(int64, int64, int64, int64)")
 def collect_keys(context: int, header: int, payload: int, size: int) -> int:
-    """The entries of the batch whose header is given and whose decompressed records are the payload; see `_collect`."""
+    """Return the entries of the batch whose header is given and whose decompressed records are the payload.
+
+    See `_collect`.
+    """
     read_header(header, context_at(context, 0).batch)
     return _collect(context, payload, size)
 
 
 @compiled("void(int64)")
 def collect_chunk(context: int) -> None:
-    """The entries of batch after batch, up to one that is SPECIAL or in some way wrong, or OUT_FULL, counted."""
+    """Collect the entries of batch after batch, up to one that is SPECIAL or in some way wrong, or OUT_FULL."""
     x = context_at(context, 0)
     while True:
         whole = check_batch(context, True)

@@ -39,7 +39,10 @@ class LocalPlan(NamedTuple):
 def opened(
     partition: LocalPartition, config: LogConfig, clock: Clock, fs: FileSystem = REAL_FILESYSTEM
 ) -> Iterator[PartitionLog]:
-    """The log, recovered if it was not closed, with the high watermark that was written down (else at its end)."""
+    """Return the log, recovered if it was not closed, with the high watermark that was written down.
+
+    Else at its end.
+    """
     log = PartitionLog.open(
         partition.path,
         config,
@@ -59,7 +62,7 @@ def opened(
 
 
 def plan_of(partition: LocalPartition, config: LogConfig, clock: Clock, fs: FileSystem = REAL_FILESYSTEM) -> LocalPlan:
-    """What is to be done to a partition. KafkaError, OSError."""
+    """Return what is to be done to a partition. Raises KafkaError or OSError."""
     clear_attempts(partition.path, fs)
     now_ms = clock.now_ms()
     with opened(partition, config, clock, fs) as log:
@@ -97,7 +100,7 @@ def plan_of(partition: LocalPartition, config: LogConfig, clock: Clock, fs: File
 
 
 def _as_indexed(config: LogConfig, segments: Sequence[LogSegment]) -> LogConfig:
-    """The configuration, with large indexes if there are some: nobody but a broker knows its own."""
+    """Return the configuration, with large indexes if there are some: nobody but a broker knows its own."""
     is_large = any(segment.offset_index.entry_size == LARGE.entry_size for segment in segments)
     return replace(config, use_large_index_format=config.use_large_index_format or is_large)
 

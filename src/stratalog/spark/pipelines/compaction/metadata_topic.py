@@ -37,8 +37,10 @@ _ALL_REPLICAS: Final = -1
 
 
 class BrokerMetadataLog:
-    """The metadata topic of a cluster as the log that a metadata manager asks for
-    (`remote.metadata.log.MetadataLog`)."""
+    """The metadata topic of a cluster as the log that a metadata manager asks for.
+
+    `remote.metadata.log.MetadataLog`.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         """UsageError when the cluster has no such topic: nothing is tiered there."""
@@ -132,7 +134,7 @@ class TieredCluster:
     @classmethod
     @contextmanager
     def connected(cls, options: ConnectionOptions, clock: Clock = SYSTEM_CLOCK) -> Iterator[TieredCluster]:
-        """A cluster that is there. UnreachableError, AuthenticationError, UsageError."""
+        """Yield a cluster that is connected. Raises UnreachableError, AuthenticationError or UsageError."""
         with Cluster(options) as cluster:
             yield cls(
                 BrokerMetadataLog(cluster),

@@ -44,7 +44,7 @@ class NewestKeys:
         self._state[2] = slots // 2
 
     def superseded(self, data: Buffer, base_offset: int, first_dirty_offset: int) -> npt.NDArray[np.uint32]:
-        """The relative offsets of the entries that have a newer one, ascending.
+        """Return the relative offsets of the entries that have a newer one, ascending.
 
         What is packed comes in descending order.
 

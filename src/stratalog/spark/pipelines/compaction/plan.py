@@ -77,7 +77,7 @@ class CompactionPlan:
         return self.dirty_bytes / self.bytes if self.bytes else 0.0
 
     def groups(self) -> list[range]:
-        """The runs of segments, by their numbers, that become one segment each."""
+        """Return the runs of segments, by their numbers, that become one segment each."""
         facts = [
             SegmentSizes(each.base_offset, each.size, each.offset_index_size, each.time_index_size)
             for each in self.sources
@@ -90,7 +90,7 @@ class CompactionPlan:
         )
 
     def aborted_in(self, segment: int) -> list[AbortedTransaction]:
-        """The aborted transactions that overlap a segment: their markers are in it or behind it."""
+        """Return the aborted transactions that overlap a segment: their markers are in it or behind it."""
         end = self.sources[segment].end_offset
         found = []
         for entries in self.aborted[segment:]:
@@ -115,7 +115,10 @@ class CompactionPlan:
 
 
 def topic_config(properties: Mapping[str, str], *, is_large: bool = False) -> LogConfig:
-    """A topic's configuration; with large indexes if there are some, or its segments need them. InvalidConfigError."""
+    """Return a topic's configuration; with large indexes if there are some, or its segments need them.
+
+    Raises InvalidConfigError.
+    """
     size = properties.get("segment.bytes", "")
     needs_large = size.isdigit() and int(size) > INT32_MAX
     return LogConfig.from_properties(properties, use_large_index_format=is_large or needs_large)
@@ -152,7 +155,7 @@ def keys_tasks(plans: Sequence[CompactionPlan], estimates: Sequence[int], cores:
 
 
 def met_before(summaries: Sequence[SegmentSummary]) -> list[MetData]:
-    """What a cleaning has met of transactions when it comes to each of these neighbouring segments."""
+    """Return what a cleaning has met of transactions when it comes to each of these neighbouring segments."""
 
     def after(before: MetData, segment: SegmentSummary) -> MetData:
         return MetData(
@@ -231,7 +234,7 @@ def keys_estimate(plan: CompactionPlan) -> int:
 
 
 def records_a_byte(data: bytes) -> float:
-    """Records for each byte of the batches whose headers are in `data`; a guess where nothing tells."""
+    """Return records for each byte of the batches whose headers are in `data`; a guess where nothing tells."""
     position = records = 0
     while position + HEADER_SIZE <= len(data):
         batch = RecordBatch(memoryview(data)[position : position + HEADER_SIZE])

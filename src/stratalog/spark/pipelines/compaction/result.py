@@ -90,7 +90,7 @@ class CompactResult:
 
 
 def foreseen(plan: CompactionPlan, surveyed: PartitionSurvey) -> CompactedPartition:
-    """What a compaction would do to a partition."""
+    """Return what a compaction would do to a partition."""
     summaries = surveyed.summaries
     gone = [
         superseded + summary.keyless + summary.aborted
@@ -119,7 +119,10 @@ def foreseen(plan: CompactionPlan, surveyed: PartitionSurvey) -> CompactedPartit
 
 
 def achieved(plan: CompactionPlan, surveyed: PartitionSurvey, rewritten: Sequence[Rewritten]) -> CompactedPartition:
-    """What a compaction did to a partition, of which these groups were rewritten and the others stayed as they were."""
+    """Return what a compaction did to a partition.
+
+    These groups were rewritten; the others stayed as they were.
+    """
     before = foreseen(plan, surveyed)
     stats = [new.stats for new in rewritten]
     return CompactedPartition(

@@ -53,8 +53,11 @@ _TASKS_A_CORE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What steps 1 and 2 found, partition by partition. `frame` is kept by Spark until the `survey` ends; in it groups
-    are numbered through all partitions, those of one beginning with its `first_groups`."""
+    """What steps 1 and 2 found, partition by partition.
+
+    `frame` is kept by Spark until the `survey` ends; in it groups are numbered through all partitions, those of one
+    beginning with its `first_groups`.
+    """
 
     partitions: Sequence[PartitionSurvey]
     frame: DataFrame
@@ -62,8 +65,10 @@ class Survey:
 
 
 def owners_of(plans: Sequence[CompactionPlan]) -> tuple[dict[tuple[int, int], tuple[int, int]], list[int]]:
-    """Of each segment of each partition its group, numbered through all partitions, and its number in that; and the
-    first group of each partition."""
+    """Of each segment of each partition its group, numbered through all partitions, and its number in that.
+
+    And the first group of each partition.
+    """
     owners: dict[tuple[int, int], tuple[int, int]] = {}
     first_groups, group = [], 0
     for part, plan in enumerate(plans):
@@ -110,7 +115,7 @@ def survey(
 
 
 def surveyed(plans: Sequence[CompactionPlan], facts: Iterable[bytes]) -> list[PartitionSurvey]:
-    """What all facts together say. TaskError for a segment that could not be read."""
+    """Return what all facts together say. Raises TaskError for a segment that could not be read."""
     summaries: list[list[SegmentSummary]] = [[] for _ in plans]
     superseded: Counter[tuple[int, int]] = Counter()
     seconds: Counter[int] = Counter()

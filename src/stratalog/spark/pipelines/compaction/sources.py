@@ -35,7 +35,10 @@ class OpenRecords:
 
 @contextmanager
 def open_records(source: SourceSegment, places: ByteSources) -> Iterator[OpenRecords]:
-    """The records of a segment. RemoteResourceNotFoundError or FileNotFoundError, naming it, when it is gone."""
+    """Open the records of a segment.
+
+    Raises RemoteResourceNotFoundError or FileNotFoundError, naming it, when it is gone.
+    """
     if source.place.tier is PlaceTier.LOCAL:
         with places.open_local(source.place) as file:
             yield OpenRecords(source.name, source.size, file)
@@ -48,7 +51,7 @@ def open_records(source: SourceSegment, places: ByteSources) -> Iterator[OpenRec
 
 
 def last_batch(records: OpenRecords) -> RecordBatch | None:
-    """The last batch, found from headers: of format 2 its header alone, of others the whole."""
+    """Return the last batch, found from headers: of format 2 its header alone, of others the whole."""
     position, last = 0, None
     while position < records.size_bytes:
         size = min(HEADER_SIZE, records.size_bytes - position)

@@ -153,7 +153,7 @@ class InCluster:
 
 
 def _replaced(store: ObjectStore, job: BucketJob) -> list[RemoteLogSegmentMetadata]:
-    """The segments that publications took away, this job's or one's that did not come to its end."""
+    """Return the segments that publications took away, this job's or one's that did not come to its end."""
     return [each.metadata() for each in replaced_segments(store, job.topics)]
 
 

@@ -50,7 +50,7 @@ class Upload:
             manager.close()
 
     def _manager(self) -> ObjectStoreRemoteStorageManager:
-        """Writes as the last segment was written: as far as the options have keys."""
+        """Return a manager that writes as the last segment was written, as far as the options have keys."""
         manager = ObjectStoreRemoteStorageManager()
         manager.configure({"compression": self.last.compression.value, **self.options, "url": self.url})
         return manager

@@ -86,8 +86,10 @@ class FilterFacts:
 
 @dataclass(frozen=True, slots=True)
 class RewriteTask:
-    """Step 3: the group with this number, made of neighbouring segments of partition `part`; `aborted` has the
-    transactions that overlap each of them."""
+    """Step 3: the group with this number, made of neighbouring segments of partition `part`.
+
+    `aborted` has the transactions that overlap each of them.
+    """
 
     part: int
     group: int
@@ -116,8 +118,11 @@ class RewriteStats(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The new segment of a group: its files are in `directory`, under their plain names, or its objects in the bucket,
-    to which `manifest` is all that is missing."""
+    """The new segment of a group.
+
+    Its files are in `directory`, under their plain names, or its objects in the bucket, to which `manifest` is all that
+    is missing.
+    """
 
     part: int
     group: int

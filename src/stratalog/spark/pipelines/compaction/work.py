@@ -120,8 +120,10 @@ class KeysWork:
 
 @dataclass(frozen=True, slots=True)
 class Sifted:
-    """What one task of step 2 found: superseded records by partition and segment, and what it took for each
-    partition."""
+    """What one task of step 2 found.
+
+    Superseded records by partition and segment, and what it took for each partition.
+    """
 
     superseded: Mapping[tuple[int, int], int]
     seconds: Mapping[int, float]
@@ -220,7 +222,7 @@ def _sorted(lists: Iterator[memoryview]) -> npt.NDArray[np.uint32]:
 
 
 def _binary_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[tuple[Any, ...], memoryview]]:
-    """The rows of tables whose last column is binary, which is not copied."""
+    """Yield the rows of tables whose last column is binary, which is not copied."""
     for batch in batches:
         *numbers, data = batch.columns
         facts = zip(*(column.to_pylist() for column in numbers), strict=True)
