@@ -153,7 +153,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                     job = f"decode, {codec.name.lower()}, batches of {batch_name}{how}"
                     try:
                         wrap(memory_records)(data)
-                    except Exception as error:
+                    except Exception as error:  # noqa: BLE001
                         print(f"{job}: {name} cannot: {error}", file=sys.stderr)
                         break
                     rounds = alternate(

@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     report.close()
 
 
-def measure(
+def measure(  # noqa: PLR0917
     report: Report,
     kafka: Kafka,
     root: Path,

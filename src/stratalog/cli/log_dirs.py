@@ -193,6 +193,8 @@ def _rows(listings: list[DirectoryListing]) -> list[tuple[object, ...]]:
             head = (listing.broker, directory.log_dir)
             if _error(directory):
                 rows.append((*head, _error(directory), None, None, None))
-            for part in _partitions(listing, directory):
-                rows.append((*head, part["partition"], part["size"], part.get("remoteSize"), part["offsetLag"]))
+            rows.extend(
+                (*head, part["partition"], part["size"], part.get("remoteSize"), part["offsetLag"])
+                for part in _partitions(listing, directory)
+            )
     return rows

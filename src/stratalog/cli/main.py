@@ -59,7 +59,7 @@ def run(args: Sequence[str]) -> int:
         return _complain(str(error) or type(error).__name__, getattr(error, "exit_code", EXIT_USAGE))
     except OSError as error:
         return _complain(_os_error_line(error), EXIT_USAGE)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         return _complain(
             f"internal error: {type(error).__name__}: {error} ({DEBUG_VARIABLE}=1 shows where)", EXIT_USAGE
         )

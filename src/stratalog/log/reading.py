@@ -100,7 +100,7 @@ class Reader:
         return self._local.storage_error("read", error) if isinstance(error, OSError) else error
 
 
-def _read(local: LocalLog, offset: int, max_bytes: int, isolation: Isolation, min_one_message: bool) -> FetchData:
+def _read(local: LocalLog, offset: int, max_bytes: int, isolation: Isolation, min_one_message: bool) -> FetchData:  # noqa: C901
     limit = _limit(local, isolation)
     segments = local.segments
     at = segments.floor(offset)

@@ -130,7 +130,7 @@ def _run_end(log: LogBytes, start: int, highest: int) -> tuple[int, int]:
     return at, next_offset
 
 
-def _is_believed(
+def _is_believed(  # noqa: PLR0917
     log: LogBytes, at: int, base_offset: int, end: int, next_offset: int, highest: int, claim: Claim
 ) -> bool:
     """Whether the sound batches from `at` to `end` are batches of the log; see the module."""

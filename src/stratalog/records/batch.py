@@ -35,7 +35,7 @@ class RecordBatch:
         try:
             #: The fields of `batch_format.HEADER`, for loops; of old formats as `legacy.format.read_header` has them.
             self.header: tuple[int, ...] = fmt.HEADER.unpack_from(buffer, start)
-        except Exception as error:  # struct.error: fewer than 61 bytes at start
+        except Exception as error:  # struct.error: fewer than 61 bytes at start  # noqa: BLE001
             raise CorruptRecordError(
                 f"the {fmt.HEADER_SIZE} header bytes are not all there: {error}", where=f"batch at position {start}"
             ) from None

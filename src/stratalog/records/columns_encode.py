@@ -144,7 +144,7 @@ class _Encoding:
             elif status != k.DONE:
                 raise self._error(status, row)
 
-    def _batch(
+    def _batch(  # noqa: PLR0917
         self,
         output: memoryview,
         position: int,

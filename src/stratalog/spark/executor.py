@@ -152,7 +152,7 @@ class _GroupWork:
             pickle.dumps(result)
         except StratalogError as error:
             return _Outcome(number, error=str(error) or type(error).__name__, traceback=traceback.format_exc())
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             return _Outcome(number, error=f"{type(error).__name__}: {error}", traceback=traceback.format_exc())
         return _Outcome(number, result)
 

@@ -56,7 +56,7 @@ class _NotHere(MetaPathFinder):
 
 @cache
 def _kio() -> ModuleType:
-    """kio's serialisers. Its phantom types would pull in hypothesis wherever that is installed: 25 MB, 0.3 s."""
+    """Kio's serialisers. Its phantom types would pull in hypothesis wherever that is installed: 25 MB, 0.3 s."""
     finder = _NotHere("hypothesis")
     # A new list each time: another thread that imports goes through the old one, and must not miss a finder of it.
     sys.meta_path = [finder, *sys.meta_path]
@@ -68,7 +68,7 @@ def _kio() -> ModuleType:
 
 @cache
 def error_codes() -> Mapping[int, Any]:
-    """kio's ErrorCode by number."""
+    """Kio's ErrorCode by number."""
     _kio()
     codes: Mapping[int, Any] = importlib.import_module("kio.schema.errors").ErrorCode._value2member_map_
     return codes
@@ -76,7 +76,7 @@ def error_codes() -> Mapping[int, Any]:
 
 @cache
 def message_module(key: ApiKey, version: int, kind: str) -> ModuleType:
-    """kio's module of an API's "request" or "response" of a version."""
+    """Kio's module of an API's "request" or "response" of a version."""
     _kio()
     return importlib.import_module(f"kio.schema.{key.schema}.v{version}.{kind}")
 

@@ -109,7 +109,7 @@ class SharedRemoteReads:
             result, error = None, None
             try:
                 result = search()
-            except Exception as failure:
+            except Exception as failure:  # noqa: BLE001
                 error = failure
             self._tell(settle, result, error)
 

@@ -96,7 +96,7 @@ class MetadataStore:
         connection = open_file(path, cluster_id or uuid_to_base64(random_uuid()), metadata_version)
         try:
             return cls(connection, path)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             connection.close()
             raise_clearer(path, error)
 

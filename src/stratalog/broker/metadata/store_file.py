@@ -50,7 +50,7 @@ def open_file(path: Path, cluster_id: str, metadata_version: int) -> sqlite3.Con
             _create(connection, cluster_id, metadata_version)
         _check_format(connection, path)
         return connection
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001
         if connection is not None:
             connection.close()
         raise_clearer(path, error)

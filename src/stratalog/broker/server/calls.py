@@ -226,7 +226,7 @@ class Calls:
                 self._answer_frame(api, api.frames, version, correlation_id, frame)
         except (InvalidRequestError, struct.error, IndexError, UnicodeDecodeError) as error:
             self.reject(f"{api.key.message} v{version} request cannot be read: {error}")
-        except Exception:
+        except Exception:  # noqa: BLE001
             self.fail(f"{api.key.message} v{version}")
 
     # --- APIs that take bytes -----------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ class Calls:
         assert template is not None
         try:
             answers = template.answer(frames, records)
-        except Exception:
+        except Exception:  # noqa: BLE001
             self.fail("Produce")
             return
         if answers is not None:
@@ -315,7 +315,7 @@ class Calls:
                 else:
                     self._go_on_as_task(api, ctx, request, coroutine, awaited)
                     return
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             self._send_failure(api, ctx, request, error)
             return
         if response is not None:
@@ -342,7 +342,7 @@ class Calls:
                 raise
             self.reject(f"{api.key.message} was cancelled")
             return
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             if not self._line.closed:
                 self._send_failure(api, ctx, request, error)
         else:
@@ -360,7 +360,7 @@ class Calls:
     def _send_response(self, ctx: RequestContext, response: Any) -> None:
         try:
             self.out.append(write_response(ctx.key, ctx.correlation_id, response))
-        except Exception:
+        except Exception:  # noqa: BLE001
             self.fail(f"writing the response to {ctx.key.message} v{ctx.version}")
 
 
@@ -373,7 +373,7 @@ def _resumed(coroutine: Coroutine[Any, Any, Any], awaited: Any) -> Generator[Any
         except GeneratorExit:
             coroutine.close()
             raise
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             step, argument = coroutine.throw, error
         else:
             step, argument = coroutine.send, sent  # type: ignore[assignment]

@@ -124,7 +124,7 @@ class Connection:
             return
         except OSError:  # reset by the client
             self.close()
-        except Exception:
+        except Exception:  # noqa: BLE001
             self.calls.fail("a request")
         else:
             self._host.stay_awake()
@@ -161,7 +161,7 @@ class Connection:
             if not self._is_held() and (self.calls.has_left or self.framing.has_leftover):
                 self.calls.answer(chain(self.calls.left(), self.framing.frames()))
                 self.framing.settle()
-        except Exception:
+        except Exception:  # noqa: BLE001
             self.calls.fail("a request")
         if not (self._reading or self.closed or self._is_held()):
             self._reading = True

@@ -286,7 +286,7 @@ def _batch(out: Any, used: int, batch: Any, position: int) -> int:
 
 
 @native
-def _records(out: Any, used: int, batch: Any, with_data: bool, state_at: int, gaps: Any) -> int:
+def _records(out: Any, used: int, batch: Any, with_data: bool, state_at: int, gaps: Any) -> int:  # noqa: C901
     """Return the lines of a batch's records, which are its payload; -1 if they are not well-formed."""
     state = _text_state(state_at, 0)
     address = batch.payload

@@ -28,7 +28,7 @@ from stratalog.records import NO_TIMESTAMP, RecordBatch
 _OUT_OF_ORDER: Final = "  Index timestamp: {}, Previously indexed timestamp: {}"
 
 
-def dump_offset_index(source: DumpSource, base_offset: int, stem: str, output: TextOutput, problems: Problems) -> None:
+def dump_offset_index(source: DumpSource, base_offset: int, stem: str, output: TextOutput, problems: Problems) -> None:  # noqa: C901
     """Print an offset index in either format."""
     options, data = output.options, read_all(source)
     size = memoryview(data).nbytes

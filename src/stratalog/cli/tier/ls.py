@@ -33,7 +33,7 @@ from stratalog.util import TableColumn, print_table, uuid_to_base64
 
 
 class Level(enum.StrEnum):
-    "Level of detail."
+    """Level of detail."""
 
     TOPICS = "topics"
     PARTITIONS = "partitions"

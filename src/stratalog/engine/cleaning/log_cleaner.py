@@ -201,7 +201,7 @@ class CleanerWorker:
             data_dir = to_clean.log.directory.parent
             self._on_disk_error(data_dir, f"{to_clean.log.directory.name} cannot be cleaned: {error}")
             return False
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             self._leave_alone(to_clean.partition, to_clean.log, error)
             return False
         finally:
@@ -242,7 +242,7 @@ class CleanerWorker:
                         logger.error("%s-%d: retention was not applied: %s", *partition, error)
                     else:
                         self._on_disk_error(log.directory.parent, f"{log.directory.name}: {error}")
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001
                     self._leave_alone(partition, log, error)
         finally:
             self._manager.done_deleting(taken)

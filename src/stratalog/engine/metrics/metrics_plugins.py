@@ -37,7 +37,7 @@ def read_plugin_metrics(logs: LogManager) -> Iterator[tuple[Metric[Any], Iterabl
 def _sample(plugin: PluginMetrics, metric: RegisteredMetric) -> Sample | None:
     try:
         value = float(metric.read())
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         logger.debug("Metric %s of %s cannot be read: %s", metric.name, plugin.class_name, error)
         return None
     return Sample((plugin.config, plugin.class_name, *metric.tags.values()), value)

@@ -170,6 +170,7 @@ def audit_bucket(
 
     Raises:
         RemoteStorageError, TaskError: The store fails; then nothing is known.
+
     """
     if isinstance(bucket, ObjectStore):
         bucket = Bucket.of(bucket)
@@ -195,7 +196,7 @@ def audit_bucket(
     return result
 
 
-def _judged(
+def _judged(  # noqa: PLR0917
     bucket: Bucket,
     listed: BucketPartitions,
     options: AuditOptions,

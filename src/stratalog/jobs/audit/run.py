@@ -52,6 +52,7 @@ def audit(
     Raises:
         UsageError: There is nothing to audit.
         RemoteStorageError, OSError, TaskError: Something cannot be read.
+
     """
     directories = [Path(path) for path in paths]
     if not directories and remote is None:

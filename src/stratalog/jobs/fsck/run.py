@@ -130,6 +130,7 @@ def fsck(
     Raises:
         OSError: One of `paths` cannot be listed.
         TaskError: A task failed on a worker.
+
     """
     found = [(path, _partitions(path, fs)) for path in paths]
     partitions = [partition for _, of_path in found for partition in of_path]

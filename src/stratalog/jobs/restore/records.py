@@ -99,6 +99,7 @@ def restore_to_directory(
         DataDirError: The directory is not empty.
         UsageError: The bucket lacks one of `topics`, or the workers wrote somewhere else.
         RemoteStorageError, OSError, TaskError: Something cannot be read or written.
+
     """
     target = Path(data_dir).absolute()
     check_target(target, metadata_only=False)
@@ -157,6 +158,7 @@ def restore_to_bucket(
         UsageError: Both are one place, or the bucket lacks one of `topics`.
         NotOwnerError: A cluster owns the target.
         RemoteStorageError, OSError, TaskError: Something cannot be read or written.
+
     """
     if remote.rstrip("/") == target.rstrip("/"):
         raise UsageError(f"{target}: a bucket cannot be restored into itself")

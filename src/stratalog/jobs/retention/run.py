@@ -75,6 +75,7 @@ def forecast_retention(
         UsageError: There is nothing to forecast, or a partition changed at every look.
         InvalidConfigError: A setting of `configs` or `what_if` cannot be.
         RemoteStorageError, OSError, TaskError: Something cannot be read.
+
     """
     what_if = dict(what_if or {})
     config_of(what_if)

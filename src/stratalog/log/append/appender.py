@@ -106,7 +106,7 @@ class Appender:
             or self._roll_reason(prepared.size, prepared.max_timestamp, last_offset, now_ms) is not None
         )
 
-    def _append(
+    def _append(  # noqa: C901
         self,
         prepared: PreparedAppend,
         origin: AppendOrigin,

@@ -70,7 +70,7 @@ def write_retained(context: int, payload: int, size: int, base_timestamp: int, t
 
 
 @inlined
-def write_header(
+def write_header(  # noqa: PLR0917
     header: int, target: int, size: int, attributes: int, base_timestamp: int, max_timestamp: int, count: int
 ) -> None:
     """Write the header of a batch of `size` bytes whose records stand behind it already."""

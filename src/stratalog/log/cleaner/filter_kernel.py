@@ -59,7 +59,7 @@ def _plain_headers(data: Any, position: int, end: int, count: int) -> int:
 
 
 @native
-def _select(context: int, payload: int, size: int, keep_all: bool) -> int:
+def _select(context: int, payload: int, size: int, keep_all: bool) -> int:  # noqa: C901
     """Set a flag for each record of the context's batch that stays, and say in the context what they have.
 
     DONE, MALFORMED, UNUSUAL, or OUT_FULL if there are not as many flags.

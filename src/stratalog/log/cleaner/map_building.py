@@ -102,7 +102,7 @@ class MapBuilder:
             chunk.advance(batch.size)
 
     def _add_batch(self, batch: RecordBatch, start_offset: int) -> bool:
-        """Return a batch that the loop over the chunk left to us: is the map full before its end?"""
+        """Add a batch that the loop over the chunk left to Python; return whether the map is full before its end."""
         if batch.is_control:
             self._transactions.on_control(batch)
             self._count(1)

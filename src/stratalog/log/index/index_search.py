@@ -57,7 +57,7 @@ def count_up_to(data: Buffer, key: struct.Struct, at: int, stride: int, entries:
     return low
 
 
-def _enclose(
+def _enclose(  # noqa: PLR0917
     data: Buffer, unpack: Any, at: int, stride: int, target: int, high: int, first: int, last: int, steps: int
 ) -> tuple[int, int]:
     """Slots between which the count lies, near each other.

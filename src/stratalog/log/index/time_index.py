@@ -1,4 +1,6 @@
-"""`.timeindex`: from a timestamp to an offset before which all records are older. Entries of 12 bytes, big-endian:
+"""`.timeindex`: from a timestamp to an offset before which all records are older.
+
+Entries of 12 bytes, big-endian:
 
     at  size  field
      0     8  timestamp in ms: the largest in the segment so far

@@ -1,4 +1,6 @@
-"""`.txnindex`: the aborted transactions whose abort marker lies in a segment. Entries of 34 bytes, big-endian:
+"""`.txnindex`: the aborted transactions whose abort marker lies in a segment.
+
+Entries of 34 bytes, big-endian:
 
     at  size  field
      0     2  version = 0

@@ -85,7 +85,7 @@ class SoundBatches(NamedTuple):
     flaw: str | None
 
 
-def index_sound_batches(
+def index_sound_batches(  # noqa: C901
     log: LogBytes,
     indexes: SegmentIndexes,
     on_batch: OnBatch,

@@ -165,7 +165,7 @@ def _fill_constants(context: int, batch: Any, first: int, last: int) -> None:
 
 
 @native
-def _decode_batch(context: int, batch: Any) -> bool:
+def _decode_batch(context: int, batch: Any) -> bool:  # noqa: C901
     c = _columns(context, 0)
     address = batch.payload
     payload_end = batch.payload_size

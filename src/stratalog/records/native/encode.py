@@ -199,7 +199,7 @@ def _finish(context: int, start: int, end: int, first_row: int, row: int, max_ti
 
 
 @compiled("int64(int64, int64)")
-def encode(context: int, row: int) -> int:
+def encode(context: int, row: int) -> int:  # noqa: C901
     """Write the batches of the rows from `row` on; return the row where it stopped, with the reason in the context.
 
     A batch takes records as long as it stays within `batch_bytes` (header included, before compression) and

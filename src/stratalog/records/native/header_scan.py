@@ -111,7 +111,7 @@ def is_crc_right(at: int, row: Any) -> bool:
 
 
 @compiled("UniTuple(int64, 3)(int64, int64, int64, int64, int64, int64, int64)")
-def scan(
+def scan(  # noqa: PLR0917
     address: int, size: int, start_offset: int, end_offset: int, with_crc: int, table: int, capacity: int
 ) -> tuple[int, int, int]:
     """Write a row for each whole batch that holds offsets in [start_offset, end_offset).

@@ -149,7 +149,7 @@ def begin(table: int, count: int, base_timestamp: int) -> None:
 
 
 @compiled("int64(int64, int64, int64)")
-def scan_piece(address: int, size: int, table: int) -> int:
+def scan_piece(address: int, size: int, table: int) -> int:  # noqa: C901
     """Walk on through the next piece of a batch's records.
 
     How many of its bytes were used (the rest, of less than 21, is to begin the next piece), or MALFORMED. All is there

@@ -37,7 +37,7 @@ class _SparableCache(FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
-        except Exception as error:  # what is no pickle raises anything
+        except Exception as error:  # what is no pickle raises anything  # noqa: BLE001
             _note_uncached(f"{self.cache_path} cannot be read: {error!r}")
             with suppress(OSError):
                 # An index that cannot be read could not be added to either.
@@ -47,7 +47,7 @@ class _SparableCache(FunctionCache):
     def save_overload(self, sig: Any, data: Any) -> None:
         try:
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             _note_uncached(f"{self.cache_path} cannot be written: {error!r}")
 
 

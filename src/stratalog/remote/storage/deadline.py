@@ -155,7 +155,7 @@ class _Workers:
                 return
             try:
                 result = function()
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001
                 _fail(future, error)
             else:
                 _finish(future, result)
@@ -168,7 +168,7 @@ def _fail(future: Future[Any], error: BaseException) -> None:
     if not future.done():
         try:
             future.set_exception(error)
-        except Exception:  # lost the race against close
+        except Exception:  # lost the race against close  # noqa: BLE001
             return
 
 
@@ -176,5 +176,5 @@ def _finish(future: Future[Any], result: object) -> None:
     if not future.done():
         try:
             future.set_result(result)
-        except Exception:  # lost the race against close
+        except Exception:  # lost the race against close  # noqa: BLE001
             return

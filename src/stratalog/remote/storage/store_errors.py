@@ -32,7 +32,7 @@ _DENIED = {
 _WRITES = frozenset({"put", "delete"})
 
 
-def map_store_error(error: BaseException, operation: str, where: str) -> RemoteStorageError:
+def map_store_error(error: BaseException, operation: str, where: str) -> RemoteStorageError:  # noqa: C901
     """Our error for one of obstore's: its class says whether a retry can help, its message is one line."""
     text = str(error)
     status = int(match[1]) if (match := _STATUS.search(text)) else 0

@@ -86,7 +86,7 @@ def _state(capability: Capability, spark: SparkSession) -> CapabilityState:
             return CapabilityState(capability, f"{setting.key} is not set")
     try:
         return CapabilityState(capability, capability.probe(spark))
-    except Exception as error:  # whatever another version of Spark has in place of what is probed
+    except Exception as error:  # whatever another version of Spark has in place of what is probed  # noqa: BLE001
         return CapabilityState(capability, reason_of(error))
 
 

@@ -56,7 +56,7 @@ def install_scan_rule(spark: SparkSession) -> dict[str, str | None]:
         known = system.getProperty(mark)
         found = _install(spark, extensions) if known is None else json.loads(known)
         system.setProperty(mark, json.dumps(found))
-    except Exception as error:  # whatever this Spark has in place of its session's extensions
+    except Exception as error:  # whatever this Spark has in place of its session's extensions  # noqa: BLE001
         return _all_off(reason_of(error))
     return dict(found)
 
@@ -72,16 +72,16 @@ def _install(spark: SparkSession, extensions: Any) -> dict[str, str | None]:
         columns = JvmClasses.compile(spark, _COLUMNS)
         columns.ship()
         intake = columns.new("Intake")
-    except Exception as error:  # whatever this Spark lacks of what a scan by columns is made of
+    except Exception as error:  # whatever this Spark lacks of what a scan by columns is made of  # noqa: BLE001
         found |= {"columns": reason_of(error), "stream-columns": "columns is off"}
     try:
         extensions.injectOptimizerRule(JvmClasses.compile(spark, _SCANS).new("Builder", intake))
-    except Exception as error:  # whatever this Spark lacks of what the rule is made of
+    except Exception as error:  # whatever this Spark lacks of what the rule is made of  # noqa: BLE001
         return _all_off(reason_of(error))
     if columns is not None and intake is not None:
         try:
             strategy = JvmClasses.compile(spark, _STREAMS).new("Builder", columns.new("Readers"))
             extensions.injectPlannerStrategy(strategy)
-        except Exception as error:  # whatever this Spark lacks of what the strategy is made of
+        except Exception as error:  # whatever this Spark lacks of what the strategy is made of  # noqa: BLE001
             found["stream-columns"] = reason_of(error)
     return found

@@ -16,7 +16,7 @@ TopicPartition = tuple[str, int]
 
 
 def json_by_partition(value: str) -> dict[TopicPartition, int]:
-    """{"topic": {"0": 23, "1": -2}}"""
+    """Parse numbers by partition, such as `{"topic": {"0": 23, "1": -2}}`."""
     document = json.loads(value, object_pairs_hook=_unique_pairs)
     if not isinstance(document, dict) or not document:
         raise ValueError
@@ -33,7 +33,7 @@ def json_by_partition(value: str) -> dict[TopicPartition, int]:
 
 
 def json_assignment(value: str) -> frozenset[TopicPartition]:
-    """{"topicA": [0, 1], "topicB": [2]}"""
+    """Parse partitions, such as `{"topicA": [0, 1], "topicB": [2]}`."""
     document = json.loads(value)
     if not isinstance(document, dict) or not document:
         raise ValueError

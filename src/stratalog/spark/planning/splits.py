@@ -117,7 +117,7 @@ def limit_records(ranges: Iterable[SegmentRange], records_max: int | None) -> It
             yield replace(each, start=start, end=end)
 
 
-def pack(
+def pack(  # noqa: PLR0917
     topic: str,
     partition: int,
     pieces: Iterable[Piece],

@@ -44,7 +44,7 @@ def run_ahead(source: Iterator[T], depth: int) -> Iterator[T]:
                 if not put(item):
                     break
             put(_END)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             put(_Failed(error))
         finally:
             close = getattr(source, "close", None)

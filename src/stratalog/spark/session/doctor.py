@@ -204,7 +204,7 @@ def look_at_worker(seconds: float) -> str:
     def version(name: str) -> str | None:
         try:
             return str(importlib.import_module(name).__version__)
-        except Exception:  # missing or broken alike
+        except Exception:  # missing or broken alike  # noqa: BLE001
             return None
 
     code, found = 0, version("stratalog")
@@ -244,7 +244,7 @@ def _examine_executors(spark: SparkSession) -> tuple[Counter[WorkerSight], list[
         frame = spark.range(0, tasks, 1, tasks).select(look(F.lit(_TASK_SECONDS)))
         try:
             seen.update(WorkerSight(**json.loads(row[0])) for row in frame.collect())
-        except Exception as error:  # whatever keeps an executor from running Python
+        except Exception as error:  # whatever keeps an executor from running Python  # noqa: BLE001
             return seen, [_no_python(error, mend)]
         hosts = _machines(spark)
         if len({each.host for each in seen}) >= hosts:

@@ -129,7 +129,6 @@ def packed_distributions() -> Iterator[importlib.metadata.Distribution]:
 
 def _copy_packages(site: Path) -> Iterator[str]:
     """Copy what is needed; the names and versions that were."""
-
     for distribution in packed_distributions():
         name = distribution.metadata["Name"]
         yield f"{name} {distribution.version}"

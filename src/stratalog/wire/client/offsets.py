@@ -35,7 +35,7 @@ class ListedOffset(NamedTuple):
 
 def versions_for(timestamps: Mapping[TopicPartition, int]) -> tuple[int, int]:
     """Return the versions of ListOffsets that know what is asked."""
-    return max([_VERSION_OF.get(each, _VERSIONS[0]) for each in timestamps.values()]), _VERSIONS[1]
+    return max(_VERSION_OF.get(each, _VERSIONS[0]) for each in timestamps.values()), _VERSIONS[1]
 
 
 def request_fields(

@@ -1,4 +1,6 @@
-"""The sizes of transformed chunks in a variable chunk index: base64 of a zstd frame of
+"""The sizes of transformed chunks in a variable chunk index.
+
+Base64 of a zstd frame of
 
     count             int32
     base              int32   the least of all sizes but the last   } only where there are two sizes or more

@@ -112,7 +112,7 @@ class KeysWork:
                     continue
                 data = packed.data
                 yield from rows.add(packed.bucket, task.segment, packed.sequence, *facts, data, size=len(data))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             summary = Failure.of(task.source.name, error)
         data = pickle.dumps(summary)
         yield from rows.add(task.first_bucket, task.segment, -1, *facts, data, size=len(data))
@@ -178,7 +178,7 @@ class RewriteWork:
             task: RewriteTask = pickle.loads(zlib.decompress(self._payload[group]))
             try:
                 outcome: Any = _rewritten(task, ((row[0][1], row[1]) for row in rows), began)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001
                 outcome = Failure.of(task.sources[0].name, error)
             yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(outcome)], pa.binary())], ["outcome"])
             began = SYSTEM_CLOCK.monotonic()
