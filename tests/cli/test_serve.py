@@ -280,7 +280,7 @@ def test_other_threads_give_the_interpreter_up_soon(tmp_path: Path, monkeypatch:
         seen.append(sys.getswitchinterval())
         raise UsageError("no broker in this test")
 
-    monkeypatch.setattr("stratalog.broker.server.server.Broker", start)
+    monkeypatch.setattr("stratalog.broker.server.Broker", start)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     before = sys.getswitchinterval()
     try:
