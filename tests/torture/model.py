@@ -217,6 +217,7 @@ class PartitionModel:
         self.end = found.end
         self.start = found.start if leniency.power_was_lost else max(self.start, found.start)
         self.flushed = found.end if leniency.power_was_lost else self.flushed
+        self._forget_behind_end()
 
     def _check_sent_here(self, found: Found) -> None:
         before = found.start - 1
@@ -294,6 +295,12 @@ class PartitionModel:
         self.end, self.start = found.end, found.start
         self.flushed = min(self.flushed, found.end)
         self.aborted &= self.acked.keys()
+        self._forget_behind_end()
+
+    def _forget_behind_end(self) -> None:
+        """Forget what was known of offsets that were lost: they are given again, to other records."""
+        for offsets in (self.aborted, self.undecided, self.damaged):
+            offsets.difference_update([offset for offset in offsets if offset >= self.end])
 
     def forget_producers(self) -> None:
         """What the log knew of producers may be lost: they begin again under other ids."""
