@@ -1,5 +1,6 @@
-"""How often the format of an offset index is told wrongly: the rule of KIP-1333, ours without the log, ours with the
-log.
+"""How often the format of an offset index is detected wrongly.
+
+By the rule of KIP-1333, by ours without the log, and by ours with the log.
 
 Random indexes, as a log with random batches makes them, of sizes that both entry sizes divide; the reader expects the
 other format, as after an upgrade. Only those are counted; for sizes that one entry size divides there is nothing to

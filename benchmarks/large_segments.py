@@ -337,7 +337,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gib", type=float, default=6, help="of records, in one segment (default: 6)")
     parser.add_argument("--store", choices=("s3", "directory"), default="s3", help="the remote tier (default: s3)")
-    parser.add_argument("--directory", type=Path, help="where everything lies meanwhile (default: a temporary one)")
+    parser.add_argument("--directory", type=Path, help="directory for all files of the run (default: a temporary one)")
     parser.add_argument("--skip-spark", action="store_true", help="leave out the scan, which needs Java")
     options = parser.parse_args(argv)
     size = int(options.gib * GIB)

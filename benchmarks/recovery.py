@@ -4,7 +4,7 @@ fetch.
     python -m benchmarks.recovery [--rounds 3] [--mb 1000] [--partitions 4] [--json FILE]
 
 Both get the same batches, and are killed. What they leave is copied for each round, so all of it is read out of the
-page cache and recovered anew. Measured are the time from the start of the process to the last partition that answers,
+page cache and recovered again. Measured are the time from the start of the process to the last partition that answers,
 and of that the loading of the logs, as either says it in its log ("Loaded 4 logs in .. ms"): Kafka also waits for the
 session of the broker that was killed to expire, which is not its storage's doing.
 """

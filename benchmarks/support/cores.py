@@ -14,7 +14,7 @@ def cores() -> list[int]:
 
 @contextmanager
 def on_cores(chosen: set[int]) -> Iterator[None]:
-    """This thread, and the processes that it begins meanwhile, stay on these cores.
+    """Keep this thread, and the processes that it starts, on these cores.
 
     The processes stay there for good.
     """

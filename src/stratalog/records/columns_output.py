@@ -57,7 +57,7 @@ class _Slot:
         return (elements * self.bits + 7 >> 3) + 4
 
     def grow(self, used: int, capacity: int, slack: int) -> None:
-        """Return a new buffer for `capacity` elements; only what is used is copied."""
+        """Move to a new buffer for `capacity` elements; only what is used is copied."""
         grown = pa.allocate_buffer(self.size_of(capacity) + slack)
         if used:
             ctypes.memmove(grown.address, self.buffer.address, self.size_of(used))

@@ -108,7 +108,7 @@ class IndexEntries:
         yield from time_index.decode_entries(view, expected.base_offset)
 
     def meet(self, position: int, batch: RecordBatch) -> None:
-        """Return the next batch, of which only the headers are read."""
+        """Take the next batch, of which only the headers are read."""
         base, last = batch.base_offset, batch.last_offset
         entry = self._next_offset
         if entry is not None and entry.position <= position:

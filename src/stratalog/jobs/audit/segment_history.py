@@ -61,7 +61,7 @@ class Producers:
     _aborters: dict[int, int] = field(default_factory=dict)
 
     def see(self, batch: RecordBatch) -> None:
-        """Return the next batch that has a producer. Raises CorruptRecordError when it does not match its CRC."""
+        """Take the next batch that has a producer. Raises CorruptRecordError when it does not match its CRC."""
         batch.ensure_valid()
         if batch.is_control:
             self._aborters[batch.base_offset] = batch.producer_id

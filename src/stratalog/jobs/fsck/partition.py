@@ -118,7 +118,7 @@ def unreadable(partition: str, path: Path, error: OSError) -> FileFinding:
 
 
 def _tell_faults(segments: Sequence[SegmentScan], tails: dict[int, CutTail], report: PartitionReport) -> None:
-    """Yield findings of the logs themselves, except for what is behind the last sound batch of all.
+    """Report the findings of the logs themselves, except for what is behind the last sound batch of all.
 
     `tails`: what is to be cut.
     """

@@ -63,10 +63,10 @@ class BrokerOwnership:
         self._lock = threading.Lock()
 
     def ensure(self) -> None:
-        """Return when this process owns the bucket as of now.
+        """Make sure that this process owns the bucket as of now.
 
-        NotOwnerError when another one does, or nobody knows who; other RemoteStorageErrors when the store does not
-        tell.
+        Raises NotOwnerError when another one does or the owner is unknown, and another RemoteStorageError when the
+        store does not answer.
         """
         if self.is_read_only:
             raise NotOwnerError(

@@ -24,18 +24,15 @@ from stratalog.remote.api import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
-    TopicIdPartition,
     ensure_owner,
     ensure_reachable,
     is_read_only,
 )
-from stratalog.remote.tier.cancellation import Cancellation
 from stratalog.remote.tier.copied_offset import find_highest_remote_offset
-from stratalog.remote.tier.log_view import LogView
 from stratalog.remote.tier.segment_check import CheckedSegment, check_segment
 from stratalog.remote.tier.segment_deletion import delete_segment
-from stratalog.remote.tier.services import TierServices
-from stratalog.remote.tier.watchdog import StepKind, TaskProgress
+from stratalog.remote.tier.tiering_task import TieringTask
+from stratalog.remote.tier.watchdog import StepKind
 
 logger = logging.getLogger(__name__)
 
@@ -84,23 +81,8 @@ def _is_due(segment: LogSegment, bytes_after: int, config: LogConfig, now_ms: in
     return old or (lag_bytes > 0 and bytes_after >= lag_bytes)
 
 
-class CopyTask:
+class CopyTask(TieringTask):
     """Copies what is due of one partition. One thread at a time runs it."""
-
-    def __init__(
-        self,
-        services: TierServices,
-        log: LogView,
-        partition: TopicIdPartition,
-        *,
-        progress: TaskProgress,
-        cancelled: Cancellation,
-    ) -> None:
-        self._services = services
-        self._log = log
-        self._partition = partition
-        self._progress = progress
-        self._cancelled = cancelled
 
     @property
     def is_read_only(self) -> bool:

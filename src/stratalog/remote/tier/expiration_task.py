@@ -31,6 +31,7 @@ from stratalog.remote.tier.retention import (
 from stratalog.remote.tier.segment_deletion import delete_segment
 from stratalog.remote.tier.services import TierServices
 from stratalog.remote.tier.tier_facts import DeleteLag, RemoteTally
+from stratalog.remote.tier.tiering_task import TieringTask
 from stratalog.remote.tier.watchdog import StepKind, TaskProgress
 
 logger = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ def _idle(
     return _Idle(version, facts, quiet_until(segments, facts), last_offset)
 
 
-class ExpirationTask:
+class ExpirationTask(TieringTask):
     """Expires one partition. One thread at a time runs it; `delete_lag` and `tally` may be read at any time."""
 
     def __init__(
@@ -86,11 +87,7 @@ class ExpirationTask:
         progress: TaskProgress,
         cancelled: Cancellation,
     ) -> None:
-        self._services = services
-        self._log = log
-        self._partition = partition
-        self._progress = progress
-        self._cancelled = cancelled
+        super().__init__(services, log, partition, progress=progress, cancelled=cancelled)
         self._start_checked = False
         self._idle: _Idle | None = None
         self.delete_lag = DeleteLag()

@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from stratalog.remote.api import TopicIdPartition
-from stratalog.remote.tier.cancellation import Cancellation
 from stratalog.remote.tier.copied_offset import find_highest_remote_offset
-from stratalog.remote.tier.log_view import LogView
-from stratalog.remote.tier.services import TierServices
-from stratalog.remote.tier.watchdog import StepKind, TaskProgress
+from stratalog.remote.tier.tiering_task import TieringTask
+from stratalog.remote.tier.watchdog import StepKind
 
 
-class FollowerTask:
+class FollowerTask(TieringTask):
     """Keeps the deletion guard of one partition's local log in step with the metadata."""
-
-    def __init__(
-        self,
-        services: TierServices,
-        log: LogView,
-        partition: TopicIdPartition,
-        *,
-        progress: TaskProgress,
-        cancelled: Cancellation,
-    ) -> None:
-        self._services = services
-        self._log = log
-        self._partition = partition
-        self._progress = progress
-        self._cancelled = cancelled
 
     def run(self) -> int:
         """Return the highest offset that is finished remotely, -1 for none."""

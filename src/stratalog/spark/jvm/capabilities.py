@@ -120,7 +120,7 @@ def slow_paths(states: Iterable[CapabilityState]) -> str:
 
 
 def _nothing_inside(_: SparkSession) -> None:
-    """Return what the property alone decides."""
+    """Probe nothing: the property alone decides."""
 
 
 def _scan_rule(name: str) -> Callable[[SparkSession], str | None]:

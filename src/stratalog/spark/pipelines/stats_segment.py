@@ -85,7 +85,7 @@ class SegmentStats:
     damage: str | None = None
 
     def see(self, batch: RecordBatch) -> None:
-        """Return the next batch, by its header."""
+        """Count the next batch, by its header."""
         self.batches += 1
         self.size += batch.size
         self.last_offset = batch.last_offset

@@ -266,7 +266,7 @@ class PieceDecoder:
         self._tell(position + int(table["position"][index]), error, first, last + 1, int(table["size"][index]))
 
     def _report_rest(self, position: int, error: KafkaError) -> None:
-        """Return an error because of which nothing from `position` on can be read."""
+        """Report an error because of which nothing from `position` on can be read."""
         first = max(self._base_min, self.piece.start)
         self._tell(position, error, first, self.piece.end, self.piece.end_position - position)
 

@@ -42,7 +42,7 @@ class Stager(Protocol):
     is_durable: bool
 
     def add(self, segment: WrittenSegment, topic: str, partition: int, first_timestamp_ms: int) -> None:
-        """Return a segment whose files are the stager's now."""
+        """Add a segment, whose files are the stager's from now on."""
 
     def finish(self) -> tuple[TaskSegment, ...]:
         """All that were added, in that order, once all of them are where they are to be."""

@@ -39,9 +39,9 @@ class LocalPlan(NamedTuple):
 def opened(
     partition: LocalPartition, config: LogConfig, clock: Clock, fs: FileSystem = REAL_FILESYSTEM
 ) -> Iterator[PartitionLog]:
-    """Return the log, recovered if it was not closed, with the high watermark that was written down.
+    """Yield the log, recovered if it was not closed.
 
-    Else at its end.
+    Its high watermark is the one that was written down, else its end.
     """
     log = PartitionLog.open(
         partition.path,
