@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from tests.support.wire import Wire
 
+from stratalog.broker.security import Listener
 from stratalog.broker.server.server import Broker
-from stratalog.broker.services import BrokerServices, Listener, start_services
+from stratalog.broker.services import BrokerServices, start_services
 from stratalog.broker.storage import BrokerStorage
 from stratalog.errors import DataDirError, KafkaStorageError
 from stratalog.records.batch_builder import build_batch

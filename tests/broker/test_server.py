@@ -17,9 +17,9 @@ import pytest
 from tests.support.wire import Wire
 
 import stratalog
+from stratalog.broker.security import Listener
 from stratalog.broker.server.listen_address import ListenAddress, advertised_listener, parse_address
 from stratalog.broker.server.server import Broker, serve
-from stratalog.broker.services import Listener
 from stratalog.config.broker import BrokerConfig
 from stratalog.errors import DataDirError, InvalidConfigError, StratalogError, UsageError
 from stratalog.records.batch_builder import build_batch

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.broker.security import Listener
 from stratalog.broker.server.listen_address import ListenAddress, advertised_listener, listen_address
 from stratalog.broker.server.server import Broker
-from stratalog.broker.services import Listener
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.properties_file import parse_properties
 from stratalog.config.unkept import refuse_unkept

@@ -14,6 +14,7 @@ from stratalog.broker.groups import GroupCoordinator
 from stratalog.broker.metadata import MetadataStore
 from stratalog.broker.producer_ids import ProducerIds
 from stratalog.broker.purgatory import Purgatory
+from stratalog.broker.security import Listener
 from stratalog.broker.settings import BrokerSettings
 from stratalog.broker.storage import TIERING_KEY, BrokerStorage
 from stratalog.broker.topic_deletions import TopicDeletions
@@ -26,14 +27,6 @@ from stratalog.util import Clock, WorkerPool, join_host_port
 
 if TYPE_CHECKING:
     from stratalog.engine import Partition
-
-
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """Where the broker is reached. An empty host stands for the address that a client came in by."""
-
-    host: str
-    port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,14 +46,13 @@ async def metadata(ctx: RequestContext, request: Any) -> Any:
     fields: dict[str, Any] = {}
     if getattr(request, "include_cluster_authorized_operations", False):
         fields["cluster_authorized_operations"] = _CLUSTER_OPERATIONS
-    host = broker.listener.host or ctx.local_host
     response = ctx.respond(
         brokers=[
             ctx.make(
                 "MetadataResponseBroker",
                 node_id=broker.node_id,
-                host=host,
-                port=broker.listener.port,
+                host=ctx.peer.reached_host,
+                port=ctx.peer.listener.port,
                 rack=broker.config["broker.rack"],
             )
         ],

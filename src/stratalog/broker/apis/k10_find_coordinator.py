@@ -26,8 +26,8 @@ async def find_coordinator(ctx: RequestContext, request: Any) -> Any:
         await logs[key_type].ensure()
         answer = {
             "node_id": ctx.broker.node_id,
-            "host": ctx.broker.listener.host or ctx.local_host,
-            "port": ctx.broker.listener.port,
+            "host": ctx.peer.reached_host,
+            "port": ctx.peer.listener.port,
             "error_code": 0,
             "error_message": "NONE" if ctx.version < _BATCHED_FROM else "",
         }

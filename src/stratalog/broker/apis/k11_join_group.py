@@ -38,7 +38,7 @@ async def join_group(ctx: RequestContext, request: Any) -> Any:
             rebalance_timeout_ms=session_timeout_ms if ctx.version == 0 else to_ms(request.rebalance_timeout),
             instance_id=instance_id,
             client_id=client_id,
-            client_host=f"/{ctx.client_host}",  # as Java prints an address without a name
+            client_host=f"/{ctx.peer.client_host}",  # as Java prints an address without a name
             id_required=ctx.version >= _ID_REQUIRED_FROM,
             can_skip_assignment=ctx.version >= _SKIP_FROM,
             reason=getattr(request, "reason", None),

@@ -68,6 +68,5 @@ def _unknown(ctx: RequestContext, number: int) -> Any:
 
 
 def _node(ctx: RequestContext) -> Any:
-    listener = ctx.broker.listener
-    endpoint = ctx.make("Listener", name="CONTROLLER", host=listener.host or ctx.local_host, port=listener.port)
+    endpoint = ctx.make("Listener", name="CONTROLLER", host=ctx.peer.reached_host, port=ctx.peer.listener.port)
     return ctx.make("Node", node_id=ctx.broker.node_id, listeners=[endpoint])

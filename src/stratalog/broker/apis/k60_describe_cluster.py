@@ -39,8 +39,8 @@ def describe_cluster(ctx: RequestContext, request: Any) -> Any:
             ctx.make(
                 "DescribeClusterBroker",
                 broker_id=broker.node_id,
-                host=broker.listener.host or ctx.local_host,
-                port=broker.listener.port,
+                host=ctx.peer.reached_host,
+                port=ctx.peer.listener.port,
                 rack=broker.config["broker.rack"],
                 is_fenced=False,
             )

@@ -10,6 +10,7 @@ import socket
 from typing import Any
 
 from stratalog.broker.apis import load_apis
+from stratalog.broker.security import Peer
 from stratalog.broker.server.connection import Connection
 from stratalog.broker.services import BrokerServices
 from stratalog.util import descriptors_max
@@ -151,7 +152,7 @@ class Acceptor:
         except OSError:  # gone already
             sock.close()
             return
-        self.connections.add(Connection(self, sock, address[0], local_host))
+        self.connections.add(Connection(self, sock, Peer(self.state.listener, address[0], local_host)))
 
     def forget(self, connection: Connection) -> None:
         self.connections.discard(connection)
@@ -168,7 +169,7 @@ class Acceptor:
         oldest = self.loop.time() - self._idle_s
         for connection in list(self.connections):
             if connection.is_idle and connection.active_at < oldest:
-                logger.debug("Closing the idle connection from %s", connection.client_host)
+                logger.debug("Closing the idle connection from %s", connection.peer.client_host)
                 connection.close()
             elif connection.is_abandoned():
                 connection.close()

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from stratalog.broker.security import Peer
 from stratalog.broker.server.dispatch import (
     Api,
     Chunk,
@@ -59,9 +60,7 @@ class CallHost(Protocol):
 class Line(Protocol):
     """The way to the client."""
 
-    #: The client's address, and the address of ours that it reached.
-    client_host: str
-    local_host: str
+    peer: Peer
     closed: bool
     #: Whether answers wait for the client to read.
     is_stuck: bool
@@ -91,12 +90,14 @@ class Calls:
         "broker",
         "is_waiting",
         "out",
+        "peer",
     )
 
     def __init__(self, host: CallHost, line: Line) -> None:
         self._host = host
         self._line = line
         self.broker = host.state
+        self.peer = line.peer
         #: Answers in order, for the connection to send.
         self.out: list[Chunk] = []
         #: Whether the answer to a request comes later.
@@ -175,13 +176,13 @@ class Calls:
         Answers to its requests before go out first, as far as its socket takes them: they have been done.
         """
         if not self._line.closed:
-            logger.warning("Closing the connection from %s: %s", self._line.client_host, why)
+            logger.warning("Closing the connection from %s: %s", self.peer.client_host, why)
             self._line.flush()
             self._line.close()
 
     def fail(self, what: str) -> None:
         """Close after an error of our own. A connection never goes on behind one: what it was doing is half done."""
-        logger.exception("Closing the connection from %s: %s failed", self._line.client_host, what)
+        logger.exception("Closing the connection from %s: %s failed", self.peer.client_host, what)
         if not self._line.closed:
             self._line.flush()
         self._line.close()
@@ -294,8 +295,7 @@ class Calls:
             version,
             correlation_id=correlation_id,
             client_id=client_id,
-            client_host=self._line.client_host,
-            local_host=self._line.local_host,
+            peer=self.peer,
         )
         if refusal is not None:
             self._send_response(ctx, answer_error(api, ctx, None, refusal))

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Final, Protocol
 
+from stratalog.broker.security import Peer
 from stratalog.broker.server import calls, framing
 from stratalog.broker.server.calls import Calls
 from stratalog.broker.server.dispatch import Chunk
@@ -53,18 +54,16 @@ class Connection:
     """Belongs to the loop's thread."""
 
     __slots__ = (
-        "_fd", "_file_sent", "_host", "_loop", "_out", "_reading", "_sock", "active_at", "calls", "client_host",
-        "closed", "framing", "is_stuck", "local_host",
+        "_fd", "_file_sent", "_host", "_loop", "_out", "_reading", "_sock", "active_at", "calls", "closed",
+        "framing", "is_stuck", "peer",
     )  # fmt: skip
 
-    def __init__(self, host: Host, sock: socket.socket, client_host: str, local_host: str) -> None:
+    def __init__(self, host: Host, sock: socket.socket, peer: Peer) -> None:
         self._host = host
         self._loop: asyncio.AbstractEventLoop = host.loop
         self._sock = sock
         self._fd = sock.fileno()
-        self.client_host = client_host
-        #: The address of ours that the client reached.
-        self.local_host = local_host
+        self.peer = peer
         #: Loop time when the client last sent something, or took something of what waits for it.
         self.active_at = self._loop.time()
         self.closed = False
@@ -180,12 +179,12 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             self._go_on_when_writable()
         except StratalogError as error:
-            logger.error("Closing the connection from %s: %s", self.client_host, error)
+            logger.error("Closing the connection from %s: %s", self.peer.client_host, error)
             self.close()
         except OSError:  # gone
             self.close()
         except Exception:
-            logger.exception("Closing the connection from %s: sending failed", self.client_host)
+            logger.exception("Closing the connection from %s: sending failed", self.peer.client_host)
             self.close()
         else:
             if out:

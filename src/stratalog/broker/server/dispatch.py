@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from stratalog.broker.security import Peer, Principal
 from stratalog.errors import KafkaError, wire_code
 from stratalog.log.format import FileSlice
 from stratalog.wire import (
@@ -69,6 +70,8 @@ class Caller(Protocol):
     """A connection, as an API that answers frames sees it."""
 
     broker: BrokerServices
+    #: The client: its principal may change between two requests.
+    peer: Peer
 
     def respond(self, chunks: Sequence[Chunk]) -> None:
         """Send the answer of a `Deferred`."""
@@ -176,12 +179,10 @@ class RequestContext:
 
     __slots__ = (
         "broker",
-        "client_host",
         "client_id",
         "correlation_id",
         "key",
-        "local_host",
-        "principal",
+        "peer",
         "version",
     )
 
@@ -193,20 +194,20 @@ class RequestContext:
         *,
         correlation_id: int = 0,
         client_id: str | None = None,
-        client_host: str = "127.0.0.1",
-        local_host: str = "127.0.0.1",
-        principal: str = "User:ANONYMOUS",
+        peer: Peer | None = None,
     ) -> None:
         self.broker = broker
         self.key = key
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        #: The client's address.
-        self.client_host = client_host
-        #: The address of ours that the client reached.
-        self.local_host = local_host
-        self.principal = principal
+        #: Who asks, and by which listener; without a connection, nobody in particular.
+        self.peer = Peer(broker.listener) if peer is None else peer
+
+    @property
+    def principal(self) -> Principal:
+        """Who asks."""
+        return self.peer.principal
 
     def make(self, name: str, /, **fields: Any) -> Any:
         """Build the dataclass `name` of this API's response in this version.
@@ -239,7 +240,7 @@ class RequestContext:
 def answer_error(api: Api, ctx: RequestContext, request: Any, error: BaseException) -> Any | None:
     """Return what to send for a handler that raised; None means that the connection has to go."""
     if not isinstance(error, KafkaError):
-        logger.error("%s v%d from %s failed", api.key.message, ctx.version, ctx.client_host, exc_info=error)
+        logger.error("%s v%d from %s failed", api.key.message, ctx.version, ctx.peer.client_host, exc_info=error)
     if api.on_error is not None:
         return api.on_error(ctx, request, error)
     return ctx.error_response(error)

@@ -6,7 +6,7 @@ import errno
 import socket
 from dataclasses import dataclass
 
-from stratalog.broker.services import Listener
+from stratalog.broker.security import Listener
 from stratalog.config import ADVERTISED, LISTENERS, PLAINTEXT, BrokerConfig, invalid, parse_listeners
 from stratalog.errors import InvalidConfigError, UsageError
 from stratalog.util import join_host_port

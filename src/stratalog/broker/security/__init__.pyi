@@ -1,0 +1,9 @@
+from .peer import (
+    Listener as Listener,
+)
+from .peer import (
+    Peer as Peer,
+)
+from .peer import (
+    Principal as Principal,
+)
