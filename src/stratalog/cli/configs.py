@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from stratalog.broker.metadata import ConfigSource, Operation
-from stratalog.cli.options import BootstrapServer, DryRun, Json, JsonLines
+from stratalog.cli.connection import open_cluster
+from stratalog.cli.options import BootstrapServer, CommandConfig, DryRun, Json, JsonLines
 from stratalog.cli.out import on_terminal, print_json
 from stratalog.errors import UnknownTopicOrPartitionError, UsageError
 from stratalog.util import print_table
@@ -47,6 +48,7 @@ def describe(
     entity_name: EntityName = None,
     entity_default: EntityDefault = False,
     all_: Annotated[bool, typer.Option("--all", help="Show settings with default values too.")] = False,
+    command_config: CommandConfig = None,
     json_: JsonLines = False,
 ) -> int:
     """Describe the settings of one topic or broker, or of all of them, and where each value comes from.
@@ -57,7 +59,7 @@ def describe(
         --entity-name 1 --all
     """
     _check_entity(entity_type, entity_name, entity_default)
-    with Cluster(bootstrap_server) as cluster:
+    with open_cluster(bootstrap_server, command_config) as cluster:
         if entity_default:
             names = [""]
         else:
@@ -98,6 +100,7 @@ def alter(
         list[str] | None, typer.Option("--delete-config", metavar="K,..", help="Settings to remove.")
     ] = None,
     dry_run: DryRun = False,
+    command_config: CommandConfig = None,
     json_: Json = False,
 ) -> int:
     """Change the settings of one topic or broker. They are in force when the command ends.
@@ -120,7 +123,7 @@ def alter(
     changes += [{"name": k, "config_operation": int(Operation.DELETE), "value": None} for k in deleted]
     resource = {"resource_type": _resource(entity_type), "resource_name": name, "configs": changes}
     what = f"{entity_type.value.removesuffix('s')} {name}" if name else "brokers in the cluster"
-    with Cluster(bootstrap_server) as cluster:
+    with open_cluster(bootstrap_server, command_config) as cluster:
         (answer,) = (
             _client_for(cluster, entity_type, name)
             .call(ApiKey.INCREMENTAL_ALTER_CONFIGS, (0, 1), resources=[resource], validate_only=dry_run)

@@ -11,13 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from stratalog.broker.metadata import UpgradeType
-from stratalog.cli.options import BootstrapServer, DryRun, Json
+from stratalog.cli.connection import connection_options, open_cluster
+from stratalog.cli.options import BootstrapServer, CommandConfig, DryRun, Json
 from stratalog.cli.out import on_terminal, print_json
 from stratalog.config import METADATA_VERSION, is_supported, level_for_release, level_name, level_with
 from stratalog.errors import UsageError
 from stratalog.util import print_table
 from stratalog.wire import ApiKey
-from stratalog.wire.client import Client, Cluster, RefusedError, check
+from stratalog.wire.client import Client, Cluster, ConnectionOptions, RefusedError, check
 
 ReleaseVersion = Annotated[
     str | None,
@@ -44,14 +45,14 @@ class Feature:
         return level_name(level) if self.name == METADATA_VERSION and is_supported(level) else str(level)
 
 
-def describe(bootstrap_server: BootstrapServer, json_: Json = False) -> int:
+def describe(bootstrap_server: BootstrapServer, command_config: CommandConfig = None, json_: Json = False) -> int:
     """Describe supported and finalized feature levels.
 
     \b
     Example:
       stratalog features describe --bootstrap-server h:9092
     """
-    with Cluster(bootstrap_server) as cluster:
+    with open_cluster(bootstrap_server, command_config) as cluster:
         features, epoch = _features_of(cluster.any)
     if json_:
         print_json({"features": [_as_json(feature) for feature in features], "epoch": epoch})
@@ -73,6 +74,7 @@ def upgrade(
     release_version: ReleaseVersion = None,
     feature: FeatureLevels = None,
     dry_run: DryRun = False,
+    command_config: CommandConfig = None,
     json_: Json = False,
 ) -> int:
     """Raise feature levels.
@@ -85,7 +87,8 @@ def upgrade(
       stratalog features upgrade --bootstrap-server h:9092 --dry-run \\
         --feature metadata.version=32
     """
-    return _update(bootstrap_server, release_version, feature, UpgradeType.UPGRADE, dry_run, json_)
+    options = connection_options(bootstrap_server, command_config)
+    return _update(options, release_version, feature, UpgradeType.UPGRADE, dry_run, json_)
 
 
 def downgrade(
@@ -94,6 +97,7 @@ def downgrade(
     feature: FeatureLevels = None,
     unsafe: Annotated[bool, typer.Option("--unsafe", help="Lower the level even if metadata may be lost.")] = False,
     dry_run: DryRun = False,
+    command_config: CommandConfig = None,
     json_: Json = False,
 ) -> int:
     """Lower feature levels, unless something was written that the lower level cannot read.
@@ -104,11 +108,12 @@ def downgrade(
         --feature metadata.version=30
     """
     kind = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
-    return _update(bootstrap_server, release_version, feature, kind, dry_run, json_)
+    options = connection_options(bootstrap_server, command_config)
+    return _update(options, release_version, feature, kind, dry_run, json_)
 
 
 def _update(
-    bootstrap_server: str,
+    options: ConnectionOptions,
     release: str | None,
     given: list[str] | None,
     kind: UpgradeType,
@@ -122,7 +127,7 @@ def _update(
         raise UsageError(f"nothing to {verb}: give --release-version V or --feature NAME=LEVEL")
     levels = {} if release is not None else _parse_levels(given or [])
     wanted = None if release is None else level_for_release(release)
-    with Cluster(bootstrap_server) as cluster:
+    with Cluster(options) as cluster:
         if wanted is not None:
             levels = _levels_of_release(wanted, _features_of(cluster.any)[0], kind)
         answer = cluster.any.call(

@@ -12,6 +12,7 @@ import typer
 from stratalog.errors import UsageError
 
 BOOTSTRAP_VARIABLE = "STRATALOG_BOOTSTRAP_SERVER"
+COMMAND_CONFIG_VARIABLE = "STRATALOG_COMMAND_CONFIG"
 
 BootstrapServer = Annotated[
     str,
@@ -31,6 +32,15 @@ OptionalBootstrapServer = Annotated[
         "-b",
         metavar="H:P[,..]",
         help=f"A broker of the cluster, as HOST:PORT. Without any source, {BOOTSTRAP_VARIABLE} is used.",
+    ),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        envvar=COMMAND_CONFIG_VARIABLE,
+        help="Kafka's client properties: security.protocol, ssl.*, sasl.*, timeouts.",
     ),
 ]
 DataDirs = Annotated[

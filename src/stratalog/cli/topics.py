@@ -8,7 +8,8 @@ from uuid import UUID
 import typer
 
 from stratalog.broker.metadata import ConfigSource
-from stratalog.cli.options import BootstrapServer, DryRun, Json, JsonLines
+from stratalog.cli.connection import open_cluster
+from stratalog.cli.options import BootstrapServer, CommandConfig, DryRun, Json, JsonLines
 from stratalog.cli.out import on_terminal, print_json
 from stratalog.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError, UsageError
 from stratalog.util import print_table, uuid_to_base64
@@ -45,6 +46,7 @@ def create(
         bool, typer.Option("--if-not-exists", help="Succeed if the topic exists already.")
     ] = False,
     dry_run: DryRun = False,
+    command_config: CommandConfig = None,
     json_: Json = False,
 ) -> int:
     """Create a topic.
@@ -62,7 +64,7 @@ def create(
         "replication_factor": _DEFAULT if replication_factor is None else replication_factor,
         "configs": [{"name": key, "value": value} for key, value in _assignments(config or []).items()],
     }
-    with Cluster(bootstrap_server) as cluster:
+    with open_cluster(bootstrap_server, command_config) as cluster:
         (answer,) = cluster.any.call(
             ApiKey.CREATE_TOPICS, (4, 7), topics=[request], timeout=_TIMEOUT_MS, validate_only=dry_run
         ).topics
@@ -79,6 +81,7 @@ def create(
 def list_(
     bootstrap_server: BootstrapServer,
     exclude_internal: Annotated[bool, typer.Option("--exclude-internal", help="Leave out internal topics.")] = False,
+    command_config: CommandConfig = None,
     json_: JsonLines = False,
 ) -> int:
     """List the names of all topics, one a line.
@@ -87,7 +90,7 @@ def list_(
     Example:
       stratalog topics list --bootstrap-server h:9092
     """
-    with Cluster(bootstrap_server) as cluster:
+    with open_cluster(bootstrap_server, command_config) as cluster:
         found = _metadata(cluster, None)
     names = [topic.name for topic in found if not (exclude_internal and topic.is_internal)]
     if json_:
@@ -103,6 +106,7 @@ def describe(
     bootstrap_server: BootstrapServer,
     names: TopicNames = None,
     topic: TopicOption = None,
+    command_config: CommandConfig = None,
     json_: JsonLines = False,
 ) -> int:
     """Describe the partitions, replicas and configurations of these topics, or of all.
@@ -112,7 +116,7 @@ def describe(
       stratalog topics describe orders --bootstrap-server h:9092
     """
     wanted = [*(names or []), *(topic or [])]
-    with Cluster(bootstrap_server) as cluster:
+    with open_cluster(bootstrap_server, command_config) as cluster:
         found = _metadata(cluster, wanted or None)
         configs = _configs_of(cluster, [each.name for each in found])
     if json_:
@@ -133,6 +137,7 @@ def alter(
     name: TopicName = None,
     topic: TopicOption = None,
     dry_run: DryRun = False,
+    command_config: CommandConfig = None,
     json_: Json = False,
 ) -> int:
     """Add partitions to a topic. To change configurations, use `stratalog configs alter`.
@@ -143,7 +148,7 @@ def alter(
     """
     wanted = _one_name(name, topic)
     request = {"name": wanted, "count": partitions, "assignments": None}
-    with Cluster(bootstrap_server) as cluster:
+    with open_cluster(bootstrap_server, command_config) as cluster:
         (answer,) = cluster.any.call(
             ApiKey.CREATE_PARTITIONS, (0, 3), topics=[request], timeout=_TIMEOUT_MS, validate_only=dry_run
         ).results
@@ -160,6 +165,7 @@ def delete(
     names: TopicNames = None,
     topic: TopicOption = None,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if a topic does not exist.")] = False,
+    command_config: CommandConfig = None,
     json_: Json = False,
 ) -> int:
     """Delete topics with all their records, local and remote.
@@ -171,7 +177,7 @@ def delete(
     wanted = [*(names or []), *(topic or [])]
     if not wanted:
         raise UsageError("no topic given: stratalog topics delete TOPIC --bootstrap-server H:P")
-    with Cluster(bootstrap_server) as cluster:
+    with open_cluster(bootstrap_server, command_config) as cluster:
         answers = cluster.any.call(
             ApiKey.DELETE_TOPICS,
             (1, 6),

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from stratalog.cli.options import (
+    CommandConfig,
     DataDirs,
     Json,
     OptionalBootstrapServer,
@@ -34,6 +35,7 @@ def explain(
     ] = None,
     data_dir: DataDirs = None,
     bootstrap_server: OptionalBootstrapServer = None,
+    command_config: CommandConfig = None,
     check_interval: Annotated[
         str,
         typer.Option("--check-interval", metavar="SPAN", help="log.retention.check.interval.ms of the broker."),
@@ -61,7 +63,7 @@ def explain(
     rhythm = Rhythm(span_ms(check_interval, "--check-interval"))
     if not data_dir and bootstrap_server is None:
         bootstrap_server = bootstrap_from_environment()
-    sources = gather(topic, data_dir or [], bootstrap_server)
+    sources = gather(topic, data_dir or [], bootstrap_server, command_config)
     sources = _only(sources, topic, partition)
     config = config_of(sources.properties, tried)
     told: list[PartitionForecast] = []

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stratalog.cli.connection import open_cluster
 from stratalog.cli.log_dirs import describe_log_dirs
 from stratalog.cli.topic_configs import served_configs, stored_configs
 from stratalog.errors import UnknownTopicOrPartitionError, UnsupportedVersionError, UsageError
@@ -45,7 +46,9 @@ class RetentionSources:
     notes: tuple[str, ...]
 
 
-def gather(topic: str, directories: Sequence[Path], bootstrap_server: str | None) -> RetentionSources:
+def gather(
+    topic: str, directories: Sequence[Path], bootstrap_server: str | None, command_config: Path | None = None
+) -> RetentionSources:
     """UsageError when there is neither; UnknownTopicOrPartitionError when the topic is unknown."""
     if not directories and bootstrap_server is None:
         raise UsageError("no source given: use --data-dir DIR, --bootstrap-server H:P, or both")
@@ -53,7 +56,7 @@ def gather(topic: str, directories: Sequence[Path], bootstrap_server: str | None
     served: tuple[ServedPartition, ...] = ()
     properties: dict[str, str] | None = None
     if bootstrap_server is not None:
-        with Cluster(bootstrap_server) as cluster:
+        with open_cluster(bootstrap_server, command_config) as cluster:
             properties = served_configs(cluster, [topic])[topic]
             served = tuple(_served(cluster, topic))
     partitions = _on_disk(topic, directories)

@@ -14,14 +14,15 @@ from urllib.request import urlopen
 import typer
 
 from stratalog.broker import tier_status_field
+from stratalog.cli.connection import open_cluster
 from stratalog.cli.log_dirs import describe_log_dirs
 from stratalog.cli.missing import require_topics
-from stratalog.cli.options import Json, OptionalBootstrapServer, Topics, bootstrap_from_environment
+from stratalog.cli.options import CommandConfig, Json, OptionalBootstrapServer, Topics, bootstrap_from_environment
 from stratalog.cli.out import on_terminal, print_json
 from stratalog.errors import UsageError
 from stratalog.jobs import size_text
 from stratalog.util import TableColumn, print_table
-from stratalog.wire.client import Cluster, UnreachableError
+from stratalog.wire.client import UnreachableError
 
 EXIT_FAILING = 1
 _TIMEOUT_S = 30.0
@@ -43,6 +44,7 @@ _COLUMNS = (
 
 def status(
     bootstrap_server: OptionalBootstrapServer = None,
+    command_config: CommandConfig = None,
     web: Annotated[str | None, typer.Option("--web", metavar="H:P", help="Ask the web address of a broker.")] = None,
     data_dir: Annotated[
         list[Path] | None,
@@ -70,7 +72,7 @@ def status(
     if sum(source is not None for source in (bootstrap_server, web, data_dir)) != 1:
         raise UsageError("tier status: give one of --bootstrap-server, --web and --data-dir")
     if bootstrap_server is not None:
-        partitions = _from_cluster(bootstrap_server)
+        partitions = _from_cluster(bootstrap_server, command_config)
     elif web is not None:
         partitions = _from_web(web)
     else:
@@ -89,9 +91,9 @@ def status(
     return EXIT_FAILING if failing else 0
 
 
-def _from_cluster(bootstrap_server: str) -> list[dict[str, Any]]:
+def _from_cluster(bootstrap_server: str, command_config: Path | None) -> list[dict[str, Any]]:
     partitions = []
-    with Cluster(bootstrap_server) as cluster:
+    with open_cluster(bootstrap_server, command_config) as cluster:
         for broker in sorted(cluster.nodes()):
             _, fields = describe_log_dirs(broker, cluster.node(broker), None)
             told = fields.get(tier_status_field.TAG)
