@@ -115,16 +115,16 @@ def serve(data_dir: Path, started: float) -> None:
     }
     with stratalog.Broker(data_dir=data_dir, config=settings) as broker:
         ready = time.time() - started
-        remote = broker.state.logs.remote
+        remote = broker.services.logs.remote
         assert remote is not None
         segments = sum(
             remote.sizes(partition.topic_id_partition).readable_segments
-            for partition in broker.state.logs.partitions()
+            for partition in broker.services.logs.partitions()
             if partition.topic != METADATA_TOPIC
         )
         known = time.time() - started
         before = time.process_time()
-        tier_statuses(broker.state.logs)
+        tier_statuses(broker.services.logs)
         told = time.process_time() - before
     sample = {"ready_seconds": ready, "known_seconds": known, "segments": segments, "status_seconds": told}
     print(json.dumps(sample))

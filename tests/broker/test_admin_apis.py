@@ -90,13 +90,13 @@ def test_a_changed_config_is_in_force_at_once_and_after_a_restart(tmp_path: Path
     with Broker(data_dir=tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
         create(wire, "t", max_message_bytes="100000")
         assert alter(wire, TOPIC, "t", ("max.message.bytes", SET, "1234")).error_code == 0
-        partition = broker.state.partition("t", 0)
+        partition = broker.services.partition("t", 0)
         assert partition is not None
         assert partition.log.config.max_message_bytes == 1234
         assert alter(wire, BROKER, "", ("log.retention.ms", SET, "777")).error_code == 0
         assert partition.log.config.retention_ms == 777
     with Broker(data_dir=tmp_path) as broker:
-        partition = broker.state.partition("t", 0)
+        partition = broker.services.partition("t", 0)
         assert partition is not None
         assert (partition.log.config.max_message_bytes, partition.log.config.retention_ms) == (1234, 777)
 
@@ -113,7 +113,7 @@ def test_only_validating_makes_nothing(broker: Broker, wire: Wire, tmp_path: Pat
     topic = {"name": "ghost", "num_partitions": 3, "replication_factor": 1}
     answer = wire.call(ApiKey.CREATE_TOPICS, 7, topics=[topic], timeout=1_000, validate_only=True).topics[0]
     assert (answer.error_code, answer.num_partitions) == (0, 3)
-    assert broker.state.metadata.topic("ghost") is None
+    assert broker.services.metadata.topic("ghost") is None
     assert not list(tmp_path.glob("ghost-*"))
 
 
@@ -126,7 +126,7 @@ def test_deletion_can_be_switched_off(tmp_path: Path) -> None:
         new = wire.call(ApiKey.DELETE_TOPICS, 6, topics=[{"name": "kept", "topic_id": None}], timeout=1_000)
         old = wire.call(ApiKey.DELETE_TOPICS, 2, topic_names=("kept",), timeout=1_000)
         assert (new.responses[0].error_code, old.responses[0].error_code) == (73, 42)
-        assert broker.state.metadata.topic("kept") is not None
+        assert broker.services.metadata.topic("kept") is not None
 
 
 def test_a_topic_is_deleted_by_its_id_with_its_directories(broker: Broker, wire: Wire, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_the_cluster_describes_its_one_broker(broker: Broker, wire: Wire) -> Non
     found = wire.call(ApiKey.DESCRIBE_CLUSTER, 2, endpoint_type=1, include_cluster_authorized_operations=True)
     (node,) = found.brokers
     assert f"{node.host}:{node.port}" == broker.bootstrap_servers
-    assert (found.cluster_id, found.controller_id) == (broker.state.cluster_id, node.broker_id)
+    assert (found.cluster_id, found.controller_id) == (broker.services.cluster_id, node.broker_id)
     assert found.cluster_authorized_operations == 8096  # as Kafka 4.4.0 without an authorizer
     assert wire.call(ApiKey.DESCRIBE_CLUSTER, 2, endpoint_type=2).error_code == 114
     assert wire.call(ApiKey.DESCRIBE_CLUSTER, 2, endpoint_type=9).error_code == 115

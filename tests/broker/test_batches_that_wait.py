@@ -73,7 +73,7 @@ def loading(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loading]:
 @pytest.fixture
 def broker(tmp_path: Path, loading: Loading) -> Iterator[Broker]:
     with Broker(data_dir=tmp_path) as broker:
-        broker.state.topics.create("t", 3)
+        broker.services.topics.create("t", 3)
         yield broker
 
 
@@ -97,7 +97,7 @@ def answer(wire: Wire) -> list[tuple[int, int]]:
 
 
 def values_in(broker: Broker, partition: int = 0) -> list[bytes | None]:
-    found: Any = broker.state.partition("t", partition)
+    found: Any = broker.services.partition("t", partition)
     data = found.read(0, 10**8).slice
     return [] if data is None else [r.value for each in iter_batches(data.read()) for r in each.records()]
 
@@ -114,7 +114,7 @@ def test_a_large_batch_waits_others_do_not_and_the_order_stays(broker: Broker, w
     assert answer(wire) == [(OK, 0), (OK, 0), (OK, 0)]
     assert [answer(wire), answer(wire)] == [[(OK, 2)], [(OK, 3)]]
     assert [len(values_in(broker, number)) for number in range(3)] == [4, 20, 1]
-    partition = broker.state.partition("t", 1)
+    partition = broker.services.partition("t", 1)
     assert partition is not None
     assert partition.traffic.produce_requests == 6  # of the topic, each once
 

@@ -54,7 +54,7 @@ def test_a_restored_copy_that_deletes_its_topic_deletes_nothing_of_production(
             of_copy = partition_of(copy)
             assert values(of_copy) == [b"0", b"1", b"2"]
             fill(of_copy, 2)
-            remote = copy.state.logs.remote
+            remote = copy.services.logs.remote
             assert remote is not None
             remote.run_once(of_copy.topic_id_partition)
             assert values(of_copy) == [b"0", b"1", b"2", b"3", b"4"]
@@ -78,11 +78,11 @@ def test_the_second_cluster_on_a_bucket_serves_and_copies_nothing_and_says_why(
         before = segments_of(bucket)
         with caplog.at_level(logging.ERROR), broker_on(bucket, tmp_path / "two") as two:
             other = tiered(two, "yours")
-            remote = two.state.logs.remote
+            remote = two.services.logs.remote
             assert remote is not None
             eventually(lambda: any(task == "copy" for _, task in remote.health.failures))
             assert values(other) == [b"0", b"1", b"2"]
-        why = f"{bucket.url} belongs to cluster {one.state.cluster_id}"
+        why = f"{bucket.url} belongs to cluster {one.services.cluster_id}"
         (said,) = [each.getMessage() for each in caplog.records if "belongs to cluster" in each.getMessage()]
         assert said.startswith(why)
         assert segments_of(bucket) == before
@@ -108,10 +108,10 @@ def test_a_restore_that_takes_the_bucket_over_shuts_production_out(bucket: Objec
             eventually(lambda: of_copy.log.highest_offset_in_remote_storage == SEGMENTS + 1)
             owner = read_owner(bucket)
             assert owner is not None
-            assert owner.cluster_id == copy.state.cluster_id
+            assert owner.cluster_id == copy.services.cluster_id
             before = segments_of(bucket)
             fill(partition, 2)
-            remote = production.state.logs.remote
+            remote = production.services.logs.remote
             assert remote is not None
             eventually(lambda: (partition.topic_id_partition, "copy") in remote.health.failures)
             gone = partition.topic_id_partition
@@ -131,7 +131,7 @@ def test_an_operator_says_whose_a_bucket_is(
         eventually(lambda: read_owner(bucket) is not None)
     assert run(["tier", "owner", bucket.url]) == 0
     last = capsys.readouterr().out.splitlines()[-1].split("\t")
-    assert (last[1], last[2], last[4]) == (one.state.cluster_id, "stopped", "none")
+    assert (last[1], last[2], last[4]) == (one.services.cluster_id, "stopped", "none")
     restored(bucket, tmp_path / "copy")
     capsys.readouterr()
     assert run(["tier", "owner", bucket.url, "--take-over", "--data-dir", str(tmp_path / "copy"), "--json"]) == 0

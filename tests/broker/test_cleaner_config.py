@@ -21,7 +21,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 def test_cleaner_threads_change_at_once(broker: Broker, wire: Wire) -> None:
     assert alter(wire, BROKER, "", ("log.cleaner.threads", SET, "2")).error_code == 0
-    cleaner = broker.state.logs.cleaner
+    cleaner = broker.services.logs.cleaner
     assert cleaner is not None
     assert len(cleaner.threads) == 2
 
@@ -37,11 +37,11 @@ def test_the_rate_of_all_threads_changes_at_once_and_after_a_restart(tmp_path: P
     with Broker(data_dir=tmp_path / "data") as broker, Wire(broker.bootstrap_servers) as wire:
         changed = ("log.cleaner.io.max.bytes.per.second", SET, "1000000")
         assert alter(wire, BROKER, "", changed).error_code == 0
-        assert broker.state.logs.cleaner is not None
-        assert broker.state.logs.cleaner.throttle.bytes_per_second == 1_000_000
+        assert broker.services.logs.cleaner is not None
+        assert broker.services.logs.cleaner.throttle.bytes_per_second == 1_000_000
     with Broker(data_dir=tmp_path / "data") as broker:
-        assert broker.state.logs.cleaner is not None
-        assert broker.state.logs.cleaner.throttle.bytes_per_second == 1_000_000
+        assert broker.services.logs.cleaner is not None
+        assert broker.services.logs.cleaner.throttle.bytes_per_second == 1_000_000
 
 
 def test_a_tiered_topic_cannot_be_compacted(wire: Wire) -> None:

@@ -44,7 +44,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 @pytest.fixture
 def topic(broker: Broker) -> str:
     """A fresh topic of one partition."""
-    return broker.state.topics.create(f"t{next(_topic_number)}", 1).name
+    return broker.services.topics.create(f"t{next(_topic_number)}", 1).name
 
 
 def messages() -> list[Message]:
@@ -62,7 +62,7 @@ def messages() -> list[Message]:
 
 
 def codecs_in(broker: Broker, topic: str) -> set[str]:
-    partition = broker.state.partition(topic, 0)
+    partition = broker.services.partition(topic, 0)
     assert partition is not None
     data = partition.read(0, 10**9)
     assert data.slice is not None

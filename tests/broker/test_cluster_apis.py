@@ -43,9 +43,9 @@ def test_the_golden_answers_are_what_kafka_says(tmp_path: Path) -> None:
 
 def test_the_only_broker_stays_registered(broker: Broker) -> None:
     with Wire(broker.bootstrap_servers) as wire:
-        answer = wire.call(ApiKey.UNREGISTER_BROKER, 0, broker_id=broker.state.node_id)
+        answer = wire.call(ApiKey.UNREGISTER_BROKER, 0, broker_id=broker.services.node_id)
         assert (answer.error_code, "is the only one" in answer.error_message) == (42, True)
-        assert [entry.broker_id for entry in wire.call(ApiKey.DESCRIBE_CLUSTER, 0).brokers] == [broker.state.node_id]
+        assert [entry.broker_id for entry in wire.call(ApiKey.DESCRIBE_CLUSTER, 0).brokers] == [broker.services.node_id]
 
 
 @pytest.mark.parametrize(("election", "code"), [(0, 80), (1, 83)])
@@ -53,10 +53,10 @@ def test_no_leader_is_elected_for_a_partition_whose_directory_has_failed(
     tmp_path: Path, election: int, code: int
 ) -> None:
     with Broker(data_dir=[tmp_path / "a", tmp_path / "b"]) as broker, Wire(broker.bootstrap_servers) as wire:
-        broker.state.topics.create("t", 2)
+        broker.services.topics.create("t", 2)
         directory = (tmp_path / "b").resolve()
-        broker.state.logs.dirs.fail(directory, "pulled out")
-        broker.state.logs.put_offline(directory)
+        broker.services.logs.dirs.fail(directory, "pulled out")
+        broker.services.logs.put_offline(directory)
         (topic,) = wire.call(
             ApiKey.ELECT_LEADERS,
             2,

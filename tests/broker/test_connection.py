@@ -36,7 +36,7 @@ T = TypeVar("T")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     config = {"socket.request.max.bytes": 3 * 1024 * 1024, "message.max.bytes": 4 * 1024 * 1024}
     with Broker(data_dir=tmp_path_factory.mktemp("data"), config=config) as broker:
-        broker.state.topics.create("t", 1)
+        broker.services.topics.create("t", 1)
         yield broker
 
 
@@ -115,7 +115,7 @@ def test_pipelined_requests_are_answered_in_order(broker: Broker) -> None:
 
 
 def test_requests_behind_a_waiting_fetch_are_answered_after_it(broker: Broker) -> None:
-    end = broker.state.partition("t", 0).log.log_end_offset  # type: ignore[union-attr]
+    end = broker.services.partition("t", 0).log.log_end_offset  # type: ignore[union-attr]
     entry = {"partition": 0, "fetch_offset": end, "partition_max_bytes": 1000}
     fetch = request_frame(
         ApiKey.FETCH,
@@ -132,7 +132,7 @@ def test_requests_behind_a_waiting_fetch_are_answered_after_it(broker: Broker) -
         sock.sendall(with_correlation_id(fetch, 1))
         for number in range(2, 50):
             sock.sendall(with_correlation_id(versions, number))
-        wait_until(lambda: len(broker.state.purgatory) == 1)
+        wait_until(lambda: len(broker.services.purgatory) == 1)
         sock.setblocking(False)
         with pytest.raises(BlockingIOError):
             sock.recv(1)
@@ -147,7 +147,7 @@ def test_requests_behind_a_waiting_fetch_are_answered_after_it(broker: Broker) -
 
 
 def test_a_client_that_goes_away_takes_its_waiting_fetch_with_it(broker: Broker) -> None:
-    end = broker.state.partition("t", 0).log.log_end_offset  # type: ignore[union-attr]
+    end = broker.services.partition("t", 0).log.log_end_offset  # type: ignore[union-attr]
     entry = {"partition": 0, "fetch_offset": end, "partition_max_bytes": 1000}
     fetch = request_frame(
         ApiKey.FETCH,
@@ -161,8 +161,8 @@ def test_a_client_that_goes_away_takes_its_waiting_fetch_with_it(broker: Broker)
     )
     with connect(broker) as sock:
         sock.sendall(framed(fetch))
-        wait_until(lambda: len(broker.state.purgatory) == 1)
-    wait_until(lambda: len(broker.state.purgatory) == 0)
+        wait_until(lambda: len(broker.services.purgatory) == 1)
+    wait_until(lambda: len(broker.services.purgatory) == 0)
 
 
 @pytest.mark.parametrize("piece", [1, 3, 7, 100])
@@ -274,7 +274,7 @@ def test_what_is_no_request_closes_that_connection_with_one_line(
 def test_random_bytes_close_that_connection_and_nothing_else(broker: Broker) -> None:
     """Whatever the bytes: the broker answers others as before, and keeps no connection for the one that is gone."""
     chance = random.Random(20_260_101)
-    before = broker.state.partition("t", 0).log.log_end_offset  # type: ignore[union-attr]
+    before = broker.services.partition("t", 0).log.log_end_offset  # type: ignore[union-attr]
     for round_ in range(300):
         noise = bytearray(chance.randbytes(chance.randrange(1, 400)))
         if round_ % 3:  # let it pass as a frame, so that more than the size is looked at
@@ -291,7 +291,7 @@ def test_random_bytes_close_that_connection_and_nothing_else(broker: Broker) -> 
                 except ConnectionResetError:
                     break
     assert still_serves(broker)
-    assert broker.state.partition("t", 0).log.log_end_offset == before  # type: ignore[union-attr]
+    assert broker.services.partition("t", 0).log.log_end_offset == before  # type: ignore[union-attr]
 
 
 @given(
@@ -394,14 +394,14 @@ def test_idle_connections_are_closed(tmp_path: Path) -> None:
 
 def acceptor_of(broker: Broker) -> Acceptor:
     """Where its connections are."""
-    found = [entry for entry in gc.get_objects() if isinstance(entry, Acceptor) and entry.state is broker.state]
+    found = [entry for entry in gc.get_objects() if isinstance(entry, Acceptor) and entry.services is broker.services]
     return found[0]
 
 
 def on_loop(broker: Broker, function: Callable[[], T]) -> T:
     """What a function gives on the broker's own thread."""
     done: Future[T] = Future()
-    broker.state.loop.call_soon_threadsafe(lambda: done.set_result(function()))
+    broker.services.loop.call_soon_threadsafe(lambda: done.set_result(function()))
     return done.result(30)
 
 
@@ -431,7 +431,7 @@ def sweep_as_if_idle_since(broker: Broker, connection: Connection, active_at: fl
 def test_a_client_that_never_reads_is_closed_and_holds_no_file(broker: Broker) -> None:
     """As by Kafka, after connections.max.idle.ms without a byte in either direction."""
     sock, connection = stuck_client(broker)
-    sweep_as_if_idle_since(broker, connection, broker.state.loop.time() - 3600)
+    sweep_as_if_idle_since(broker, connection, broker.services.loop.time() - 3600)
     assert connection.closed
     assert not connection._out
     sock.close()
@@ -454,19 +454,19 @@ def test_a_client_that_reads_slowly_is_not_idle(broker: Broker) -> None:
 
 def test_a_client_that_goes_behind_a_long_poll_and_more_is_noticed(broker: Broker) -> None:
     """What it sent behind that request is not read yet, so reading cannot show its end."""
-    end = broker.state.partition("t", 0).log.log_end_offset  # type: ignore[union-attr]
+    end = broker.services.partition("t", 0).log.log_end_offset  # type: ignore[union-attr]
     entry = {"partition": 0, "fetch_offset": end, "partition_max_bytes": 1000}
     topics = [{"topic": "t", "partitions": [entry]}]
     values = {"max_wait": 600_000, "min_bytes": 1, "topics": topics, "session_epoch": -1}
     host = acceptor_of(broker)
     with connect(broker) as sock:
         sock.sendall(framed(request_frame(ApiKey.FETCH, 11, values)))
-        wait_until(lambda: len(broker.state.purgatory) == 1)
+        wait_until(lambda: len(broker.services.purgatory) == 1)
         sock.sendall(framed(request_frame(ApiKey.API_VERSIONS, 0, {})))
         wait_until(lambda: any(not connection._reading for connection in list(host.connections)))
         on_loop(broker, host._sweep)
-        assert len(broker.state.purgatory) == 1
-    wait_until(lambda: (on_loop(broker, host._sweep), len(broker.state.purgatory))[1] == 0)
+        assert len(broker.services.purgatory) == 1
+    wait_until(lambda: (on_loop(broker, host._sweep), len(broker.services.purgatory))[1] == 0)
 
 
 def test_connections_beyond_the_limit_wait_for_a_free_place(tmp_path: Path) -> None:
@@ -496,21 +496,21 @@ def test_what_a_request_began_to_change_is_finished_without_its_client(
     """As by Kafka: all of the topics, not those that were made until the connection broke."""
     begun, go_on = threading.Event(), threading.Event()
     with Broker(data_dir=tmp_path) as broker:
-        create = broker.state.topics.create
+        create = broker.services.topics.create
 
         def slowly(*arguments: Any, **options: Any) -> Any:
             begun.set()
             assert go_on.wait(30)
             return create(*arguments, **options)
 
-        monkeypatch.setattr(broker.state.topics, "create", slowly)
+        monkeypatch.setattr(broker.services.topics, "create", slowly)
         topics = [{"name": f"t{n}", "num_partitions": 1, "replication_factor": 1} for n in range(10)]
         with connect(broker) as sock:
             sock.sendall(framed(request_frame(ApiKey.CREATE_TOPICS, 5, {"topics": topics, "timeout": 30_000})))
             assert begun.wait(30)
         wait_until(lambda: not acceptor_of(broker).connections)
         go_on.set()
-        wait_until(lambda: len(broker.state.metadata.topics()) == 10)
+        wait_until(lambda: len(broker.services.metadata.topics()) == 10)
         wait_until(lambda: not acceptor_of(broker)._unfinished)
 
 
@@ -526,5 +526,5 @@ def test_a_stop_does_not_wait_for_requests_without_end(tmp_path: Path, monkeypat
                 ended.append("cancelled")
 
         host = acceptor_of(broker)
-        on_loop(broker, lambda: host.finish(broker.state.loop.create_task(endless())))
+        on_loop(broker, lambda: host.finish(broker.services.loop.create_task(endless())))
     assert ended == ["cancelled"]

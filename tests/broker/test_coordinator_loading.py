@@ -69,7 +69,7 @@ def data(tmp_path: Path) -> Path:
     """A data directory with a commit of 10 for each of both groups, and transactional ids that have begun."""
     directory = tmp_path / "data"
     with Broker(data_dir=directory, config=CONFIG) as broker, Wire(broker.bootstrap_servers) as wire:
-        broker.state.topics.create(TOPIC, 2)
+        broker.services.topics.create(TOPIC, 2)
         await_coordinator(wire)
         for group in (FIRST, SECOND):
             assert commit(wire, 8, group, {0: (10, "")}) == [0]
@@ -120,7 +120,7 @@ def eventually(condition: Callable[[], object], what: str) -> None:
 
 def let_go(broker: Broker, reads: SlowReads) -> None:
     reads.held = set()
-    state = broker.state
+    state = broker.services
     eventually(lambda: state.groups.loading.is_over and state.transactions.loading.is_over, "the load does not end")
 
 
@@ -245,7 +245,7 @@ def test_a_partition_is_served_as_soon_as_it_is_read(data: Path, reads: SlowRead
 
 def test_little_is_there_from_the_first_request_on(data: Path) -> None:
     with start(data) as broker, Wire(broker.bootstrap_servers) as wire:
-        assert broker.state.groups.loading.is_over
+        assert broker.services.groups.loading.is_over
         assert fetch(wire, FIRST) == (0, [10])
         assert init(wire, FIRST).producer_epoch == 1
 
@@ -282,13 +282,13 @@ def test_a_stop_does_not_wait_for_the_load(data: Path, reads: SlowReads) -> None
 def test_the_commits_of_a_topic_deleted_meanwhile_go_with_it(held: tuple[Broker, Wire], reads: SlowReads) -> None:
     broker, wire = held
     wire.send(ApiKey.DELETE_TOPICS, 5, topic_names=(TOPIC,), timeout=30_000)
-    eventually(lambda: broker.state.metadata.topic(TOPIC) is None, "the topic is not deleted")
-    assert broker.state.metadata.deleting_topics()
+    eventually(lambda: broker.services.metadata.topic(TOPIC) is None, "the topic is not deleted")
+    assert broker.services.metadata.deleting_topics()
     let_go(broker, reads)
     assert wire.receive(ApiKey.DELETE_TOPICS, 5).responses[0].error_code == 0
-    broker.state.topics.create(TOPIC, 1)
+    broker.services.topics.create(TOPIC, 1)
     assert fetch(wire, FIRST) == (0, [-1])
-    assert not broker.state.groups.commits.committed.of_group(FIRST)
+    assert not broker.services.groups.commits.committed.of_group(FIRST)
 
 
 def test_a_deletion_that_was_interrupted_goes_on_when_commits_are_there(data: Path, reads: SlowReads) -> None:
@@ -296,15 +296,15 @@ def test_a_deletion_that_was_interrupted_goes_on_when_commits_are_there(data: Pa
     broker = start(data)
     with Wire(broker.bootstrap_servers) as wire:
         wire.send(ApiKey.DELETE_TOPICS, 5, topic_names=(TOPIC,), timeout=30_000)
-        eventually(lambda: broker.state.metadata.topic(TOPIC) is None, "the topic is not deleted")
+        eventually(lambda: broker.services.metadata.topic(TOPIC) is None, "the topic is not deleted")
         closing = threading.Thread(target=broker.close)
         closing.start()
     closing.join()
     with start(data) as broker, Wire(broker.bootstrap_servers) as wire:
-        assert broker.state.metadata.deleting_topics()
+        assert broker.services.metadata.deleting_topics()
         let_go(broker, reads)
-        eventually(lambda: not broker.state.metadata.deleting_topics(), "the name is not free again")
-        broker.state.topics.create(TOPIC, 1)
+        eventually(lambda: not broker.services.metadata.deleting_topics(), "the name is not free again")
+        broker.services.topics.create(TOPIC, 1)
         assert fetch(wire, FIRST) == (0, [-1])
 
 
@@ -312,7 +312,7 @@ def test_a_topic_of_a_coordinator_may_be_deleted_while_it_is_read(held: tuple[Br
     broker, wire = held
     eventually(lambda: f"{GROUPS}-0" in reads.read, "nothing is read")
     wire.send(ApiKey.DELETE_TOPICS, 5, topic_names=(GROUPS,), timeout=30_000)
-    eventually(lambda: broker.state.metadata.topic(GROUPS) is None, "the topic is not deleted")
+    eventually(lambda: broker.services.metadata.topic(GROUPS) is None, "the topic is not deleted")
     let_go(broker, reads)
     assert wire.receive(ApiKey.DELETE_TOPICS, 5).responses[0].error_code == 0
     await_coordinator(wire)
@@ -353,11 +353,11 @@ def test_a_transaction_that_ends_meanwhile_ends_for_its_commits(
     with start(tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
         eventually(lambda: f"{GROUPS}-0" in reads.read, "nothing is read")
         reads.held = {f"{GROUPS}-0"}  # what it holds was read without the marker, which is written now
-        loading = broker.state.transactions.loading
+        loading = broker.services.transactions.loading
         eventually(lambda: loading.is_over, "the transaction is not finished")
-        assert broker.state.transactions.describe("tx").state.title.startswith("Complete")
+        assert broker.services.transactions.describe("tx").state.title.startswith("Complete")
         assert fetch(wire, FIRST)[0] == LOADING
         let_go(broker, reads)
-        commits = broker.state.groups.commits
+        commits = broker.services.groups.commits
         assert [found.offset for found in commits.committed.of_group(FIRST).values()] == [7] * committed
         assert not commits.pending.has_group(FIRST)

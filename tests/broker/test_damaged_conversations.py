@@ -33,7 +33,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     config = {"socket.request.max.bytes": 4096}
     with Broker(data_dir=tmp_path_factory.mktemp("data"), config=config) as broker:
         for topic in ("first", "second"):
-            broker.state.topics.create(topic, 1)
+            broker.services.topics.create(topic, 1)
         yield broker
 
 
@@ -86,7 +86,7 @@ class Client:
 
 
 def values(broker: Broker, topic: str) -> list[bytes]:
-    partition = broker.state.partition(topic, 0)
+    partition = broker.services.partition(topic, 0)
     assert partition is not None
     data = partition.log.read(partition.log.log_start_offset, 10**9).slice
     stored = b"" if data is None else data.read()
@@ -206,7 +206,7 @@ def test_nothing_of_the_connections_is_left(broker: Broker) -> None:
     closed_ones = [entry for entry in gc.get_objects() if isinstance(entry, Connection) and entry.closed]
     assert len(open_ones) <= 1  # the last one may not have been seen to end yet
     assert [entry for entry in closed_ones if entry.framing.has_leftover or entry.calls._template] == []
-    assert broker.state.logs.partitions("first")
+    assert broker.services.logs.partitions("first")
 
 
 def test_a_topic_name_that_is_no_text_refuses_the_request_as_a_whole(broker: Broker) -> None:

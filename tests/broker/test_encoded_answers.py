@@ -33,9 +33,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         data_dir=tmp_path_factory.mktemp("data"),
         config={"log.retention.hours": "5", "broker.rack": "r1", "auto.create.topics.enable": "false"},
     ) as broker:
-        broker.state.topics.create("plain", 2)
-        broker.state.topics.create("tuned", 3, SET)
-        broker.state.settings.set(None, {"log.segment.bytes": "20000000"}, broker.state.topics)
+        broker.services.topics.create("plain", 2)
+        broker.services.topics.create("tuned", 3, SET)
+        broker.services.settings.set(None, {"log.segment.bytes": "20000000"}, broker.services.topics)
         yield broker
 
 
@@ -48,7 +48,7 @@ def answered(broker: Broker, key: ApiKey, version: int, **values: Any) -> tuple[
 
     async def run() -> Any:
         nonlocal turns
-        coroutine = handler(RequestContext(broker.state, key, version), request)
+        coroutine = handler(RequestContext(broker.services, key, version), request)
         if not asyncio.iscoroutine(coroutine):
             return coroutine
         while True:
@@ -60,7 +60,7 @@ def answered(broker: Broker, key: ApiKey, version: int, **values: Any) -> tuple[
             if waited_for is not None:
                 await asyncio.wait([waited_for])
 
-    answer = asyncio.run_coroutine_threadsafe(run(), broker.state.loop).result(60)
+    answer = asyncio.run_coroutine_threadsafe(run(), broker.services.loop).result(60)
     assert isinstance(answer, EncodedResponse)
     message, size = read_message(response_class(key, version), answer.body)
     assert size == len(answer.body)
@@ -80,7 +80,7 @@ def test_configs_are_described_as_by_the_message_library(broker: Broker, version
             (2, "plain", ("retention.ms", "no.such.key")),
             (2, "missing", None),
             (4, "", None),
-            (4, str(broker.state.node_id), ("log.segment.bytes",)),
+            (4, str(broker.services.node_id), ("log.segment.bytes",)),
             (9, "x", None),
         )
     ]
@@ -128,10 +128,10 @@ def test_created_topics_are_answered_as_by_the_message_library(broker: Broker, v
 def test_topics_and_partitions_are_listed_as_by_the_message_library(
     broker: Broker, version: int, operations: bool
 ) -> None:
-    partition = broker.state.partition("tuned", 1)
+    partition = broker.services.partition("tuned", 1)
     assert partition is not None
     partition.become_leader(5)
-    tuned = broker.state.metadata.topic("tuned")
+    tuned = broker.services.metadata.topic("tuned")
     assert tuned is not None
     wanted: dict[str, Any] = {}
     if version >= 8:
@@ -149,7 +149,7 @@ def test_topics_and_partitions_are_listed_as_by_the_message_library(
         assert [int(topic.error_code) for topic in picked.topics] == [0, 3, 0, 3]
     assert picked.topics[0] == by_name["tuned"]
     found = picked.topics[0]
-    node_id = broker.state.node_id
+    node_id = broker.services.node_id
     assert [part.partition_index for part in found.partitions] == [0, 1, 2]
     for part in found.partitions:
         assert (int(part.error_code), part.leader_id) == (0, node_id)
@@ -162,12 +162,12 @@ def test_topics_and_partitions_are_listed_as_by_the_message_library(
         assert (found.topic_authorized_operations > 0) is operations
     if 8 <= version <= 10:
         assert (everything.cluster_authorized_operations > 0) is operations
-    assert everything.brokers[0].port == broker.state.listener.port
+    assert everything.brokers[0].port == broker.services.listener.port
 
 
 @pytest.mark.parametrize("version", range(2, 11))
 def test_commits_are_answered_as_by_the_message_library(broker: Broker, version: int) -> None:
-    tuned = broker.state.metadata.topic("tuned")
+    tuned = broker.services.metadata.topic("tuned")
     assert tuned is not None
     names: list[dict[str, Any]] = [{"name": "tuned"}, {"name": "missing"}]
     if version >= 10:
@@ -189,7 +189,7 @@ def test_commits_are_answered_as_by_the_message_library(broker: Broker, version:
     codes = [(each.partition_index, int(each.error_code)) for each in known.partitions]
     assert codes == [(2, 0), (9, 3), (0, 12), (1, 0)]
     assert {int(each.error_code) for each in missing.partitions} == {100 if version >= 10 else 3}
-    stored = broker.state.groups.commits.committed.of_group(f"g{version}")
+    stored = broker.services.groups.commits.committed.of_group(f"g{version}")
     assert {key.partition: commit.metadata for key, commit in stored.items()} == {2: "", 1: "m" * 9}
     assert len({commit.record_offset for commit in stored.values()} - {-1}) == 2
 
@@ -212,8 +212,8 @@ def test_pages_of_partitions_are_as_by_the_message_library(broker: Broker, limit
             assert int(topic.error_code) == (3 if topic.name == "unknown" else 0)
             assert topic.topic_authorized_operations > 0
             for part in topic.partitions:
-                assert (int(part.error_code), part.leader_id) == (0, broker.state.node_id)
-                assert part.replica_nodes == part.isr_nodes == (broker.state.node_id,)
+                assert (int(part.error_code), part.leader_id) == (0, broker.services.node_id)
+                assert part.replica_nodes == part.isr_nodes == (broker.services.node_id,)
                 assert part.eligible_leader_replicas == part.last_known_elr == part.offline_replicas == ()
             found += [(topic.name, part.partition_index) for part in topic.partitions]
         if message.next_cursor is None:

@@ -31,12 +31,12 @@ def dirs(tmp_path: Path) -> list[Path]:
 @pytest.fixture
 def broker(dirs: list[Path]) -> Iterator[Broker]:
     with Broker(data_dir=dirs) as broker:
-        broker.state.topics.create("orders", 2)
+        broker.services.topics.create("orders", 2)
         yield broker
 
 
 def partition_in(broker: Broker, directory: Path) -> int:
-    (found,) = [p for p in broker.state.logs.partitions("orders") if p.log.directory.parent == directory]
+    (found,) = [p for p in broker.services.logs.partitions("orders") if p.log.directory.parent == directory]
     return found.partition
 
 
@@ -82,7 +82,7 @@ def described(broker: Broker) -> dict[str, tuple[int, int]]:
 
 def test_partitions_of_a_directory_that_fails_while_it_serves_say_so(broker: Broker, dirs: list[Path]) -> None:
     bad, good = (partition_in(broker, directory) for directory in dirs)
-    logs = broker.state.logs
+    logs = broker.services.logs
     assert answers(broker, bad) == [0, 0, 0]
     logs.dirs.fail(dirs[0], "Input/output error")
     logs.put_offline(dirs[0])
@@ -93,7 +93,7 @@ def test_partitions_of_a_directory_that_fails_while_it_serves_say_so(broker: Bro
 
 def test_partitions_of_a_directory_that_cannot_be_used_at_the_start_say_so(dirs: list[Path]) -> None:
     with Broker(data_dir=dirs) as broker:
-        broker.state.topics.create("orders", 2)
+        broker.services.topics.create("orders", 2)
         bad, good = (partition_in(broker, directory) for directory in reversed(dirs))
     (dirs[1] / "meta.properties").write_bytes(b"")
     with Broker(data_dir=dirs) as broker:
@@ -112,8 +112,8 @@ def test_without_the_directory_of_the_metadata_nothing_is_served(dirs: list[Path
 
 def test_a_broker_whose_last_directory_fails_ends_with_one_line(broker: Broker, dirs: list[Path]) -> None:
     for directory in dirs:
-        broker.state.logs.dirs.fail(directory, "Input/output error")
-        broker.state.logs.put_offline(directory)
+        broker.services.logs.dirs.fail(directory, "Input/output error")
+        broker.services.logs.put_offline(directory)
     broker._thread.join(10)
     assert isinstance(broker.failure, DataDirError)
     assert "all log directories have failed" in str(broker.failure)

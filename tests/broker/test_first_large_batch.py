@@ -15,8 +15,8 @@ def loaded():
     return sys.modules.keys() & {"numba", "llvmlite", "lz4", "zstandard", "pyarrow"}
 
 with Broker() as broker:
-    broker.state.topics.create("t", 1)
-    log = broker.state.partition("t", 0).log
+    broker.services.topics.create("t", 1)
+    log = broker.services.partition("t", 0).log
 """
 
 LIBRDKAFKA = (

@@ -82,7 +82,7 @@ ERRORS = {11: 26, 12: 25, 14: 25, 47: 69}
 def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
     config = {"offsets.topic.num.partitions": "1"}
     with Broker(data_dir=tmp_path_factory.mktemp("versions"), config=config) as broker:
-        broker.state.topics.create("t", 1)
+        broker.services.topics.create("t", 1)
         with Wire(broker.bootstrap_servers) as wire:
             yield wire
 

@@ -33,17 +33,17 @@ _topic_number = itertools.count()
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with Broker(data_dir=tmp_path_factory.mktemp("data")) as broker:
-        broker.state.topics.create("small", 1, {"max.message.bytes": "200"})
-        broker.state.topics.create("two-replicas", 1, {"min.insync.replicas": "2"})
-        broker.state.topics.create("stamped", 1, {"message.timestamp.type": "LogAppendTime"})
-        broker.state.topics.create("__consumer_offsets", 1)
+        broker.services.topics.create("small", 1, {"max.message.bytes": "200"})
+        broker.services.topics.create("two-replicas", 1, {"min.insync.replicas": "2"})
+        broker.services.topics.create("stamped", 1, {"message.timestamp.type": "LogAppendTime"})
+        broker.services.topics.create("__consumer_offsets", 1)
         yield broker
 
 
 @pytest.fixture
 def topic(broker: Broker) -> str:
     """A fresh topic of three partitions."""
-    return broker.state.topics.create(f"t{next(_topic_number)}", 3).name
+    return broker.services.topics.create(f"t{next(_topic_number)}", 3).name
 
 
 def batch(*values: bytes, **options: Any) -> bytes:
@@ -51,7 +51,7 @@ def batch(*values: bytes, **options: Any) -> bytes:
 
 
 def topics_of(broker: Broker, version: int, topic: str, partitions: dict[int, bytes | None]) -> list[dict[str, Any]]:
-    known = broker.state.metadata.topic(topic)
+    known = broker.services.metadata.topic(topic)
     key: dict[str, Any] = {"name": topic}
     if version >= 13:
         key = {"topic_id": known.topic_id if known else None}
@@ -74,7 +74,7 @@ def produce(
 
 
 def values_in(broker: Broker, topic: str, partition: int = 0) -> list[bytes | None]:
-    found = broker.state.partition(topic, partition)
+    found = broker.services.partition(topic, partition)
     assert found is not None
     data = found.read(0, 10**8)
     batches = [] if data.slice is None else list(iter_batches(data.slice.read()))
@@ -94,7 +94,7 @@ def test_appends_in_every_version(broker: Broker, wire: Wire, topic: str, versio
 
 
 def test_appends_to_many_partitions_of_many_topics_in_one_request(broker: Broker, wire: Wire, topic: str) -> None:
-    other = broker.state.topics.create(f"{topic}-other", 2).name
+    other = broker.services.topics.create(f"{topic}-other", 2).name
     topics = [
         *topics_of(broker, 9, topic, {n: batch(b"%d" % n) for n in range(3)}),
         *topics_of(broker, 9, other, {1: batch(b"x"), 7: batch(b"nowhere")}),
@@ -110,7 +110,7 @@ def test_appends_to_many_partitions_of_many_topics_in_one_request(broker: Broker
 def test_every_codec_is_kept_as_it_came(broker: Broker, wire: Wire, topic: str, codec: Codec) -> None:
     sent = batch(b"v" * 500, codec=codec)
     assert produce(broker, wire, topic, sent).error_code == 0
-    partition = broker.state.partition(topic, 0)
+    partition = broker.services.partition(topic, 0)
     assert partition is not None
     stored = partition.read(0, 10**6).slice
     assert stored is not None
@@ -179,7 +179,7 @@ def test_bad_records_are_refused_without_a_trace(
     assert (answer.error_code, answer.base_offset) == (code, -1)
     if version >= 8:
         assert answer.error_message
-    partition = broker.state.partition(topic, 0)
+    partition = broker.services.partition(topic, 0)
     assert partition is not None
     assert partition.log.log_end_offset == 1
     assert produce(broker, wire, topic, batch(b"after"), version=version).base_offset == 1
@@ -195,7 +195,7 @@ def test_a_batch_that_is_too_large_is_refused(broker: Broker, wire: Wire) -> Non
 
 def test_an_unknown_topic_is_refused_and_not_created(broker: Broker, wire: Wire) -> None:
     assert produce(broker, wire, "nobody-knows", batch(b"v")).error_code == 3
-    assert broker.state.metadata.topic("nobody-knows") is None
+    assert broker.services.metadata.topic("nobody-knows") is None
 
 
 def test_an_unknown_topic_id_is_refused(broker: Broker, wire: Wire) -> None:
@@ -232,7 +232,7 @@ def test_records_of_a_transaction_need_a_transactional_id(broker: Broker, wire: 
 def test_a_producer_without_transactional_id_cannot_slip_into_a_transaction(tmp_path: Path) -> None:
     config = {"transaction.partition.verification.enable": "false"}
     with Broker(data_dir=tmp_path, config=config) as broker, Wire(broker.bootstrap_servers) as wire:
-        broker.state.topics.create("t", 1)
+        broker.services.topics.create("t", 1)
         options: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0}
         codes = [
             produce(broker, wire, "t", batch(b"v", base_sequence=n, is_transactional=n == 4, **options)).error_code
@@ -309,12 +309,12 @@ def test_many_requests_on_one_connection_are_answered_as_on_one_connection_each(
     """A connection's first request goes the plain way, later ones may go the short way: nobody can tell."""
     runs: list[list[Any]] = []
     for fresh_connections in (False, True):
-        names = {name: broker.state.topics.create(f"t{next(_topic_number)}", 2).name for name in ("a", "b")}
+        names = {name: broker.services.topics.create(f"t{next(_topic_number)}", 2).name for name in ("a", "b")}
         answers: list[Any] = []
         wire = Wire(broker.bootstrap_servers)
         for step in steps:
             if step["config"] is not None:
-                broker.state.topics.set_configs(names[step["topic"]], step["config"])
+                broker.services.topics.set_configs(names[step["topic"]], step["config"])
             for _ in range(step["repeat"]):
                 if fresh_connections:
                     wire.close()
@@ -332,11 +332,13 @@ def test_many_requests_on_one_connection_are_answered_as_on_one_connection_each(
                 answers.append((answer.error_code, answer.base_offset, answer.log_start_offset, message))
         wire.close()
         ends = [
-            partition.log.log_end_offset for name in names.values() for partition in broker.state.logs.partitions(name)
+            partition.log.log_end_offset
+            for name in names.values()
+            for partition in broker.services.logs.partitions(name)
         ]
         runs.append([answers, ends])
         for name in names.values():
-            broker.state.topics.delete(name)
+            broker.services.topics.delete(name)
     assert runs[0] == runs[1]
 
 
@@ -358,7 +360,7 @@ def test_the_short_way_is_taken_and_left(
     for _ in range(3):
         produce(broker, wire, topic, batch(b"v"), partition=1)
     assert taken == [True, True, True]
-    broker.state.topics.delete(topic)
+    broker.services.topics.delete(topic)
     assert produce(broker, wire, topic, batch(b"v"), partition=1).error_code == 3
     assert taken == [True, True, True, False]
 
@@ -377,7 +379,7 @@ def test_requests_that_arrive_together_are_answered_as_one_by_one(broker: Broker
     records = {**STEP_RECORDS, "one": batch(b"1"), "large": batch(b"x" * 5_000)}
     runs = []
     for together in (True, False):
-        name = broker.state.topics.create(f"t{next(_topic_number)}", 2).name
+        name = broker.services.topics.create(f"t{next(_topic_number)}", 2).name
         answers = []
         with Wire(broker.bootstrap_servers) as wire:
             frames = b"".join(
@@ -398,26 +400,26 @@ def test_requests_that_arrive_together_are_answered_as_one_by_one(broker: Broker
                 answer = wire.receive(ApiKey.PRODUCE, 12).responses[0].partition_responses[0]
                 answers.append((answer.error_code, answer.base_offset, answer.log_start_offset))
         logs = []
-        for partition in broker.state.logs.partitions(name):
+        for partition in broker.services.logs.partitions(name):
             data = partition.read(0, 10**9).slice
             logs.append((b"" if data is None else data.read(), partition.log.high_watermark))
         runs.append((answers, logs))
-        broker.state.topics.delete(name)
+        broker.services.topics.delete(name)
     assert runs[0] == runs[1]
 
 
 def test_a_new_configuration_holds_for_the_next_request_of_a_row(broker: Broker, wire: Wire, topic: str) -> None:
     for _ in range(4):
         produce(broker, wire, topic, batch(b"v"))
-    broker.state.topics.set_configs(topic, {"max.message.bytes": "10"})
+    broker.services.topics.set_configs(topic, {"max.message.bytes": "10"})
     assert produce(broker, wire, topic, batch(b"v")).error_code == 10
 
 
 def test_a_topic_made_anew_is_not_mistaken_for_the_old_one(broker: Broker, wire: Wire, topic: str) -> None:
     for _ in range(4):
         produce(broker, wire, topic, batch(b"old"))
-    broker.state.topics.delete(topic)
-    broker.state.topics.create(topic, 1)
+    broker.services.topics.delete(topic)
+    broker.services.topics.create(topic, 1)
     assert produce(broker, wire, topic, batch(b"new")).base_offset == 0
     assert values_in(broker, topic) == [b"new"]
 
@@ -431,7 +433,7 @@ def test_the_largest_timestamp_is_that_of_the_records_whatever_the_header_says(
     struct.pack_into(">q", wrong, 35, 7)
     for _ in range(3):  # the third one goes the short way
         assert produce(broker, wire, topic, with_valid_crc(wrong)).error_code == 0
-    log = broker.state.partition(topic, 0).log  # type: ignore[union-attr]
+    log = broker.services.partition(topic, 0).log  # type: ignore[union-attr]
     assert log.active_segment.largest_timestamp() == NOW
     found = log.offset_for_timestamp(NOW)
     assert found is not None
@@ -443,7 +445,7 @@ def test_a_bomb_costs_neither_memory_nor_another_client(broker: Broker, wire: Wi
     """Zeros without end behind a right CRC: refused at the first of them, also on the short way and to compacted
     topics."""
     record_scan.load_native()
-    compacted = broker.state.topics.create(f"t{next(_topic_number)}", 1, {"cleanup.policy": "compact"}).name
+    compacted = broker.services.topics.create(f"t{next(_topic_number)}", 1, {"cleanup.policy": "compact"}).name
     bomb = with_payload(codec, compress(codec, bytes(48 << 20)), 1)
     for name in (topic, compacted):
         for _ in range(3):
@@ -455,7 +457,7 @@ def test_a_bomb_costs_neither_memory_nor_another_client(broker: Broker, wire: Wi
 
 def test_a_broker_that_does_not_look_at_records_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Broker(data_dir=tmp_path, config={"stratalog.produce.validation": "header"}) as broker:
-        broker.state.topics.create("t", 1)
+        broker.services.topics.create("t", 1)
         lies = bytearray(batch(b"v"))
         struct.pack_into(">ii", lies, 57, 1, 0x7F7F7F7F)  # no record at all
         with Wire(broker.bootstrap_servers) as wire:
@@ -476,7 +478,7 @@ def test_old_message_formats_are_refused(
 
 
 def test_the_records_at_fault_are_named(broker: Broker, wire: Wire) -> None:
-    compacted = broker.state.topics.create(f"t{next(_topic_number)}", 1, {"cleanup.policy": "compact"}).name
+    compacted = broker.services.topics.create(f"t{next(_topic_number)}", 1, {"cleanup.policy": "compact"}).name
     records = build_batch([Record(n, NOW, key, b"v") for n, key in enumerate((b"k", None, b"k", None))])
     answer = produce(broker, wire, compacted, records)
     assert answer.error_code == 87

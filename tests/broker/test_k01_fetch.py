@@ -43,11 +43,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 @pytest.fixture
 def topic(broker: Broker) -> str:
     """A fresh topic of three partitions."""
-    return broker.state.topics.create(f"t{next(_topic_number)}", 3).name
+    return broker.services.topics.create(f"t{next(_topic_number)}", 3).name
 
 
 def partition_of(broker: Broker, topic: str, index: int = 0) -> Partition:
-    found = broker.state.partition(topic, index)
+    found = broker.services.partition(topic, index)
     assert found is not None
     return found
 
@@ -62,7 +62,7 @@ def asked(broker: Broker, version: int, topic: str, *entries: dict[str, Any]) ->
     partitions = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 10**6, **entry} for entry in entries]
     if version < 13:
         return {"topic": topic, "partitions": partitions}
-    known = broker.state.metadata.topic(topic)
+    known = broker.services.metadata.topic(topic)
     return {"topic_id": known.topic_id if known else UUID(int=12345), "partitions": partitions}
 
 
@@ -162,7 +162,7 @@ def test_a_fetch_at_the_end_is_answered_empty_when_its_time_is_over(broker: Brok
     answer = fetch(broker, wire, topic, 0, max_wait=100)
     assert (answer.error_code, answer.records, answer.high_watermark) == (0, b"", 0)
     assert time.monotonic() - begun >= 0.09
-    assert len(broker.state.purgatory) == 0
+    assert len(broker.services.purgatory) == 0
 
 
 def later(action: Any) -> threading.Thread:
@@ -193,7 +193,7 @@ def test_a_fetch_waits_for_its_minimum_over_all_partitions(broker: Broker, wire:
 
 
 def test_a_waiting_fetch_learns_that_its_topic_is_deleted(broker: Broker, wire: Wire, topic: str) -> None:
-    thread = later(lambda: broker.state.topics.delete(topic))
+    thread = later(lambda: broker.services.topics.delete(topic))
     answer = fetch(broker, wire, topic, 0, max_wait=60_000)
     thread.join()
     assert answer.error_code in (3, 6)
@@ -217,7 +217,7 @@ def test_a_session_waits_for_all_of_its_partitions_and_tells_what_changed(
         ApiKey.FETCH, 12, max_wait=30_000, min_bytes=1, max_bytes=10**6,
         session_id=opened.session_id, session_epoch=1, topics=[],
     )  # fmt: skip
-    wait_until(lambda: len(broker.state.purgatory) == 1, "the fetch waits")
+    wait_until(lambda: len(broker.services.purgatory) == 1, "the fetch waits")
     append(broker, topic, b"a", partition=1)
     told = wire.receive(ApiKey.FETCH, 12)
     assert told.session_id == opened.session_id
@@ -234,7 +234,7 @@ def test_a_topic_of_a_session_that_is_deleted_is_told_until_it_is_forgotten(
 ) -> None:
     topics = [asked(broker, 13, topic, {})]
     session = call(broker, wire, 13, topics, session_id=0, session_epoch=0).session_id
-    broker.state.topics.delete(topic)
+    broker.services.topics.delete(topic)
     for epoch in (1, 2):
         told = call(broker, wire, 13, [], session_id=session, session_epoch=epoch)
         assert [entry.error_code for entry in told.responses[0].partitions] == [100]
@@ -367,7 +367,7 @@ def test_a_slow_remote_tier_is_answered_empty_and_its_data_given_to_the_next_req
         answer = fetch(broker, wire, topic, 0)
         assert (answer.error_code, answer.records) == (0, b"")
     remote.may_answer.set()
-    reads = broker.state.remote_reads
+    reads = broker.services.remote_reads
     deadline = time.monotonic() + 60
     while not all(read.result is not None for read in reads._reads.values()):
         assert time.monotonic() < deadline
@@ -383,7 +383,7 @@ def test_a_full_queue_of_remote_reads_is_an_error_at_once(
 ) -> None:
     remote = FakeRemote(partition_of(broker, topic), monkeypatch)
     pool = WorkerPool("readers", 1, pending_max=0)
-    monkeypatch.setattr(broker.state.remote_reads, "_pool", pool)
+    monkeypatch.setattr(broker.services.remote_reads, "_pool", pool)
     monkeypatch.setattr(pool, "_busy", pool.size)
     assert fetch(broker, wire, topic, 0).error_code == -1
     assert remote.calls == []

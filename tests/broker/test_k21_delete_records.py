@@ -19,9 +19,9 @@ from stratalog.wire.api_keys import ApiKey
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
     with Broker(data_dir=tmp_path) as broker:
-        broker.state.topics.create("t", 1)
-        broker.state.topics.create("compacted", 1, {"cleanup.policy": "compact"})
-        partition = broker.state.partition("t", 0)
+        broker.services.topics.create("t", 1)
+        broker.services.topics.create("compacted", 1, {"cleanup.policy": "compact"})
+        partition = broker.services.partition("t", 0)
         assert partition is not None
         for at in range(10):
             partition.append(build_batch([Record(0, 1_700_000_000_000 + at, None, b"v")]))

@@ -75,7 +75,7 @@ def test_a_downgrade_below_them_is_refused_with_the_reason(broker: Broker, wire:
         refused = update_level(wire, 31, kind)
         assert refused.error_code == INVALID_UPDATE_VERSION
         assert refused.error_message.endswith(OWN_REASON)
-    assert broker.state.metadata.metadata_version == 32
+    assert broker.services.metadata.metadata_version == 32
 
 
 def test_supported_and_finalized_levels_are_told_with_an_epoch_that_grows(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_other_features_of_kafka_are_kept_at_their_level(tmp_path: Path) -> None
         refused = wire.call(ApiKey.UPDATE_FEATURES, 2, timeout=1000, feature_updates=[*updates, bad])
         assert refused.error_code == INVALID_UPDATE_VERSION
         assert "Local controller 1 only supports versions 0-1" in refused.error_message
-        assert broker.state.metadata.features.others == {"transaction.version": 2}
+        assert broker.services.metadata.features.others == {"transaction.version": 2}
         answer = wire.call(ApiKey.UPDATE_FEATURES, 2, timeout=1000, feature_updates=updates)
         assert answer.error_code == 0
         down = {"feature": "group.version", "max_version_level": 0, "upgrade_type": 2}
@@ -136,7 +136,7 @@ def test_a_new_directory_can_start_with_large_segments(tmp_path: Path) -> None:
         assert finalized(wire)[0] == 32
         create(wire, "t")
         assert described(wire, TOPIC, "t")["segment.bytes"].value == str(4 * GIB)
-        partition = broker.state.partition("t", 0)
+        partition = broker.services.partition("t", 0)
         assert partition is not None
         assert partition.log.config.use_large_index_format
 
@@ -147,7 +147,7 @@ def test_a_directory_keeps_its_level_and_a_start_with_a_higher_one_says_so(
     with Broker(data_dir=tmp_path):
         pass
     with Broker(data_dir=tmp_path, config={"stratalog.initial.metadata.version": 32}) as broker:
-        assert broker.state.metadata.metadata_version == 31
+        assert broker.services.metadata.metadata_version == 31
     (warning,) = [text for text in caplog.messages if "stratalog.initial.metadata.version" in text]
     assert f"{tmp_path} keeps its level 31 (4.4-IV0)" in warning
     assert "features upgrade --feature metadata.version=32" in warning
@@ -307,16 +307,16 @@ def test_a_topic_that_cannot_follow_does_not_hold_up_the_others(
 ) -> None:
     for name in ("a", "b", "c"):
         create(wire, name)
-    update_config = broker.state.logs.update_config
+    update_config = broker.services.logs.update_config
 
     def failing(topic: str, config: LogConfig) -> None:
         if topic == "b":
             raise KafkaStorageError("the disk of b")
         update_config(topic, config)
 
-    monkeypatch.setattr(broker.state.logs, "update_config", failing)
+    monkeypatch.setattr(broker.services.logs, "update_config", failing)
     assert update_level(wire, 32).error_code == 0
-    large = [partition.log.config.use_large_index_format for partition in broker.state.logs.partitions()]
+    large = [partition.log.config.use_large_index_format for partition in broker.services.logs.partitions()]
     assert large == [True, False, True]
     assert "Topic b keeps the configuration that it had" in caplog.text
 

@@ -24,8 +24,8 @@ KAFKA = {-1: NONE, 0: FENCED, 1: FENCED, 2: NONE, 3: UNKNOWN, 50: UNKNOWN}
 def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
     directory: Path = tmp_path_factory.mktemp("data")
     with Broker(data_dir=directory) as broker, Wire(broker.bootstrap_servers) as wire:
-        broker.state.topics.create("t", 1)
-        partition = broker.state.partition("t", 0)
+        broker.services.topics.create("t", 1)
+        partition = broker.services.partition("t", 0)
         assert partition is not None
         partition.become_leader(2)
         yield wire

@@ -42,13 +42,13 @@ def test_a_tiered_topic_cannot_have_segments_that_the_plugin_cannot_reach(broker
     refused = create(wire, "both", **(TIERED | LARGE))
     assert refused.error_code == INVALID_CONFIG
     assert f"takes positions up to {LIMIT}" in refused.error_message
-    assert broker.state.metadata.topic("both") is None
+    assert broker.services.metadata.topic("both") is None
 
     assert create(wire, "local", **LARGE).error_code == 0
     assert alter(wire, TOPIC, "local", ("remote.storage.enable", SET, "true")).error_code == INVALID_CONFIG
     assert create(wire, "tiered", **TIERED).error_code == 0
     assert alter(wire, TOPIC, "tiered", ("segment.bytes", SET, LARGE["segment.bytes"])).error_code == INVALID_CONFIG
-    tiered = broker.state.metadata.topic("tiered")
+    tiered = broker.services.metadata.topic("tiered")
     assert tiered is not None
     assert "segment.bytes" not in tiered.configs
     assert alter(wire, TOPIC, "tiered", ("segment.bytes", SET, str(LIMIT))).error_code == 0

@@ -34,11 +34,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 @pytest.fixture
 def topic(broker: Broker) -> str:
     """A fresh topic of two partitions."""
-    return broker.state.topics.create(f"t{next(_topic_number)}", 2).name
+    return broker.services.topics.create(f"t{next(_topic_number)}", 2).name
 
 
 def partition_of(broker: Broker, topic: str, index: int = 0) -> Partition:
-    found = broker.state.partition(topic, index)
+    found = broker.services.partition(topic, index)
     assert found is not None
     return found
 
@@ -216,10 +216,10 @@ def test_metadata_tells_brokers_and_topics(broker: Broker, wire: Wire, topic: st
     if version >= 1:
         assert response.controller_id == 1
     if version >= 2:
-        assert response.cluster_id == broker.state.cluster_id
+        assert response.cluster_id == broker.services.cluster_id
     if version >= 7:
         assert described.partitions[0].leader_epoch == 0
-    known = broker.state.metadata.topic(topic)
+    known = broker.services.metadata.topic(topic)
     assert known is not None
     if version >= 10:
         assert described.topic_id == known.topic_id
@@ -231,7 +231,7 @@ def test_metadata_tells_brokers_and_topics(broker: Broker, wire: Wire, topic: st
 
 
 def test_all_topics_are_asked_for_by_null_or_in_version_0_by_nothing(broker: Broker, wire: Wire, topic: str) -> None:
-    everything = {entry.name for entry in broker.state.metadata.topics()}
+    everything = {entry.name for entry in broker.services.metadata.topics()}
     assert topic in everything
     assert {entry.name for entry in wire.call(ApiKey.METADATA, 0, topics=[]).topics} == everything
     assert {entry.name for entry in wire.call(ApiKey.METADATA, 12, topics=None).topics} == everything
@@ -243,18 +243,18 @@ def test_a_topic_that_is_asked_for_is_created_where_that_is_allowed(broker: Brok
     assert refused.error_code == 3
     (created,) = wire.call(ApiKey.METADATA, 12, topics=[{"name": "new"}], allow_auto_topic_creation=True).topics
     assert (created.error_code, len(created.partitions)) == (0, 4)
-    assert broker.state.metadata.topic("new") is not None
+    assert broker.services.metadata.topic("new") is not None
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "ä", "x" * 250, "a/b"])
 def test_a_topic_cannot_have_every_name(broker: Broker, wire: Wire, name: str) -> None:
     (refused,) = wire.call(ApiKey.METADATA, 12, topics=[{"name": name}], allow_auto_topic_creation=True).topics
     assert refused.error_code == 17
-    assert broker.state.metadata.topic(name) is None
+    assert broker.services.metadata.topic(name) is None
 
 
 def test_names_that_would_share_a_metric_are_refused(broker: Broker, wire: Wire) -> None:
-    broker.state.topics.create("one.two_three", 1)
+    broker.services.topics.create("one.two_three", 1)
     (refused,) = wire.call(
         ApiKey.METADATA, 12, topics=[{"name": "one_two.three"}], allow_auto_topic_creation=True
     ).topics
@@ -268,7 +268,7 @@ def test_topics_are_not_created_when_the_broker_says_no(tmp_path: Path) -> None:
     ):
         (refused,) = wire.call(ApiKey.METADATA, 12, topics=[{"name": "n"}], allow_auto_topic_creation=True).topics
         assert refused.error_code == 3
-        assert broker.state.metadata.topics() == []
+        assert broker.services.metadata.topics() == []
 
 
 def test_authorized_operations_are_told_when_asked_for(wire: Wire, topic: str) -> None:

@@ -25,9 +25,9 @@ EARLIEST_PENDING_UPLOAD = -6
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     data: Path = tmp_path_factory.mktemp("data")
     with Broker(data, config={"remote.list.offsets.request.timeout.ms": "50"}) as found:
-        found.state.topics.create("t", 2)
+        found.services.topics.create("t", 2)
         for number in range(2):
-            partition = found.state.partition("t", number)
+            partition = found.services.partition("t", number)
             assert partition is not None
             partition.append(build_batch([Record(0, 1_000, None, b"v")]))
         yield found
@@ -51,7 +51,7 @@ class SlowSearch:
 
 
 def _partition(broker: Broker, number: int) -> Partition:
-    found = broker.state.partition("t", number)
+    found = broker.services.partition("t", number)
     assert found is not None
     return found
 
@@ -95,7 +95,7 @@ def test_a_full_queue_is_an_error(broker: Broker, wire: Wire, monkeypatch: pytes
     SlowSearch(_partition(broker, 0), monkeypatch)
     pool = WorkerPool("readers", 1, pending_max=0)
     monkeypatch.setattr(pool, "_busy", 1)
-    monkeypatch.setattr(broker.state.remote_reads, "_pool", pool)
+    monkeypatch.setattr(broker.services.remote_reads, "_pool", pool)
     (answer,) = _list(wire, 0)
     assert answer.error_code == UNKNOWN_SERVER_ERROR
 

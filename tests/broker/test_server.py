@@ -34,7 +34,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 def append(broker: Broker, topic: str, *values: bytes, **options: Any) -> int:
-    partition = broker.state.partition(topic, 0)
+    partition = broker.services.partition(topic, 0)
     assert partition is not None
     now_ms = int(time.time() * 1000)  # producer state expires by the time of its last batch
     records = build_batch([Record(n, now_ms + n, None, value) for n, value in enumerate(values)], **options)
@@ -43,7 +43,7 @@ def append(broker: Broker, topic: str, *values: bytes, **options: Any) -> int:
 
 def test_without_a_directory_one_is_made_and_removed() -> None:
     with Broker() as broker:
-        (directory,) = [one.path for one in broker.state.logs.dirs.live]
+        (directory,) = [one.path for one in broker.services.logs.dirs.live]
         assert directory.is_dir()
     assert not directory.exists()
 
@@ -59,24 +59,24 @@ def test_the_package_offers_the_broker_lazily() -> None:
 
 def test_a_restart_finds_everything_again(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path) as broker:
-        topic = broker.state.topics.create("t", 3, {"retention.ms": "-1"})
-        cluster_id = broker.state.cluster_id
+        topic = broker.services.topics.create("t", 3, {"retention.ms": "-1"})
+        cluster_id = broker.services.cluster_id
         append(broker, "t", b"a", b"b", producer_id=5, producer_epoch=0, base_sequence=0)
     with Broker(data_dir=tmp_path) as broker:
-        assert broker.state.cluster_id == cluster_id
-        assert broker.state.metadata.topic("t") == topic
-        partition = broker.state.partition("t", 0)
+        assert broker.services.cluster_id == cluster_id
+        assert broker.services.metadata.topic("t") == topic
+        partition = broker.services.partition("t", 0)
         assert partition is not None
         assert (partition.log.log_end_offset, partition.log.high_watermark) == (2, 2)
         assert partition.leader_epoch == 0
         assert append(broker, "t", b"a", b"b", producer_id=5, producer_epoch=0, base_sequence=0) == 0  # a duplicate
         assert append(broker, "t", b"c", producer_id=5, producer_epoch=0, base_sequence=2) == 2
-        assert broker.state.load_report.recovered == 0
+        assert broker.services.load_report.recovered == 0
 
 
 def test_the_directory_says_whose_it_is_as_kafka_would(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path, config={"node.id": 7}) as broker:
-        cluster_id = broker.state.cluster_id
+        cluster_id = broker.services.cluster_id
         text = (tmp_path / "meta.properties").read_text()
         assert not (tmp_path / ".kafka_cleanshutdown").exists()
     lines = dict(line.split("=", 1) for line in text.splitlines())
@@ -86,25 +86,25 @@ def test_the_directory_says_whose_it_is_as_kafka_would(tmp_path: Path) -> None:
 
 def test_a_deletion_that_was_interrupted_is_finished_at_the_next_start(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path) as broker:
-        broker.state.topics.create("doomed", 2)
+        broker.services.topics.create("doomed", 2)
         append(broker, "doomed", b"v")
-        broker.state.metadata.begin_delete_topic("doomed")
+        broker.services.metadata.begin_delete_topic("doomed")
     with Broker(data_dir=tmp_path) as broker:
-        assert broker.state.metadata.deleting_topics() == []
-        assert broker.state.partition("doomed", 0) is None
+        assert broker.services.metadata.deleting_topics() == []
+        assert broker.services.partition("doomed", 0) is None
         assert not (tmp_path / "doomed-0").exists()
-        broker.state.topics.create("doomed", 1)
+        broker.services.topics.create("doomed", 1)
         assert append(broker, "doomed", b"anew") == 0
 
 
 def test_a_creation_that_fails_half_way_leaves_no_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Broker(data_dir=tmp_path) as broker:
-        monkeypatch.setattr(broker.state.logs, "create_topic", fail_with(OSError(28, "No space left on device")))
+        monkeypatch.setattr(broker.services.logs, "create_topic", fail_with(OSError(28, "No space left on device")))
         with pytest.raises(StratalogError, match="No space left"):
-            broker.state.topics.create("t", 1)
+            broker.services.topics.create("t", 1)
         monkeypatch.undo()
-        assert broker.state.metadata.topic("t") is None
-        broker.state.topics.create("t", 1)
+        assert broker.services.metadata.topic("t") is None
+        broker.services.topics.create("t", 1)
 
 
 def fail_with(error: Exception) -> Any:
@@ -117,12 +117,12 @@ def fail_with(error: Exception) -> Any:
 def test_several_directories_share_the_partitions(tmp_path: Path) -> None:
     dirs = [tmp_path / "one", tmp_path / "two"]
     with Broker(data_dir=[str(path) for path in dirs]) as broker:
-        broker.state.topics.create("t", 4)
-        cluster_id = broker.state.cluster_id
+        broker.services.topics.create("t", 4)
+        cluster_id = broker.services.cluster_id
     assert [len(list(path.glob("t-*"))) for path in dirs] == [2, 2]
     with Broker(config={"log.dirs": ",".join(map(str, dirs))}) as broker:
-        assert broker.state.cluster_id == cluster_id
-        assert len(broker.state.logs.partitions("t")) == 4
+        assert broker.services.cluster_id == cluster_id
+        assert len(broker.services.logs.partitions("t")) == 4
 
 
 # --- what it refuses --------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def test_a_read_only_file_system_is_one_line() -> None:
 
 def test_a_directory_in_use_is_refused_and_goes_on(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path) as broker:
-        broker.state.topics.create("t", 1)
+        broker.services.topics.create("t", 1)
         with pytest.raises(DataDirError) as caught:
             Broker(data_dir=tmp_path)
         assert "in use" in one_line(caught.value)
@@ -272,7 +272,7 @@ def test_nothing_is_left_running_after_a_start_that_failed(tmp_path: Path, monke
 
 def test_close_may_be_called_again_and_clients_are_let_go(tmp_path: Path) -> None:
     broker = Broker(data_dir=tmp_path)
-    broker.state.topics.create("t", 1)
+    broker.services.topics.create("t", 1)
     with Wire(broker.bootstrap_servers) as wire:
         entry = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
         wire.send(

@@ -94,14 +94,14 @@ def test_a_setting_of_the_broker_that_does_not_fit_is_refused_and_not_stored(
     broker: Broker, wire: Wire, changes: dict[str, str], said: str, level: str
 ) -> None:
     parts = [(name, SET, value) for name, value in changes.items()]
-    before = broker.state.config
+    before = broker.services.config
     for validate_only in (True, False):
         refused = alter(wire, BROKER, level, *parts, validate_only=validate_only)
         assert refused.error_code in (INVALID_CONFIG, INVALID_REQUEST)
         assert said in refused.error_message
-    assert broker.state.metadata.broker_configs(None) == {}
-    assert broker.state.metadata.broker_configs(1) == {}
-    assert broker.state.config is before
+    assert broker.services.metadata.broker_configs(None) == {}
+    assert broker.services.metadata.broker_configs(1) == {}
+    assert broker.services.config is before
 
 
 def test_what_would_break_a_topic_that_inherits_names_it(broker: Broker, wire: Wire) -> None:
@@ -114,21 +114,21 @@ def test_a_conflict_of_both_levels_is_seen_at_the_second(broker: Broker, wire: W
     assert alter(wire, BROKER, "", ("log.cleaner.min.compaction.lag.ms", SET, "100")).error_code == 0
     refused = alter(wire, BROKER, "1", ("log.cleaner.max.compaction.lag.ms", SET, "50"))
     assert refused.error_code == INVALID_CONFIG
-    assert broker.state.metadata.broker_configs(1) == {}
+    assert broker.services.metadata.broker_configs(1) == {}
 
 
 def test_a_client_sets_no_key_of_a_plugin(tmp_path: Path) -> None:
     for _ in range(2):
         with Broker(tmp_path / "data", config=TIERING) as broker, Wire(broker.bootstrap_servers) as wire:
             alter(wire, BROKER, "", ("rsm.config.no.such.option", SET, "x"))
-            assert "no.such.option" not in broker.state.config.prefixed("rsm.config.")
+            assert "no.such.option" not in broker.services.config.prefixed("rsm.config.")
 
 
 def test_the_count_of_the_metadata_topics_partitions_is_not_the_clients(tmp_path: Path) -> None:
     with Broker(tmp_path / "data") as broker, Wire(broker.bootstrap_servers) as wire:
         assert create(wire, "__remote_log_metadata", 3).error_code == INVALID_PARTITIONS
         wire.call(ApiKey.METADATA, 12, topics=[{"name": "__remote_log_metadata"}], allow_auto_topic_creation=True)
-        assert broker.state.topics.known("__remote_log_metadata").partition_count == 50
+        assert broker.services.topics.known("__remote_log_metadata").partition_count == 50
         grown = wire.call(
             ApiKey.CREATE_PARTITIONS,
             3,
@@ -143,9 +143,9 @@ def test_the_count_of_the_metadata_topics_partitions_is_not_the_clients(tmp_path
 
 def test_a_metadata_topic_whose_deletion_was_interrupted_is_made_again(tmp_path: Path) -> None:
     with Broker(tmp_path / "data", config=TIERING) as broker:
-        broker.state.metadata.begin_delete_topic("__remote_log_metadata")
+        broker.services.metadata.begin_delete_topic("__remote_log_metadata")
     with Broker(tmp_path / "data", config=TIERING) as broker:
-        assert broker.state.topics.known("__remote_log_metadata").partition_count == 1
+        assert broker.services.topics.known("__remote_log_metadata").partition_count == 1
 
 
 # --- found at a start -------------------------------------------------------------------------------------------------
@@ -171,13 +171,13 @@ def test_a_dynamic_setting_that_no_longer_fits_the_file_does_not_count_and_is_to
         Wire(broker.bootstrap_servers) as wire,
     ):
         assert "log.cleaner.min.compaction.lag.ms does not count: conflict topic config" in caplog.text
-        assert broker.state.config["log.cleaner.min.compaction.lag.ms"] == 0
-        assert broker.state.config["log.retention.ms"] == 5000
+        assert broker.services.config["log.cleaner.min.compaction.lag.ms"] == 0
+        assert broker.services.config["log.retention.ms"] == 5000
         assert alter(wire, BROKER, "", ("log.retention.ms", SET, "6000")).error_code == 0
         again = alter(wire, BROKER, "", ("log.cleaner.min.compaction.lag.ms", SET, "2000"))
         assert again.error_code == INVALID_CONFIG
         assert alter(wire, BROKER, "", ("log.cleaner.min.compaction.lag.ms", DELETE, None)).error_code == 0
-        assert broker.state.metadata.broker_configs(None) == {"log.retention.ms": "6000"}
+        assert broker.services.metadata.broker_configs(None) == {"log.retention.ms": "6000"}
 
 
 def test_what_is_damaged_in_the_store_of_dynamic_settings_does_not_count(
@@ -190,7 +190,7 @@ def test_what_is_damaged_in_the_store_of_dynamic_settings_does_not_count(
     )
     _store(tmp_path / "data", "INSERT INTO broker_configs (broker, configs) VALUES ('', ?)", stored)
     with Broker(tmp_path / "data") as broker:
-        config = broker.state.config
+        config = broker.services.config
         assert (config["log.roll.ms"], config["log.retention.ms"], config["node.id"]) == (777, 604_800_000, 1)
         assert config["log.cleaner.max.compaction.lag.ms"] == 3
         assert config["log.cleaner.min.compaction.lag.ms"] == 0
@@ -228,7 +228,7 @@ def test_a_topic_in_conflict_with_a_changed_file_keeps_its_last_good_configurati
     with Broker(tmp_path / "data", config=TIERING) as broker, Wire(broker.bootstrap_servers) as wire:
         create(wire, "t", remote_storage_enable="true", **own)
         create(wire, "plain")
-        partition = broker.state.partition("t", 0)
+        partition = broker.services.partition("t", 0)
         assert partition is not None
         good = partition.log.config
     for _ in range(2):  # the second start knows it too
@@ -237,10 +237,10 @@ def test_a_topic_in_conflict_with_a_changed_file_keeps_its_last_good_configurati
             Broker(tmp_path / "data", config={**TIERING, **file}) as broker,
             Wire(broker.bootstrap_servers) as wire,
         ):
-            partition = broker.state.partition("t", 0)
+            partition = broker.services.partition("t", 0)
             assert partition is not None
             assert partition.log.config == good
-            plain = broker.state.partition("plain", 0)
+            plain = broker.services.partition("plain", 0)
             assert plain is not None
             assert plain.log.config != good
             warnings = [entry.message for entry in caplog.records if entry.levelno == logging.WARNING]
@@ -275,7 +275,7 @@ def test_a_topic_that_breaks_newer_rules_is_served_and_nothing_of_it_is_deleted_
     for topic, configs in broken.items():
         _store(tmp_path / "data", "UPDATE topics SET configs = ? WHERE name = ?", configs, topic)
     with Broker(tmp_path / "data", config=TIERING) as broker, Wire(broker.bootstrap_servers) as wire:
-        logs = broker.state.logs
+        logs = broker.services.logs
         served = {name: logs.partitions(name)[0].log.config for name in TOPICS}
         for topic in broken:
             assert f"Topic {topic} is served, but its configuration is in conflict" in caplog.text
@@ -304,8 +304,8 @@ def test_a_cleaner_works_with_the_threads_that_the_system_has(tmp_path: Path, mo
 
     monkeypatch.setattr(log_cleaner, "_CleanerThread", Scarce)
     with Broker(tmp_path / "data", config={"log.cleaner.threads": "4"}) as broker:
-        assert isinstance(broker.state.logs.cleaner, LogCleaner)
-        assert len(broker.state.logs.cleaner.threads) == 2
+        assert isinstance(broker.services.logs.cleaner, LogCleaner)
+        assert len(broker.services.logs.cleaner.threads) == 2
 
 
 # --- anything at all --------------------------------------------------------------------------------------------------
@@ -367,7 +367,9 @@ def test_any_settings_leave_a_directory_that_starts(tmp_path: Path, seed: int) -
         _make_topics(wire)
     for _ in range(5):
         with Broker(tmp_path / "data", config=TIERING) as broker, Wire(broker.bootstrap_servers) as wire:
-            assert not any(broker.state.topics.in_force(topic).problem for topic in broker.state.metadata.topics())
+            assert not any(
+                broker.services.topics.in_force(topic).problem for topic in broker.services.metadata.topics()
+            )
             for _ in range(40):
                 if random_.random() < 0.5:
                     type_, name = BROKER, random_.choice(("", "1"))
@@ -426,7 +428,7 @@ def test_any_records_in_the_brokers_own_topics_leave_a_directory_that_starts(
     for _ in range(3):
         with Broker(tmp_path / "data", config={**TIERING, **few}) as broker:
             for topic in ("__consumer_offsets", "__transaction_state", "__remote_log_metadata"):
-                (partition,) = broker.state.logs.partitions(topic)
+                (partition,) = broker.services.logs.partitions(topic)
                 known = [(key, stored.value or b"") for key, stored in read_contents(partition).latest.items()]
                 partition.append(build_batch([_nearly(random_, at, known) for at in range(100)]))
 
@@ -445,7 +447,7 @@ def _nearly(random_: random.Random, offset: int, known: list[tuple[bytes, bytes]
 
 
 def _everything(broker: Broker) -> object:
-    store = broker.state.metadata
+    store = broker.services.metadata
     return (
         store.broker_configs(None),
         store.broker_configs(1),

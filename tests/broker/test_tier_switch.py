@@ -87,12 +87,12 @@ def test_a_deletion_that_a_crash_overtook_is_made_up_for_at_the_next_start(tmp_p
     with _broker(tmp_path) as broker:
         tiered_and_copied(broker)
         # What is stored when the process dies before it has done anything about it.
-        broker.state.metadata.set_topic_configs(
+        broker.services.metadata.set_topic_configs(
             "t", {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
         )
     with _broker(tmp_path) as broker:
         eventually(lambda: _remote_segments(tmp_path) == [])
-        partition = broker.state.partition("t", 0)
+        partition = broker.services.partition("t", 0)
         assert partition is not None
         assert partition.log.log_start_offset == 2
         assert values(partition) == [b"2"]
@@ -104,7 +104,7 @@ def test_an_internal_topic_stays_local_whatever_it_is_told(
     with caplog.at_level(logging.WARNING):
         alter(wire, TOPIC, "__remote_log_metadata", ("remote.storage.enable", SET, "true"))
     for number in range(2):
-        partition = broker.state.partition("__remote_log_metadata", number)
+        partition = broker.services.partition("__remote_log_metadata", number)
         assert partition is not None
         assert not partition.log.config.remote_storage_enable
         assert partition.remote is None
@@ -112,7 +112,7 @@ def test_an_internal_topic_stays_local_whatever_it_is_told(
 
 
 def test_pools_caches_and_quotas_change_live(broker: Broker, wire: Wire) -> None:
-    remote = broker.state.logs.remote
+    remote = broker.services.logs.remote
     assert remote is not None
     changes = {
         "remote.log.manager.copier.thread.pool.size": "20",
@@ -135,8 +135,8 @@ def test_pools_caches_and_quotas_change_live(broker: Broker, wire: Wire) -> None
     ]
     assert remote.index_cache.capacity_bytes == 12_345_678
     assert (remote.copy_quota.bytes_per_second, remote.fetch_quota.bytes_per_second) == (1_000, 2_000)
-    assert broker.state.config["remote.fetch.max.wait.ms"] == 321
-    assert broker.state.config["remote.list.offsets.request.timeout.ms"] == 4_321
+    assert broker.services.config["remote.fetch.max.wait.ms"] == 321
+    assert broker.services.config["remote.list.offsets.request.timeout.ms"] == 4_321
     undo = alter(wire, BROKER, "", *((name, DELETE, None) for name in changes))
     assert undo.error_code == 0
     assert remote.copiers.size == 10
@@ -155,7 +155,7 @@ def test_pools_caches_and_quotas_change_live(broker: Broker, wire: Wire) -> None
     ],
 )
 def test_what_kafka_refuses_to_change_is_refused(broker: Broker, wire: Wire, name: str, value: str, said: str) -> None:
-    answer = alter(wire, BROKER, str(broker.state.node_id), (name, SET, value))
+    answer = alter(wire, BROKER, str(broker.services.node_id), (name, SET, value))
     assert answer.error_code == INVALID_REQUEST
     assert said in answer.error_message
 
@@ -172,7 +172,7 @@ def test_a_broker_with_tiered_topics_does_not_start_without_its_remote_tier(tmp_
         for name in "abcd":
             assert alter(wire, TOPIC, name, *OFF).error_code == 0
     with Broker(tmp_path / "data") as broker:
-        assert broker.state.logs.remote is None
+        assert broker.services.logs.remote is None
 
 
 def test_an_internal_topic_that_was_asked_to_be_tiered_needs_no_remote_tier(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def commit_all(broker: Broker) -> None:
     """Commits of several groups, for a fresh topic; one of them with an expiry of its own, which stores no topic id."""
     with Wire(broker.bootstrap_servers) as wire:
         await_coordinator(wire)
-        broker.state.topics.create(TOPIC, 3)
+        broker.services.topics.create(TOPIC, 3)
         for group in GROUPS:
             assert commit(wire, 8, group, {0: (10, ""), 2: (20, "")}) == [0, 0]
         assert commit(wire, 4, "expiring", {1: (30, "")}, retention_time=86_400_000) == [0]
@@ -54,7 +54,7 @@ def delete(broker: Broker) -> int:
 
 def found(broker: Broker) -> list[int]:
     """What groups have for the topic, asked by name, for all topics, and by id."""
-    topic = broker.state.metadata.topic(TOPIC)
+    topic = broker.services.metadata.topic(TOPIC)
     asked = {"partition_indexes": (0, 1, 2)}
     offsets: list[int] = []
     with Wire(broker.bootstrap_servers) as wire:
@@ -80,14 +80,14 @@ def test_a_deletion_goes_on_when_its_client_goes(broker: Broker, monkeypatch: py
     commit_all(broker)
     assert found(broker)
     begun, gone = threading.Event(), threading.Event()
-    deleted = broker.state.logs.delete_topic
+    deleted = broker.services.logs.delete_topic
 
     def delete_when_the_client_is_gone(name: str) -> None:
         begun.set()
         assert gone.wait(30)
         deleted(name)
 
-    monkeypatch.setattr(broker.state.logs, "delete_topic", delete_when_the_client_is_gone)
+    monkeypatch.setattr(broker.services.logs, "delete_topic", delete_when_the_client_is_gone)
     wire = Wire(broker.bootstrap_servers)
     wire.send(ApiKey.DELETE_TOPICS, 5, topic_names=(TOPIC,), timeout=30_000)
     assert begun.wait(30)
@@ -95,8 +95,8 @@ def test_a_deletion_goes_on_when_its_client_goes(broker: Broker, monkeypatch: py
     with Wire(broker.bootstrap_servers) as other:  # the loop has seen the end of the other connection before this one
         other.call(ApiKey.LIST_GROUPS, 0)
     gone.set()
-    eventually(lambda: not broker.state.metadata.deleting_topics(), "the deletion is not finished")
-    broker.state.topics.create(TOPIC, 3)
+    eventually(lambda: not broker.services.metadata.deleting_topics(), "the deletion is not finished")
+    broker.services.topics.create(TOPIC, 3)
     assert found(broker) == []
 
 
@@ -108,7 +108,7 @@ class Killed:
         self.copies: list[Path] = []
         self._data = directory / "data"
         self._directory = directory
-        state = broker.state
+        state = broker.services
         for owner, name in (
             (state.metadata, "begin_delete_topic"),
             (state.logs, "delete_topic"),
@@ -142,17 +142,17 @@ def test_a_kill_at_any_step_of_a_deletion_leaves_no_commit(tmp_path: Path, monke
     assert killed.steps.count("flush") == killed.steps.count("append_to") == 3
     for step, copy in zip(killed.steps, killed.copies, strict=True):
         with Broker(data_dir=copy, config=CONFIG) as again:
-            assert again.state.metadata.topic(TOPIC) is None, step
-            again.state.topics.create(TOPIC, 3)
+            assert again.services.metadata.topic(TOPIC) is None, step
+            again.services.topics.create(TOPIC, 3)
             assert found(again) == [], step
 
 
 def test_a_commit_for_an_earlier_topic_of_the_name_does_not_count(broker: Broker, tmp_path: Path) -> None:
     """What a power failure may bring back, and what Kafka leaves in a directory that we take over."""
     commit_all(broker)
-    partition = broker.state.partition("__consumer_offsets", broker.state.groups.log.partition_number(GROUPS[0]))
+    partition = broker.services.partition("__consumer_offsets", broker.services.groups.log.partition_number(GROUPS[0]))
     assert partition is not None
-    for at, topic_id in enumerate((random_uuid(), broker.state.metadata.topic(TOPIC).topic_id)):  # type: ignore[union-attr]
+    for at, topic_id in enumerate((random_uuid(), broker.services.metadata.topic(TOPIC).topic_id)):  # type: ignore[union-attr]
         key = encode_offset_key(OffsetKey(GROUPS[0], TopicPartition(TOPIC, at)))
         value = encode_offset_value(CommittedOffset(77 + at, "", 1, topic_id=topic_id))
         partition.append(build_batch([Record(0, 1, key, value)]), origin="coordinator")
@@ -164,7 +164,7 @@ def test_a_commit_for_an_earlier_topic_of_the_name_does_not_count(broker: Broker
 
 def test_many_commits_are_forgotten_in_pieces_also_those_that_come_between(broker: Broker) -> None:
     commit_all(broker)
-    commits = broker.state.groups.commits
+    commits = broker.services.groups.commits
     number = len(GROUPS) * 2 + 1
     pieces = 0
     for at in range(1_200):
@@ -175,13 +175,13 @@ def test_many_commits_are_forgotten_in_pieces_also_those_that_come_between(broke
         pieces += 1
         assert written
         if pieces == 1:  # its transaction is committed now
-            commits.transaction_ended(17, broker.state.groups.log.partition_number("late"), committed=True)
+            commits.transaction_ended(17, broker.services.groups.log.partition_number("late"), committed=True)
     assert pieces == -(-(1_200 + number + 1) // 500)
     assert commits.committed.groups() == []
 
 
 def test_a_deletion_does_not_look_at_commits_for_other_topics(broker: Broker) -> None:
-    commits = broker.state.groups.commits
+    commits = broker.services.groups.commits
 
     def commit_and_forget(topic: str) -> None:
         commits.load(OffsetKey("g", TopicPartition(topic, 0)), CommittedOffset(1, "", 1), None)
@@ -204,21 +204,21 @@ def test_a_name_stays_taken_while_commits_cannot_be_removed(
     def refuse(*_: object) -> None:
         raise KafkaStorageError("the disk is gone")
 
-    monkeypatch.setattr(broker.state.groups.log, "append_to", refuse)
+    monkeypatch.setattr(broker.services.groups.log, "append_to", refuse)
     assert delete(broker) == 0
     assert "its name stays taken until the next start" in caplog.text
-    assert [topic.name for topic in broker.state.metadata.deleting_topics()] == [TOPIC]
+    assert [topic.name for topic in broker.services.metadata.deleting_topics()] == [TOPIC]
     broker.close()
     with Broker(data_dir=tmp_path / "data", config=CONFIG) as again:
-        assert again.state.metadata.deleting_topics() == []
-        again.state.topics.create(TOPIC, 3)
+        assert again.services.metadata.deleting_topics() == []
+        again.services.topics.create(TOPIC, 3)
         assert found(again) == []
 
 
 def test_a_start_reads_nothing_of_an_internal_topic_that_was_being_deleted(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path / "data", config=CONFIG) as broker:
         commit_all(broker)
-        broker.state.metadata.begin_delete_topic("__consumer_offsets")
+        broker.services.metadata.begin_delete_topic("__consumer_offsets")
     with Broker(data_dir=tmp_path / "data", config=CONFIG) as again:
         assert found(again) == []
-        assert again.state.groups.groups() == []
+        assert again.services.groups.groups() == []

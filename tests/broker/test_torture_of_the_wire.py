@@ -75,8 +75,8 @@ REQUEST_BYTES_MAX = 100_000
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     config = {"socket.request.max.bytes": REQUEST_BYTES_MAX, "group.initial.rebalance.delay.ms": 0}
     with Broker(data_dir=tmp_path_factory.mktemp("data"), config=config) as broker:
-        broker.state.topics.create("t", 1)
-        broker.state.topics.create("good", 1)
+        broker.services.topics.create("t", 1)
+        broker.services.topics.create("good", 1)
         yield broker
 
 
@@ -115,7 +115,7 @@ def assert_serves(broker: Broker) -> None:
         topics = [{"name": "good", "partition_data": [{"index": 0, "records": records}]}]
         answer = wire.call(ApiKey.PRODUCE, 9, acks=-1, timeout=1000, topic_data=topics)
         assert int(answer.responses[0].partition_responses[0].error_code) == 0
-    partition = broker.state.partition("good", 0)
+    partition = broker.services.partition("good", 0)
     assert partition is not None
     data = partition.read(0, 10**9).slice
     assert data is not None

@@ -40,10 +40,10 @@ class World:
             await asyncio.sleep(0)
             return done
 
-        return asyncio.run_coroutine_threadsafe(run(), self.broker.state.loop).result(30)
+        return asyncio.run_coroutine_threadsafe(run(), self.broker.services.loop).result(30)
 
     def partition(self, number: int = 0) -> Partition:
-        found = self.broker.state.partition("t", number)
+        found = self.broker.services.partition("t", number)
         assert found is not None
         return found
 
@@ -58,7 +58,7 @@ class World:
         def answered() -> None:
             self.answers += 1
 
-        return self.on_loop(lambda: PendingFetch(self.broker.state, plan, read_plan(plan), answered))
+        return self.on_loop(lambda: PendingFetch(self.broker.services, plan, read_plan(plan), answered))
 
     def append(self, number: int = 0, batch: bytes = BATCH, **options: Any) -> None:
         self.on_loop(lambda: self.partition(number).append(batch, **options))
@@ -67,7 +67,7 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     with Broker(data_dir=tmp_path, config={"transaction.partition.verification.enable": False}) as broker:
-        broker.state.topics.create("t", 2)
+        broker.services.topics.create("t", 2)
         yield World(broker)
 
 
@@ -161,7 +161,7 @@ def test_a_wait_ends_when_it_would_if_it_were_asked_after_every_change(world: Wo
         if first.urgent or first.size >= min_bytes:
             return
         for kind, which in ((PendingFetch, 0), (AskedAlways, 1)):
-            kind(world.broker.state, plan, first, partial(answered[which].add, waiting))
+            kind(world.broker.services, plan, first, partial(answered[which].add, waiting))
         waiting += 1
 
     def change(number: int) -> None:
@@ -187,7 +187,7 @@ def test_a_wait_ends_when_it_would_if_it_were_asked_after_every_change(world: Wo
             partition.append(marker, origin="coordinator")
         else:
             partition.append(BATCH)
-        world.broker.state.purgatory.notify(partition)  # whatever it was
+        world.broker.services.purgatory.notify(partition)  # whatever it was
 
     for _ in range(150):
         world.on_loop(begin)

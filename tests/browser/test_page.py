@@ -45,7 +45,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, s
     config = {"remote.log.storage.system.enable": "true", "remote.log.metadata.topic.num.partitions": "2"}
     directory: Path = tmp_path_factory.mktemp("page")
     with WebServer(ListenAddress("127.0.0.1", 0)) as web, Broker(data_dir=directory, config=config) as broker:
-        web.start(broker.state)
+        web.start(broker.services)
         client = {"bootstrap.servers": broker.bootstrap_servers}
         admin = AdminClient(client)
         producer = Producer({**client, "batch.size": 50_000})

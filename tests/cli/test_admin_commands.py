@@ -60,7 +60,7 @@ def test_a_topic_is_created_listed_described_grown_and_deleted(cli: CommandLine,
     cli.good("topics", "create", "--topic", "a")
     assert cli.good("topics", "list").out == "a\norders\n"
     cli.good("topics", "alter", "orders", "--partitions", "3")
-    topic = broker.state.metadata.topic("orders")
+    topic = broker.services.metadata.topic("orders")
     assert topic is not None
     lines = cli.good("topics", "describe", "orders").out.splitlines()
     head = dict(part.split(": ", 1) for part in lines[0].split("\t"))

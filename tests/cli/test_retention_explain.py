@@ -148,7 +148,7 @@ def test_live_another_limit_of_the_size_changes_what_is_told(
         for _ in range(3):
             producer.produce("orders", value=bytes(1000), timestamp=T0)
             assert producer.flush(30) == 0
-        partition = broker.state.partition("orders", 0)
+        partition = broker.services.partition("orders", 0)
         assert partition is not None
         size = partition.log.size_bytes
         live = ("--bootstrap-server", broker.bootstrap_servers)

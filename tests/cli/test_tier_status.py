@@ -79,9 +79,9 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def live(data_dir: Path) -> Iterator[tuple[Broker, WebServer]]:
     with WebServer(ListenAddress("127.0.0.1", 0)) as web, Broker(data_dir=data_dir, config=CONFIG) as broker:
-        web.start(broker.state)
+        web.start(broker.services)
         fill(broker, {"orders": TIERED, "lagging": LAGGING, "plain": {}})
-        (orders,) = broker.state.logs.partitions("orders")
+        (orders,) = broker.services.logs.partitions("orders")
         wait(lambda: orders.log.highest_offset_in_remote_storage > 1500)
         yield broker, web
 

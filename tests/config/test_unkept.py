@@ -147,11 +147,11 @@ def test_a_broker_in_process_keeps_its_listeners_and_refuses_what_it_cannot(tmp_
 
 def test_older_names_count_where_the_newer_ones_are_not_set(tmp_path: Path) -> None:
     with Broker(config={"log.dir": str(tmp_path / "a"), "broker.id": "7"}) as broker:
-        assert broker.state.data_dirs == [tmp_path / "a"]
-        assert broker.state.node_id == 7
+        assert broker.services.data_dirs == [tmp_path / "a"]
+        assert broker.services.node_id == 7
     config = {"log.dir": str(tmp_path / "a"), "log.dirs": f"{tmp_path}/b,{tmp_path}/c"}
     with Broker(config=config) as broker:
-        assert broker.state.data_dirs == [tmp_path / "b", tmp_path / "c"]
+        assert broker.services.data_dirs == [tmp_path / "b", tmp_path / "c"]
     assert BrokerConfig({"broker.id": "7", "node.id": "7"})["node.id"] == 7
     with pytest.raises(InvalidConfigError, match=r"`node\.id` to the same value as `broker\.id`"):
         BrokerConfig({"broker.id": "7", "node.id": "8"})

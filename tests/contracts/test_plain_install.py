@@ -67,14 +67,14 @@ def produce(wire, batch):
     return int(answer.responses[0].partition_responses[0].error_code)
 
 with stratalog.Broker() as broker:
-    broker.state.topics.create("t", 1, {{"max.message.bytes": str(64 << 20)}})
+    broker.services.topics.create("t", 1, {{"max.message.bytes": str(64 << 20)}})
     with Wire(broker.bootstrap_servers) as wire:
         for codec in Codec:
             assert produce(wire, build_batch(small, codec=codec)) == 0
         assert not sys.modules.keys() & {{"numba", "lz4", "zstandard"}}, "loaded for little work"
         for codec in Codec:
             assert produce(wire, build_batch(large, codec=codec)) == 0, codec
-    assert broker.state.partition("t", 0).log.log_end_offset == 5 * 10 + 5 * 20
+    assert broker.services.partition("t", 0).log.log_end_offset == 5 * 10 + 5 * 20
 
 with stratalog.open_log(sys.argv[1] + "/orders-0", config={{"max.message.bytes": str(64 << 20)}}) as log:
     for codec in Codec:

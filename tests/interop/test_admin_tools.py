@@ -216,7 +216,7 @@ def test_their_upgrade_to_a_release_switches_large_segments_on(
         said = JavaTools(broker.bootstrap_servers).features("upgrade", "--release-version", "4.4")
         assert "metadata.version was upgraded to 33." in said
         assert "transaction.version was upgraded to 2." in said
-        assert broker.state.metadata.metadata_version == 33
+        assert broker.services.metadata.metadata_version == 33
         cli = CommandLine(broker.bootstrap_servers, capsys)
         cli.good("topics", "create", "large", "--config", "segment.bytes=4294967296")
 

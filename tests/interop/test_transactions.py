@@ -93,14 +93,14 @@ def test_the_java_client_copies_each_record_once_while_broker_and_client_are_kil
             offset = read(made_script, "out", offset, values)
         assert end
         assert values == [f"{number:04d}" for number in range(total)]
-        (known,) = ours.state.transactions.transactions()
+        (known,) = ours.services.transactions.transactions()
         assert known.client_version == 2
         assert known.producer_epoch > total // 20
         made_script.asker.close()
 
 
 def end_of(broker: stratalog.Broker, topic: str) -> int:
-    partition = broker.state.partition(topic, 0)
+    partition = broker.services.partition(topic, 0)
     assert partition is not None
     return partition.log.last_stable_offset
 
@@ -200,7 +200,7 @@ def test_kafka_takes_over_our_transactions_and_we_read_its(kafka: ReferenceKafka
         script(broker.bootstrap_servers) as s,
     ):
         left_open = lives(s)
-        known = {found.transactional_id: found for found in broker.state.transactions.transactions()}
+        known = {found.transactional_id: found for found in broker.services.transactions.transactions()}
     ours = tmp_path / "ours" / STATE_DIR
     (log,) = [path for path in ours.glob("*.log") if path.stat().st_size]
     printed = dump_log(["--files", str(log), "--transaction-log-decoder"])

@@ -223,7 +223,7 @@ def test_reassign_replica_expand_and_move(tmp_path: Path) -> None:
         a = story.create_topic("a", partitions=50, batches_per_segment=1)
         used = {metadata_partition(a.on(number).served.topic_id_partition, 2) for number in range(50)}
         assert used == {0, 1}
-        assert len(story.broker.state.logs.partitions(REMOTE_LOG_METADATA_TOPIC)) == 2
+        assert len(story.broker.services.logs.partitions(REMOTE_LOG_METADATA_TOPIC)) == 2
         b = story.create_topic("b", batches_per_segment=1)
         b.produce("k0", "k1", "k2")
         b.expect_remote({0: ["k0"], 1: ["k1"]})

@@ -138,7 +138,7 @@ def test_a_disk_of_which_a_snapshot_was_put_back(operator: Operator, production:
     shutil.rmtree(operator.production)
     snapshot.rename(operator.production)
     with tiering_broker(operator.production, operator.url) as broker:
-        remote = broker.state.logs.remote
+        remote = broker.services.logs.remote
         assert remote is not None
         fill(partition_of(broker), 1)
         eventually(lambda: any("is an old copy" in each.message for each in remote.health.failures.values()))

@@ -163,7 +163,7 @@ def partitions(address: str, topic: str) -> list[int]:
 
 
 def cluster_of(broker: stratalog.Broker) -> str:
-    return broker.state.cluster_id
+    return broker.services.cluster_id
 
 
 def owner_of(place: Place) -> str | None:
@@ -267,7 +267,7 @@ def test_without_a_take_over_the_bucket_is_only_read_and_with_one_copying_goes_o
             produce(broker.bootstrap_servers, "orders", 0, end, 2_000)
             end += 2_000
             assert consume(broker.bootstrap_servers, "orders", 0, 0, end) == list(range(end))
-            partition, remote = broker.state.partition("orders", 0), broker.state.logs.remote
+            partition, remote = broker.services.partition("orders", 0), broker.services.logs.remote
             assert partition is not None
             assert remote is not None
             sealed = partition.log.segments[:-1]

@@ -124,7 +124,7 @@ class Topic:
 
     def change_leader(self) -> None:
         """Give the leadership away and get it back, with the next leader epoch."""
-        served, remote = self.served, self.story.broker.state.logs.remote
+        served, remote = self.served, self.story.broker.services.logs.remote
         epoch = served.leader_epoch
         served.resign()
         assert remote is not None
@@ -182,7 +182,7 @@ class Topic:
     @property
     def served(self) -> Partition:
         """The broker's own."""
-        partition = self.story.broker.state.logs.get(self.name, self.partition)
+        partition = self.story.broker.services.logs.get(self.name, self.partition)
         assert partition is not None
         return partition
 

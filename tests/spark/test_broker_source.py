@@ -41,7 +41,7 @@ def broker(data_dir: Path, bucket: str) -> Iterator[Broker]:
     """`flights`, of two partitions, tiered: what is old is in the bucket alone, the newest on the disk alone."""
     with Broker(data_dir, config=SETTINGS | {"stratalog.remote.url": bucket}) as broker:
         config = {"remote.storage.enable": "true", "retention.ms": "-1", "local.retention.bytes": "1"}
-        broker.state.topics.create("flights", 2, config)
+        broker.services.topics.create("flights", 2, config)
         for part in range(3):
             producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
             for i in range(part * RECORDS // 3, (part + 1) * RECORDS // 3):
@@ -49,7 +49,7 @@ def broker(data_dir: Path, bucket: str) -> Iterator[Broker]:
             producer.flush(30)
             if part < 2:
                 for number in range(2):
-                    partition = broker.state.partition("flights", number)
+                    partition = broker.services.partition("flights", number)
                     assert partition is not None
                     partition.log.roll()
         for number in range(2):
@@ -59,7 +59,7 @@ def broker(data_dir: Path, bucket: str) -> Iterator[Broker]:
 
 def _tier(broker: Broker, number: int) -> None:
     """Wait until the sealed segments are in the bucket, and delete them from the disk."""
-    partition = broker.state.partition("flights", number)
+    partition = broker.services.partition("flights", number)
     assert partition is not None
     while partition.log.highest_offset_in_remote_storage < RECORDS // 3 - 1:
         time.sleep(0.02)

@@ -51,7 +51,7 @@ def tiered_and_copied(broker: Broker, name: str = "t", segments: int = SEGMENTS)
 
 
 def partition_of(broker: Broker, name: str = "t") -> Partition:
-    partition = broker.state.partition(name, 0)
+    partition = broker.services.partition(name, 0)
     assert partition is not None
     return partition
 

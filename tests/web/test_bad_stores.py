@@ -54,14 +54,14 @@ def failing(path: Path, **store: str) -> tuple[TierStatus, dict[tuple[str, ...],
             producer.produce("orders", value=bytes(1000))
         assert producer.flush(TIMEOUT_S) == 0
         end = time.monotonic() + TIMEOUT_S
-        while not (status := tier_statuses(broker.state.logs)[0]).is_failing:
+        while not (status := tier_statuses(broker.services.logs)[0]).is_failing:
             assert time.monotonic() < end
             time.sleep(0.05)
-        broker.state.logs.apply_retention()
-        assert broker.state.logs.partitions("orders")[0].log.local_log_start_offset == 0
+        broker.services.logs.apply_retention()
+        assert broker.services.logs.partitions("orders")[0].log.local_log_start_offset == 0
         values = {
             (metric.name, *sample.labels): sample.value
-            for metric, samples in read_metrics(broker.state.logs)
+            for metric, samples in read_metrics(broker.services.logs)
             for sample in samples
         }
     return status, values

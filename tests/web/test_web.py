@@ -52,7 +52,7 @@ class Served:
         }
         self.web = WebServer(ListenAddress("127.0.0.1", 0))
         self.broker = Broker(data_dir=path, config=config)
-        self.web.start(self.broker.state)
+        self.web.start(self.broker.services)
         self.client = {"bootstrap.servers": self.broker.bootstrap_servers}
         admin = AdminClient(self.client)
         tiered = {
@@ -209,7 +209,9 @@ def test_the_overview_agrees_with_the_broker(served: Served) -> None:
     assert {"orders", "plain"} <= set(topics)
     assert len(topics["orders"]["partitions"]) == 2
     assert topics["orders"]["tiered"]
-    assert topics["plain"]["localBytes"] == sum(p.log.size_bytes for p in served.broker.state.logs.partitions("plain"))
+    assert topics["plain"]["localBytes"] == sum(
+        p.log.size_bytes for p in served.broker.services.logs.partitions("plain")
+    )
 
 
 @pytest.mark.parametrize("path", ["nothing", "api", "../pyproject.toml", "static/index.html", "metrics/x"])
@@ -315,11 +317,11 @@ def test_it_listens_on_the_given_address_only(served: Served) -> None:
 def test_a_closed_server_gives_its_address_back(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path) as broker:
         first = WebServer(ListenAddress("127.0.0.1", 0))
-        first.start(broker.state)
+        first.start(broker.services)
         port = int(first.url.strip("/").rsplit(":", 1)[1])
         first.close()
         with WebServer(ListenAddress("127.0.0.1", port)) as second:
-            second.start(broker.state)
+            second.start(broker.services)
             with urllib.request.urlopen(second.url, timeout=TIMEOUT_S) as answer:
                 assert answer.status == 200
 

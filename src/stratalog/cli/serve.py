@@ -96,7 +96,7 @@ def serve(
         Broker(data_dir=data_dir, listen=listen, config=properties) as broker,
     ):
         if pages is not None:
-            pages.start(broker.state)
+            pages.start(broker.services)
         url = "off" if pages is None else pages.url
         if broker.failure is not None:
             raise broker.failure

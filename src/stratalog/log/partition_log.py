@@ -46,7 +46,7 @@ from stratalog.log.format import (
 from stratalog.log.local_log import UNKNOWN_POSITION
 from stratalog.log.producers import EXPIRATION_MS_DEFAULT, AppendOrigin, VerificationGuard
 from stratalog.log.reading import Reader
-from stratalog.log.recovery import OpenedLog, open_directory, replace_segments
+from stratalog.log.recovery import OpenedLog, OpenSettings, open_directory, replace_segments
 from stratalog.log.retention import DeletedSegment, is_tiered
 from stratalog.log.segment import LogSegment
 from stratalog.log.trimmer import Trimmer
@@ -99,18 +99,16 @@ class PartitionLog:
         at the local log start offset. Raises ValueError for the name of no partition directory,
         InconsistentTopicIdError if the directory belongs to another topic id, OSError.
         """
-        opened = open_directory(
-            Path(directory),
-            config,
-            topic_id=topic_id,
+        settings = OpenSettings(
+            config=config,
             clock=clock,
             fs=fs,
             clean_shutdown=clean_shutdown,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
-            producer_expiration_ms=producer_expiration_ms,
         )
-        return cls(opened)
+        path = Path(directory)
+        return cls(open_directory(path, settings, topic_id=topic_id, producer_expiration_ms=producer_expiration_ms))
 
     def _sync_small_files(self) -> None:
         PartitionMetadataFile(self._local.directory / PARTITION_METADATA, self._local.fs).sync()

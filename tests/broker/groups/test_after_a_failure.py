@@ -39,21 +39,21 @@ def on_loop(broker: Broker, work: Callable[[], object]) -> object:
     async def run() -> object:
         return work()
 
-    return asyncio.run_coroutine_threadsafe(run(), broker.state.loop).result(30)
+    return asyncio.run_coroutine_threadsafe(run(), broker.services.loop).result(30)
 
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean stop", "crash"])
 @pytest.mark.parametrize("damaged", [0, 1, 2])
 def test_a_damaged_batch_costs_no_other_commit(tmp_path: Path, damaged: int, is_clean: bool) -> None:
     with Broker(data_dir=tmp_path, config=CONFIG) as broker, Wire(broker.bootstrap_servers) as wire:
-        broker.state.topics.create("orders", 2)
+        broker.services.topics.create("orders", 2)
         await_coordinator(wire)
         for offset in (1, 2, 3):
             for _, group in GROUPS:
                 commit(wire, 8, group, {0: (offset, ""), 1: (offset, "")})
-        for partition in broker.state.logs.partitions("__consumer_offsets"):
+        for partition in broker.services.logs.partitions("__consumer_offsets"):
             partition.log.flush()
-        broker.state.logs.write_checkpoints()
+        broker.services.logs.write_checkpoints()
     if not is_clean:
         for marker in tmp_path.glob("*clean*"):
             marker.unlink()
@@ -62,7 +62,7 @@ def test_a_damaged_batch_costs_no_other_commit(tmp_path: Path, damaged: int, is_
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     with Broker(data_dir=tmp_path, config=CONFIG) as broker:
-        committed = broker.state.groups.commits.committed
+        committed = broker.services.groups.commits.committed
         for number, group in GROUPS:
             found = sorted(each.offset for each in committed.of_group(group).values())
             assert found == [3, 3], (number, damaged)  # the batch of the second commits is the damaged one
@@ -77,12 +77,12 @@ def test_a_group_that_cannot_be_removed_keeps_no_other(
         Broker(data_dir=tmp_path, config=CONFIG, clock=clock) as broker,
         Wire(broker.bootstrap_servers) as wire,
     ):
-        broker.state.topics.create("orders", 2)
+        broker.services.topics.create("orders", 2)
         await_coordinator(wire)
         for _, group in GROUPS:
             commit(wire, 8, group, {0: (1, "")})
         clock.advance(10 * 60_000)
-        groups = broker.state.groups
+        groups = broker.services.groups
         with monkeypatch.context() as patch:
             patch.setattr(groups.log.partition_of(GROUPS[failing][1]), "append", refuse)
             assert on_loop(broker, groups.expire) == 2
@@ -97,7 +97,7 @@ def test_a_transactional_id_that_cannot_be_forgotten_keeps_no_other(
     clock = ManualClock()
     config = {"transaction.state.log.num.partitions": "3", "transactional.id.expiration.ms": "60000"}
     with Broker(data_dir=tmp_path, config=config, clock=clock) as broker:
-        transactions = broker.state.transactions
+        transactions = broker.services.transactions
         transactions.log._create()
         for _, name in GROUPS:
             on_loop(broker, lambda name=name: transactions.init_producer_id(name, 1_000, None))  # type: ignore[misc]
@@ -130,17 +130,17 @@ def test_commits_of_one_request_are_in_the_log_all_or_none(
     _, group = GROUPS[0]
     config = {**CONFIG, "num.partitions": "1"}
     with Broker(data_dir=tmp_path, config=config) as broker, Wire(broker.bootstrap_servers) as wire:
-        broker.state.topics.create("orders", count)
+        broker.services.topics.create("orders", count)
         await_coordinator(wire)
         assert set(commit(wire, 8, group, dict.fromkeys(range(count), (1, "")))) == {0}
         with monkeypatch.context() as patch:
-            fail_at(broker.state.groups.log.partition_of(group), 2, patch)
+            fail_at(broker.services.groups.log.partition_of(group), 2, patch)
             assert set(commit(wire, 8, group, dict.fromkeys(range(count), (2, "x" * 2_000)))) == codes
     expected = [2 if codes == {0} else 1] * count
     with Broker(data_dir=tmp_path, config=config) as broker:
-        wait = broker.state.groups.loading.wait()
-        asyncio.run_coroutine_threadsafe(wait, broker.state.loop).result(30)
-        committed = broker.state.groups.commits.committed
+        wait = broker.services.groups.loading.wait()
+        asyncio.run_coroutine_threadsafe(wait, broker.services.loop).result(30)
+        committed = broker.services.groups.commits.committed
         assert [each.offset for each in committed.of_group(group).values()] == expected
 
 
@@ -151,10 +151,10 @@ def test_of_a_removal_that_fails_halfway_the_same_is_gone_after_a_restart(
     _, group = GROUPS[0]
     clock = ManualClock()
     with Broker(data_dir=tmp_path, config=CONFIG, clock=clock) as broker, Wire(broker.bootstrap_servers) as wire:
-        broker.state.topics.create("orders", 20)
+        broker.services.topics.create("orders", 20)
         await_coordinator(wire)
         commit(wire, 8, group, dict.fromkeys(range(20), (1, "")))
-        groups = broker.state.groups
+        groups = broker.services.groups
         clock.advance(10 * 60_000)
         with monkeypatch.context() as patch:
             patch.setattr(coordinator_log, "_PIECE_BYTES", 100)
@@ -163,7 +163,7 @@ def test_of_a_removal_that_fails_halfway_the_same_is_gone_after_a_restart(
         left = sorted(groups.commits.committed.of_group(group))
         assert 0 < len(left) < 20
     with Broker(data_dir=tmp_path, config=CONFIG, clock=clock) as broker:
-        groups = broker.state.groups
+        groups = broker.services.groups
         assert sorted(groups.commits.committed.of_group(group)) == left
         assert on_loop(broker, groups.expire) == len(left)
         assert not groups.commits.committed.of_group(group)
@@ -173,7 +173,7 @@ def test_of_a_removal_that_fails_halfway_the_same_is_gone_after_a_restart(
 def test_too_many_commits_of_a_transaction_are_refused_as_those_without_one(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path, config=CONFIG) as broker, Wire(broker.bootstrap_servers) as wire:
         await_coordinator(wire)
-        commits = broker.state.groups.commits
+        commits = broker.services.groups.commits
         write = coordinator_log.TransactionalWrite(1, 0, None)
         many = {TopicPartition("orders", number): CommittedOffset(1, "x" * 2_000, 0) for number in range(700)}
         with pytest.raises(UnknownServerError):

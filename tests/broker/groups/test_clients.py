@@ -31,7 +31,7 @@ class Served:
         self.listen = f"127.0.0.1:{free_port()}"
         self.broker = Broker(data_dir=directory, listen=self.listen, config=CONFIG)
         self.admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
-        self.broker.state.topics.create("t", PARTITIONS)
+        self.broker.services.topics.create("t", PARTITIONS)
         producer = Producer({"bootstrap.servers": self.address, "log_level": 0})
         for at in range(RECORDS):
             producer.produce("t", key=str(at), value=b"v", partition=at % PARTITIONS)
@@ -144,7 +144,7 @@ def test_a_group_lives_on_through_a_restart(served: Served) -> None:
     member = consumer.memberid()
     consumer.commit(asynchronous=False)
     served.restart()
-    generation = served.broker.state.groups.known("g").generation
+    generation = served.broker.services.groups.known("g").generation
 
     def committed_again() -> bool:
         consumer.poll(0.1)
@@ -156,7 +156,7 @@ def test_a_group_lives_on_through_a_restart(served: Served) -> None:
 
     eventually(committed_again, "a member of before commits to the broker of after")
     assert consumer.memberid() == member
-    assert served.broker.state.groups.known("g").generation == generation
+    assert served.broker.services.groups.known("g").generation == generation
     consumer.close()
 
 
@@ -170,7 +170,7 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(served
         return len(partitions(first)) == len(partitions(second)) == PARTITIONS // 2
 
     eventually(settled, "both have half of the partitions")
-    mine, generation = partitions(second), served.broker.state.groups.known("g").generation
+    mine, generation = partitions(second), served.broker.services.groups.known("g").generation
     second.close()  # a static member does not leave
     second = served.consumer("g", group_instance_id="two", session_timeout_ms=30_000)
 
@@ -179,7 +179,7 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(served
         return partitions(second) == mine
 
     eventually(is_back, "the static member has its partitions again")
-    assert served.broker.state.groups.known("g").generation == generation
+    assert served.broker.services.groups.known("g").generation == generation
     assert partitions(first) == set(range(PARTITIONS)) - mine
     first.close()
     second.close()
@@ -226,7 +226,7 @@ def test_offsets_are_reset_and_groups_deleted_by_an_administrator(served: Served
     with pytest.raises(KafkaException):
         served.admin.delete_consumer_groups(["g"])["g"].result(DEADLINE_S)
     served.restart()
-    assert not served.broker.state.groups.groups()
+    assert not served.broker.services.groups.groups()
 
 
 def test_deleting_a_topic_takes_the_commits_for_it(served: Served) -> None:
@@ -237,7 +237,7 @@ def test_deleting_a_topic_takes_the_commits_for_it(served: Served) -> None:
     served.admin.delete_topics(["t"], operation_timeout=DEADLINE_S)["t"].result(DEADLINE_S)
     assert _committed(served, "g", None) == []
     served.restart()
-    assert not served.broker.state.groups.commits.committed.groups()
+    assert not served.broker.services.groups.commits.committed.groups()
 
 
 def test_the_admin_client_manages_topics_and_configs(served: Served) -> None:
@@ -255,7 +255,7 @@ def test_the_admin_client_manages_topics_and_configs(served: Served) -> None:
     config = described.result(DEADLINE_S)["retention.ms"]
     assert (config.value, config.is_default, config.is_read_only) == ("60000", False, False)
     cluster = admin.describe_cluster(include_authorized_operations=True).result(DEADLINE_S)
-    assert cluster.cluster_id == served.broker.state.cluster_id
+    assert cluster.cluster_id == served.broker.services.cluster_id
     admin.delete_topics(["new"])["new"].result(DEADLINE_S)
     assert "new" not in admin.list_topics(timeout=DEADLINE_S).topics
 
@@ -294,7 +294,7 @@ def test_kafka_python_consumers_form_a_group(served: Served) -> None:
         done.set()
         for thread in threads:
             thread.join(DEADLINE_S)
-    offsets = served.broker.state.groups.commits.committed.of_group("kp")
+    offsets = served.broker.services.groups.commits.committed.of_group("kp")
     assert sum(committed.offset for committed in offsets.values()) == RECORDS
 
 

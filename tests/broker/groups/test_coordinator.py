@@ -57,7 +57,7 @@ def clock() -> ManualClock:
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
     with Broker(data_dir=tmp_path, config=CONFIG) as broker:
-        broker.state.topics.create("orders", 2)
+        broker.services.topics.create("orders", 2)
         yield broker
 
 
@@ -74,7 +74,7 @@ def on_loop(broker: Broker, function: Callable[[], T]) -> T:
     async def run() -> T:
         return function()
 
-    return asyncio.run_coroutine_threadsafe(run(), broker.state.loop).result(30)
+    return asyncio.run_coroutine_threadsafe(run(), broker.services.loop).result(30)
 
 
 def eventually(condition: Callable[[], bool], what: str) -> None:
@@ -104,8 +104,8 @@ def test_commits_of_simple_consumers_expire_one_by_one_and_their_group_with_the_
         Broker(data_dir=tmp_path, config=CONFIG, clock=clock) as broker,
         Wire(broker.bootstrap_servers) as wire,
     ):
-        broker.state.topics.create("orders", 2)
-        expire = broker.state.groups.expire
+        broker.services.topics.create("orders", 2)
+        expire = broker.services.groups.expire
         commit(wire, 8, "g", {0: (1, "")})
         clock.advance(RETENTION_MS - 1)
         commit(wire, 8, "g", {1: (2, "")})
@@ -117,8 +117,8 @@ def test_commits_of_simple_consumers_expire_one_by_one_and_their_group_with_the_
         assert on_loop(broker, expire) == 1
         assert groups(wire) == []
     with Broker(data_dir=tmp_path, config=CONFIG) as broker:
-        assert not broker.state.groups.groups()
-        assert not broker.state.groups.commits.committed.groups()
+        assert not broker.services.groups.groups()
+        assert not broker.services.groups.commits.committed.groups()
 
 
 def test_a_commit_with_an_expiry_of_its_own_goes_by_that(tmp_path: Path, clock: ManualClock) -> None:
@@ -126,13 +126,13 @@ def test_a_commit_with_an_expiry_of_its_own_goes_by_that(tmp_path: Path, clock: 
         Broker(data_dir=tmp_path, config=CONFIG, clock=clock) as broker,
         Wire(broker.bootstrap_servers) as wire,
     ):
-        broker.state.topics.create("orders", 2)
+        broker.services.topics.create("orders", 2)
         commit(wire, 2, "g", {0: (1, "")}, retention_time=5_000)
         commit(wire, 2, "h", {0: (1, "")}, retention_time=RETENTION_MS * 9)
         clock.advance(5_000)
-        assert on_loop(broker, broker.state.groups.expire) == 1
+        assert on_loop(broker, broker.services.groups.expire) == 1
         clock.advance(RETENTION_MS)
-        assert on_loop(broker, broker.state.groups.expire) == 0
+        assert on_loop(broker, broker.services.groups.expire) == 0
         assert groups(wire) == ["h"]
 
 
@@ -142,8 +142,8 @@ def test_a_group_with_members_keeps_the_commits_for_what_it_reads(tmp_path: Path
         Broker(data_dir=tmp_path, config=config, clock=clock) as broker,
         Wire(broker.bootstrap_servers) as wire,
     ):
-        broker.state.topics.create("orders", 2)
-        broker.state.topics.create("other", 1)
+        broker.services.topics.create("orders", 2)
+        broker.services.topics.create("other", 1)
         member = _alone(wire, "g", session_timeout=600_000)
         commit(wire, 9, "g", {0: (1, "")}, generation_id_or_member_epoch=1, member_id=member)
         topics = [{"name": "other", "partitions": [{"partition_index": 0, "committed_offset": 5}]}]
@@ -156,12 +156,12 @@ def test_a_group_with_members_keeps_the_commits_for_what_it_reads(tmp_path: Path
             member_id=member,
         )
         clock.advance(60_000)
-        assert on_loop(broker, broker.state.groups.expire) == 1  # `other`, which nobody reads
+        assert on_loop(broker, broker.services.groups.expire) == 1  # `other`, which nobody reads
         assert fetched(wire, "g") == 1
         wire.call(ApiKey.LEAVE_GROUP, 5, group_id="g", members=[{"member_id": member}])
-        assert on_loop(broker, broker.state.groups.expire) == 0  # ages from now on, since the group went empty
+        assert on_loop(broker, broker.services.groups.expire) == 0  # ages from now on, since the group went empty
         clock.advance(60_000)
-        assert on_loop(broker, broker.state.groups.expire) == 1
+        assert on_loop(broker, broker.services.groups.expire) == 1
         assert groups(wire) == []
 
 
@@ -178,9 +178,9 @@ def _alone(wire: Wire, group: str, **fields: Any) -> str:
 
 def test_the_topic_is_made_for_the_first_group_as_kafka_configures_it(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
-        assert broker.state.metadata.topic("__consumer_offsets") is None
+        assert broker.services.metadata.topic("__consumer_offsets") is None
         wire.call(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=("g",))
-        topic = broker.state.metadata.topic("__consumer_offsets")
+        topic = broker.services.metadata.topic("__consumer_offsets")
         assert topic is not None
         assert topic.partition_count == 50
         assert topic.configs == {
@@ -196,13 +196,13 @@ def test_many_who_ask_at_once_get_one_topic(tmp_path: Path) -> None:
         for wire in wires:
             wire.send(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=("g",))
         answers = [wire.receive(ApiKey.FIND_COORDINATOR, 4).coordinators[0] for wire in wires]
-        assert {(answer.error_code, answer.port) for answer in answers} == {(0, broker.state.listener.port)}
+        assert {(answer.error_code, answer.port) for answer in answers} == {(0, broker.services.listener.port)}
         for wire in wires:
             wire.close()
 
 
 def _partition(broker: Broker) -> Partition:
-    partition = broker.state.partition("__consumer_offsets", 0)
+    partition = broker.services.partition("__consumer_offsets", 0)
     assert partition is not None
     return partition
 
@@ -231,10 +231,10 @@ def test_a_start_reads_the_latest_of_each_key_and_passes_over_damage(tmp_path: P
         partition.append(_batch(*damaged), origin="coordinator")
         partition.append(_batch(_commit("c", 3)), origin="coordinator")
     with Broker(data_dir=tmp_path, config=CONFIG) as broker:
-        offsets = broker.state.groups.commits.committed
+        offsets = broker.services.groups.commits.committed
         found = {group: offsets.of_group(group)[ZERO].offset for group in offsets.groups()}
         assert found == {"a": 2, "b": 1, "c": 3}
-        assert sorted(group.group_id for group in broker.state.groups.groups()) == ["a", "b", "c"]
+        assert sorted(group.group_id for group in broker.services.groups.groups()) == ["a", "b", "c"]
 
 
 def test_a_start_counts_what_transactions_have_committed_and_nothing_else(tmp_path: Path) -> None:
@@ -266,11 +266,11 @@ def test_a_start_counts_what_transactions_have_committed_and_nothing_else(tmp_pa
         for producer, kind in ((1, ControlType.COMMIT), (2, ControlType.ABORT), (4, ControlType.COMMIT)):
             end(producer, kind)
     with Broker(data_dir=tmp_path, config=CONFIG) as broker:
-        offsets = broker.state.groups.commits.committed
+        offsets = broker.services.groups.commits.committed
         found = {group: offsets.of_group(group)[ZERO].offset for group in offsets.groups()}
         assert found == {"committed": 1, "overtaken": 2}
-        assert broker.state.groups.commits.pending.is_pending("open", ZERO)
-        assert not broker.state.groups.commits.pending.is_pending("aborted", ZERO)
+        assert broker.services.groups.commits.pending.is_pending("open", ZERO)
+        assert not broker.services.groups.commits.pending.is_pending("aborted", ZERO)
 
 
 @pytest.mark.parametrize(
@@ -403,12 +403,12 @@ def test_a_groups_timer_goes_on_after_any_error(broker: Broker, monkeypatch: pyt
         await_coordinator(wire)
         monkeypatch.setattr(ClassicGroup, "on_time", fails_once)
         _alone(wire, "g", session_timeout=200)
-        group = broker.state.groups.groups()[0]
+        group = broker.services.groups.groups()[0]
         eventually(lambda: failures == ["g"] and not len(list(group.members)), "the member goes")
 
 
 def test_old_commits_are_looked_for_again_after_any_error(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    groups = broker.state.groups
+    groups = broker.services.groups
     turns: list[int] = []
 
     def fails() -> int:

@@ -57,10 +57,10 @@ def test_a_later_plain_commit_stays_when_the_transaction_is_committed(tmp_path: 
         mine = open_commit(s)
         plain_commit(s, 9)
         s.end("end", "tx", mine, True, version=5)
-        (found,) = broker.state.groups.commits.committed.of_group("g").values()
+        (found,) = broker.services.groups.commits.committed.of_group("g").values()
         assert found.offset == 9
     with Broker(data_dir=tmp_path, config=CONFIG) as broker:
-        (found,) = broker.state.groups.commits.committed.of_group("g").values()
+        (found,) = broker.services.groups.commits.committed.of_group("g").values()
         assert found.offset == 9
 
 
@@ -68,17 +68,17 @@ def expire_on_the_loop(broker: Broker) -> None:
     """A request that is sent next may overtake a mere call on the loop: wait for its end."""
 
     async def expire() -> int:
-        return broker.state.groups.expire()
+        return broker.services.groups.expire()
 
-    asyncio.run_coroutine_threadsafe(expire(), broker.state.loop).result(30)
+    asyncio.run_coroutine_threadsafe(expire(), broker.services.loop).result(30)
 
 
 def test_a_group_with_an_open_commit_is_not_forgotten_with_time(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path, config=CONFIG) as broker, script(broker.bootstrap_servers) as s:
         plain_commit(s, 1)
         mine = open_commit(s)
-        groups = broker.state.groups
-        later = broker.state.clock.now_ms() + 10 * 24 * 3600 * 1000
+        groups = broker.services.groups
+        later = broker.services.clock.now_ms() + 10 * 24 * 3600 * 1000
 
         class Later:
             def now_ms(self) -> int:
@@ -106,11 +106,11 @@ def test_what_is_deleted_takes_its_open_commits_along(tmp_path: Path, what: str)
             s.asker.call(ApiKey.DELETE_GROUPS, 2, groups_names=["g"])
         else:
             s.asker.call(ApiKey.DELETE_TOPICS, 5, topic_names=["one"], timeout=30_000)
-        assert not broker.state.groups.commits.pending.has_group("g")
+        assert not broker.services.groups.commits.pending.has_group("g")
         s.end("end", "tx", mine, True, version=5)
-        assert not broker.state.groups.commits.committed.of_group("g")
+        assert not broker.services.groups.commits.committed.of_group("g")
     with Broker(data_dir=tmp_path, config=CONFIG) as broker:
-        assert not broker.state.groups.commits.committed.of_group("g")
+        assert not broker.services.groups.commits.committed.of_group("g")
 
 
 def test_verification_is_switched_on_and_off_while_the_broker_runs(tmp_path: Path) -> None:

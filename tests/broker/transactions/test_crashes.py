@@ -97,13 +97,13 @@ def visible(broker: Broker, s: Script, label: str) -> set[str]:
         name = f"{label}: {topic}-{partition}"
         s.contents(name, topic, partition, committed=True)
         told, aborted, stable = s.answers[name]
-        assert stable == broker.state.logs.get(topic, partition).log.log_end_offset  # type: ignore[union-attr]
+        assert stable == broker.services.logs.get(topic, partition).log.log_end_offset  # type: ignore[union-attr]
         if "ABORT" not in str(told) and not aborted and told:
             found.add(f"{topic}-{partition}")
     for group in ("g1", "g2"):
-        if broker.state.groups.commits.committed.get(group, TopicPartition("one", 0)) is not None:
+        if broker.services.groups.commits.committed.get(group, TopicPartition("one", 0)) is not None:
             found.add(group)
-        assert not broker.state.groups.commits.pending.has_group(group)
+        assert not broker.services.groups.commits.pending.has_group(group)
     return found
 
 
@@ -124,7 +124,9 @@ def test_a_crash_at_any_step_leaves_all_or_nothing(
         decided = number > 0
         with Broker(data_dir=copy, config=CONFIG) as broker:
             made = Script(broker.bootstrap_servers)
-            (known,) = (known for known in broker.state.transactions.transactions() if known.transactional_id == "tx")
+            (known,) = (
+                known for known in broker.services.transactions.transactions() if known.transactional_id == "tx"
+            )
             assert known.state.title == (
                 "Ongoing" if not decided else "CompleteCommit" if committed else "CompleteAbort"
             )
@@ -151,10 +153,10 @@ def test_a_transaction_without_a_decision_is_aborted_when_its_time_is_over(tmp_p
     quick = {**CONFIG, "transaction.abort.timed.out.transaction.cleanup.interval.ms": 10}
     with Broker(data_dir=data_dir, config=quick) as broker:
         made = Script(broker.bootstrap_servers)
-        known = broker.state.transactions.describe("tx")
+        known = broker.services.transactions.describe("tx")
         while known.state.title != "CompleteAbort":
             made.asker.call(ApiKey.API_VERSIONS, 0)
-            known = broker.state.transactions.describe("tx")
+            known = broker.services.transactions.describe("tx")
         assert known.producer_epoch == 1
         made.end("end", "tx", mine, True)
         assert made.answers["end"]["error_code"] == 90
@@ -175,18 +177,18 @@ def test_ids_that_nobody_uses_are_forgotten_for_good(tmp_path: Path) -> None:
         s.produce("produce", "open", open_one)
     with Broker(data_dir=tmp_path, config=quick) as broker:
         made = Script(broker.bootstrap_servers)
-        while len(broker.state.transactions.transactions()) > 1:
+        while len(broker.services.transactions.transactions()) > 1:
             made.asker.call(ApiKey.API_VERSIONS, 0)
         made.end("end", "tx", mine, True)
         assert made.answers["end"]["error_code"] == 49
         made.asker.close()
     with Broker(data_dir=tmp_path, config=CONFIG) as broker:
-        assert [known.transactional_id for known in broker.state.transactions.transactions()] == ["open"]
+        assert [known.transactional_id for known in broker.services.transactions.transactions()] == ["open"]
 
 
 def test_before_transactions_version_1_the_records_are_those_of_old_brokers(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path, config=CONFIG) as broker, script(broker.bootstrap_servers) as s:
-        broker.state.metadata.finalize({"transaction.version": 0})
+        broker.services.metadata.finalize({"transaction.version": 0})
         mine = s.init("init", "tx")
         s.add("add", "tx", mine, ("one", 0))
         s.end("end", "tx", mine, True)
@@ -194,10 +196,10 @@ def test_before_transactions_version_1_the_records_are_those_of_old_brokers(tmp_
         s.add("add again", "tx", again, ("one", 0))
         s.init("fence", "tx", again=False)
         assert s.answers["fence"]["error_code"] == 51
-        (partition,) = broker.state.logs.partitions("__transaction_state")
+        (partition,) = broker.services.logs.partitions("__transaction_state")
         (entry,) = (found for key, found in read_contents(partition).latest.items() if decode_key(key) == "tx")
         assert entry.value is not None
         assert entry.value[:2] == b"\0\0"
     with Broker(data_dir=tmp_path, config=CONFIG) as broker:
-        known = broker.state.transactions.describe("tx")
+        known = broker.services.transactions.describe("tx")
         assert (known.state.title, known.producer_epoch) == ("CompleteAbort", again[1] + 1)

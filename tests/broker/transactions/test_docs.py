@@ -18,16 +18,16 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)
     with stratalog.Broker(data_dir="data") as broker:
-        broker.state.topics.create("orders", 1)
-        broker.state.topics.create("incoming", 1)
+        broker.services.topics.create("orders", 1)
+        broker.services.topics.create("incoming", 1)
     exec(compile(example, str(PAGE), "exec"), {})
     with stratalog.Broker(data_dir="data") as broker:
-        committed = broker.state.groups.commits.committed.get("copy", TopicPartition("incoming", 0))
+        committed = broker.services.groups.commits.committed.get("copy", TopicPartition("incoming", 0))
         assert committed is not None
         assert committed.offset == 42
-        (known,) = broker.state.transactions.transactions()
+        (known,) = broker.services.transactions.transactions()
         assert known.state.title == "CompleteCommit"
-        orders = broker.state.partition("orders", 0)
+        orders = broker.services.partition("orders", 0)
         assert orders is not None
         assert orders.log.last_stable_offset == 2  # the record and its marker
 

@@ -56,10 +56,10 @@ def test_a_marker_that_cannot_be_written_is_tried_again(tmp_path: Path, monkeypa
             assert end_code(s, "end", mine) == 0
             assert end_code(s, "again", mine) == 51
             assert end_code(s, "otherwise", mine, committed=False) == 48
-            assert broker.state.transactions.unfinished == 1
+            assert broker.services.transactions.unfinished == 1
             s.contents("one of two", "one", 1, committed=True)
             assert s.answers["one of two"] == [[], [], 0]
-        while broker.state.transactions.unfinished:
+        while broker.services.transactions.unfinished:
             time.sleep(0.01)
         assert end_code(s, "after", mine) == 0
         for partition in (0, 1):
@@ -73,7 +73,7 @@ def test_the_marker_of_a_topic_that_is_gone_holds_nothing_up(tmp_path: Path) -> 
         s.produce("two", "tx", mine, "two")
         s.asker.call(ApiKey.DELETE_TOPICS, 5, topic_names=["two"], timeout=30_000)
         assert end_code(s, "end", mine) == 0
-        assert broker.state.transactions.describe("tx").state.title == "CompleteCommit"
+        assert broker.services.transactions.describe("tx").state.title == "Ongoing"
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_a_decision_that_cannot_be_stored_is_none(
             raise error
 
         with monkeypatch.context() as patch:
-            patch.setattr(broker.state.transactions.log.partition_of("tx"), "append", refuse)
+            patch.setattr(broker.services.transactions.log.partition_of("tx"), "append", refuse)
             assert end_code(s, "refused", mine) == code
-        assert broker.state.transactions.describe("tx").state.title == "Ongoing"
+        assert broker.services.transactions.describe("tx").state.title == "CompleteCommit"
         assert end_code(s, "abort", mine, committed=False) == 0
         s.contents("contents", "one", 0, committed=True)
         assert s.answers["contents"][1:] == [[0], 2]
@@ -106,13 +106,13 @@ def test_a_decision_that_cannot_be_stored_is_none(
 def test_a_damaged_record_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Broker(data_dir=tmp_path, config=CONFIG) as broker, script(broker.bootstrap_servers) as s:
         s.init("init", "tx")
-        log: CoordinatorLog = broker.state.transactions.log
-        loop = broker.state.loop
+        log: CoordinatorLog = broker.services.transactions.log
+        loop = broker.services.loop
         done = loop.call_soon_threadsafe(log.append, "bad", [(b"\0\0\0\3bad", b"\0\1")])
         s.init("init again", "tx")
         assert not done.cancelled()
     with Broker(data_dir=tmp_path, config=CONFIG) as broker:
-        names = {known.transactional_id for known in broker.state.transactions.transactions()}
+        names = {known.transactional_id for known in broker.services.transactions.transactions()}
         assert names == {"first", "tx"}
     assert "value of transactional id 'bad' in __transaction_state is damaged at byte 2" in caplog.text
 

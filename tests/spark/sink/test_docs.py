@@ -28,7 +28,7 @@ def test_the_examples_run(spark: SparkSession, tmp_path: Path) -> None:
     assert len(examples) == 6
     names: dict[str, object] = {}
     with stratalog.Broker(data_dir=tmp_path / "broker") as broker:
-        broker.state.topics.create("flights", 2)
+        broker.services.topics.create("flights", 2)
         places["localhost:9092"] = broker.bootstrap_servers
         for example in examples:
             for place, here in places.items():

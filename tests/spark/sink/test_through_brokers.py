@@ -38,7 +38,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stratalog.Broke
 @pytest.fixture
 def topic(broker: stratalog.Broker, request: pytest.FixtureRequest) -> str:
     name = f"t-{hashlib.sha256(request.node.name.encode()).hexdigest()[:16]}"
-    broker.state.topics.create(name, 3)
+    broker.services.topics.create(name, 3)
     return name
 
 

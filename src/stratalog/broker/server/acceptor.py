@@ -40,9 +40,9 @@ _LOOKS_BEFORE_SLEEP = 30
 class Acceptor:
     """Accepts clients on a socket and keeps their connections. Belongs to the loop's thread."""
 
-    def __init__(self, state: BrokerServices, listening: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
-        config = state.config
-        self.state = state
+    def __init__(self, services: BrokerServices, listening: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+        config = services.config
+        self.services = services
         self.apis = load_apis()
         self.loop = loop
         self.request_bytes_max: int = config["socket.request.max.bytes"]
@@ -110,7 +110,7 @@ class Acceptor:
 
     def _on_acceptable(self) -> None:
         while True:
-            if len(self.connections) >= self.state.config["max.connections"]:
+            if len(self.connections) >= self.services.config["max.connections"]:
                 self._pause_accepting()  # `forget` goes on
                 return
             try:
@@ -152,7 +152,7 @@ class Acceptor:
         except OSError:  # gone already
             sock.close()
             return
-        self.connections.add(Connection(self, sock, Peer(self.state.listener, address[0], local_host)))
+        self.connections.add(Connection(self, sock, Peer(self.services.listener, address[0], local_host)))
 
     def forget(self, connection: Connection) -> None:
         self.connections.discard(connection)

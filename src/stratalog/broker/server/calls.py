@@ -50,7 +50,7 @@ _QUEUE_CHUNKS_MAX: Final = 256
 class CallHost(Protocol):
     """What calls need of the server."""
 
-    state: BrokerServices
+    services: BrokerServices
     apis: Registry
     loop: asyncio.AbstractEventLoop
 
@@ -96,7 +96,7 @@ class Calls:
     def __init__(self, host: CallHost, line: Line) -> None:
         self._host = host
         self._line = line
-        self.broker = host.state
+        self.broker = host.services
         self.peer = line.peer
         #: Answers in order, for the connection to send.
         self.out: list[Chunk] = []

@@ -1,4 +1,4 @@
-"""The broker as a whole: its state, its socket, and the event loop that they run on."""
+"""The broker as a whole: its services, its socket, and the event loop that they run on."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class Broker:
         return self._failure
 
     @property
-    def state(self) -> BrokerServices:
+    def services(self) -> BrokerServices:
         """The broker's inside, for tests and tools in the same process."""
         return self._instance.services
 

@@ -43,6 +43,9 @@ from .partition_checkpoints import (
 from .recovery import (
     LoadedLog as LoadedLog,
 )
+from .recovery import (
+    OpenSettings as OpenSettings,
+)
 from .replacement import (
     replace_segments as replace_segments,
 )

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
-from stratalog.config import LogConfig
 from stratalog.errors import CorruptCheckpointError, CorruptRecordError, InconsistentTopicIdError
 from stratalog.log.format import (
     LEADER_EPOCH_CHECKPOINT,
@@ -22,9 +21,9 @@ from stratalog.log.format import (
 from stratalog.log.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
 from stratalog.log.local_log import LocalLog
 from stratalog.log.producers import ProducerStateManager
-from stratalog.log.recovery.recovery import LoadedLog, LogLoader
+from stratalog.log.recovery.recovery import LoadedLog, LogLoader, OpenSettings
 from stratalog.log.segment import SegmentTable
-from stratalog.util import Clock, FileSystem
+from stratalog.util import FileSystem
 
 logger = logging.getLogger(__name__)
 
@@ -41,18 +40,10 @@ class OpenedLog(NamedTuple):
 
 
 def open_directory(
-    directory: Path,
-    config: LogConfig,
-    *,
-    topic_id: UUID | None,
-    clock: Clock,
-    fs: FileSystem,
-    clean_shutdown: bool,
-    recovery_point: int | None,
-    log_start_offset: int,
-    producer_expiration_ms: int,
+    directory: Path, settings: OpenSettings, *, topic_id: UUID | None, producer_expiration_ms: int
 ) -> OpenedLog:
     """Return what `PartitionLog.open` says."""
+    clock, fs = settings.clock, settings.fs
     named = parse_partition_dir(directory.name)
     if named is None:
         raise ValueError(f"{directory}: not the name of a partition directory, <topic>-<partition>")
@@ -64,24 +55,13 @@ def open_directory(
     topic_id = _identify(directory, topic_id, fs, durable=not is_new)
     epochs, epochs_lost = _open_epochs(directory / LEADER_EPOCH_CHECKPOINT, fs, durable=not is_new)
     producers = ProducerStateManager(name, directory, clock=clock, fs=fs, expiration_ms=producer_expiration_ms)
-    loaded = LogLoader(
-        directory,
-        name,
-        config,
-        clock=clock,
-        fs=fs,
-        clean_shutdown=clean_shutdown,
-        recovery_point=recovery_point,
-        log_start_offset=log_start_offset,
-        leader_epochs=epochs,
-        producers=producers,
-    ).load()
+    loaded = LogLoader(directory, name, settings, epochs, producers).load()
     if epochs_lost or not _fit(epochs, loaded.segments):
         if not epochs_lost:
             logger.warning("%s: leader epochs are missing or of another log: reading them from this one", epochs.path)
         _restore_epochs(epochs, loaded, name)
-    local = LocalLog(directory, name, config, clock=clock, fs=fs, producers=producers, loaded=loaded)
-    return OpenedLog(topic, partition, topic_id, epochs, local, clean_shutdown)
+    local = LocalLog(directory, name, settings.config, clock=clock, fs=fs, producers=producers, loaded=loaded)
+    return OpenedLog(topic, partition, topic_id, epochs, local, settings.clean_shutdown)
 
 
 def _identify(directory: Path, topic_id: UUID | None, fs: FileSystem, *, durable: bool) -> UUID | None:

@@ -75,6 +75,35 @@ class _Mended:
         return ", ".join(parts)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSettings:
+    """What the caller knows of a log before it is opened; see `PartitionLog.open`."""
+
+    config: LogConfig
+    clock: Clock
+    fs: FileSystem
+    clean_shutdown: bool
+    recovery_point: int | None
+    log_start_offset: int
+
+    @property
+    def is_flush_known(self) -> bool:
+        return self.recovery_point is not None
+
+    @property
+    def flushed_to(self) -> int:
+        """Everything below was flushed or is not wanted any more: it is not cut for, nor what comes behind it."""
+        if self.clean_shutdown or self.recovery_point is None:
+            return _NO_END
+        return max(self.recovery_point, self.log_start_offset)
+
+    @property
+    def synced_to(self) -> int:
+        """The recovery point, or 0 if it is the log start: then it came with that, as in Kafka, without a sync."""
+        point = self.recovery_point or 0
+        return point if point > self.log_start_offset else 0
+
+
 class LogLoader:
     """One load of one directory; see the module. Use `load` once."""
 
@@ -82,31 +111,19 @@ class LogLoader:
         self,
         directory: Path,
         name: str,
-        config: LogConfig,
-        *,
-        clock: Clock,
-        fs: FileSystem,
-        clean_shutdown: bool,
-        recovery_point: int | None,
-        log_start_offset: int,
+        settings: OpenSettings,
         leader_epochs: LeaderEpochCache,
         producers: ProducerStateManager,
     ) -> None:
         self._directory = directory
         self._name = name
-        self._config = config
-        self._clock = clock
-        self._fs = fs
-        self._clean = clean_shutdown
-        self._recovery_point = recovery_point or 0
-        self._is_flush_known = recovery_point is not None
-        #: Everything below was flushed or is not wanted any more, and is not what is cut for, nor what comes behind it.
-        self._flushed_to = (
-            _NO_END if clean_shutdown or recovery_point is None else max(recovery_point, log_start_offset)
-        )
-        #: A recovery point that is the log start came with it, as in Kafka, and says nothing of the disk.
-        self._synced_to = self._recovery_point if self._recovery_point > log_start_offset else 0
-        self._log_start_offset = log_start_offset
+        self._settings = settings
+        self._config = settings.config
+        self._clock = settings.clock
+        self._fs = settings.fs
+        self._clean = settings.clean_shutdown
+        self._recovery_point = settings.recovery_point or 0
+        self._log_start_offset = settings.log_start_offset
         self._epochs = leader_epochs
         self._producers = producers
         self._segments: list[LogSegment] = []
@@ -225,7 +242,7 @@ class LogLoader:
 
     def _recover_unflushed(self) -> None:
         for segment in self._unflushed():
-            if self._recover_segment(segment, self._segments, self._flushed_to):
+            if self._recover_segment(segment, self._segments, self._settings.flushed_to):
                 return
 
     def _recover_segment(self, segment: LogSegment, row: Sequence[LogSegment], flushed_to: int) -> bool:
@@ -299,8 +316,8 @@ class LogLoader:
             flushed_to=flushed_to,
             end_offset=self._end_offset_of(segment),
             may_overflow=segment.base_offset not in self._split,
-            cut_torn_write=not self._is_flush_known and not self._clean and segment is self._segments[-1],
-            synced_to=self._synced_to if reaches_start and flushed_to != _NO_END else None,
+            cut_torn_write=not self._settings.is_flush_known and not self._clean and segment is self._segments[-1],
+            synced_to=self._settings.synced_to if reaches_start and flushed_to != _NO_END else None,
             before_cut=before_cut,
         )
         producers.take_snapshot(sound.next_offset)
@@ -411,7 +428,7 @@ class LogLoader:
         offset.
         """
         snapshot = self._producers.latest_snapshot_offset
-        if snapshot is not None and (self._clean or not self._is_flush_known):
+        if snapshot is not None and (self._clean or not self._settings.is_flush_known):
             end = max(end, snapshot)
         if not is_whole or snapshot == self._recovery_point:
             end = max(end, self._recovery_point)

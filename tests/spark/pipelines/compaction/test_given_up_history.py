@@ -37,10 +37,10 @@ def test_a_broker_tells_where_an_epoch_ends(tmp_path: Path) -> None:
     with Broker(tmp_path / "data") as broker:
         with Wire(broker.bootstrap_servers) as wire:
             assert create(wire, "t").error_code == 0
-        partition = broker.state.partition("t", 0)
+        partition = broker.services.partition("t", 0)
         assert partition is not None
         partition.append(build_batch([Record(n, 1_000, None, b"v") for n in range(3)]))
         options = ConnectionOptions.of({"kafka.bootstrap.servers": broker.bootstrap_servers})
         with Cluster(options) as cluster:
             assert cluster.epoch_end_offset("t", 0, 0) == 3
-            assert cluster.cluster_id() == broker.state.cluster_id
+            assert cluster.cluster_id() == broker.services.cluster_id
