@@ -1,0 +1,212 @@
+"""Decide by access rules, as Kafka's `StandardAuthorizer`.
+
+A super user may do everything. Else a rule that forbids counts before any that allows, however exact either is. A rule
+is about a resource when its name is the resource's (LITERAL), begins it (PREFIXED), or is `*` (LITERAL). Without any
+rule about the resource, the default counts; with rules of which none is about this principal, host and operation, the
+answer is no. To allow READ, WRITE, DELETE or ALTER is to allow DESCRIBE; to allow ALTER_CONFIGS is to allow
+DESCRIBE_CONFIGS. To forbid implies nothing.
+
+As in Kafka, rules for `*` do not reach resources whose own names begin with `*`; no topic can have such a name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from stratalog.broker.access.acls import (
+    WILDCARD,
+    WILDCARD_PRINCIPAL,
+    Acl,
+    AclFilter,
+    AclOperation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+
+#: Which operations an ALLOW must name, where that is not only the operation itself.
+_ALLOWED_BY = {
+    AclOperation.DESCRIBE: frozenset(
+        {
+            AclOperation.ALL,
+            AclOperation.DESCRIBE,
+            AclOperation.READ,
+            AclOperation.WRITE,
+            AclOperation.DELETE,
+            AclOperation.ALTER,
+        }
+    ),
+    AclOperation.DESCRIBE_CONFIGS: frozenset(
+        {AclOperation.ALL, AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS}
+    ),
+}
+
+#: Verdicts that are remembered; then all are forgotten.
+_REMEMBERED_MAX = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A decision, and what it rests on: SuperUser, DefaultAllow, DefaultDeny, or the text of the rule that matched."""
+
+    allowed: bool
+    rule: str
+
+
+_SUPER_USER = Verdict(True, "SuperUser")
+_DEFAULT_ALLOW = Verdict(True, "DefaultAllow")
+_DEFAULT_DENY = Verdict(False, "DefaultDeny")
+
+
+@dataclass(slots=True)
+class _Rules:
+    """The rules about one type of resource, by their names."""
+
+    literal: dict[str, list[Acl]] = field(default_factory=lambda: defaultdict(list))
+    prefixed: dict[str, list[Acl]] = field(default_factory=lambda: defaultdict(list))
+    #: How many prefixes have each length.
+    lengths: Counter[int] = field(default_factory=Counter)
+
+    def named(self, acl: Acl) -> dict[str, list[Acl]]:
+        return self.literal if acl.pattern_type is PatternType.LITERAL else self.prefixed
+
+    def about(self, name: str) -> Iterator[Acl]:
+        """Yield the rules about one resource."""
+        yield from self.literal.get(name, ())
+        for length in self.lengths:
+            if length <= len(name):
+                yield from self.prefixed.get(name[:length], ())
+        if not name.startswith(WILDCARD):
+            yield from self.literal.get(WILDCARD, ())
+
+
+class Authorizer:
+    """The rules, and what follows from them. Verdicts are remembered until a rule changes. Not thread-safe."""
+
+    def __init__(
+        self, acls: Iterable[Acl] = (), *, super_users: Iterable[str] = (), allow_if_no_acl: bool = False
+    ) -> None:
+        self._super_users = frozenset(super_users)
+        self._default = _DEFAULT_ALLOW if allow_if_no_acl else _DEFAULT_DENY
+        self._acls: dict[Acl, None] = {}
+        self._rules: dict[ResourceType, _Rules] = defaultdict(_Rules)
+        self._remembered: dict[tuple[str, str, AclOperation, ResourceType, str], Verdict] = {}
+        #: Grows with every change: what was decided before may not hold any more.
+        self.generation = 0
+        self.add(acls)
+
+    def __contains__(self, acl: Acl) -> bool:
+        return acl in self._acls
+
+    def __len__(self) -> int:
+        return len(self._acls)
+
+    def matching(self, chosen: AclFilter) -> list[Acl]:
+        """Return the rules that a filter chooses, the oldest first."""
+        return [acl for acl in self._acls if chosen.matches(acl)]
+
+    def add(self, acls: Iterable[Acl]) -> None:
+        """Take rules in; those that are there already stay as they are."""
+        for acl in acls:
+            if acl not in self._acls:
+                self._acls[acl] = None
+                rules = self._rules[acl.resource_type]
+                rules.named(acl)[acl.name].append(acl)
+                if acl.pattern_type is PatternType.PREFIXED:
+                    rules.lengths[len(acl.name)] += 1
+        self._forget()
+
+    def remove(self, acls: Iterable[Acl]) -> None:
+        """Take rules out; those that are not there do no harm."""
+        for acl in acls:
+            if acl in self._acls:
+                del self._acls[acl]
+                rules = self._rules[acl.resource_type]
+                named = rules.named(acl)
+                named[acl.name].remove(acl)
+                if not named[acl.name]:
+                    del named[acl.name]
+                if acl.pattern_type is PatternType.PREFIXED:
+                    rules.lengths[len(acl.name)] -= 1
+                    if not rules.lengths[len(acl.name)]:
+                        del rules.lengths[len(acl.name)]
+        self._forget()
+
+    def _forget(self) -> None:
+        self.generation += 1
+        self._remembered.clear()
+
+    # --- decisions ----------------------------------------------------------------------------------------------------
+
+    def decide(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> Verdict:
+        """Return whether `principal` (as `User:alice`) may do this from `host` (an address), and by which rule."""
+        if principal in self._super_users:
+            return _SUPER_USER
+        asked = (principal, host, operation, resource_type, name)
+        found = self._remembered.get(asked)
+        if found is None:
+            if len(self._remembered) >= _REMEMBERED_MAX:
+                self._remembered.clear()
+            found = self._remembered[asked] = self._decide(*asked)
+        return found
+
+    def _decide(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> Verdict:
+        allowed_by = _ALLOWED_BY.get(operation, (operation, AclOperation.ALL))
+        forbidden_by = (operation, AclOperation.ALL)
+        allow: Acl | None = None
+        none_found = True
+        for acl in self._rules[resource_type].about(name):
+            none_found = False
+            if acl.principal not in (principal, WILDCARD_PRINCIPAL) or acl.host not in (host, WILDCARD):
+                continue
+            if acl.permission is Permission.DENY:
+                if acl.operation in forbidden_by:
+                    return Verdict(False, f"MatchingAcl(acl={acl})")
+            elif acl.operation in allowed_by:
+                allow = acl
+        if allow is not None:
+            return Verdict(True, f"MatchingAcl(acl={allow})")
+        return self._default if none_found else _DEFAULT_DENY
+
+    def decide_any(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> Verdict:
+        """Return whether there may be a resource of this type to which `principal` may do this (KIP-679).
+
+        Implied operations do not count here, as in Kafka.
+        """
+        on_some_name = self.decide(principal, host, operation, resource_type, "hardcode")
+        if on_some_name.allowed:
+            return on_some_name
+        concerned = [
+            acl
+            for acl in self._acls
+            if acl.resource_type is resource_type
+            and acl.principal in (principal, WILDCARD_PRINCIPAL)
+            and acl.host in (host, WILDCARD)
+            and acl.operation in (operation, AclOperation.ALL)
+        ]
+        literal_denied, prefixes_denied = (
+            {acl.name for acl in concerned if acl.permission is Permission.DENY and acl.pattern_type is pattern_type}
+            for pattern_type in (PatternType.LITERAL, PatternType.PREFIXED)
+        )
+        if WILDCARD in literal_denied:
+            return _DEFAULT_DENY
+        for acl in concerned:
+            if acl.permission is Permission.ALLOW and not _is_outdone(acl, literal_denied, prefixes_denied):
+                return Verdict(True, f"MatchingAcl(acl={acl})")
+        return _DEFAULT_DENY
+
+
+def _is_outdone(allow: Acl, literal_denied: set[str], prefixes_denied: set[str]) -> bool:
+    """Whether all that a rule allows is forbidden by others."""
+    is_literal = allow.pattern_type is PatternType.LITERAL
+    if is_literal and allow.name == WILDCARD:
+        return False
+    if is_literal and allow.name in literal_denied:
+        return True
+    return any(allow.name[:length] in prefixes_denied for length in range(1, len(allow.name) + 1))
