@@ -43,7 +43,7 @@ class TerminalProgress(Progress):
         self._task: Any = None
 
     def begin(self, title: str, total: int) -> None:
-        from rich.console import Console
+        from rich.console import Console  # start-up cost
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
@@ -60,6 +60,6 @@ class TerminalProgress(Progress):
 
 def terminal_progress() -> Progress:
     """Return a bar where stderr is a terminal, else nothing."""
-    from rich.console import Console
+    from rich.console import Console  # start-up cost
 
     return TerminalProgress() if Console(stderr=True).is_terminal else SILENT

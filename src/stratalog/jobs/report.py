@@ -78,7 +78,7 @@ class Report:
             self._print_lines(out)
 
     def _print_table(self, out: TextIO) -> None:
-        from rich.console import Console
+        from rich.console import Console  # start-up cost
 
         console = Console(file=out, markup=False, highlight=False)
         console.print(self.title, style="bold")
@@ -103,7 +103,7 @@ class Report:
 
     def _print_paragraphs(self, console: Console) -> None:
         """Print short texts one behind the other and long ones on lines of their own; leave out empty ones."""
-        from rich.padding import Padding
+        from rich.padding import Padding  # start-up cost
 
         for row in self._shown():
             cells = [(column.heading, cell) for column, cell in zip(self.columns, row, strict=True) if cell]

@@ -39,7 +39,7 @@ def print_table(
 
     Where it `is_terminal`, the table is no wider than that; otherwise nothing is wrapped.
     """
-    from rich.box import SIMPLE_HEAD
+    from rich.box import SIMPLE_HEAD  # start-up cost
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -77,7 +77,7 @@ def print_table(
 
 def terminal_width(file: TextIO | None = None) -> int:
     """Return how many characters a line of that terminal (standard output) has."""
-    from rich.console import Console
+    from rich.console import Console  # start-up cost
 
     return Console(file=file or sys.stdout).width
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from stratalog.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
 from stratalog.log.cleaner import context as at
 from stratalog.records import HEADER_SIZE, HEADER_SIZE_UP_TO_MAGIC, MAGIC, RecordBatch, batch_at, checked_batch_size
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 logger = logging.getLogger(__name__)
 
@@ -51,16 +50,13 @@ class Chunk:
     """See the module. `context` is what native loops work on (`chunk_kernel`); its address is `address`."""
 
     def __init__(self, size: int) -> None:
-        import numpy as np
-
-        self._np = np
         self._size = size = max(size, HEADER_SIZE)
         self.context = at.CleaningContext()
         self.address = self.context.address
         self._reserve(size)
 
     def _reserve(self, size: int) -> None:
-        self._buffer: npt.NDArray[np.uint8] = self._np.empty(size, self._np.uint8)
+        self._buffer: npt.NDArray[np.uint8] = np.empty(size, np.uint8)
         self.context.chunk = address_of(self._buffer)
 
     @property

@@ -6,20 +6,17 @@ log.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import numpy as np
+import numpy.typing as npt
 from typing_extensions import Buffer
 
 from stratalog.errors import CorruptRecordError
 from stratalog.log.append import RELATIVE_OFFSET_MAX, BatchFacts
 from stratalog.log.cleaner import context as at
+from stratalog.log.cleaner import output_kernel
 from stratalog.log.cleaner.chunk import Chunk, address_of
 from stratalog.log.segment import LogSegment
 from stratalog.records import HEADER_SIZE, RECORD_SIZE_MIN, RecordBatch
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 
 class CleanedOutput:
@@ -30,9 +27,6 @@ class CleanedOutput:
 
     def __init__(self, size: int, chunk: Chunk, cleaned: LogSegment) -> None:
         """Let `chunk` be filled from now on; what stays goes to `cleaned`."""
-        from stratalog.log.cleaner import output_kernel
-
-        self._output_kernel = output_kernel
         self._size = size = max(size, HEADER_SIZE)
         self._chunk = chunk
         self._cleaned = cleaned
@@ -42,8 +36,6 @@ class CleanedOutput:
         context.index_interval, context.since_index_entry = cleaned.index_interval_bytes, -1
 
     def _reserve_output(self, size: int) -> None:
-        import numpy as np
-
         context = self._chunk.context
         self._output: npt.NDArray[np.uint8] = np.empty(size, np.uint8)
         self._table: npt.NDArray[np.void] = np.empty(size // HEADER_SIZE + 1, np.dtype(at.CleanedRow))
@@ -52,8 +44,6 @@ class CleanedOutput:
         context.out_size = context.table_rows = 0
 
     def _reserve_flags(self, count: int) -> None:
-        import numpy as np
-
         self._flags: npt.NDArray[np.uint8] = np.empty(count, np.uint8)
         self._chunk.context.flags = address_of(self._flags)
         self._chunk.context.flags_capacity = len(self._flags)
@@ -123,7 +113,7 @@ class CleanedOutput:
                     f"{self._chunk.where}: the segment's offsets reach to {last_offset}, too far from"
                     f" {cleaned.base_offset}; it is split when the log is opened anew"
                 )
-            self._output_kernel.merge_rows(self._chunk.address)
+            output_kernel.merge_rows(self._chunk.address)
             facts = [BatchFacts(*row) for row in self._table[: context.table_rows].tolist()]
             cleaned.append([self._output.data[:size]], size, facts)
             context.out_size = context.table_rows = 0

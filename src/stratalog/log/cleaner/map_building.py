@@ -10,8 +10,11 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
+import numpy as np
+
 from stratalog.errors import CorruptRecordError
 from stratalog.log.cleaner import context as at
+from stratalog.log.cleaner import keys_kernel
 from stratalog.log.cleaner.chunk import Chunk, address_of
 from stratalog.log.cleaner.log_view import aborted_transactions, segments_between
 from stratalog.log.cleaner.offset_map import OffsetMap
@@ -38,9 +41,6 @@ class MapBuilder:
         stats: CleanerStats,
         check_abort: Callable[[], None],
     ) -> None:
-        from stratalog.log.cleaner import keys_kernel
-
-        self._keys_kernel = keys_kernel
         self._map = offset_map
         self._chunk = Chunk(buffer_bytes)
         self._throttle = throttle
@@ -88,7 +88,7 @@ class MapBuilder:
     def _add_chunk(self, start_offset: int) -> bool:
         chunk = self._chunk
         while True:
-            self._keys_kernel.put_chunk(chunk.address)
+            keys_kernel.put_chunk(chunk.address)
             status = chunk.status
             if status == at.DONE:
                 return _GOES_ON
@@ -118,10 +118,8 @@ class MapBuilder:
         self._chunk.context.messages_read += messages
 
     def _add_payload(self, batch: RecordBatch) -> bool:
-        import numpy as np
-
         payload = np.frombuffer(batch.decompressed_payload(), np.uint8)
-        status = self._keys_kernel.put_keys(
+        status = keys_kernel.put_keys(
             self._chunk.address, self._chunk.header_address(), address_of(payload), len(payload)
         )
         if status == at.MALFORMED:

@@ -17,13 +17,13 @@ it.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from stratalog.log.cleaner.context import MapState
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+from stratalog.log.cleaner.md5_kernel import SCRATCH_SIZE
 
 ENTRY_SIZE: Final = 24
 HASH_SIZE: Final = 16
@@ -42,10 +42,6 @@ class OffsetMap:
 
         ValueError if not even one entry fits: a cleaner could make no progress.
         """
-        import numpy as np
-
-        from stratalog.log.cleaner.md5_kernel import SCRATCH_SIZE
-
         self.slots = memory // ENTRY_SIZE
         if self.slots * load_factor <= 1:
             raise ValueError(

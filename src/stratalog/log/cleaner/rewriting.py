@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from stratalog.log.cleaner import context as at
+from stratalog.log.cleaner import filter_kernel
 from stratalog.log.cleaner.chunk import Chunk, RecordsFile, address_of
 from stratalog.log.cleaner.cleaned_output import CleanedOutput
 from stratalog.log.cleaner.filter_plain import FilteredBatch, FilterRules, empty_batch, filter_batch
@@ -21,10 +24,6 @@ from stratalog.log.segment import LogSegment
 from stratalog.records import Codec, RecordBatch, compress
 from stratalog.records import batch_format as fmt
 from stratalog.util import crc32c
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +47,6 @@ class SegmentRewriter:
         stats: CleanerStats,
         check_abort: Callable[[], None],
     ) -> None:
-        import numpy as np
-
-        from stratalog.log.cleaner import filter_kernel
-
-        self._filter_kernel = filter_kernel
         self._chunk = Chunk(buffer_bytes)
         self._output = CleanedOutput(buffer_bytes, self._chunk, cleaned)
         self._throttle = throttle
@@ -104,7 +98,7 @@ class SegmentRewriter:
     def _filter_chunk(self) -> None:
         chunk = self._chunk
         while True:
-            self._filter_kernel.filter_chunk(chunk.address)
+            filter_kernel.filter_chunk(chunk.address)
             if chunk.status == at.DONE:
                 return
             batch = chunk.batch()
@@ -149,14 +143,10 @@ class SegmentRewriter:
 
     def _take_natively(self, batch: RecordBatch, verdict: BatchVerdict) -> bool:
         """Filter a batch in a loop of its own; False, and nothing is done, for one that the plain twin must take."""
-        import numpy as np
-
         context, header = self._chunk.context, self._chunk.header_address()
         self._output.reserve_flags(batch.record_count)
         payload = np.frombuffer(batch.decompressed_payload(), np.uint8)
-        status = self._filter_kernel.select(
-            self._chunk.address, header, address_of(payload), len(payload), batch.is_control
-        )
+        status = filter_kernel.select(self._chunk.address, header, address_of(payload), len(payload), batch.is_control)
         if status != at.DONE:
             return False
         count, retained = context.count, context.retained
@@ -175,8 +165,6 @@ class SegmentRewriter:
 
     def _rewritten(self, batch: RecordBatch, payload: npt.NDArray[np.uint8], needs_horizon: bool) -> bytes:
         """Return the batch with the records that were selected, compressed as it was."""
-        import numpy as np
-
         context = self._chunk.context
         if needs_horizon:
             base_timestamp = context.new_horizon_ms
@@ -188,7 +176,7 @@ class SegmentRewriter:
         room = len(payload) + at.RECORD_GROWTH * count
         if len(self._records) < room:
             self._records = np.empty(room, np.uint8)
-        size = self._filter_kernel.write_records(
+        size = filter_kernel.write_records(
             self._chunk.address,
             address_of(payload),
             len(payload),

@@ -6,13 +6,13 @@ offset: `SupersededOffsets` is the list of the offsets that have a newer record.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
+from stratalog.log.cleaner import map_kernel
 from stratalog.log.cleaner.context import MapState
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 
 class NewerRecords(Protocol):
@@ -33,11 +33,6 @@ class SupersededOffsets:
     """Offsets of one segment, relative to its base offset, ascending and each once. Not thread-safe."""
 
     def __init__(self, base_offset: int, relative: npt.NDArray[np.uint32], latest_offset: int) -> None:
-        import numpy as np
-
-        from stratalog.log.cleaner import map_kernel as kernel
-
-        self._kernel = kernel
         self._latest_offset = latest_offset
         #: One more at the end, so that there is an address even of none.
         self._listed = np.append(relative, np.uint32(0xFFFF_FFFF))
@@ -56,4 +51,4 @@ class SupersededOffsets:
         return self._state.address
 
     def is_superseded(self, key: bytes, offset: int) -> bool:  # noqa: ARG002
-        return bool(self._kernel.is_listed(self.address, offset))
+        return bool(map_kernel.is_listed(self.address, offset))

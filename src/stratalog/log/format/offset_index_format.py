@@ -75,7 +75,7 @@ def first_fault(data: Buffer, form: OffsetIndexFormat, entries: int) -> int | No
     A position of 0 may stand in the first entry only. Large indexes are checked by numpy, at memory speed.
     """
     if entries > _FAULTS_BY_NUMPY:
-        from stratalog.log.format.index_arrays import first_not_ascending, offset_table
+        from stratalog.log.format.index_arrays import first_not_ascending, offset_table  # start-up cost: numpy
 
         table = offset_table(data, form, entries)
         return first_not_ascending(table["offset"], table["position"])

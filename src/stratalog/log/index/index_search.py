@@ -91,7 +91,7 @@ def count_up_to_many(keys: Array, targets: Array) -> Array:
     Nothing is copied but a sample of the keys: the sample is searched, then all targets are bisected together within
     the part that the sample leaves, one gather a step.
     """
-    import numpy as np
+    import numpy as np  # start-up cost
 
     entries = len(keys)
     wanted = np.asarray(targets, dtype=np.int64)

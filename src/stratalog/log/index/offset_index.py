@@ -145,7 +145,7 @@ class OffsetIndex(IndexFile):
 
         They are searched for together. Any thread, like `lookup`.
         """
-        import numpy as np
+        import numpy as np  # start-up cost
 
         from stratalog.log.format import offset_table
 

@@ -47,7 +47,7 @@ def first_fault(data: Buffer, entries: int) -> int | None:
     An entry is wrong when it is negative, or has a timestamp not above that of the one before, or a smaller offset.
     """
     if entries > _FAULTS_BY_NUMPY:
-        from stratalog.log.format import first_not_ascending, time_table
+        from stratalog.log.format import first_not_ascending, time_table  # start-up cost
 
         table = time_table(data, entries)
         return first_not_ascending(table["timestamp"], table["offset"], is_second_strict=False)
@@ -162,7 +162,7 @@ class TimeIndex(IndexFile):
 
         Arrays of timestamps and offsets, both of int64, in the order of the targets.
         """
-        import numpy as np
+        import numpy as np  # start-up cost
 
         from stratalog.log.format import time_table
 

@@ -37,7 +37,7 @@ _loading = threading.Lock()
 def load_arrays() -> None:
     """Import numpy, for `PackedProducers.snapshot`."""
     global _numpy
-    import numpy
+    import numpy  # start-up cost
 
     _numpy = numpy
 

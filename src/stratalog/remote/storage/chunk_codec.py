@@ -60,13 +60,13 @@ class AesGcm:
     associated: Callable[[bytes], bytes] = lambda given: given
 
     def seal(self, data: Buffer, associated: bytes) -> bytes:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # an optional dependency
 
         nonce = random_bytes(NONCE_BYTES)
         return nonce + AESGCM(self.key).encrypt(nonce, bytes(data), self.associated(associated))
 
     def open(self, stored: Buffer, associated: bytes) -> bytes:
-        from cryptography.exceptions import InvalidTag
+        from cryptography.exceptions import InvalidTag  # an optional dependency
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         view = memoryview(stored)

@@ -52,7 +52,7 @@ class Keyring:
                 f"{source} is encrypted with the key {wanted}; {have}: add the file of that key to encryption.key.file"
             )
         require_cryptography("encryption.key.file")
-        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.hashes import SHA256  # an optional dependency
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
         derivation = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=segment_id.bytes, info=b"stratalog segment")

@@ -237,7 +237,7 @@ class ObstoreObjectStore(ObjectStore):
         self, store: Any, url: str, *, directory: Path | None = None, fs: FileSystem = REAL_FILESYSTEM
     ) -> None:
         """`directory` is where a local store lies: its objects are synced, as a put there must survive a crash too."""
-        import obstore
+        import obstore  # start-up cost
 
         self.url = url
         self._obstore = obstore

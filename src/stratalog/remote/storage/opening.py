@@ -90,7 +90,7 @@ def _refuse(rest: Mapping[str, str], url: str) -> None:
 
 
 def _open_directory(url: str, host: str, path: str, fs: FileSystem) -> ObstoreObjectStore:
-    from obstore.store import LocalStore
+    from obstore.store import LocalStore  # start-up cost
 
     if host or not path.startswith("/"):
         raise UsageError(f"{url}: expected file:/// and an absolute path")
@@ -105,7 +105,7 @@ def _open_directory(url: str, host: str, path: str, fs: FileSystem) -> ObstoreOb
 
 def _memory_store(name: str) -> Any:
     """Return the store of this name in this process; one without a name is always new."""
-    from obstore.store import MemoryStore
+    from obstore.store import MemoryStore  # start-up cost
 
     if not name:
         return MemoryStore()
@@ -120,7 +120,7 @@ def endpoint_of_environment() -> str | None:
 
 
 def _network_store(url: str, scheme: str, own: StoreOptions, rest: dict[str, str]) -> Any:
-    from obstore.exceptions import BaseError
+    from obstore.exceptions import BaseError  # start-up cost
     from obstore.store import from_url
 
     s3 = scheme in ("s3", "s3a")

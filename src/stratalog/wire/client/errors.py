@@ -11,6 +11,7 @@ from stratalog.errors import (
     UsageError,
     error_for_code,
 )
+from stratalog.wire.protocol import error_codes
 
 
 class RefusedError(StratalogError):
@@ -43,7 +44,5 @@ def check_topic(code: Any, topic: str) -> None:
 
 def wire_error(code: int, what: str) -> KafkaError:
     """Return the typed error of a code that a broker answered, saying what it was asked for."""
-    from stratalog.wire.protocol import error_codes
-
     name = getattr(error_codes().get(code), "name", str(code)).upper()
     return error_for_code(code)(f"{what}: {name}")

@@ -63,7 +63,7 @@ class DataKeys:
 
 
 def _read_private_key(path: str, fs: FileSystem) -> RSAPrivateKey:
-    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey  # an optional dependency
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     try:
