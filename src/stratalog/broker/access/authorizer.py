@@ -48,16 +48,16 @@ _REMEMBERED_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AclVerdict:
     """A decision, and what it rests on: SuperUser, DefaultAllow, DefaultDeny, or the text of the rule that matched."""
 
     allowed: bool
     rule: str
 
 
-_SUPER_USER = Verdict(True, "SuperUser")
-_DEFAULT_ALLOW = Verdict(True, "DefaultAllow")
-_DEFAULT_DENY = Verdict(False, "DefaultDeny")
+_SUPER_USER = AclVerdict(True, "SuperUser")
+_DEFAULT_ALLOW = AclVerdict(True, "DefaultAllow")
+_DEFAULT_DENY = AclVerdict(False, "DefaultDeny")
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class Authorizer:
         self._default = _DEFAULT_ALLOW if allow_if_no_acl else _DEFAULT_DENY
         self._acls: dict[Acl, None] = {}
         self._rules: dict[ResourceType, _Rules] = defaultdict(_Rules)
-        self._remembered: dict[tuple[str, str, AclOperation, ResourceType, str], Verdict] = {}
+        self._remembered: dict[tuple[str, str, AclOperation, ResourceType, str], AclVerdict] = {}
         #: Grows with every change: what was decided before may not hold any more.
         self.generation = 0
         self.add(acls)
@@ -142,7 +142,7 @@ class Authorizer:
 
     def decide(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
-    ) -> Verdict:
+    ) -> AclVerdict:
         """Return whether `principal` (as `User:alice`) may do this from `host` (an address), and by which rule."""
         if principal in self._super_users:
             return _SUPER_USER
@@ -156,7 +156,7 @@ class Authorizer:
 
     def _decide(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
-    ) -> Verdict:
+    ) -> AclVerdict:
         allowed_by = _ALLOWED_BY.get(operation, (operation, AclOperation.ALL))
         forbidden_by = (operation, AclOperation.ALL)
         allow: Acl | None = None
@@ -167,14 +167,14 @@ class Authorizer:
                 continue
             if acl.permission is Permission.DENY:
                 if acl.operation in forbidden_by:
-                    return Verdict(False, f"MatchingAcl(acl={acl})")
+                    return AclVerdict(False, f"MatchingAcl(acl={acl})")
             elif acl.operation in allowed_by:
                 allow = acl
         if allow is not None:
-            return Verdict(True, f"MatchingAcl(acl={allow})")
+            return AclVerdict(True, f"MatchingAcl(acl={allow})")
         return self._default if none_found else _DEFAULT_DENY
 
-    def decide_any(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> Verdict:
+    def decide_any(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> AclVerdict:
         """Return whether there may be a resource of this type to which `principal` may do this (KIP-679).
 
         Implied operations do not count here, as in Kafka.
@@ -198,7 +198,7 @@ class Authorizer:
             return _DEFAULT_DENY
         for acl in concerned:
             if acl.permission is Permission.ALLOW and not _is_outdone(acl, literal_denied, prefixes_denied):
-                return Verdict(True, f"MatchingAcl(acl={acl})")
+                return AclVerdict(True, f"MatchingAcl(acl={acl})")
         return _DEFAULT_DENY
 
 
