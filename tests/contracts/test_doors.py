@@ -59,12 +59,26 @@ def _imports(path: Path) -> tuple[tuple[int, str, str], ...]:
 
 
 @cache
+def _attributes(path: Path) -> tuple[tuple[str, str], ...]:
+    """Return (package, name) of each name that a file takes from a package of stratalog that it imports as such."""
+    packages = {name: f"{source}.{name}" for _, source, name in _imports(path) if f"{source}.{name}" in PACKAGES}
+    if not packages:
+        return ()
+    return tuple(
+        (packages[node.value.id], node.attr)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in packages
+    )
+
+
+@cache
 def _users() -> dict[str, set[str]]:
     """Return the files that import each `package.name`, tests and tools included."""
     users = defaultdict(set)
     for folder in ("src", "tests", "benchmarks", "tools"):
         for path in (ROOT / folder).rglob("*.py"):
-            for _, source, name in _imports(path):
+            names = [*((source, name) for _, source, name in _imports(path)), *_attributes(path)]
+            for source, name in names:
                 users[f"{source}.{name}"].add(_name(path) if folder == "src" else folder)
     return users
 

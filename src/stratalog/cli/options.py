@@ -74,6 +74,35 @@ TopicIds = Annotated[
         help="Only the topic with this id, if several topics have the same name.",
     ),
 ]
+Grace = Annotated[
+    str,
+    typer.Option(
+        "--grace", metavar="SPAN", help="Ignore what is younger, because it may be in progress: 90s, 30m, 24h, 7d."
+    ),
+]
+WhatIf = Annotated[
+    list[str] | None, typer.Option("--what-if", metavar="KEY=VALUE", help="Assume that topics have this setting.")
+]
+AssumedTime = Annotated[
+    str | None,
+    typer.Option("--at", metavar="TIME", help="Assume that it is this time: 2026-01-31T12:00:00Z or milliseconds."),
+]
+CheckInterval = Annotated[
+    str, typer.Option("--check-interval", metavar="SPAN", help="log.retention.check.interval.ms of the broker.")
+]
+RestoreTime = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="TIME",
+        help="Restore the remote tier as of this time. Segments that were copied later are left out.",
+    ),
+]
+RestoredConfigs = Annotated[
+    list[str] | None,
+    typer.Option("--topic-config", metavar="KEY=VALUE", help="Set this on every topic, such as retention.ms=-1."),
+]
+PlanOnly = Annotated[bool, typer.Option("--dry-run", help="Report what would be done, and change nothing.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON lines, one object a line.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Let the broker check the request, and change nothing.")]

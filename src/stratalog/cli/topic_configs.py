@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import closing
 from pathlib import Path
 
 from stratalog.broker.metadata import STORE_FILE, MetadataStore
@@ -16,11 +17,8 @@ def stored_configs(directories: Iterable[Path]) -> dict[str, dict[str, str]]:
     """Of every topic that the first of these directories with a store knows; empty where none has one (a Kafka's)."""
     for directory in directories:
         if (directory / STORE_FILE).is_file():
-            store = MetadataStore.open(directory)
-            try:
+            with closing(MetadataStore.open(directory)) as store:
                 return {topic.name: dict(topic.configs) for topic in store.topics()}
-            finally:
-                store.close()
     return {}
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import typer
 
-from stratalog.cli.fsck.locks import held
 from stratalog.cli.fsck.output import CheckOutput
 from stratalog.cli.out import notice
 from stratalog.jobs import THREADS, Severity, Threads, terminal_progress
 from stratalog.jobs.fsck import CheckReport, FileAction, fsck, is_partition_dir, plan
+from stratalog.log.recovery import hold_all
 from stratalog.util import REAL_FILESYSTEM
 
 _FS = REAL_FILESYSTEM
@@ -32,7 +32,7 @@ def run_fsck(
     paths = list({path.resolve(): path for path in directories}.values())
     output = CheckOutput(as_json=as_json)
     owners = [path.resolve().parent if is_partition_dir(path, _FS) else path for path in paths]
-    with held(owners, _FS, exclusively=repair):
+    with hold_all(owners, _FS, for_check=not repair):
         report = _check(paths, threads, output, accept_loss=accept_loss)
         if repair and plan(report.findings):
             if not _repair(plan(report.findings), output, yes=yes):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stratalog.cli.index.offline import offline
 from stratalog.cli.index.verify import print_findings
 from stratalog.cli.out import print_json
 from stratalog.jobs import terminal_progress
 from stratalog.jobs.index import Outcome, Target, convert_targets, rebuild_targets, verify_targets
 from stratalog.log.format import OffsetIndexFormat
+from stratalog.log.recovery import hold_all
 
 
 def rebuild_target(
@@ -22,7 +22,7 @@ def rebuild_target(
     """
     target.require_logs()
     progress = terminal_progress()
-    with offline(target.data_dir):
+    with hold_all([target.data_dir], creates=False):
         segments = target.segments
         if only_damaged:
             damaged = {fault.path for fault in verify_targets(segments, progress=progress)}
@@ -46,7 +46,7 @@ def convert_target(target: Target, form: OffsetIndexFormat, *, as_json: bool) ->
     has the format already is left alone, so that a conversion that was interrupted goes on where it was.
     """
     target.require_logs()
-    with offline(target.data_dir):
+    with hold_all([target.data_dir], creates=False):
         changes = convert_targets(target.segments, form, progress=terminal_progress())
     faults = [fault for change in changes for fault in change.faults]
     if faults:

@@ -20,5 +20,8 @@ from .text import (
     print_json as print_json,
 )
 from .text import (
+    print_rows as print_rows,
+)
+from .text import (
     print_tabbed as print_tabbed,
 )

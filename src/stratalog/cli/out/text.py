@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+from stratalog.util import TableColumn, print_table
 
 
 def on_terminal() -> bool:
@@ -20,6 +23,19 @@ def print_json(value: Any) -> None:
 def print_tabbed(*cells: object) -> None:
     """Print one line for a pipe, with tabs between the cells."""
     print(*cells, sep="\t")
+
+
+def print_rows(
+    columns: Sequence[TableColumn | str],
+    rows: Iterable[Sequence[object]],
+    title: str | None = None,
+) -> None:
+    """Print a table on a terminal, and lines with tabs between the cells into a pipe."""
+    if on_terminal():
+        print_table(columns, rows, title)
+    else:
+        for row in rows:
+            print_tabbed(*row)
 
 
 def notice(text: str) -> None:

@@ -7,10 +7,13 @@ from typing import Annotated
 import typer
 
 from stratalog.cli.options import (
+    AssumedTime,
+    CheckInterval,
     CommandConfig,
     DataDirs,
     Json,
     OptionalBootstrapServer,
+    WhatIf,
     bootstrap_from_environment,
     key_values,
 )
@@ -25,21 +28,12 @@ from stratalog.util import SYSTEM_CLOCK
 def explain(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
     partition: Annotated[int | None, typer.Option("--partition", min=0, help="Only this partition.")] = None,
-    what_if: Annotated[
-        list[str] | None,
-        typer.Option("--what-if", metavar="KEY=VALUE", help="Assume that the topic has this setting."),
-    ] = None,
-    at: Annotated[
-        str | None,
-        typer.Option("--at", metavar="TIME", help="Assume that it is this time: 2026-01-31T12:00:00Z or milliseconds."),
-    ] = None,
+    what_if: WhatIf = None,
+    at: AssumedTime = None,
     data_dir: DataDirs = None,
     bootstrap_server: OptionalBootstrapServer = None,
     command_config: CommandConfig = None,
-    check_interval: Annotated[
-        str,
-        typer.Option("--check-interval", metavar="SPAN", help="log.retention.check.interval.ms of the broker."),
-    ] = "5m",
+    check_interval: CheckInterval = "5m",
     json_: Json = False,
 ) -> int:
     """Explain for every segment, in both tiers, why it is kept, which rule deletes it, and when at the earliest.

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from stratalog.cli.fsck import held
-from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, Topics
+from stratalog import jobs
+from stratalog.cli.options import DataDirs, Grace, Json, Remote, RemoteOptions, Topics
 from stratalog.cli.spark.options import places
-from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
+from stratalog.cli.spark.session import Conf, Master, RemoteSession, print_result, spark_executor
 from stratalog.cli.tier import span_ms
-from stratalog.util import REAL_FILESYSTEM
 
 
 def audit(
@@ -26,12 +24,7 @@ def audit(
     output: Annotated[
         str | None, typer.Option("--output", metavar="URL", help="Also write the findings to this place, as Parquet.")
     ] = None,
-    grace: Annotated[
-        str,
-        typer.Option(
-            "--grace", metavar="SPAN", help="Ignore what is younger, because it may be in progress: 30m, 24h, 7d."
-        ),
-    ] = "24h",
+    grace: Grace = "24h",
     remote_option: RemoteOptions = None,
     master: Master = None,
     remote_session: RemoteSession = None,
@@ -54,23 +47,19 @@ def audit(
     """
     where = places(data_dir, remote, remote_option, topic)
     grace_ms = span_ms(grace, "--grace")
-    from stratalog.jobs import State, terminal_progress
-    from stratalog.jobs.audit import audit as run_audit
-    from stratalog.spark import SparkExecutor, audit_frame
+    from stratalog.jobs.audit import audit as run_audit  # loads numpy
 
-    kept = None if state is None else State(state, where.remote_options)
-    with (
-        held([Path(each) for each in where.paths], REAL_FILESYSTEM, exclusively=False),
-        spark_session("stratalog audit", master, remote_session, conf) as spark,
-    ):
+    kept = None if state is None else jobs.State(state, where.remote_options)
+    with where.held(for_check=True), spark_executor("stratalog audit", master, remote_session, conf) as executor:
         result = run_audit(
             **where.arguments(),
-            executor=SparkExecutor(spark),
+            executor=executor,
             state=kept,
             grace_ms=grace_ms,
-            progress=terminal_progress(),
+            progress=jobs.terminal_progress(),
         )
         if output is not None:
-            audit_frame(spark, result).write.mode("overwrite").parquet(output)
-    result.report().print(as_json=as_json)
-    return 1 if result.problems else 0
+            from stratalog.spark import audit_frame  # --help does without
+
+            audit_frame(executor.spark, result).write.mode("overwrite").parquet(output)
+    return print_result(result, as_json=as_json)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, key_values
+from stratalog import jobs
+from stratalog.cli.options import DataDirs, Json, PlanOnly, Remote, RemoteOptions, key_values
 from stratalog.cli.spark.options import data_dirs, remote_options, remote_url
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
 from stratalog.cli.tier import span_ms
@@ -58,9 +59,7 @@ def compact(
             metavar="SPAN", help="With --remote: how long to keep old objects after the new ones are visible."
         ),
     ] = "1m",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Report what would be gained, and change nothing.")
-    ] = False,
+    dry_run: PlanOnly = False,
     master: Master = None,
     remote_session: RemoteSession = None,
     conf: Conf = None,
@@ -78,6 +77,7 @@ def compact(
       stratalog spark compact prices --remote s3://bucket/tiered \\
         --kafka bootstrap.servers=localhost:9092
     """
+    from stratalog.spark import pipelines  # --help does without
     from stratalog.spark.pipelines.compaction import topic_config
 
     if (data_dir is None) == (remote is None):
@@ -96,11 +96,8 @@ def compact(
     store_options = remote_options(remote_option)
 
     def run(spark: SparkSession) -> CompactResult:
-        from stratalog.jobs import State, terminal_progress
-        from stratalog.spark.pipelines import compact_bucket, compact_data_dirs
-
         if url is None:
-            return compact_data_dirs(
+            return pipelines.compact_data_dirs(
                 spark,
                 directories,
                 topics=names,
@@ -108,20 +105,20 @@ def compact(
                 overrides=overrides,
                 only_due=min_dirty_ratio is not None,
                 dry_run=dry_run,
-                progress=terminal_progress(),
+                progress=jobs.terminal_progress(),
             )
-        return compact_bucket(
+        return pipelines.compact_bucket(
             spark,
             url,
             topics=names or [],
             options=store_options,
             overrides=overrides,
             min_dirty_ratio=min_dirty_ratio or 0.0,
-            state=None if state is None else State(state, store_options),
+            state=None if state is None else jobs.State(state, store_options),
             kafka=_kafka(kafka),
             grace_seconds=grace_seconds,
             dry_run=dry_run,
-            progress=terminal_progress(),
+            progress=jobs.terminal_progress(),
         )
 
     with spark_session("stratalog compact", master, remote_session, conf) as spark:

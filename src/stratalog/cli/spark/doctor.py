@@ -7,9 +7,9 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from stratalog.cli.options import Json, key_values
-from stratalog.cli.out import on_terminal, print_json, print_tabbed
+from stratalog.cli.out import on_terminal, print_json, print_rows
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, is_remote, spark_session
-from stratalog.util import print_table, terminal_width
+from stratalog.util import terminal_width
 
 if TYPE_CHECKING:
     from stratalog.spark.session import SessionHealth
@@ -34,17 +34,17 @@ def doctor(
       stratalog spark doctor --remote-session sc://host:15002
     """
     asked = key_values("--conf", conf)
-    from stratalog.spark.session import WorkerPythonError, examine_machine, examine_session, with_error
+    from stratalog.spark import session  # --help does without
 
-    health = examine_machine(starts_jvm=not is_remote(master, remote_session))
+    health = session.examine_machine(starts_jvm=not is_remote(master, remote_session))
     if health.works:
         # The table says the same, and more.
         logging.getLogger("stratalog.spark.capabilities").setLevel(logging.ERROR)
         try:
             with spark_session("stratalog doctor", master, remote_session, conf) as spark:
-                health = examine_session(spark, asked)
-        except WorkerPythonError as error:
-            health = with_error(health, error)
+                health = session.examine_session(spark, asked)
+        except session.WorkerPythonError as error:
+            health = session.with_error(health, error)
     if as_json:
         print_json(_document(health))
     else:
@@ -121,10 +121,6 @@ def _print_rows(title: str, columns: tuple[str, ...], rows: Any) -> None:
     rows = list(rows)
     if not rows:
         return
-    if on_terminal():
-        print_table(columns, rows, title)
-        return
-    print_tabbed(*columns)
-    for row in rows:
-        print_tabbed(*row)
-    print()
+    print_rows(columns, rows if on_terminal() else [columns, *rows], title)
+    if not on_terminal():
+        print()

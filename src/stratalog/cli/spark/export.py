@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stratalog import jobs
 from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, TopicIds, key_values
 from stratalog.cli.spark.options import data_dirs, remote_options, remote_url
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
@@ -94,13 +95,11 @@ def export(
     columns = () if partition_by in ("", "none") else tuple(name.strip() for name in partition_by.split(","))
     to = str(Path(to).absolute()) if table_format == "parquet" and "://" not in to else to
 
-    from stratalog.jobs import terminal_progress
-    from stratalog.spark import export as pipeline
-    from stratalog.spark.export import ExportLayout
+    from stratalog.spark import export as pipeline  # --help does without
     from stratalog.spark.options import ReadOptions
 
     ReadOptions.parse({name: str(value) for name, value in source.items()})  # before a session is started
-    ExportLayout.of(columns)
+    pipeline.ExportLayout.of(columns)
     with spark_session("stratalog spark export", master, remote_session, conf) as spark:
         result = pipeline.export(
             spark,
@@ -111,7 +110,7 @@ def export(
             decode=decoding,
             offsets_per_commit=offsets_per_commit,
             target_options=key_values("--to-option", to_option),
-            progress=terminal_progress(),
+            progress=jobs.terminal_progress(),
         )
     result.report().print(as_json=as_json)
     return 0
@@ -121,7 +120,7 @@ def _decoding(
     kind: str | None, schema: str | None, confluent: bool, schema_id: int | None, message: str | None
 ) -> Decoding | str | None:
     """Return the decoder that `--decode` and its companions describe. Raises UsageError."""
-    from stratalog.spark.export import Avro, Json, Protobuf, checked_avro_schema
+    from stratalog.spark.export import Avro, Json, Protobuf, checked_avro_schema  # as above
 
     given = [
         name

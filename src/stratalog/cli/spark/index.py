@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
-from stratalog.cli.fsck import held
-from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, Topics
-from stratalog.cli.spark.options import InputOptions, places
-from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
+from stratalog import jobs
+from stratalog.cli.options import DataDirs, Json, PlanOnly, Remote, RemoteOptions, Topics
+from stratalog.cli.spark.options import places
+from stratalog.cli.spark.session import Conf, JobResult, Master, RemoteSession, print_result, spark_executor
 from stratalog.errors import UsageError
-from stratalog.util import REAL_FILESYSTEM
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from stratalog.jobs.index import IndexResult
-
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Report what would be done, and change nothing.")]
 
 
 def verify(
@@ -42,11 +32,9 @@ def verify(
     Example:
       stratalog spark index verify --data-dir /var/lib/stratalog --remote s3://bucket/tiered
     """
-    from stratalog.jobs.index import verify_indexes
-
     where = places(data_dir, remote, remote_option, topic)
-    with _locked(where, False), spark_session("stratalog index", master, remote_session, conf) as spark:
-        return _done(verify_indexes, spark, where.arguments(), as_json)
+    with where.held(for_check=True), spark_executor("stratalog index", master, remote_session, conf) as executor:
+        return _run(jobs.verify_indexes, where.arguments(), executor, as_json)
 
 
 def rebuild(
@@ -65,7 +53,7 @@ def rebuild(
     only_damaged: Annotated[
         bool, typer.Option("--only-damaged", help="Rebuild only indexes in which verify finds errors.")
     ] = False,
-    dry_run: DryRun = False,
+    dry_run: PlanOnly = False,
     remote_option: RemoteOptions = None,
     master: Master = None,
     remote_session: RemoteSession = None,
@@ -80,8 +68,6 @@ def rebuild(
     Example:
       stratalog spark index rebuild --only-damaged --data-dir /var/lib/stratalog
     """
-    from stratalog.jobs.index import rebuild_indexes
-
     where = places(data_dir, remote, remote_option, topic)
     more = {
         "to": None if to is None else _entry_size(to),
@@ -89,11 +75,8 @@ def rebuild(
         "only_damaged": only_damaged,
         "dry_run": dry_run,
     }
-    with (
-        _locked(where, not dry_run),
-        spark_session("stratalog index", master, remote_session, conf) as spark,
-    ):
-        return _done(rebuild_indexes, spark, where.arguments() | more, as_json)
+    with where.held(for_check=dry_run), spark_executor("stratalog index", master, remote_session, conf) as executor:
+        return _run(jobs.rebuild_indexes, where.arguments() | more, executor, as_json)
 
 
 def convert(
@@ -101,7 +84,7 @@ def convert(
     data_dir: DataDirs = None,
     remote: Remote = None,
     topic: Topics = None,
-    dry_run: DryRun = False,
+    dry_run: PlanOnly = False,
     remote_option: RemoteOptions = None,
     master: Master = None,
     remote_session: RemoteSession = None,
@@ -116,30 +99,15 @@ def convert(
     Example:
       stratalog spark index convert --to 12 --data-dir /var/lib/stratalog
     """
-    from stratalog.jobs.index import convert_indexes
-
     where = places(data_dir, remote, remote_option, topic)
     more = {"to": _entry_size(to), "dry_run": dry_run}
-    with (
-        _locked(where, not dry_run),
-        spark_session("stratalog index", master, remote_session, conf) as spark,
-    ):
-        return _done(convert_indexes, spark, where.arguments() | more, as_json)
+    with where.held(for_check=dry_run), spark_executor("stratalog index", master, remote_session, conf) as executor:
+        return _run(jobs.convert_indexes, where.arguments() | more, executor, as_json)
 
 
-@contextmanager
-def _locked(where: InputOptions, exclusively: bool) -> Iterator[None]:
-    with held([Path(each) for each in where.paths], REAL_FILESYSTEM, exclusively=exclusively):
-        yield
-
-
-def _done(job: Callable[..., IndexResult], spark: SparkSession, options: dict[str, Any], as_json: bool) -> int:
-    from stratalog.jobs import terminal_progress
-    from stratalog.spark import SparkExecutor
-
-    result = job(**options, executor=SparkExecutor(spark), progress=terminal_progress())
-    result.report().print(as_json=as_json)
-    return 1 if result.problems else 0
+def _run(job: Callable[..., JobResult], options: dict[str, Any], executor: jobs.Executor, as_json: bool) -> int:
+    result = job(**options, executor=executor, progress=jobs.terminal_progress())
+    return print_result(result, as_json=as_json)
 
 
 def _entry_size(text: str) -> int:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from stratalog import jobs
 from stratalog.cli.options import Json, RemoteOptions, key_values
 from stratalog.cli.spark.options import data_dirs, remote_options, remote_url
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
@@ -111,8 +112,7 @@ def ingest(
     if segment_bytes is not None:
         sink["segmentBytes"] = segment_bytes
 
-    from stratalog.jobs import State, terminal_progress
-    from stratalog.spark import ingest as pipeline
+    from stratalog.spark import ingest as pipeline  # --help does without
     from stratalog.spark.sink import SinkOptions
 
     SinkOptions.parse({name: str(text) for name, text in sink.items()})  # before a session is started
@@ -127,10 +127,10 @@ def ingest(
             read_options=key_values("--read-option", read_option),
             schema=schema,
             sort_by_time=sort_by_time,
-            state=None if state is None else State(state, remote_options(remote_option)),
+            state=None if state is None else jobs.State(state, remote_options(remote_option)),
             files_per_round=files_per_round,
             direct=direct,
-            progress=terminal_progress(),
+            progress=jobs.terminal_progress(),
         )
     result.report().print(as_json=as_json)
     return 1 if result.changed else 0

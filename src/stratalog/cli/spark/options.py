@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from uuid import UUID
 from stratalog.cli.missing import require_topics
 from stratalog.cli.options import key_values
 from stratalog.errors import UsageError
+from stratalog.log import list_partitions
+from stratalog.log.recovery import hold_all
 from stratalog.util import uuid_from_base64
 
 
@@ -69,6 +72,10 @@ class InputOptions:
             "topics": self.topics,
         }
 
+    def held(self, *, for_check: bool) -> AbstractContextManager[None]:
+        """Keep brokers out of the data directories within the block, and if not `for_check` other jobs too."""
+        return hold_all(map(Path, self.paths), for_check=for_check)
+
 
 def places(
     directories: list[Path] | None,
@@ -100,7 +107,6 @@ def require_place(paths: Iterable[Path] | None, remote: str | None) -> None:
 
 def _topics_in(where: InputOptions) -> set[str]:
     from stratalog.cli.tier import open_store, topics_in  # loads object-store clients
-    from stratalog.log import list_partitions
 
     found = {partition.topic for path in where.paths for partition in list_partitions(path)}
     if where.remote is not None:

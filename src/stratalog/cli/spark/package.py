@@ -29,7 +29,7 @@ def package(
         --conf spark.archives=stratalog_env.tar.gz#environment \\
         --conf spark.pyspark.python=./environment/bin/python
     """
-    from stratalog.spark.session import build_environment
+    from stratalog.spark.session import build_environment  # --help does without
 
     made = build_environment(out, generic_cpu=generic_cpu)
     if as_json:

@@ -79,7 +79,7 @@ def read(
         --where "timestamp > '2026-01-01'" \\
         --columns "offset, string(value)" --format csv
     """
-    from stratalog.spark.pipelines import read_rows, source_options
+    from stratalog.spark.pipelines import read_rows, source_options  # --help does without
 
     places = source_options(
         paths=data_dirs(data_dir),

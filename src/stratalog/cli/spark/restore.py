@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from stratalog import jobs
 from stratalog.broker.metadata import MetadataStore
-from stratalog.cli.options import Json, RemoteOptions, Topics, key_values
+from stratalog.cli.options import Json, PlanOnly, RemoteOptions, RestoredConfigs, RestoreTime, Topics, key_values
+from stratalog.cli.restored_topics import add_topics, level_for, require_not_served, reserve_producer_ids
 from stratalog.cli.spark.options import remote_options, remote_url
-from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
+from stratalog.cli.spark.session import Conf, Master, RemoteSession, print_result, spark_executor
 from stratalog.cli.tier import time_ms
-from stratalog.config import INITIAL_LEVEL, LARGE_SEGMENTS_LEVEL, LogConfig
-from stratalog.engine.dirs import is_served
-from stratalog.errors import DataDirError, InvalidConfigError, UsageError
-from stratalog.util import SYSTEM_CLOCK
-
-if TYPE_CHECKING:
-    from stratalog.jobs.restore import RestoredTopic, RestoreResult
+from stratalog.config import LogConfig
+from stratalog.errors import UsageError
+from stratalog.jobs.restore import RestoredTopic
 
 
 def restore(
@@ -36,22 +35,8 @@ def restore(
         str | None, typer.Option("--target", metavar="URL", help="Another bucket to copy to. It gets our layout.")
     ] = None,
     topic: Topics = None,
-    at: Annotated[
-        str | None,
-        typer.Option(
-            "--at",
-            metavar="TIME",
-            help="Restore the remote tier as of this time. Segments that were copied later are left out.",
-        ),
-    ] = None,
-    topic_config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topic-config",
-            metavar="KEY=VALUE",
-            help="With --data-dir: set this on every topic.",
-        ),
-    ] = None,
+    at: RestoreTime = None,
+    topic_config: RestoredConfigs = None,
     target_option: Annotated[
         list[str] | None,
         typer.Option(
@@ -61,7 +46,7 @@ def restore(
             "encryption.key.file=FILE.",
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would be done, and change nothing.")] = False,
+    dry_run: PlanOnly = False,
     remote_option: RemoteOptions = None,
     master: Master = None,
     remote_session: RemoteSession = None,
@@ -85,79 +70,47 @@ def restore(
         raise UsageError("no target given: use --data-dir DIR or --target URL")
     options, url = remote_options(remote_option), remote_url(remote)
     assert url is not None
-    topics = set(topic) if topic else None
-    at_ms = None if at is None else time_ms(at, "--at")
     overrides = key_values("--topic-config", topic_config)
     LogConfig.from_properties(overrides, use_large_index_format=True)
     target_options = key_values("--target-option", target_option)
-    from stratalog.jobs import terminal_progress
-    from stratalog.jobs.restore import restore_to_bucket, restore_to_directory
-    from stratalog.spark import SparkExecutor
-
-    if data_dir is not None and is_served(data_dir):
-        raise DataDirError(f"{data_dir} is in use by a broker; stop the broker first")
-    with spark_session("stratalog restore", master, remote_session, conf) as spark:
-        if data_dir is not None:
-            result = restore_to_directory(
-                url,
-                data_dir,
-                register=partial(_register, data_dir),
-                remote_options=options,
-                topics=topics,
-                topic_config=overrides,
-                at_ms=at_ms,
-                dry_run=dry_run,
-                executor=SparkExecutor(spark),
-                progress=terminal_progress(),
-            )
-        else:
-            assert target is not None
-            result = restore_to_bucket(
-                url,
-                target if "://" in target else Path(target).absolute().as_uri(),
-                remote_options=options,
-                target_options=target_options,
-                topics=topics,
-                at_ms=at_ms,
-                dry_run=dry_run,
-                executor=SparkExecutor(spark),
-                progress=terminal_progress(),
-            )
-    _tell(result, as_json)
-    return 1 if result.problems else 0
-
-
-def _tell(result: RestoreResult, as_json: bool) -> None:
-    result.report().print(as_json=as_json)
+    if data_dir is not None:
+        require_not_served(data_dir)
+        run = partial(
+            jobs.restore_to_directory,
+            url,
+            data_dir,
+            register=partial(_register, data_dir),
+            topic_config=overrides,
+        )
+    else:
+        assert target is not None
+        run = partial(
+            jobs.restore_to_bucket,
+            url,
+            target if "://" in target else Path(target).absolute().as_uri(),
+            target_options=target_options,
+        )
+    at_ms = None if at is None else time_ms(at, "--at")
+    with spark_executor("stratalog restore", master, remote_session, conf) as executor:
+        result = run(
+            remote_options=options,
+            topics=set(topic) if topic else None,
+            at_ms=at_ms,
+            dry_run=dry_run,
+            executor=executor,
+            progress=jobs.terminal_progress(),
+        )
+    code = print_result(result, as_json=as_json)
     out = sys.stderr if as_json else sys.stdout
     for note in result.notes:
         print(f"note  {note}", file=out)
     for problem in result.problems:
         print(f"not restored  {problem}", file=out)
+    return code
 
 
 def _register(data_dir: Path, topics: Sequence[RestoredTopic], producer_id_max: int) -> None:
     """Make the topics known to the broker of the directory, at the level that they need."""
-    store = MetadataStore.open(data_dir, metadata_version=_level(topics))
-    try:
-        for topic in topics:
-            store.create_topic(
-                topic.name,
-                topic.partition_count,
-                topic.configs,
-                created_ms=SYSTEM_CLOCK.now_ms(),
-                topic_id=topic.topic_id,
-            )
-        if producer_id_max >= 0:
-            store.allocate_producer_ids(producer_id_max + 1)  # new producers get ids that were never used
-    finally:
-        store.close()
-
-
-def _level(topics: Sequence[RestoredTopic]) -> int:
-    try:
-        for topic in topics:
-            LogConfig.from_properties(topic.configs, None)
-    except InvalidConfigError:
-        return LARGE_SEGMENTS_LEVEL
-    return INITIAL_LEVEL
+    with closing(MetadataStore.open(data_dir, metadata_version=level_for(topics))) as store:
+        add_topics(store, topics)
+        reserve_producer_ids(store, producer_id_max)

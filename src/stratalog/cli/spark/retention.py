@@ -7,25 +7,23 @@ from typing import Annotated
 
 import typer
 
-from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, Topics, key_values
+from stratalog import jobs
+from stratalog.cli.options import (
+    AssumedTime,
+    CheckInterval,
+    DataDirs,
+    Json,
+    Remote,
+    RemoteOptions,
+    Topics,
+    WhatIf,
+    key_values,
+)
 from stratalog.cli.spark.options import places
-from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
+from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_executor
 from stratalog.cli.tier import span_ms, time_ms
 from stratalog.cli.topic_configs import stored_configs
 from stratalog.jobs.retention import Rhythm
-
-WhatIf = Annotated[
-    list[str] | None,
-    typer.Option("--what-if", metavar="KEY=VALUE", help="Assume that every topic has this setting."),
-]
-At = Annotated[
-    str | None,
-    typer.Option("--at", metavar="TIME", help="Assume that it is this time: 2026-01-31T12:00:00Z or milliseconds."),
-]
-CheckInterval = Annotated[
-    str,
-    typer.Option("--check-interval", metavar="SPAN", help="log.retention.check.interval.ms of the broker."),
-]
 
 
 def retention(
@@ -33,7 +31,7 @@ def retention(
     remote: Remote = None,
     topic: Topics = None,
     what_if: WhatIf = None,
-    at: At = None,
+    at: AssumedTime = None,
     segments: Annotated[
         bool, typer.Option("--segments", help="Print a line for each segment, with the reason why it is kept.")
     ] = False,
@@ -55,22 +53,18 @@ def retention(
       stratalog spark retention --remote s3://bucket/tiered --topic orders --segments --json
     """
     where = places(data_dir, remote, remote_option, topic)
-    from stratalog.jobs import terminal_progress
-    from stratalog.jobs.retention import forecast_retention
-    from stratalog.spark import SparkExecutor
-
     tried = key_values("--what-if", what_if)
     at_ms = None if at is None else time_ms(at, "--at")
     rhythm = Rhythm(span_ms(check_interval, "--check-interval"))
-    with spark_session("stratalog retention", master, remote_session, conf) as spark:
-        found = forecast_retention(
+    with spark_executor("stratalog retention", master, remote_session, conf) as executor:
+        found = jobs.forecast_retention(
             **where.arguments(),
             configs=stored_configs(Path(each) for each in where.paths),
             what_if=tried,
             at_ms=at_ms,
             rhythm=rhythm,
-            executor=SparkExecutor(spark),
-            progress=terminal_progress(),
+            executor=executor,
+            progress=jobs.terminal_progress(),
         )
     (found.by_segment() if segments else found.by_topic()).print(as_json=as_json)
     return 0

@@ -7,7 +7,7 @@ import re
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 from urllib.parse import urlsplit
 
 import typer
@@ -15,11 +15,13 @@ import typer
 from stratalog.cli.options import key_values
 from stratalog.cli.streams import discard_stderr
 from stratalog.errors import UsageError
-from stratalog.jobs import terminal_progress
+from stratalog.jobs import Report, terminal_progress
 from stratalog.util import end_descendants
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from stratalog.spark import SparkExecutor
 
 _LOCAL = "local[*]"
 
@@ -49,6 +51,32 @@ Conf = Annotated[
 ]
 
 
+class JobResult(Protocol):
+    """What a job did: a report, and the problems that it met."""
+
+    @property
+    def problems(self) -> Any: ...
+
+    def report(self) -> Report: ...
+
+
+def print_result(result: JobResult, *, as_json: bool) -> int:
+    """Print the report of a job. Return the exit code, which is 1 if there are problems."""
+    result.report().print(as_json=as_json)
+    return 1 if result.problems else 0
+
+
+@contextmanager
+def spark_executor(
+    name: str, master: str | None, remote_session: str | None, conf: Iterable[str] | None
+) -> Iterator[SparkExecutor]:
+    """Open a session as `spark_session` does, for jobs to run on its executors."""
+    from stratalog.spark import SparkExecutor  # --help does without
+
+    with spark_session(name, master, remote_session, conf) as spark:
+        yield SparkExecutor(spark)
+
+
 @contextmanager
 def spark_session(
     name: str, master: str | None, remote_session: str | None, conf: Iterable[str] | None
@@ -64,10 +92,10 @@ def spark_session(
         raise UsageError("give either --master or --remote-session")
     remote = _remote_url(master, remote_session)
     try:
-        from pyspark.sql import SparkSession
+        from pyspark.sql import SparkSession  # an extra
     except ImportError as error:
         raise UsageError("Spark is not installed: `pip install stratalog[spark]`") from error
-    from stratalog.spark.session import say_wrong_queries_once
+    from stratalog.spark.session import say_wrong_queries_once  # --help does without
 
     say_wrong_queries_once()
     active = SparkSession.getActiveSession()
@@ -113,7 +141,7 @@ def _starting(master: str) -> Iterator[None]:
 
 
 def _classic(name: str, master: str, properties: dict[str, str]) -> SparkSession:
-    from stratalog.spark import local_session
+    from stratalog.spark import local_session  # as in `spark_executor`
 
     conf = {"spark.master": master} | properties
     if not master.startswith("local"):
@@ -141,10 +169,10 @@ def _own_address(master: str) -> str:
 
 
 def _connect(url: str, properties: dict[str, str]) -> SparkSession:
-    from pyspark.errors import PySparkException
+    from pyspark.errors import PySparkException  # an extra
     from pyspark.sql import SparkSession
 
-    from stratalog.spark import register
+    from stratalog.spark import register  # as in `spark_executor`
 
     if not url.startswith("sc://"):
         raise UsageError(f"--remote-session {url}: expected sc://HOST:PORT, the address of a Spark Connect server")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from stratalog import jobs
 from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, TopicIds, Topics
 from stratalog.cli.spark.options import places, topic_ids
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
@@ -44,8 +45,7 @@ def stats(
     """
     where = places(data_dir, remote, remote_option, topic)
     ids = topic_ids(topic_id)
-    from stratalog.jobs import terminal_progress
-    from stratalog.spark.pipelines.stats import stats as run_stats
+    from stratalog.spark.pipelines.stats import stats as run_stats  # --help does without
 
     with spark_session("stratalog stats", master, remote_session, conf) as spark:
         found = run_stats(
@@ -54,7 +54,7 @@ def stats(
             topic_ids=ids,
             keys=keys,
             sample_bytes=sample_bytes,
-            progress=terminal_progress(),
+            progress=jobs.terminal_progress(),
         )
     report = found.what_if() if codecs else found.by_segment() if segments else found.by_topic()
     report.print(as_json=as_json)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from stratalog.cli.missing import require_topics
-from stratalog.cli.options import JsonLines, RemoteOptions, Topics
+from stratalog.cli.options import Grace, JsonLines, RemoteOptions, Topics
 from stratalog.cli.out import notice
 from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
 from stratalog.cli.tier.output import AuditOutput
@@ -38,12 +38,6 @@ ReadersOption = Annotated[
         "--readers", min=1, help="With --deep: segments to read at the same time. Each takes 8 MiB of memory."
     ),
 ]
-GraceOption = Annotated[
-    str,
-    typer.Option(
-        "--grace", metavar="SPAN", help="Ignore what is younger, because it may be in progress: 90s, 30m, 24h, 7d."
-    ),
-]
 
 
 def audit(
@@ -51,7 +45,7 @@ def audit(
     data_dir: DataDirOption = None,
     deep: DeepOption = False,
     topic: Topics = None,
-    grace: GraceOption = "24h",
+    grace: Grace = "24h",
     readers: ReadersOption = 4,
     remote: RemoteInstead = None,
     remote_option: RemoteOptions = None,

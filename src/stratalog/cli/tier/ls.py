@@ -13,7 +13,7 @@ import typer
 
 from stratalog.cli.missing import NothingFoundError, require_topics
 from stratalog.cli.options import JsonLines, RemoteOptions, Topics
-from stratalog.cli.out import on_terminal, print_json, print_tabbed
+from stratalog.cli.out import on_terminal, print_json, print_rows, print_tabbed
 from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
 from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store, say_empty, topics_in
 from stratalog.cli.tier.times import time_ms, time_text
@@ -333,20 +333,16 @@ def _print_sums(rows: list[_Sum], *, as_json: bool) -> None:
         )
         for row in rows
     ]
-    if on_terminal():
-        columns = (
-            TableColumn("topic"),
-            TableColumn("topic id", 2),
-            TableColumn("partitions" if by_topic else "partition", is_number=True),
-            TableColumn("segments", is_number=True),
-            TableColumn("size", is_number=True),
-            TableColumn("offsets", 1),
-            TableColumn("largest time (UTC)"),
-        )
-        print_table(columns, lines)
-    else:
-        for line in lines:
-            print_tabbed(*line)
+    columns = (
+        TableColumn("topic"),
+        TableColumn("topic id", 2),
+        TableColumn("partitions" if by_topic else "partition", is_number=True),
+        TableColumn("segments", is_number=True),
+        TableColumn("size", is_number=True),
+        TableColumn("offsets", 1),
+        TableColumn("largest time (UTC)"),
+    )
+    print_rows(columns, lines)
 
 
 def _range(row: _Sum) -> str:

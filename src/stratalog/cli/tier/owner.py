@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -9,14 +10,14 @@ import typer
 
 from stratalog.broker.metadata import STORE_FILE, MetadataStore
 from stratalog.cli.options import JsonLines, RemoteOptions
-from stratalog.cli.out import on_terminal, print_json, print_tabbed
+from stratalog.cli.out import print_json, print_rows
 from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store
 from stratalog.cli.tier.times import time_text
 from stratalog.engine.dirs import stored_cluster_id, stored_node_id
 from stratalog.errors import UsageError
 from stratalog.remote.ownership import BucketOwner, OwnershipFile, give_up, owners
 from stratalog.remote.ownership import take_over as take_over_bucket
-from stratalog.util import TableColumn, print_table
+from stratalog.util import TableColumn
 
 _COLUMNS = (
     TableColumn("generation", is_number=True),
@@ -75,11 +76,8 @@ def identity_of(data_dir: Path) -> tuple[str | None, int | None]:
     """Return the ids of the cluster and the node of a data directory, as far as it has any."""
     cluster_id, node_id = stored_cluster_id(data_dir), stored_node_id(data_dir)
     if cluster_id is None and (data_dir / STORE_FILE).is_file():  # restored, and not served yet
-        store = MetadataStore.open(data_dir)
-        try:
+        with closing(MetadataStore.open(data_dir)) as store:
             cluster_id = store.cluster_id
-        finally:
-            store.close()
     return cluster_id, node_id
 
 
@@ -99,7 +97,7 @@ def _print(found: list[BucketOwner], as_json: bool) -> None:
     rows = [
         (
             str(each.generation),
-            each.cluster_id or "nobody",
+            each.cluster_id or "none",
             each.reason,
             time_text(each.time_ms),
             ",".join(map(str, each.running)) or "none",
@@ -108,8 +106,5 @@ def _print(found: list[BucketOwner], as_json: bool) -> None:
     ]
     if not rows:
         print("this bucket has no owner; the first broker that tiers to it becomes the owner")
-    elif on_terminal():
-        print_table(_COLUMNS, rows, "Owners")
     else:
-        for row in rows:
-            print_tabbed(*row)
+        print_rows(_COLUMNS, rows, "Owners")

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from stratalog.cli.fsck import held
 from stratalog.cli.missing import require_topics
-from stratalog.cli.options import JsonLines, RemoteOptions, Topics
+from stratalog.cli.options import Grace, JsonLines, RemoteOptions, Topics
 from stratalog.cli.out import notice
-from stratalog.cli.tier.audit import (
-    DeepOption,
-    GraceOption,
-    ReadersOption,
-    exit_code,
-    run_audit,
-)
+from stratalog.cli.tier.audit import DeepOption, ReadersOption, exit_code, run_audit
 from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
 from stratalog.cli.tier.output import AuditOutput
 from stratalog.cli.tier.owner import identity_of
@@ -36,10 +28,11 @@ from stratalog.cli.tier.store import (
 from stratalog.cli.tier.times import span_ms
 from stratalog.errors import RemoteStorageError
 from stratalog.jobs.audit import AuditOptions, RepairPlan, carry_out, plan_repair, store_time_ms
+from stratalog.log.recovery import hold_all
 from stratalog.remote.ownership import OwnershipFile, check_no_owner, check_owner
 from stratalog.remote.storage import ObjectStore, S3Uploads
 from stratalog.remote.transactions import finish_publications
-from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK
+from stratalog.util import SYSTEM_CLOCK
 
 _WHAT = "tier repair --apply"
 
@@ -50,7 +43,7 @@ def repair(
     apply: Annotated[bool, typer.Option("--apply", help="Carry out the plan. Default: change nothing.")] = False,
     deep: DeepOption = False,
     topic: Topics = None,
-    grace: GraceOption = "24h",
+    grace: Grace = "24h",
     readers: ReadersOption = 4,
     remote: RemoteInstead = None,
     remote_option: RemoteOptions = None,
@@ -78,7 +71,7 @@ def repair(
     store, uploads = open_store(url, remote_option), open_uploads(url, remote_option)
     require_topics(topic, lambda: topics_in(store), url)
     data_dirs = open_data_dirs(data_dir)
-    with _not_served(data_dir if apply else None):
+    with hold_all(data_dir or () if apply else ()):  # their metadata say what may be deleted
         if apply:
             _check_owner(store, data_dir)
         now_ms = store_time_ms(store) if apply else SYSTEM_CLOCK.now_ms()
@@ -97,16 +90,6 @@ def repair(
         elif plan.mends:
             notice("nothing was changed; use --apply to carry out the plan")
     return exit_code(result)
-
-
-@contextmanager
-def _not_served(directories: Sequence[Path] | None) -> Iterator[None]:
-    """Keep brokers out of log directories whose metadata say what may be deleted."""
-    if not directories:
-        yield
-        return
-    with held(directories, REAL_FILESYSTEM, exclusively=True):
-        yield
 
 
 def _check_owner(store: ObjectStore, data_dir: Sequence[Path] | None) -> None:

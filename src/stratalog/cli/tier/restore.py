@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,13 +13,13 @@ from uuid import UUID
 import typer
 
 from stratalog.broker.metadata import STORE_FILE, MetadataStore
-from stratalog.cli.options import JsonLines, RemoteOptions, key_values
+from stratalog.cli.options import JsonLines, PlanOnly, RemoteOptions, RestoredConfigs, RestoreTime, key_values
+from stratalog.cli.restored_topics import add_topics, level_for, require_not_served, reserve_producer_ids
 from stratalog.cli.tier.owner import identity_of
 from stratalog.cli.tier.restore_output import expiring_notes, print_hint, print_plan
 from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store
 from stratalog.cli.tier.times import time_ms
-from stratalog.config import INITIAL_LEVEL, LARGE_SEGMENTS_LEVEL, BrokerConfig, LogConfig
-from stratalog.engine.dirs import is_served
+from stratalog.config import BrokerConfig, LogConfig
 from stratalog.engine.tiering import PARTITIONS_KEY, metadata_topic_configs
 from stratalog.errors import DataDirError, InvalidConfigError
 from stratalog.inspect import DataDirSet
@@ -49,22 +49,8 @@ def restore(
         list[str] | None,
         typer.Option("--topic", "--topics", metavar="T", help="Only this topic. Default: all topics."),
     ] = None,
-    at: Annotated[
-        str | None,
-        typer.Option(
-            "--at",
-            metavar="TIME",
-            help="Restore the remote tier as of this time. Segments that were copied later are left out.",
-        ),
-    ] = None,
-    topic_config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topic-config",
-            metavar="KEY=VALUE",
-            help="Set this on every topic, such as retention.ms=-1.",
-        ),
-    ] = None,
+    at: RestoreTime = None,
+    topic_config: RestoredConfigs = None,
     metadata_only: Annotated[
         bool,
         typer.Option(
@@ -83,7 +69,7 @@ def restore(
             "Default: only read a bucket that another cluster owns.",
         ),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would be done, and change nothing.")] = False,
+    dry_run: PlanOnly = False,
     remote: RemoteInstead = None,
     remote_option: RemoteOptions = None,
     as_json: JsonLines = False,
@@ -106,8 +92,7 @@ def restore(
       stratalog tier restore s3://bucket/tiered --data-dir /var/lib/stratalog --metadata-only
     """
     url = bucket_url(url, remote)
-    if is_served(data_dir):
-        raise DataDirError(f"{data_dir} is in use by a broker; stop the broker first")
+    require_not_served(data_dir)
     check_target(data_dir, metadata_only=metadata_only)
     overrides = key_values("--topic-config", topic_config)
     names = None if topic is None else [name for text in topic for name in text.split(",") if name]
@@ -190,11 +175,8 @@ def _existing(data_dir: Path, metadata_only: bool) -> Iterator[MetadataStore | N
         return
     if not (data_dir / STORE_FILE).is_file():
         raise DataDirError(f"{data_dir} has no {STORE_FILE}, so its topics are unknown; restore into a new directory")
-    cluster = MetadataStore.open(data_dir)
-    try:
+    with closing(MetadataStore.open(data_dir)) as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 def _known(cluster: MetadataStore) -> dict[str, KnownTopic]:
@@ -211,40 +193,18 @@ def _register(
     metadata_topic_id: UUID,
 ) -> None:
     """Make the topics known to the broker, and what it may do to the bucket; topics that it has stay as they are."""
-    store = cluster or MetadataStore.open(data_dir, cluster_id=cluster_id, metadata_version=_level(plan.topics))
+    store = cluster or MetadataStore.open(data_dir, cluster_id=cluster_id, metadata_version=level_for(plan.topics))
     try:
         if is_read_only is not None:
             OwnershipFile(data_dir).set_read_only(is_read_only)
-        now_ms = SYSTEM_CLOCK.now_ms()
-        if store.topic(METADATA_TOPIC) is None:
-            configs = metadata_topic_configs(BrokerConfig.from_properties({}))
-            store.create_topic(
-                METADATA_TOPIC, metadata_partitions, configs, created_ms=now_ms, topic_id=metadata_topic_id
-            )
-        for topic in plan.topics:
-            if store.topic(topic.name) is None:
-                store.create_topic(
-                    topic.name,
-                    topic.partition_count,
-                    topic.configs,
-                    created_ms=now_ms,
-                    topic_id=topic.topic_id,
-                )
-        if cluster is None and plan.producer_id_max >= 0:
-            store.allocate_producer_ids(plan.producer_id_max + 1)  # new producers get ids that were never used
+        configs = metadata_topic_configs(BrokerConfig.from_properties({}))
+        metadata_topic = RestoredTopic(METADATA_TOPIC, metadata_topic_id, metadata_partitions, configs)
+        add_topics(store, [metadata_topic, *plan.topics])
+        if cluster is None:
+            reserve_producer_ids(store, plan.producer_id_max)
     finally:
         if cluster is None:
             store.close()
-
-
-def _level(topics: tuple[RestoredTopic, ...]) -> int:
-    """Return the level of `metadata.version` that the topics need."""
-    try:
-        for topic in topics:
-            LogConfig.from_properties(topic.configs, None)
-    except InvalidConfigError:
-        return LARGE_SEGMENTS_LEVEL
-    return INITIAL_LEVEL
 
 
 def _with_configs(plan: RestorePlan, overrides: Mapping[str, str]) -> RestorePlan:

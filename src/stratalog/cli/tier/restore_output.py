@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from stratalog.cli.out import counted, notice, on_terminal, print_json, print_tabbed
+from stratalog.cli.out import counted, notice, on_terminal, print_json, print_rows
 from stratalog.config import LogConfig
 from stratalog.jobs import size_text
 from stratalog.jobs.restore import Judged, PartitionRestore, RestorePlan, Verdict
-from stratalog.util import TableColumn, print_table, uuid_to_base64
+from stratalog.util import TableColumn, uuid_to_base64
 
 _COLUMNS = (
     TableColumn("topic"),
@@ -63,12 +63,8 @@ def print_plan(plan: RestorePlan, notes: Iterable[str], *, as_json: bool, dry_ru
     if as_json:
         _print_json(plan, notes, dry_run)
         return
-    if on_terminal():
-        rows = [_row(each, size_text) for each in plan.partitions]
-        print_table(_COLUMNS, rows, "To be restored" if dry_run else "Restored")
-    else:
-        for partition in plan.partitions:
-            print_tabbed(*_row(partition, str))
+    rows = [_row(each, size_text if on_terminal() else str) for each in plan.partitions]
+    print_rows(_COLUMNS, rows, "To be restored" if dry_run else "Restored")
     for each in left:
         print(_segment_text(each))
     for note in notes:

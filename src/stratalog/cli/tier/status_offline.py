@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,8 @@ def from_data_dirs(directories: Sequence[Path]) -> list[dict[str, Any]]:
     if logs is None or not stores:
         names = ", ".join(str(directory) for directory in directories)
         raise UsageError(f"{names}: no {STORE_FILE} in these directories; give the broker's first log directory too")
-    store = MetadataStore.open(stores[0])
-    try:
+    with closing(MetadataStore.open(stores[0])) as store:
         tiered = {topic.name: topic for topic in store.topics() if _config(topic).remote_storage_enable}
-    finally:
-        store.close()
     failures = _refusals(directories)
     remote = {partition: list(said.segments.values()) for found in logs.replay() for partition, said in found.items()}
     statuses = [

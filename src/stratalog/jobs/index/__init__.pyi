@@ -32,19 +32,7 @@ from .rebuild import (
     write_time_index as write_time_index,
 )
 from .result import (
-    IndexResult as IndexResult,
-)
-from .result import (
     Outcome as Outcome,
-)
-from .run import (
-    convert_indexes as convert_indexes,
-)
-from .run import (
-    rebuild_indexes as rebuild_indexes,
-)
-from .run import (
-    verify_indexes as verify_indexes,
 )
 from .targets import (
     SegmentTarget as SegmentTarget,

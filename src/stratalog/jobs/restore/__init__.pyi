@@ -22,15 +22,6 @@ from .plan import (
 from .plan import (
     Verdict as Verdict,
 )
-from .records import (
-    RestoreResult as RestoreResult,
-)
-from .records import (
-    restore_to_bucket as restore_to_bucket,
-)
-from .records import (
-    restore_to_directory as restore_to_directory,
-)
 from .run import (
     Written as Written,
 )

@@ -11,7 +11,7 @@ from .dir_lock import (
     hold as hold,
 )
 from .dir_lock import (
-    hold_for_check as hold_for_check,
+    hold_all as hold_all,
 )
 from .dir_lock import (
     hold_partition as hold_partition,

@@ -18,9 +18,12 @@ import fcntl
 import hashlib
 import platform
 import struct
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+from stratalog.errors import DataDirError
 from stratalog.util import REAL_FILESYSTEM, File, FileSystem
 
 LOCK: Final = ".lock"
@@ -69,6 +72,29 @@ def hold_for_check(directory: Path, fs: FileSystem = REAL_FILESYSTEM) -> DirLock
     """Keep those who change something away; None if there is one. FileNotFoundError if nobody ever locked it."""
     lock = _held(fs.open(directory / LOCK), fcntl.F_RDLCK, _CHECKS, 1)
     return _unless_held(lock, _PARTITIONS, 0)
+
+
+@contextmanager
+def hold_all(
+    directories: Iterable[Path], fs: FileSystem = REAL_FILESYSTEM, *, for_check: bool = False, creates: bool = True
+) -> Iterator[None]:
+    """Hold log directories within the block, alone or (`for_check`) together with other checks.
+
+    A check makes no lock file, nor does a caller without `creates`: a directory that was never served has none. Raises
+    DataDirError if a broker has one of the directories.
+    """
+    with ExitStack() as stack:
+        for directory in dict.fromkeys(path.resolve() for path in directories):
+            if (for_check or not creates) and not fs.exists(directory / LOCK):
+                continue
+            lock = hold_for_check(directory, fs) if for_check else hold(directory, fs)
+            if lock is None:
+                or_copy = ", or check a copy" if for_check else ""
+                raise DataDirError(
+                    f"{directory} is in use by a broker (its {LOCK} file is locked); stop the broker first{or_copy}"
+                )
+            stack.enter_context(lock)
+        yield
 
 
 def hold_partition(directory: Path, name: str, fs: FileSystem = REAL_FILESYSTEM) -> DirLock | None:

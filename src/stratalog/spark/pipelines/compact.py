@@ -15,6 +15,7 @@ from stratalog.config import LogConfig
 from stratalog.errors import RemoteStorageError, UsageError
 from stratalog.inspect import list_remote_segments
 from stratalog.jobs import SILENT, Ledger, Progress, State
+from stratalog.log.recovery import hold_all
 from stratalog.remote.storage import ObjectLayout, SegmentManifest
 from stratalog.remote.transactions import finish_publications, remove_objects
 from stratalog.spark.byte_sources import ByteSources
@@ -33,7 +34,7 @@ from stratalog.spark.pipelines.compaction import (
     local,
     topic_config,
 )
-from stratalog.util import SYSTEM_CLOCK, Clock
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock
 from stratalog.wire.client import ConnectionOptions
 
 if TYPE_CHECKING:
@@ -70,7 +71,10 @@ def compact_data_dirs(
     paths = [Path(directory).resolve() for directory in directories]
     if not paths:
         raise UsageError("no log directory is named")
-    with data_dirs.locked(paths):
+    for path in paths:
+        if not REAL_FILESYSTEM.is_dir(path):
+            raise UsageError(f"{path} is no directory; give a broker's log directory")
+    with hold_all(paths):
         partitions = [
             partition
             for partition in data_dirs.local_partitions(paths, topics)

@@ -1,14 +1,13 @@
-"""Log directories that no broker serves: which partitions are there, how far they are clean, and their locks."""
+"""Log directories that no broker serves: their partitions, and how far these are clean."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from stratalog.errors import DataDirError, UsageError
+from stratalog.errors import UsageError
 from stratalog.log import PartitionDirectory, list_partitions
 from stratalog.log.format import (
     CLEAN_SHUTDOWN,
@@ -18,7 +17,7 @@ from stratalog.log.format import (
     RECOVERY_POINTS,
     OffsetCheckpoint,
 )
-from stratalog.log.recovery import LOCK, hold, known_recovery_point
+from stratalog.log.recovery import known_recovery_point
 from stratalog.spark.pipelines.compaction.rewrite import ATTEMPT_SUFFIX
 from stratalog.util import REAL_FILESYSTEM, FileSystem
 
@@ -37,25 +36,6 @@ class LocalPartition:
     high_watermark: int | None
     log_start_offset: int
     recovery_point: int | None
-
-
-@contextmanager
-def locked(directories: Sequence[Path], fs: FileSystem = REAL_FILESYSTEM) -> Iterator[None]:
-    """Hold log directories as a broker holds them.
-
-    DataDirError for one that is in use, UsageError for one that is none.
-    """
-    with ExitStack() as stack:
-        for directory in dict.fromkeys(path.resolve() for path in directories):
-            if not fs.is_dir(directory):
-                raise UsageError(f"{directory} is no directory; give a broker's log directory")
-            lock = hold(directory, fs)
-            if lock is None:
-                raise DataDirError(
-                    f"log directory {directory} is in use by a broker (its {LOCK} file is held); stop that one first"
-                )
-            stack.enter_context(lock)
-        yield
 
 
 def local_partitions(

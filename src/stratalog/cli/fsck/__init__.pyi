@@ -1,3 +1,0 @@
-from .locks import (
-    held as held,
-)
