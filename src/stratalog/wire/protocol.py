@@ -66,6 +66,12 @@ def _kio() -> ModuleType:
         sys.meta_path = [other for other in sys.meta_path if other is not finder]
 
 
+def entity_type(name: str) -> Any:
+    """Kio's kind of an entity: "data", "nested", "request" or "response"."""
+    _kio()
+    return importlib.import_module("kio.static.constants").EntityType[name]
+
+
 @cache
 def error_codes() -> Mapping[int, Any]:
     """Kio's ErrorCode by number."""
@@ -194,11 +200,11 @@ def read_message(cls: Any, data: bytes, position: int = 0) -> tuple[Any, int]:
     return _reader(cls)(data, position)
 
 
-def write_message(message: Any) -> bytes:
-    """Return a message without any header."""
+def write_message(message: Any, cls: Any = None) -> bytes:
+    """Return a message without any header, laid out as class `cls` is, by default its own."""
     buffer = io.BytesIO()
-    cls: Any = type(message)
-    _writer(cls)(buffer, message)
+    layout: Any = cls or type(message)
+    _writer(layout)(buffer, message)
     return buffer.getvalue()
 
 

@@ -1,0 +1,282 @@
+"""Records of the metadata log, gathered on top of an image; `apply` makes the next one.
+
+Records are replayed as Kafka's `MetadataDelta` replays them: what cannot be, such as a change to a partition that does
+not exist, means that the log or this code is wrong, and raises CorruptRecordError.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from functools import singledispatchmethod
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from stratalog.broker.cluster.image import (
+    TOPIC_RESOURCE,
+    ConfigResource,
+    MetadataImage,
+    QuotaEntity,
+    TopicImage,
+)
+from stratalog.broker.cluster.registrations import BrokerRegistration, PartitionRegistration, known_id
+from stratalog.errors import CorruptRecordError
+from stratalog.wire.metadata_records import (
+    AccessControlEntryRecord,
+    BrokerRegistrationChangeRecord,
+    ClearElrRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    DelegationTokenRecord,
+    FeatureLevelRecord,
+    FenceBrokerRecord,
+    MetadataRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
+    RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
+    TopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+    UnregisterControllerRecord,
+    UserScramCredentialRecord,
+    ZkMigrationStateRecord,
+)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_CLEARED_ELR: Final = PartitionChangeRecord(eligible_leader_replicas=(), last_known_elr=())
+
+
+class MetadataDelta:
+    """Changes on top of `image`. Belongs to one thread.
+
+    Each part of the image is copied when a record first changes it; the others are shared with the next image.
+    """
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        self._parts: dict[str, Any] = {}
+        #: Brokers whose registration changed, or that are gone.
+        self.changed_brokers: set[int] = set()
+        #: Numbers of the partitions that were made or changed, by topic.
+        self.changed_partitions: dict[UUID, set[int]] = {}
+        self.deleted_topics: set[UUID] = set()
+        self.changed_configs: set[ConfigResource] = set()
+
+    @property
+    def changes(self) -> frozenset[str]:
+        """Names of the parts of the image that differ from before."""
+        return frozenset(self._parts)
+
+    def apply(self, offset: int, epoch: int) -> MetadataImage:
+        """Return the image with the records that were replayed, the last of them at `offset`."""
+        return dataclasses.replace(self.image, offset=offset, epoch=epoch, **self._parts)
+
+    @singledispatchmethod
+    def replay(self, record: MetadataRecord) -> None:
+        """Take in one record. Raises CorruptRecordError for one that does not fit the image."""
+        raise CorruptRecordError(f"a {type(record).__name__} where none may be")
+
+    # --- brokers and controllers ----------------------------------------------------------------------------------
+
+    @replay.register
+    def _(self, record: RegisterBrokerRecord) -> None:
+        self._set_broker(BrokerRegistration.of(record))
+
+    @replay.register
+    def _(self, record: UnregisterBrokerRecord) -> None:
+        del self._brokers[self._broker(record.broker_id, record.broker_epoch, record).id]
+        self.changed_brokers.add(record.broker_id)
+
+    @replay.register
+    def _(self, record: FenceBrokerRecord) -> None:
+        self._set_broker(dataclasses.replace(self._broker(record.id, record.epoch, record), fenced=True))
+
+    @replay.register
+    def _(self, record: UnfenceBrokerRecord) -> None:
+        self._set_broker(dataclasses.replace(self._broker(record.id, record.epoch, record), fenced=False))
+
+    @replay.register
+    def _(self, record: BrokerRegistrationChangeRecord) -> None:
+        broker = self._broker(record.broker_id, record.broker_epoch, record)
+        if record.fenced not in (-1, 0, 1) or record.in_controlled_shutdown not in (0, 1):
+            raise CorruptRecordError(f"broker {record.broker_id}: unknown kind of change in {record}")
+        self._set_broker(broker.with_change(record))
+
+    @replay.register
+    def _(self, record: RegisterControllerRecord) -> None:
+        self._part("controllers", self.image.controllers)[record.controller_id] = record
+
+    @replay.register
+    def _(self, record: UnregisterControllerRecord) -> None:
+        self._part("controllers", self.image.controllers).pop(record.controller_id, None)
+
+    # --- topics ---------------------------------------------------------------------------------------------------
+
+    @replay.register
+    def _(self, record: TopicRecord) -> None:
+        topic_id = known_id(record.topic_id)
+        self._topics[topic_id] = TopicImage(record.name, topic_id)
+        self._topic_ids[record.name] = topic_id
+        self.changed_partitions.setdefault(topic_id, set())
+
+    @replay.register
+    def _(self, record: PartitionRecord) -> None:
+        self._set_partition(self._topic(record.topic_id), record.partition_id, PartitionRegistration.of(record))
+
+    @replay.register
+    def _(self, record: PartitionChangeRecord) -> None:
+        topic = self._topic(record.topic_id)
+        partition = topic.partitions.get(record.partition_id)
+        if partition is None:
+            raise CorruptRecordError(f"a change of partition {topic.name}-{record.partition_id}, which does not exist")
+        self._set_partition(topic, record.partition_id, partition.with_change(record))
+
+    @replay.register
+    def _(self, record: ClearElrRecord) -> None:
+        topics = list(self._topics.values())
+        if record.topic_name:
+            topics = [self._topic(self._topic_ids.get(record.topic_name))]
+        for topic in topics:
+            for number, partition in topic.partitions.items():
+                if partition.eligible_leader_replicas or partition.last_known_elr:
+                    self._set_partition(self._topics[topic.id], number, partition.with_change(_CLEARED_ELR))
+
+    @replay.register
+    def _(self, record: RemoveTopicRecord) -> None:
+        topic = self._topic(record.topic_id)
+        del self._topics[topic.id]
+        if self._topic_ids.get(topic.name) == topic.id:
+            del self._topic_ids[topic.name]
+        self.changed_partitions.pop(topic.id, None)
+        if topic.id in self.image.topics:
+            self.deleted_topics.add(topic.id)
+        resource = ConfigResource(TOPIC_RESOURCE, topic.name)
+        if resource in self._configs:
+            del self._configs[resource]
+            self.changed_configs.add(resource)
+
+    # --- the rest -------------------------------------------------------------------------------------------------
+
+    @replay.register
+    def _(self, record: FeatureLevelRecord) -> None:
+        features = self._part("features", self.image.features)
+        if record.feature_level:
+            features[record.name] = record.feature_level
+        else:
+            features.pop(record.name, None)
+
+    @replay.register
+    def _(self, record: ConfigRecord) -> None:
+        resource = ConfigResource(record.resource_type, record.resource_name)
+        self.changed_configs.add(resource)
+        _set_entry(self._configs, resource, record.name, record.value)
+
+    @replay.register
+    def _(self, record: ClientQuotaRecord) -> None:
+        entity: QuotaEntity = tuple(sorted((each.entity_type, each.entity_name) for each in record.entity))
+        quotas = self._part("quotas", self.image.quotas)
+        _set_entry(quotas, entity, record.key, None if record.remove else record.value)
+
+    @replay.register
+    def _(self, record: ProducerIdsRecord) -> None:
+        self._parts["next_producer_id"] = record.next_producer_id
+
+    @replay.register
+    def _(self, record: AccessControlEntryRecord) -> None:
+        self._part("acls", self.image.acls)[known_id(record.id)] = record
+
+    @replay.register
+    def _(self, record: RemoveAccessControlEntryRecord) -> None:
+        if self._part("acls", self.image.acls).pop(known_id(record.id), None) is None:
+            raise CorruptRecordError(f"ACL {record.id} is removed, but does not exist")
+
+    @replay.register
+    def _(self, record: UserScramCredentialRecord) -> None:
+        self._part("scram", self.image.scram)[record.mechanism, record.name] = record
+
+    @replay.register
+    def _(self, record: RemoveUserScramCredentialRecord) -> None:
+        self._part("scram", self.image.scram).pop((record.mechanism, record.name), None)
+
+    @replay.register
+    def _(self, record: DelegationTokenRecord) -> None:
+        self._part("tokens", self.image.tokens)[record.token_id] = record
+
+    @replay.register
+    def _(self, record: RemoveDelegationTokenRecord) -> None:
+        self._part("tokens", self.image.tokens).pop(record.token_id, None)
+
+    @replay.register(NoOpRecord)
+    @replay.register(ZkMigrationStateRecord)
+    def _(self, record: MetadataRecord) -> None:
+        """Nothing of it is kept."""
+
+    # --- parts ----------------------------------------------------------------------------------------------------
+
+    def _part(self, name: str, before: Mapping[K, V]) -> dict[K, V]:
+        if name not in self._parts:
+            self._parts[name] = dict(before)
+        part: dict[K, V] = self._parts[name]
+        return part
+
+    @property
+    def _brokers(self) -> dict[int, BrokerRegistration]:
+        return self._part("brokers", self.image.brokers)
+
+    @property
+    def _topics(self) -> dict[UUID, TopicImage]:
+        return self._part("topics", self.image.topics)
+
+    @property
+    def _topic_ids(self) -> dict[str, UUID]:
+        return self._part("topic_ids", self.image.topic_ids)
+
+    @property
+    def _configs(self) -> dict[ConfigResource, Mapping[str, str]]:
+        return self._part("configs", self.image.configs)
+
+    def _broker(self, broker: int, epoch: int, record: MetadataRecord) -> BrokerRegistration:
+        """Return the broker that a record is about, of that epoch."""
+        known = self._brokers.get(broker)
+        if known is None or known.epoch != epoch:
+            have = "no such broker" if known is None else f"epoch {known.epoch}"
+            raise CorruptRecordError(f"{type(record).__name__} of broker {broker} in epoch {epoch}: there is {have}")
+        return known
+
+    def _set_broker(self, broker: BrokerRegistration) -> None:
+        self._brokers[broker.id] = broker
+        self.changed_brokers.add(broker.id)
+
+    def _topic(self, topic_id: UUID | None) -> TopicImage:
+        topic = self._topics.get(known_id(topic_id))
+        if topic is None:
+            raise CorruptRecordError(f"a record of topic {topic_id}, which does not exist")
+        return topic
+
+    def _set_partition(self, topic: TopicImage, number: int, partition: PartitionRegistration) -> None:
+        partitions = topic.partitions
+        if topic is self.image.topics.get(topic.id) or not isinstance(partitions, dict):
+            partitions = dict(partitions)
+            self._topics[topic.id] = dataclasses.replace(topic, partitions=partitions)
+        partitions[number] = partition
+        self.changed_partitions.setdefault(topic.id, set()).add(number)
+
+
+def _set_entry(entries: dict[K, Mapping[str, V]], key: K, name: str, value: V | None) -> None:
+    """Set or remove one name of `key`; a key without names goes."""
+    named = {**entries.get(key, {}), name: value}
+    if value is None:
+        del named[name]
+    if named:
+        entries[key] = named  # type: ignore[assignment]
+    else:
+        entries.pop(key, None)
