@@ -17,9 +17,9 @@ from stratalog.broker.produce import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
     Admission,
-    PartitionRecords,
     PartitionResult,
     PendingAppends,
+    ProducedPartition,
     ProduceRequest,
     ProduceTemplate,
     append_records,
@@ -111,7 +111,7 @@ class _Topic(NamedTuple):
     name: str
     #: Why nothing is appended to it.
     error: KafkaError | None
-    partitions: list[PartitionRecords]
+    partitions: list[ProducedPartition]
     #: The results of the first so many partitions.
     done: list[PartitionResult]
 

@@ -5,10 +5,10 @@ from .produce_frames import (
     TOPIC_IDS_FROM as TOPIC_IDS_FROM,
 )
 from .produce_frames import (
-    PartitionRecords as PartitionRecords,
+    PartitionResult as PartitionResult,
 )
 from .produce_frames import (
-    PartitionResult as PartitionResult,
+    ProducedPartition as ProducedPartition,
 )
 from .produce_frames import (
     ProduceRequest as ProduceRequest,

@@ -30,25 +30,25 @@ _RESULT = struct.Struct(">ihqq")
 _RESULT_V5 = struct.Struct(">ihqqq")
 
 
-class PartitionRecords(NamedTuple):
+class ProducedPartition(NamedTuple):
     """What is to be appended to one partition; `records` is a writable view into the request, None for null."""
 
     partition: int
     records: memoryview | None
 
 
-class TopicRecords(NamedTuple):
+class ProducedTopic(NamedTuple):
     """`key` is the topic as the request spells it: its name in UTF-8, or the 16 bytes of its id."""
 
     key: bytes
-    partitions: list[PartitionRecords]
+    partitions: list[ProducedPartition]
 
 
 class ProduceRequest(NamedTuple):
     transactional_id: bytes | None
     acks: int
     timeout_ms: int
-    topics: list[TopicRecords]
+    topics: list[ProducedTopic]
 
 
 class PartitionResult(NamedTuple):
@@ -94,13 +94,13 @@ def _parse_legacy(frame: memoryview, position: int) -> ProduceRequest:
             index, length = index_length(frame, position)
             position += 8
             if length < 0:
-                partitions.append(PartitionRecords(index, None))
+                partitions.append(ProducedPartition(index, None))
                 continue
             if position + length > end:
                 raise InvalidRequestError("records run beyond the end of the request")
-            partitions.append(PartitionRecords(index, frame[position : position + length]))
+            partitions.append(ProducedPartition(index, frame[position : position + length]))
             position += length
-        topics.append(TopicRecords(name, partitions))
+        topics.append(ProducedTopic(name, partitions))
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
@@ -123,15 +123,15 @@ def _parse_flexible(frame: memoryview, position: int, version: int) -> ProduceRe
             (index,) = int32(frame, position)
             length, position = compact_length(frame, position + 4)
             if length < 0:
-                partitions.append(PartitionRecords(index, None))
+                partitions.append(ProducedPartition(index, None))
             else:
                 if position + length > end:
                     raise InvalidRequestError("records run beyond the end of the request")
-                partitions.append(PartitionRecords(index, frame[position : position + length]))
+                partitions.append(ProducedPartition(index, frame[position : position + length]))
                 position += length
             position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
         position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
-        topics.append(TopicRecords(key, partitions))
+        topics.append(ProducedTopic(key, partitions))
     skip_tagged_fields(frame, position)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TypeAlias
 
-from stratalog.broker.produce.produce_frames import PartitionRecords, PartitionResult
+from stratalog.broker.produce.produce_frames import PartitionResult, ProducedPartition
 from stratalog.broker.server import Deferred
 from stratalog.engine import Partition
 from stratalog.engine.metrics import TopicTraffic
@@ -57,7 +57,7 @@ Admission: TypeAlias = Callable[[Partition, memoryview], VerificationGuard | Non
 def append_records(
     partition: Partition | None,
     topic: str,
-    entry: PartitionRecords,
+    entry: ProducedPartition,
     *,
     version: int,
     admit: Admission | None = None,
@@ -114,7 +114,7 @@ def is_transactional(records: memoryview | None) -> bool:
     )
 
 
-def _count_refusal(traffic: TopicTraffic, entry: PartitionRecords, error: KafkaError) -> None:
+def _count_refusal(traffic: TopicTraffic, entry: ProducedPartition, error: KafkaError) -> None:
     """Where Kafka counts records that it refuses."""
     records = entry.records or b""
     if isinstance(error, CorruptRecordError):
@@ -131,7 +131,7 @@ def _count_refusal(traffic: TopicTraffic, entry: PartitionRecords, error: KafkaE
             traffic.invalid_offset_or_sequence += 1
 
 
-def _accepted(partition: Partition | None, topic: str, entry: PartitionRecords, version: int) -> memoryview:
+def _accepted(partition: Partition | None, topic: str, entry: ProducedPartition, version: int) -> memoryview:
     """Return the records, when the request as such may bring them."""
     index, records = entry
     if partition is None:
