@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from tests.support.wire import Wire
 
 import stratalog
 from stratalog.broker.security import Listener
-from stratalog.broker.server.listen_address import ListenAddress, advertised_listener, parse_address
+from stratalog.broker.server.listen_address import ListenAddress, parse_address
+from stratalog.broker.server.open_listeners import open_listeners
 from stratalog.broker.server.server import Broker, serve
 from stratalog.config.broker import BrokerConfig
 from stratalog.errors import DataDirError, InvalidConfigError, StratalogError, UsageError
@@ -330,14 +332,14 @@ def test_listens_on_ipv6(tmp_path: Path) -> None:
 
 
 def test_advertised_listeners_are_what_clients_are_told() -> None:
-    bound = ListenAddress("", 9092)
-
     def advertised(value: str | None) -> Listener:
-        return advertised_listener(BrokerConfig({"advertised.listeners": value}), bound)
+        config = BrokerConfig({"listeners": "PLAINTEXT://:0", "advertised.listeners": value})
+        with closing(open_listeners(None, config)) as opened:
+            return opened.inter_broker
 
     assert advertised("PLAINTEXT://kafka.example:29092") == Listener("kafka.example", 29_092)
     assert advertised("SSL://x:1,PLAINTEXT://y:2") == Listener("y", 2)
-    assert advertised(None) == Listener("", 9092)
+    assert advertised(None).host == ""
     with pytest.raises(InvalidConfigError, match="wildcard"):
         advertised("PLAINTEXT://0.0.0.0:9092")
     with pytest.raises(InvalidConfigError, match="PLAINTEXT"):

@@ -139,7 +139,7 @@ def _properties(config: Path | None, assignments: list[str], listen: str | None)
         assigned[name.strip()] = value.strip()
     properties = {**in_file, **assigned}
     # Also when --listen is given: who asks for TLS in the file must not be served without it by chance.
-    refuse_unkept(properties, lambda key: "--set" if key in assigned else str(config), opens_listeners=listen is None)
+    refuse_unkept(properties, lambda key: "--set" if key in assigned else str(config))
     if listen is not None and ADVERTISED in in_file and ADVERTISED not in assigned:
         logger.warning(
             "%s: %s=%s is ignored because of --listen; use --set %s=... instead",

@@ -38,6 +38,18 @@ from .listeners import (
     PLAINTEXT as PLAINTEXT,
 )
 from .listeners import (
+    NamedListener as NamedListener,
+)
+from .listeners import (
+    client_listeners as client_listeners,
+)
+from .listeners import (
+    inter_broker_listener as inter_broker_listener,
+)
+from .listeners import (
+    listener_settings as listener_settings,
+)
+from .listeners import (
     parse_listeners as parse_listeners,
 )
 from .metadata_version import (

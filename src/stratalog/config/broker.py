@@ -104,9 +104,18 @@ BROKER_KEYS = ConfigRegistry(
         _key("log.dirs", _LIST, (), "The log directories. --data-dir takes precedence."),
         _key("log.dir", _LIST, (), "Like log.dirs, which takes precedence."),
         _key("listeners", _STR, "PLAINTEXT://:9092",
-             "The address to listen on: one PLAINTEXT listener for clients. --listen takes precedence; the default is "
-             "127.0.0.1:9092. Listeners of controller.listener.names are not opened."),
-        _key("advertised.listeners", _STR, None, "The address that clients connect to. Ignored with --listen."),
+             "The addresses to listen on, as NAME://HOST:PORT, separated by commas. --listen takes precedence; the "
+             "default is 127.0.0.1:9092. Listeners of controller.listener.names are not opened. A key of one listener "
+             "is written listener.name.<name>.<key>, with the name in small letters."),
+        _key("advertised.listeners", _STR, None,
+             "The addresses that clients connect to. A client gets the address of the listener that it came in by. "
+             "Ignored with --listen."),
+        _key("inter.broker.listener.name", _STR, None,
+             "The listener that max.connections does not count against: it closes the longest idle connection of "
+             "another one instead. By default, that of security.inter.broker.protocol."),
+        _key("security.inter.broker.protocol", _STR, "PLAINTEXT",
+             "Names the listener of inter.broker.listener.name by its protocol.",
+             one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
         _key("listener.security.protocol.map", _STR,
              "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
              "Security protocol of each listener. Only PLAINTEXT is supported."),
@@ -144,7 +153,15 @@ BROKER_KEYS = ConfigRegistry(
         _key("socket.listen.backlog.size", _INT, 50, "Pending connections.", at_least(1)),
         _key("connections.max.idle.ms", _LONG, 600_000, "How long a connection may be idle before it is closed."),
         _key("max.connections", _INT, INT_MAX,
-             "Largest number of connections at the same time.", at_least(0), dynamic=True),
+             "Largest number of connections at the same time; of a listener under its prefix.", at_least(0),
+             dynamic=True),
+        _key("max.connections.per.ip", _INT, INT_MAX,
+             "Largest number of connections of one address. More are closed at once.", at_least(0), dynamic=True),
+        _key("max.connections.per.ip.overrides", _LIST, (),
+             "Other limits of single addresses or host names: host:number, separated by commas.", dynamic=True),
+        _key("max.connection.creation.rate", _INT, INT_MAX,
+             "Largest number of new connections per second; of a listener under its prefix. More wait.", at_least(0),
+             dynamic=True),
         _key("fetch.max.bytes", _INT, 55 * 1024**2, "The largest fetch response.", at_least(1024)),
         _key("queued.max.requests", _INT, 500,
              "Largest number of queued requests.",

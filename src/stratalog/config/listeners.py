@@ -1,14 +1,16 @@
 """`listeners`, as Kafka writes them: NAME://HOST:PORT, with commas between; a name stands for a security protocol.
 
 Only names that are in `listeners` count: a map may speak of others. Listeners of `controller.listener.names` are for
-controllers, which this broker does without.
+controllers, which this broker does without. A setting of one listener stands under `listener.name.<name>.`, in small
+letters, and takes precedence over the setting of all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from stratalog.config.broker import BROKER_KEYS, BrokerConfig
 from stratalog.config.keys import invalid
 
 PLAINTEXT = "PLAINTEXT"
@@ -16,6 +18,8 @@ LISTENERS = "listeners"
 ADVERTISED = "advertised.listeners"
 PROTOCOL_MAP = "listener.security.protocol.map"
 CONTROLLER_NAMES = "controller.listener.names"
+INTER_BROKER_NAME = "inter.broker.listener.name"
+INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
 
 _PROTOCOLS = frozenset({PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 
@@ -57,6 +61,50 @@ def parse_listeners(value: str, properties: Mapping[str, str | None], key: str =
             )
         found.append(NamedListener(name, address, protocol, is_controllers))
     return found
+
+
+def client_listeners(config: BrokerConfig) -> list[NamedListener]:
+    """Return the listeners of `listeners` that are for clients. InvalidConfigError also for two of one name or port."""
+    value: str = config[LISTENERS]
+    found = [each for each in parse_listeners(value, config.properties) if not each.is_controllers]
+    if not found:
+        raise invalid(LISTENERS, value, "expected a listener for clients, such as PLAINTEXT://127.0.0.1:9092")
+    if len({each.name for each in found}) < len(found):
+        raise invalid(LISTENERS, value, "Each listener must have a different name")
+    return found
+
+
+def inter_broker_listener(config: BrokerConfig, listeners: list[NamedListener]) -> NamedListener:
+    """Return the listener of `inter.broker.listener.name`, which the limit of all connections does not close.
+
+    Without that key it is the one of `security.inter.broker.protocol`, else the first.
+    """
+    if config.is_set(INTER_BROKER_NAME) and config.is_set(INTER_BROKER_PROTOCOL):
+        raise invalid(INTER_BROKER_NAME, config[INTER_BROKER_NAME], f"{INTER_BROKER_PROTOCOL} must not be set too")
+    for key in (INTER_BROKER_NAME, INTER_BROKER_PROTOCOL):
+        if not config.is_set(key) or not config[key]:
+            continue
+        for listener in listeners:
+            if listener.name == config[key].upper():
+                return listener
+        names = ",".join(each.name for each in listeners)
+        raise invalid(key, config[key], f"it must name one of the listeners for clients: {names}")
+    return next((each for each in listeners if each.name == PLAINTEXT), listeners[0])
+
+
+def listener_settings(config: BrokerConfig, name: str) -> BrokerConfig:
+    """Return the configuration as it is for one listener: what stands under its prefix, over what is for all."""
+    prefix = listener_prefix(name)
+    own = {key.removeprefix(prefix): raw for key, raw in config.properties.items() if key.startswith(prefix)}
+    for key, raw in own.items():
+        if key in BROKER_KEYS:  # an error names the whole key
+            replace(BROKER_KEYS[key], name=prefix + key).parse(raw)
+    return config.with_overrides(own) if own else config
+
+
+def listener_prefix(name: str) -> str:
+    """Return what the keys of one listener begin with."""
+    return f"listener.name.{name.lower()}."
 
 
 def _protocols(value: str) -> dict[str, str]:

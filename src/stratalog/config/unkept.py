@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from stratalog.config.keys import INT_MAX
 from stratalog.config.listeners import CONTROLLER_NAMES, LISTENERS, PLAINTEXT, parse_listeners
 from stratalog.errors import InvalidConfigError, UsageError
 
@@ -19,8 +18,6 @@ _TLS = "TLS"
 _SASL = "SASL"
 _ACLS = "an authorizer: without one everybody may do everything"
 _POLICY = "a policy for what clients ask for"
-_PER_CLIENT = "limits of single clients"
-_NO_LIMIT = frozenset({str(INT_MAX)})
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 #: Key -> what it asks for, and the values that ask for nothing.
@@ -56,7 +53,6 @@ _KEYS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
             "mechanism.controller.protocol",
         )
     },
-    "security.inter.broker.protocol": ("another protocol than PLAINTEXT", frozenset({PLAINTEXT})),
     "delegation.token.secret.key": ("delegation tokens", _NOTHING),
     "delegation.token.master.key": ("delegation tokens", _NOTHING),
     "password.encoder.secret": ("encoded passwords", _NOTHING),
@@ -66,12 +62,9 @@ _KEYS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
     "client.quota.callback.class": ("quotas", _NOTHING),
     "quota.producer.default": ("quotas", frozenset({str(2**63 - 1)})),
     "quota.consumer.default": ("quotas", frozenset({str(2**63 - 1)})),
-    "max.connections.per.ip": (_PER_CLIENT, _NO_LIMIT),
-    "max.connections.per.ip.overrides": (_PER_CLIENT, _NOTHING),
-    "max.connection.creation.rate": ("a limit of new connections", _NO_LIMIT),
 }
 
-_OF_A_LISTENER = re.compile(r"listener\.name\.([^.]+)\..+")
+_OF_A_LISTENER = re.compile(r"listener\.name\.([^.]+)\.(.+)")
 _QUORUM = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
 _ROLES = "process.roles"
 
@@ -79,12 +72,10 @@ _ROLES = "process.roles"
 def refuse_unkept(
     properties: Mapping[str, str | None],
     source: Callable[[str], str] = lambda _key: "the configuration",
-    *,
-    opens_listeners: bool = False,
 ) -> None:
     """Raise UsageError, one line that names where it stands, the key and what to do, for what cannot be kept.
 
-    `source` says where the value of a key is from; `opens_listeners` whether they are what is listened on.
+    `source` says where the value of a key is from.
     """
     for name, value in properties.items():
         asked = asks_for(name, value, properties)
@@ -93,7 +84,7 @@ def refuse_unkept(
                 f"{source(name)}: {name} asks for {asked}, which this broker does not support; "
                 f"to serve without it, remove the key, or override it with --set {name}="
             )
-    _refuse_listeners(properties, source, one=opens_listeners)
+    _refuse_listeners(properties, source)
     _refuse_quorum(properties, source)
 
 
@@ -106,13 +97,16 @@ def asks_for(name: str, value: str | None, properties: Mapping[str, str | None])
         what, harmless = _KEYS[name]
         return None if text in harmless else what
     match = _OF_A_LISTENER.fullmatch(name)
+    if match is None:
+        return None
     controllers = {each.strip().lower() for each in (properties.get(CONTROLLER_NAMES) or "").split(",")}
-    if match is not None and match[1].lower() not in controllers:
-        return "settings of a single listener"
-    return None
+    if match[1].lower() in controllers:
+        return None
+    of_all = next((key for key in _KEYS if f".{match[2]}".endswith(f".{key}")), None)  # perhaps behind a mechanism
+    return None if of_all is None else asks_for(of_all, value, properties)
 
 
-def _refuse_listeners(properties: Mapping[str, str | None], source: Callable[[str], str], *, one: bool) -> None:
+def _refuse_listeners(properties: Mapping[str, str | None], source: Callable[[str], str]) -> None:
     value = properties.get(LISTENERS)
     if not value:
         return
@@ -129,11 +123,6 @@ def _refuse_listeners(properties: Mapping[str, str | None], source: Callable[[st
             )
     if not listeners:
         raise UsageError(f"{where}: expected a listener for clients; {do}")
-    if one and len(listeners) > 1:
-        raise UsageError(
-            f"{where}: this broker listens on one address, not on {len(listeners)}; choose one: "
-            f"--set {LISTENERS}={listeners[0]}"
-        )
 
 
 def _refuse_quorum(properties: Mapping[str, str | None], source: Callable[[str], str]) -> None:

@@ -1,19 +1,19 @@
-"""The listening socket and everybody who came in by it."""
+"""Everybody who came in by one of the listeners, and what their connections share."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import math
 import socket
-from typing import Any
 
 from stratalog.broker.apis import load_apis
 from stratalog.broker.security import Peer
 from stratalog.broker.server.connection import Connection
+from stratalog.broker.server.connection_limits import ConnectionLimits
+from stratalog.broker.server.entrance import Entrance
+from stratalog.broker.server.open_listeners import BoundListeners
 from stratalog.broker.services import BrokerServices
-from stratalog.util import descriptors_max
 
 logger = logging.getLogger(__name__)
 
@@ -26,21 +26,15 @@ _POOLED_BYTES_MIN = 64 * 1024
 _SWEEP_S_MAX = 5.0
 #: How long a stop waits for requests that are being worked on.
 _DRAIN_S = 5.0
-#: Wait before accepting again when the process is out of file descriptors.
-_ACCEPT_PAUSE_S = 1.0
-_SHORTAGE_TOLD_EVERY_S = 60.0
-#: That part of all descriptors is for files: connections do not take the last ones, without which no log can roll.
-_SHARE_FOR_FILES = 16
-_NO_DESCRIPTOR_ERRNOS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 #: Turns of the loop, of a few microseconds each, in which it does not sleep after a request. A client that sends one at
 #: a time has its next one ready within that, and waking a sleeping CPU would cost more than the whole request.
 _LOOKS_BEFORE_SLEEP = 30
 
 
 class Acceptor:
-    """Accepts clients on a socket and keeps their connections. Belongs to the loop's thread."""
+    """Accepts clients at every listener and keeps their connections. Belongs to the loop's thread."""
 
-    def __init__(self, services: BrokerServices, listening: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, services: BrokerServices, opened: BoundListeners, loop: asyncio.AbstractEventLoop) -> None:
         config = services.config
         self.services = services
         self.apis = load_apis()
@@ -48,17 +42,14 @@ class Acceptor:
         self.request_bytes_max: int = config["socket.request.max.bytes"]
         self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self.connections: set[Connection] = set()
-        self._listening = listening
-        descriptors = descriptors_max()
-        self._descriptor_max = None if descriptors is None else descriptors - descriptors // _SHARE_FOR_FILES
-        self._shortage_told_at = -_SHORTAGE_TOLD_EVERY_S
+        names = tuple(each.listener.name for each in opened.all)
+        self.limits = ConnectionLimits(lambda: services.config, names, opened.inter_broker.name, loop.time)
         idle_ms = config["connections.max.idle.ms"]
         self._idle_s = idle_ms / 1000 if idle_ms > 0 else math.inf
         self._buffers: list[bytearray] = []
         self._buffers_bytes = 0
         self._buffers_taken = False
         self._unfinished: set[asyncio.Task[None]] = set()
-        self._accepting = False
         self._closed = False
         self._looks = 0
         self._awake = False
@@ -68,20 +59,21 @@ class Acceptor:
         buffers = [(socket.SO_SNDBUF, config["socket.send.buffer.bytes"])]
         if config.is_set("socket.receive.buffer.bytes"):
             buffers.append((socket.SO_RCVBUF, config["socket.receive.buffer.bytes"]))
-        self._socket_options = [(option, size) for option, size in buffers if size > 0]
+        self.socket_options = [(option, size) for option, size in buffers if size > 0]
+        self._entrances = [Entrance(self, each) for each in opened.all]
 
     def start(self) -> None:
-        self._accept_again()
+        for entrance in self._entrances:
+            entrance.accept_again()
         self._sweep()
 
     def close(self) -> None:
         """Stop listening and close every connection; what they wait for is cancelled."""
         self._closed = True
-        if self._accepting:
-            self.loop.remove_reader(self._listening.fileno())
+        for entrance in self._entrances:
+            entrance.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
-        self._listening.close()
         for connection in list(self.connections):
             connection.close()
 
@@ -98,65 +90,27 @@ class Acceptor:
 
     # --- connections --------------------------------------------------------------------------------------------------
 
-    def _accept_again(self) -> None:
-        if not self._accepting and not self._closed:
-            self._accepting = True
-            self.loop.add_reader(self._listening.fileno(), self._on_acceptable)
+    @property
+    def connection_count(self) -> int:
+        return len(self.connections)
 
-    def _pause_accepting(self) -> None:
-        if self._accepting:
-            self._accepting = False
-            self.loop.remove_reader(self._listening.fileno())
+    def let_in(self, sock: socket.socket, peer: Peer) -> None:
+        self.connections.add(Connection(self, sock, peer))
 
-    def _on_acceptable(self) -> None:
-        while True:
-            if len(self.connections) >= self.services.config["max.connections"]:
-                self._pause_accepting()  # `forget` goes on
-                return
-            try:
-                sock, address = self._listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno not in _NO_DESCRIPTOR_ERRNOS:
-                    raise
-                self._wait_for_descriptors(error.strerror)
-                return
-            # A new descriptor is the lowest one that is free.
-            if self._descriptor_max is not None and sock.fileno() >= self._descriptor_max:
-                sock.close()
-                self._wait_for_descriptors("the last file descriptors are for logs")
-                return
-            self._connect(sock, address)
-
-    def _wait_for_descriptors(self, why: str | None) -> None:
-        now = self.loop.time()
-        if now >= self._shortage_told_at + _SHORTAGE_TOLD_EVERY_S:
-            self._shortage_told_at = now
-            logger.error(
-                "No connection can be accepted beside %d others: %s; raise the limit of open files (ulimit -n)",
-                len(self.connections),
-                why,
-            )
-        self._pause_accepting()
-        self.loop.call_later(_ACCEPT_PAUSE_S, self._accept_again)
-
-    def _connect(self, sock: socket.socket, address: Any) -> None:
-        try:
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for option, value in self._socket_options:
-                sock.setsockopt(socket.SOL_SOCKET, option, value)
-            local_host = sock.getsockname()[0]
-        except OSError:  # gone already
-            sock.close()
-            return
-        self.connections.add(Connection(self, sock, Peer(self.services.listener, address[0], local_host)))
+    def make_room(self) -> bool:
+        others = [each for each in self.connections if not self.limits.is_protected(each.peer.listener.name)]
+        if not others:
+            return False
+        min(others, key=lambda each: each.active_at).close()
+        return True
 
     def forget(self, connection: Connection) -> None:
-        self.connections.discard(connection)
-        self._accept_again()
+        if connection in self.connections:
+            self.connections.remove(connection)
+            self.limits.give_back(connection.peer.listener.name, connection.peer.client_host)
+        if not self._closed:
+            for entrance in self._entrances:
+                entrance.accept_again()
 
     def finish(self, task: asyncio.Task[None]) -> None:
         """Let a request whose client has gone run to its end."""

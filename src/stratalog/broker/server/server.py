@@ -12,12 +12,8 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 
 from stratalog.broker.server.acceptor import Acceptor
-from stratalog.broker.server.listen_address import (
-    ListenAddress,
-    advertised_listener,
-    bind,
-    listen_address,
-)
+from stratalog.broker.server.connection_limits import parse_overrides
+from stratalog.broker.server.open_listeners import open_listeners
 from stratalog.broker.services import BrokerServices, start_services
 from stratalog.broker.storage import open_storage
 from stratalog.config import LISTENERS, BrokerConfig, broker_advice, refuse_unkept
@@ -34,7 +30,7 @@ _THIS_MACHINE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class _Instance:
-    """An open broker that does not run yet: a bound socket and the storage behind it."""
+    """An open broker that does not run yet: bound sockets and the storage behind it."""
 
     def __init__(
         self,
@@ -44,21 +40,18 @@ class _Instance:
         clock: Clock,
     ) -> None:
         settings = BrokerConfig.from_properties({name: _text(value) for name, value in (config or {}).items()})
-        refuse_unkept(settings.properties, opens_listeners=listen is None)
+        refuse_unkept(settings.properties)
         for advice in broker_advice(settings):
             logger.warning("%s", advice)
         dirs = _data_dirs(data_dir, settings)
-        asked = listen_address(listen, settings)
+        parse_overrides(settings)
         # Bound first: a port in use must leave the directories as they were.
-        self.listening = bind(asked, settings["socket.listen.backlog.size"])
+        self.opened = open_listeners(listen, settings)
         try:
-            self.bound = ListenAddress(asked.host, self.listening.getsockname()[1])
-            listener = advertised_listener(settings, self.bound)
             self._storage = open_storage(dirs, settings, clock=clock)
         except BaseException:
-            self.listening.close()
+            self.opened.close()
             raise
-        self._listener = listener
         self._services: BrokerServices | None = None
 
     @property
@@ -81,10 +74,10 @@ class _Instance:
         logs = self._storage.logs
         logs.on_last_dir_failed = give_up
         try:
-            self._services = services = start_services(self._storage, self._listener, loop)
-            acceptor = Acceptor(services, self.listening, loop)
+            self._services = services = start_services(self._storage, self.opened.inter_broker, loop)
+            acceptor = Acceptor(services, self.opened, loop)
         except BaseException:
-            self.listening.close()
+            self.opened.close()
             raise
         try:
             if not logs.dirs.live:  # it may have failed before anyone could be told
@@ -164,7 +157,7 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """HOST:PORT for clients on this machine."""
+        """HOST:PORT of the first listener, for clients on this machine."""
         return _bootstrap_servers(self._instance)
 
     @property
@@ -249,8 +242,8 @@ def new_event_loop() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def _bootstrap_servers(instance: _Instance) -> str:
-    host = instance.bound.host
-    return join_host_port(_THIS_MACHINE.get(host, host), instance.bound.port)
+    bound = instance.opened.all[0].bound
+    return join_host_port(_THIS_MACHINE.get(bound.host, bound.host), bound.port)
 
 
 def _data_dirs(data_dir: StrPath | Sequence[StrPath] | None, config: BrokerConfig) -> list[Path]:

@@ -1,0 +1,131 @@
+"""How many connections there may be, and how fast they may come: by broker, listener and address, as Kafka counts."""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from stratalog.config import BrokerConfig, invalid, listener_settings
+
+_OVERRIDES: Final = "max.connections.per.ip.overrides"
+_RATE: Final = "max.connection.creation.rate"
+_MAX: Final = "max.connections"
+#: Seconds of the rate that may come at once after a pause: the window that Kafka measures a rate in.
+_BURST_S: Final = 10.0
+#: What sums of seconds may be off by, so that no wait is too short to change the time.
+_ROUNDING: Final = 1e-6
+
+
+class CreationRate:
+    """Connections that may be accepted per second, on the average of a few."""
+
+    def __init__(self, now: float) -> None:
+        self._allowance: float | None = None
+        self._at = now
+
+    def wait_s(self, rate: int, now: float) -> float:
+        """Return how long the next connection has to wait; 0 when it may be accepted."""
+        burst = max(1.0, rate * _BURST_S)
+        before = burst if self._allowance is None else self._allowance
+        self._allowance = min(burst, before + (now - self._at) * rate)
+        self._at = now
+        if self._allowance >= 1 - _ROUNDING:
+            return 0.0
+        return (1 - self._allowance) / rate if rate else _BURST_S
+
+    def count(self) -> None:
+        """Take note of a connection that was accepted."""
+        if self._allowance is not None:
+            self._allowance -= 1
+
+
+class ConnectionLimits:
+    """The connections of a broker, counted. Belongs to the loop's thread.
+
+    The listener of the brokers among themselves (`protected`) is not held up by `max.connections`, if there is another
+    listener: one of the others' connections has to go instead.
+    """
+
+    def __init__(
+        self, config: Callable[[], BrokerConfig], names: tuple[str, ...], protected: str, clock: Callable[[], float]
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._protected = protected if len(names) > 1 else None
+        self._listeners: Counter[str] = Counter()
+        self._hosts: Counter[str] = Counter()
+        self._rate = CreationRate(clock())
+        self._rates = {name: CreationRate(clock()) for name in names}
+        self._seen: BrokerConfig | None = None
+        self._settings: dict[str, BrokerConfig] = {}
+        self._overrides: Mapping[str, int] = {}
+
+    def of(self, listener: str) -> BrokerConfig:
+        """Return the settings of one listener, as they are now."""
+        self._look()
+        return self._settings[listener]
+
+    def is_protected(self, listener: str) -> bool:
+        return listener == self._protected
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the broker has as many connections as it may have."""
+        return bool(self._listeners.total() >= self._config()[_MAX])
+
+    def has_room(self, listener: str) -> bool:
+        """Whether another connection may be accepted at a listener."""
+        settings = self.of(listener)
+        own = settings is not self._config() and f"listener.name.{listener.lower()}.{_MAX}" in settings.properties
+        if own and self._listeners[listener] >= settings[_MAX]:
+            return False
+        return self.is_protected(listener) or not self.is_full
+
+    def wait_s(self, listener: str) -> float:
+        """Return how long a listener has to wait for the rate of new connections."""
+        now = self._clock()
+        wait = self._rate.wait_s(self._config()[_RATE], now)
+        return max(wait, self._rates[listener].wait_s(self.of(listener)[_RATE], now))
+
+    def take(self, listener: str, host: str) -> bool:
+        """Count a new connection; False when its address has too many, and nothing is counted but the try."""
+        self._rate.count()
+        self._rates[listener].count()
+        self._look()
+        if self._hosts[host] >= self._overrides.get(host, self._config()["max.connections.per.ip"]):
+            return False
+        self._hosts[host] += 1
+        self._listeners[listener] += 1
+        return True
+
+    def give_back(self, listener: str, host: str) -> None:
+        """Count a connection no more."""
+        self._listeners[listener] -= 1
+        self._hosts[host] -= 1
+        if not self._hosts[host]:
+            del self._hosts[host]
+
+    def _look(self) -> None:
+        """Take over settings that were changed."""
+        config = self._config()
+        if config is not self._seen:
+            self._settings = {name: listener_settings(config, name) for name in self._rates}
+            self._overrides = parse_overrides(config)
+            self._seen = config
+
+
+def parse_overrides(config: BrokerConfig) -> Mapping[str, int]:
+    """Return the limits of single addresses. InvalidConfigError for a host that is not known, or no number."""
+    limits = {}
+    for entry in config[_OVERRIDES]:
+        host, separator, number = entry.rpartition(":")
+        if not separator or not number.isdecimal():
+            raise invalid(_OVERRIDES, ",".join(config[_OVERRIDES]), "expected host:number, separated by commas")
+        try:
+            found = socket.getaddrinfo(host.strip().strip("[]"), None, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise invalid(_OVERRIDES, entry, f"host {host} is not known") from error
+        limits.update({str(where[0]): int(number) for *_, where in found})
+    return limits

@@ -1,0 +1,143 @@
+"""One listener's socket: accepts clients, as far as there is room for them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from typing import Any, Final, Protocol
+
+from stratalog.broker.security import Peer
+from stratalog.broker.server.connection_limits import ConnectionLimits
+from stratalog.broker.server.open_listeners import OpenListener
+from stratalog.util import descriptors_max
+
+logger = logging.getLogger(__name__)
+
+#: Wait before accepting again when the process is out of file descriptors.
+_ACCEPT_PAUSE_S: Final = 1.0
+_SHORTAGE_TOLD_EVERY_S: Final = 60.0
+#: That part of all descriptors is for files: connections do not take the last ones, without which no log can roll.
+_SHARE_FOR_FILES: Final = 16
+_NO_DESCRIPTOR_ERRNOS: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+#: How IPv6 writes the address of a client that came by IPv4.
+_IPV4_MAPPED: Final = "::ffff:"
+
+
+class House(Protocol):
+    """What an entrance leads into."""
+
+    loop: asyncio.AbstractEventLoop
+    limits: ConnectionLimits
+    #: Options for the sockets of clients, all at the level of sockets.
+    socket_options: list[tuple[int, int]]
+
+    def let_in(self, sock: socket.socket, peer: Peer) -> None:
+        """Serve a client that has been counted."""
+        ...
+
+    def make_room(self) -> bool:
+        """Close the connection of another listener that has been idle longest; False when there is none."""
+        ...
+
+    @property
+    def connection_count(self) -> int: ...
+
+
+class Entrance:
+    """Accepts the clients of one listener. Belongs to the loop's thread."""
+
+    def __init__(self, house: House, opened: OpenListener) -> None:
+        self.listener = opened.listener
+        self._house = house
+        self._socket = opened.socket
+        descriptors = descriptors_max()
+        self._descriptor_max = None if descriptors is None else descriptors - descriptors // _SHARE_FOR_FILES
+        self._shortage_told_at = -_SHORTAGE_TOLD_EVERY_S
+        self._accepting = False
+        self._closed = False
+
+    def accept_again(self) -> None:
+        """Accept, unless that is being done; until there is no more room."""
+        if not self._accepting and not self._closed:
+            self._accepting = True
+            self._house.loop.add_reader(self._socket.fileno(), self._on_acceptable)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._pause()
+        self._closed = True
+        self._socket.close()
+
+    def _pause(self) -> None:
+        if self._accepting:
+            self._accepting = False
+            self._house.loop.remove_reader(self._socket.fileno())
+
+    def _pause_for(self, seconds: float) -> None:
+        self._pause()
+        self._house.loop.call_later(seconds, self.accept_again)
+
+    def _on_acceptable(self) -> None:
+        house, name = self._house, self.listener.name
+        limits = house.limits
+        while True:
+            if not limits.has_room(name):
+                self._pause()  # the end of a connection goes on
+                return
+            if wait_s := limits.wait_s(name):
+                self._pause_for(wait_s)
+                return
+            try:
+                sock, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _NO_DESCRIPTOR_ERRNOS:
+                    raise
+                self._wait_for_descriptors(error.strerror)
+                return
+            # A new descriptor is the lowest one that is free.
+            if self._descriptor_max is not None and sock.fileno() >= self._descriptor_max:
+                sock.close()
+                self._wait_for_descriptors("the last file descriptors are for logs")
+                return
+            self._connect(sock, address)
+
+    def _wait_for_descriptors(self, why: str | None) -> None:
+        now = self._house.loop.time()
+        if now >= self._shortage_told_at + _SHORTAGE_TOLD_EVERY_S:
+            self._shortage_told_at = now
+            logger.error(
+                "No connection can be accepted beside %d others: %s; raise the limit of open files (ulimit -n)",
+                self._house.connection_count,
+                why,
+            )
+        self._pause_for(_ACCEPT_PAUSE_S)
+
+    def _connect(self, sock: socket.socket, address: Any) -> None:
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in self._house.socket_options:
+                sock.setsockopt(socket.SOL_SOCKET, option, value)
+            local_host = _as_ipv4(sock.getsockname()[0])
+        except OSError:  # gone already
+            sock.close()
+            return
+        client_host = _as_ipv4(address[0])
+        limits, name = self._house.limits, self.listener.name
+        if limits.is_protected(name) and limits.is_full:
+            self._house.make_room()
+        if not limits.take(name, client_host):
+            logger.info("Refusing a connection from %s: it has max.connections.per.ip connections", client_host)
+            sock.close()
+            return
+        self._house.let_in(sock, Peer(self.listener, client_host, local_host))
+
+
+def _as_ipv4(host: str) -> str:
+    """Return an address as rules for clients write it."""
+    return host.removeprefix(_IPV4_MAPPED) if "." in host else host

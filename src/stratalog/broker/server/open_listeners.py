@@ -1,0 +1,103 @@
+"""The listeners of a broker: bound from its configuration, each with what its clients are told to connect to."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from stratalog.broker.security import Listener
+from stratalog.broker.server.listen_address import ListenAddress, bind, parse_address
+from stratalog.config import (
+    ADVERTISED,
+    LISTENERS,
+    PLAINTEXT,
+    BrokerConfig,
+    NamedListener,
+    client_listeners,
+    inter_broker_listener,
+    invalid,
+    listener_settings,
+    parse_listeners,
+)
+
+_ANY_HOSTS = {"", "0.0.0.0", "::"}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenListener:
+    """A socket that listens, the address that it was bound to, and what its clients are told."""
+
+    socket: socket.socket
+    bound: ListenAddress
+    listener: Listener
+
+
+@dataclass(frozen=True, slots=True)
+class BoundListeners:
+    """All listeners of a broker, in the order of `listeners`. `inter_broker` is one of them."""
+
+    all: tuple[OpenListener, ...]
+    inter_broker: Listener
+
+    def close(self) -> None:
+        for each in self.all:
+            each.socket.close()
+
+
+def open_listeners(listen: str | None, config: BrokerConfig) -> BoundListeners:
+    """Bind what `listen` (HOST:PORT, for plain text) says, or without one what `listeners` says.
+
+    UsageError for an address that cannot be had, InvalidConfigError for what is no listener; nothing stays bound then.
+    """
+    asked = [NamedListener(PLAINTEXT, listen, PLAINTEXT, False)] if listen is not None else client_listeners(config)
+    inter_broker = asked[0] if listen is not None else inter_broker_listener(config, asked)
+    advertised = _advertised(config, asked)
+    for each in asked:
+        listener_settings(config, each.name)
+    what = LISTENERS if listen is None else "listen address"
+    with ExitStack() as undo:
+        opened = []
+        for each in asked:
+            address = parse_address(each.address, what)
+            sock = bind(address, config["socket.listen.backlog.size"], f"Kafka clients ({_where(each, listen)})")
+            undo.callback(sock.close)
+            bound = ListenAddress(address.host, sock.getsockname()[1])
+            opened.append(OpenListener(sock, bound, _told(each, bound, advertised.get(each.name))))
+        undo.pop_all()
+    of_brokers = next(each.listener for each in opened if each.listener.name == inter_broker.name)
+    return BoundListeners(tuple(opened), of_brokers)
+
+
+def _where(listener: NamedListener, listen: str | None) -> str:
+    return "--listen" if listen is not None else f"{LISTENERS}: {listener}"
+
+
+def _advertised(config: BrokerConfig, asked: list[NamedListener]) -> Mapping[str, ListenAddress]:
+    """Return what `advertised.listeners` says of the listeners that are opened, by name."""
+    value: str | None = config[ADVERTISED]
+    if not value:
+        return {}
+    opened = {each.name for each in asked}
+    found = {
+        each.name: parse_address(each.address, ADVERTISED)
+        for each in parse_listeners(value, config.properties, ADVERTISED)
+        if each.name in opened
+    }
+    if not found:
+        raise invalid(ADVERTISED, value, f"expected the address of a listener that is opened: {', '.join(opened)}")
+    for address in found.values():
+        if address.host in _ANY_HOSTS:
+            raise invalid(ADVERTISED, value, "clients cannot connect to a wildcard address; name a host")
+    return found
+
+
+def _told(asked: NamedListener, bound: ListenAddress, advertised: ListenAddress | None) -> Listener:
+    """Return what clients are told: the advertised address, or what is bound.
+
+    A host that stands for every interface is left empty: each client is told the address by which it came in.
+    """
+    if advertised is not None:
+        return Listener(advertised.host, advertised.port or bound.port, asked.name, asked.protocol)
+    return Listener("" if bound.host in _ANY_HOSTS else bound.host, bound.port, asked.name, asked.protocol)
