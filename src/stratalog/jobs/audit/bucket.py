@@ -26,7 +26,7 @@ from stratalog.inspect import (
     topic_ids,
 )
 from stratalog.jobs.audit.findings import AuditKind, ObjectFinding
-from stratalog.jobs.audit.partition import audit_partition
+from stratalog.jobs.audit.partition import audit_partition, foreign_object
 from stratalog.jobs.audit.reading import read_segment
 from stratalog.jobs.audit.segment import SegmentFacts, misfits, object_finding, state_of
 from stratalog.jobs.executor import Executor, Threads
@@ -35,7 +35,6 @@ from stratalog.jobs.ledger import Ledger
 from stratalog.jobs.progress import SILENT, Progress
 from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.storage import (
-    ObjectInfo,
     ObjectStore,
     PlainView,
     SegmentManifest,
@@ -349,7 +348,8 @@ def check_content(
     except RemoteStorageError as error:
         if manifest.encryption is None or isinstance(error, RetriableRemoteStorageError):
             raise
-        return [_sealed(facts, str(error))]
+        text = f"its content was not checked: {error}"
+        return [facts.finding(Severity.WARNING, AuditKind.SEALED, text, "audit again with the key")]
     return [
         object_finding(facts, manifest, key, fault.kind, fault.text, read.records.records_are_sound)
         for fault in read.faults
@@ -374,18 +374,13 @@ def beside_partitions(bucket: BucketPartitions) -> Iterator[ObjectFinding]:
         yield ObjectFinding(
             severity=Severity.NOTE,
             kind=AuditKind.FOREIGN_OBJECT,
-            topic="",
-            partition=None,
-            segment_id=None,
             object_key=name + "/",
-            offsets=None,
-            bytes=0,
             text="this is no directory of a topic or partition",
             action="none: it is left alone",
         )
     for info in bucket.foreign_objects:
         if info.key != CLOCK_KEY:
-            yield _foreign(info)
+            yield foreign_object(info)
     for topic, ids in topic_ids(bucket.partitions).items():
         if len(ids) > 1:
             names = ", ".join(sorted(uuid_to_base64(topic_id) for topic_id in ids))
@@ -393,34 +388,6 @@ def beside_partitions(bucket: BucketPartitions) -> Iterator[ObjectFinding]:
                 severity=Severity.NOTE,
                 kind=AuditKind.SEVERAL_TOPIC_IDS,
                 topic=topic,
-                partition=None,
-                segment_id=None,
-                object_key=None,
-                offsets=None,
-                bytes=0,
                 text=f"topics of this name have been here with the ids {names}",
                 action="none: with a data directory (--data-dir) the audit tells which one is in use",
             )
-
-
-def _sealed(facts: SegmentFacts, reason: str) -> ObjectFinding:
-    return facts.finding(
-        Severity.WARNING, AuditKind.SEALED, f"its content was not checked: {reason}", "audit again with the key"
-    )
-
-
-def _foreign(info: ObjectInfo) -> ObjectFinding:
-    return ObjectFinding(
-        severity=Severity.NOTE,
-        kind=AuditKind.FOREIGN_OBJECT,
-        topic="",
-        partition=None,
-        segment_id=None,
-        object_key=info.key,
-        offsets=None,
-        bytes=info.size,
-        text="this is no object of a segment",
-        action="none: it is left alone",
-        mend=None,
-        newest_ms=info.last_modified_ms,
-    )

@@ -116,7 +116,7 @@ class Offsets:
         return f"{self.first}-{self.last}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectFinding(Finding):
     """One thing that is wrong with a bucket.
 
@@ -127,12 +127,12 @@ class ObjectFinding(Finding):
     """
 
     kind: AuditKind
-    topic: str
-    partition: int | None
-    segment_id: UUID | None
-    object_key: str | None
-    offsets: Offsets | None
-    bytes: int
+    topic: str = ""
+    partition: int | None = None
+    segment_id: UUID | None = None
+    object_key: str | None = None
+    offsets: Offsets | None = None
+    bytes: int = 0
     text: str
     action: str
     mend: Mend | None = None

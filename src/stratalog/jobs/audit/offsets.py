@@ -135,10 +135,7 @@ def _gap(partition: TopicIdPartition, missing: Offsets, log: LogFacts | None) ->
         kind=kind,
         topic=partition.topic,
         partition=partition.partition,
-        segment_id=None,
-        object_key=None,
         offsets=missing,
-        bytes=0,
         text=text,
         action=action,
     )
@@ -177,7 +174,6 @@ def _finding(manifest: SegmentManifest, severity: Severity, kind: AuditKind, tex
         bytes=manifest.segment_size_in_bytes,
         text=text,
         action=action,
-        mend=None,
         newest_ms=manifest.event_timestamp,
     )
 

@@ -73,7 +73,7 @@ def audit_partition(
         findings.append(_partition_deletion(partition, sum(stored.bytes for stored in sets.values())))
     if metadata is None or metadata.delete_state is None:
         findings += audit_offsets(partition, readable, log_facts)
-    findings += (_foreign(partition, info) for info in foreign)
+    findings += (foreign_object(info, partition) for info in foreign)
     return findings
 
 
@@ -98,9 +98,6 @@ def _partition_deletion(partition: TopicIdPartition, size: int) -> ObjectFinding
         kind=AuditKind.UNFINISHED_DELETION,
         topic=partition.topic,
         partition=partition.partition,
-        segment_id=None,
-        object_key=None,
-        offsets=None,
         bytes=size,
         text="the deletion of the partition was begun, and objects are left",
         action="none: the broker goes on when it is started",
@@ -113,9 +110,6 @@ def _unknown_partition(partition: TopicIdPartition, size: int) -> ObjectFinding:
         kind=AuditKind.UNKNOWN_PARTITION,
         topic=partition.topic,
         partition=partition.partition,
-        segment_id=None,
-        object_key=None,
-        offsets=None,
         bytes=size,
         text="the metadata of the data directory does not mention this partition",
         action="if the topic was deleted, remove its directory by hand; else give the right data directory, or get the "
@@ -123,18 +117,16 @@ def _unknown_partition(partition: TopicIdPartition, size: int) -> ObjectFinding:
     )
 
 
-def _foreign(partition: TopicIdPartition, info: ObjectInfo) -> ObjectFinding:
+def foreign_object(info: ObjectInfo, partition: TopicIdPartition | None = None) -> ObjectFinding:
+    """Return an object that is of no segment, below the directory of a partition or of none."""
     return ObjectFinding(
         severity=Severity.NOTE,
         kind=AuditKind.FOREIGN_OBJECT,
-        topic=partition.topic,
-        partition=partition.partition,
-        segment_id=None,
+        topic="" if partition is None else partition.topic,
+        partition=None if partition is None else partition.partition,
         object_key=info.key,
-        offsets=None,
         bytes=info.size,
         text="this is no object of a segment",
         action="none: it is left alone",
-        mend=None,
         newest_ms=info.last_modified_ms,
     )

@@ -117,10 +117,12 @@ class SegmentFacts:
             return Offsets(self.metadata.start_offset, self.metadata.end_offset)
         return None
 
-    @property
-    def leftover_severity(self) -> Severity:
-        """Of what may still be under way."""
-        return Severity.NOTE if self.is_young else Severity.WARNING
+    def leftover(
+        self, kind: AuditKind, text: str, action: str, *, mend: Mend | None = None, newest_ms: int | None = None
+    ) -> ObjectFinding:
+        """Return a finding about what may still be under way."""
+        severity = Severity.NOTE if self.is_young else Severity.WARNING
+        return self.finding(severity, kind, text, action, mend=mend, newest_ms=newest_ms)
 
 
 def audit_segment(facts: SegmentFacts) -> Iterator[ObjectFinding]:
@@ -159,12 +161,10 @@ def audit_without_objects(known: RemoteLogSegmentMetadata) -> Iterator[ObjectFin
         topic=partition.topic,
         partition=partition.partition,
         segment_id=known.segment_id.id,
-        object_key=None,
         offsets=offsets,
         bytes=size,
         text=text,
         action=action,
-        mend=None,
         newest_ms=known.event_timestamp_ms,
     )
 
@@ -179,8 +179,7 @@ def _delete_unless_whole(stored: SegmentObjects) -> DeleteObjects:
 
 def _unfinished_deletion(facts: SegmentFacts) -> ObjectFinding:
     begun = facts.metadata.event_timestamp_ms if facts.metadata is not None else 0
-    return facts.finding(
-        facts.leftover_severity,
+    return facts.leftover(
         AuditKind.UNFINISHED_DELETION,
         "its deletion was begun, and objects are left",
         "repair deletes the rest; the broker declares it",
@@ -195,8 +194,7 @@ def _undeleted(facts: SegmentFacts) -> ObjectFinding:
     A manifest alone comes of a put that the store did after its caller had given up and deleted the segment.
     """
     if facts.stored.has_manifest_object and facts.stored.get(ObjectKind.LOG) is None:
-        return facts.finding(
-            facts.leftover_severity,
+        return facts.leftover(
             AuditKind.UNDELETED,
             "the metadata says it was deleted, and a manifest without records is left",
             "repair deletes it",
@@ -209,8 +207,7 @@ def _undeleted(facts: SegmentFacts) -> ObjectFinding:
             "the metadata says it was deleted, and its manifest is there",
             "delete it by hand, unless it was put back on purpose",
         )
-    return facts.finding(
-        facts.leftover_severity,
+    return facts.leftover(
         AuditKind.UNDELETED,
         "the metadata says it was deleted, and objects are left",
         "repair deletes them",
@@ -227,8 +224,7 @@ def _replaced(facts: SegmentFacts) -> ObjectFinding:
             "another segment has taken its place, of which its brokers were not told",
             "tier restore makes the new one known; where brokers serve a bucket, its compaction needs --kafka",
         )
-    return facts.finding(
-        facts.leftover_severity,
+    return facts.leftover(
         AuditKind.REPLACED,
         "another segment has taken its place, and its objects are left",
         "the next compaction deletes them, or repair",
@@ -243,24 +239,21 @@ def _without_manifest(facts: SegmentFacts) -> ObjectFinding:
             facts, AuditKind.MISSING_MANIFEST, "its copy is declared finished, and it has no manifest"
         )
     if facts.state is MetadataState.COPYING:
-        return facts.finding(
-            facts.leftover_severity,
+        return facts.leftover(
             AuditKind.UNFINISHED_COPY,
             "a copy was begun and never finished",
             "none: the broker removes it at its next turn",
         )
     delete = _delete_unless_whole(stored)
     if facts.state is MetadataState.ABSENT:
-        return facts.finding(
-            facts.leftover_severity,
+        return facts.leftover(
             AuditKind.ORPHAN,
             "it has no manifest, and no metadata mentions it",
             "repair deletes it",
             mend=delete,
         )
     if is_bulk(stored.segment_id.id) and not facts.has_broker:
-        return facts.finding(
-            facts.leftover_severity,
+        return facts.leftover(
             AuditKind.ORPHAN,
             "a bulk load has staged it and never published it",
             "repair deletes it",
@@ -268,15 +261,13 @@ def _without_manifest(facts: SegmentFacts) -> ObjectFinding:
             newest_ms=facts.job_newest_ms,
         )
     if not stored.has_required:
-        return facts.finding(
-            facts.leftover_severity,
+        return facts.leftover(
             AuditKind.ORPHAN,
             "it has no manifest and is not whole: nothing can be read of it",
             "repair deletes it",
             mend=delete,
         )
-    return facts.finding(
-        facts.leftover_severity,
+    return facts.leftover(
         AuditKind.ORPHAN,
         "it has no manifest, and whether its copy was finished is not known",
         "give the data directory (--data-dir), whose metadata tells",
@@ -403,15 +394,13 @@ def _unlisted(facts: SegmentFacts, manifest: SegmentManifest, info: ObjectInfo) 
 def _against_metadata(facts: SegmentFacts, manifest: SegmentManifest) -> Iterator[ObjectFinding]:
     known = facts.metadata
     if facts.state is MetadataState.ABSENT:
-        yield facts.finding(
-            facts.leftover_severity,
+        yield facts.leftover(
             AuditKind.UNREFERENCED,
             "it is complete, but no metadata mentions it: no broker reads it",
             "tier restore makes it known again; if it is not wanted, delete it by hand",
         )
     elif facts.state is MetadataState.COPYING:
-        yield facts.finding(
-            facts.leftover_severity,
+        yield facts.leftover(
             AuditKind.UNFINISHED_COPY,
             "it is complete, but its copy was never declared finished",
             "none: the broker copies it again and removes this one",

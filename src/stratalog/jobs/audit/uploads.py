@@ -21,15 +21,9 @@ def audit_uploads(
                 yield ObjectFinding(
                     severity=Severity.NOTE,
                     kind=AuditKind.UNFINISHED_UPLOAD,
-                    topic="",
-                    partition=None,
-                    segment_id=None,
                     object_key=upload.key,
-                    offsets=None,
-                    bytes=0,
                     text="an upload of something that is of no segment was not finished",
                     action="none: it is left alone",
-                    mend=None,
                     newest_ms=upload.begun_ms,
                 )
             continue
@@ -44,8 +38,6 @@ def audit_uploads(
             partition=partition.partition,
             segment_id=key.segment_id.id,
             object_key=upload.key,
-            offsets=None,
-            bytes=0,
             text="an upload in parts was begun and never finished; what came of it takes room, and is in no listing",
             action="repair takes it back",
             mend=TakeBackUpload(upload),
