@@ -66,3 +66,9 @@ from .manifest_cache import (
 from .restore_marker import (
     check_finished as check_finished,
 )
+from .topic_choice import (
+    choose_topic_ids as choose_topic_ids,
+)
+from .topic_choice import (
+    of_topic_ids as of_topic_ids,
+)

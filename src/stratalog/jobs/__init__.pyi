@@ -49,3 +49,4 @@ from .report import (
 from .restore.records import restore_to_bucket as restore_to_bucket
 from .restore.records import restore_to_directory as restore_to_directory
 from .retention.run import forecast_retention as forecast_retention
+from .stats.run import measure_topics as measure_topics

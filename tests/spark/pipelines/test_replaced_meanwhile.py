@@ -11,11 +11,11 @@ import pytest
 from pyarrow import parquet
 
 from stratalog.errors import UsageError
+from stratalog.jobs.stats.work import SegmentTask, measure
 from stratalog.log.format.checkpoints import encode_partition_metadata
 from stratalog.spark.export.ranges import new_ranges, reading_options
 from stratalog.spark.ingest import IngestError, parquet_rows
 from stratalog.spark.ingest.parquet_plan import ColumnKind, FileColumn, ParquetInput, RowGroups, open_parquet
-from stratalog.spark.pipelines.stats_segment import SegmentTask, measure
 from stratalog.util import REAL_FILESYSTEM
 from tests.spark.partitions import T0, Batch, Partition, scan, steady
 

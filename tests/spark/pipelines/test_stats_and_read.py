@@ -56,26 +56,6 @@ def first_codec(codecs: dict[str, int]) -> str:
     return name
 
 
-def test_a_bucket_has_the_same_figures(spark: SparkSession, partition: Partition, tmp_path: Path) -> None:
-    url = (tmp_path / "bucket").as_uri()
-    for base in partition.bases:
-        partition.upload(url, base)
-    local, remote = stats(spark, paths=[partition.root]), stats(spark, remote=url)
-    for here, there in zip(local.segments, remote.segments, strict=True):
-        assert there.tier == "remote"
-        for fact in (
-            "batches",
-            "records",
-            "size",
-            "codec_bytes",
-            "oldest_ms",
-            "newest_ms",
-            "disorder_ms",
-            "last_offset",
-        ):
-            assert getattr(here, fact) == getattr(there, fact), fact
-
-
 def test_the_stats_command_tells_of_damage_by_its_exit_code(
     spark: SparkSession, partition: Partition, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,12 +13,6 @@ from .filters import (
 from .filters import (
     push as push,
 )
-from .incarnations import (
-    choose_topic_ids as choose_topic_ids,
-)
-from .incarnations import (
-    of_topic_ids as of_topic_ids,
-)
 from .index_access import (
     IndexAccess as IndexAccess,
 )

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
 from stratalog.errors import CorruptCheckpointError, UsageError
-from stratalog.inspect import ManifestCache, list_remote_segments
+from stratalog.inspect import ManifestCache, choose_topic_ids, list_remote_segments, of_topic_ids
 from stratalog.log import list_partitions
 from stratalog.log.format import (
     LOG_START_OFFSETS,
@@ -33,7 +33,6 @@ from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.model import Place, PlaceTier, Segment, SegmentRange, broker_segment, remote_segment
 from stratalog.spark.options import OnDataLoss, ReadOptions, TopicPartition, on_data_loss
 from stratalog.spark.planning.broker_view import BrokerPartition, BrokerView
-from stratalog.spark.planning.incarnations import choose_topic_ids, of_topic_ids
 from stratalog.spark.planning.local_segments import SegmentListing
 from stratalog.spark.planning.snapshot_memory import SnapshotMemory
 from stratalog.spark.planning.tiers import merge_tiers

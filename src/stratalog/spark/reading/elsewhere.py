@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from stratalog.inspect import list_remote_segments
+from stratalog.inspect import list_remote_segments, of_topic_ids
 from stratalog.log.format import noted_topic_id
 from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.model import Piece, Place, PlaceTier, SegmentRange, SplitPlan, has_compact_policy, remote_segment
 from stratalog.spark.options import OnDataLoss
-from stratalog.spark.planning import Cutter, IndexAccess, LocalSpan, SegmentListing, explains, merge_tiers, of_topic_ids
+from stratalog.spark.planning import Cutter, IndexAccess, LocalSpan, SegmentListing, explains, merge_tiers
 
 
 def is_of_topic(plan: SplitPlan, place: Place, byte_sources: ByteSources) -> bool:

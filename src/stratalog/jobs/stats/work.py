@@ -5,18 +5,18 @@ Of a local segment only headers and the sample are read; of a remote one everyth
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from stratalog.errors import StratalogError
+from stratalog.jobs.stats.result import SegmentStats
 from stratalog.log import scan_headers
-from stratalog.records import HEADER_SIZE, LOG_APPEND_TIME, Codec, RecordBatch, batch_at, compress, walk
+from stratalog.log.format import DELETED_SUFFIX
+from stratalog.records import RecordBatch, batch_at, walk
 from stratalog.remote.storage import open_bucket
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Place, PlaceMissingError, PlaceTier
-from stratalog.util import File
+from stratalog.util import REAL_FILESYSTEM, File
 
 _RANGE_BYTES: Final = 8 * 1024 * 1024
 
@@ -46,83 +46,6 @@ class SegmentTask:
         return self.key if self.url is None else f"{self.url}/{self.key}"
 
 
-@dataclass(slots=True)
-class CodecTrial:
-    """The sample compressed with one codec."""
-
-    bytes: int = 0
-    seconds: float = 0.0
-
-
-@dataclass(slots=True)
-class SegmentStats:
-    """Sizes in bytes, times in milliseconds. `disorder_ms`: how far a batch's newest record is behind one before it.
-
-    `sample_bytes` of batches were opened, to `sample_plain_bytes`; `trials` by the codec's name are of those, and
-    `sample_headers` is what the headers of those batches take, whatever the codec.
-    """
-
-    topic: str
-    partition: int
-    tier: str
-    base_offset: int
-    last_offset: int = -1
-    size: int = 0
-    batches: int = 0
-    control_batches: int = 0
-    records: int = 0
-    batch_bytes_max: int = 0
-    codec_bytes: dict[str, int] = field(default_factory=dict)
-    oldest_ms: int = -1
-    newest_ms: int = -1
-    disorder_ms: int = 0
-    sample_batches: int = 0
-    sample_bytes: int = 0
-    sample_plain_bytes: int = 0
-    sample_headers: int = 0
-    trials: dict[str, CodecTrial] = field(default_factory=dict)
-    #: what could not be read any further, with its reason
-    damage: str | None = None
-
-    def see(self, batch: RecordBatch) -> None:
-        """Count the next batch, by its header."""
-        self.batches += 1
-        self.size += batch.size
-        self.last_offset = batch.last_offset
-        self.batch_bytes_max = max(self.batch_bytes_max, batch.size)
-        self.codec_bytes[batch.codec_name] = self.codec_bytes.get(batch.codec_name, 0) + batch.size
-        if batch.is_control:
-            self.control_batches += 1
-            return
-        self.records += batch.record_count
-        newest = batch.max_timestamp
-        oldest = _oldest_ms(batch)
-        if oldest >= 0:
-            self.oldest_ms = oldest if self.oldest_ms < 0 else min(oldest, self.oldest_ms)
-        if newest >= 0:
-            self.disorder_ms = max(self.disorder_ms, self.newest_ms - newest)
-            self.newest_ms = max(self.newest_ms, newest)
-
-    def sample(self, batch: RecordBatch) -> None:
-        """Open a whole batch and compress what is in it with every codec."""
-        plain = bytes(batch.decompressed_payload())
-        self.sample_batches += 1
-        self.sample_bytes += batch.size
-        self.sample_plain_bytes += len(plain)
-        self.sample_headers += HEADER_SIZE
-        for codec in Codec:
-            trial = self.trials.setdefault(codec.name.lower(), CodecTrial())
-            started = time.perf_counter()
-            trial.bytes += len(compress(codec, plain)) if codec is not Codec.NONE else len(plain)
-            trial.seconds += time.perf_counter() - started
-
-
-def _oldest_ms(batch: RecordBatch) -> int:
-    """Return the timestamp of a batch's first record, as its header has it: a record behind it may be older."""
-    is_kept_there = batch.magic >= 2 and batch.timestamp_type != LOG_APPEND_TIME and not batch.has_delete_horizon
-    return batch.base_timestamp if is_kept_there else batch.max_timestamp
-
-
 def measure(task: SegmentTask) -> SegmentStats:
     """Look at a segment; bytes that are no batch end the look and are told of. RemoteStorageError, OSError.
 
@@ -132,11 +55,19 @@ def measure(task: SegmentTask) -> SegmentStats:
     stats = SegmentStats(task.topic, task.partition, task.tier, task.base_offset)
     if task.url is not None:
         return _measured(task, stats, _remote(task), task.size)
-    try:
-        with ByteSources().open_local(Place(PlaceTier.LOCAL, task.key)) as log:
-            return _measured(task, stats, _local(log, _every(task)), log.size())
-    except PlaceMissingError:
+    log = _open(task.key)
+    if log is None:
         return stats
+    with log:
+        return _measured(task, stats, _local(log, _every(task)), log.size())
+
+
+def _open(log_path: str) -> File | None:
+    """Return a local `.log`, also one that was deleted since and is not removed yet; None when it is gone."""
+    for name in (log_path, log_path + DELETED_SUFFIX):
+        with suppress(FileNotFoundError):
+            return REAL_FILESYSTEM.open(name)
+    return None
 
 
 def _every(task: SegmentTask) -> int:

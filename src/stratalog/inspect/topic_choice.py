@@ -8,7 +8,6 @@ from uuid import UUID
 
 from stratalog.errors import UsageError
 from stratalog.remote.storage import SegmentManifest
-from stratalog.spark.options import TopicPartition
 from stratalog.util import uuid_to_base64
 
 
@@ -62,9 +61,9 @@ def _what(where: str | None, segments: Collection[SegmentManifest]) -> str:
 
 def of_topic_ids(
     manifests: Iterable[SegmentManifest], topic_ids: Mapping[str, UUID]
-) -> dict[TopicPartition, list[SegmentManifest]]:
+) -> dict[tuple[str, int], list[SegmentManifest]]:
     """Manifests by partition, those of these ids."""
-    found: dict[TopicPartition, list[SegmentManifest]] = {}
+    found: dict[tuple[str, int], list[SegmentManifest]] = {}
     for each in manifests:
         if each.topic_id == topic_ids.get(each.topic):
             found.setdefault((each.topic, each.partition), []).append(each)

@@ -1,0 +1,5 @@
+"""Figures of topics: batch sizes, codecs and what others would make of it, time order."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
