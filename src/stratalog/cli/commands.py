@@ -30,10 +30,7 @@ class CommandSpec:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """A command that has sub-commands.
-
-    `examples` are shown in its help, one a line, without the leading "stratalog".
-    """
+    """A command that has sub-commands. `examples` are shown in its help, without the leading "stratalog"."""
 
     name: str
     summary: str

@@ -1,7 +1,4 @@
-"""`stratalog features`: levels of what a cluster may write, `metadata.version` above all.
-
-Text as kafka-features has it.
-"""
+"""`stratalog features`: levels of what a cluster may write, `metadata.version` above all. Text as in kafka-features."""
 
 from __future__ import annotations
 
@@ -171,10 +168,7 @@ def _parse_levels(given: list[str]) -> dict[str, int]:
 
 
 def _levels_of_release(release: int, supported: list[Feature], kind: UpgradeType) -> dict[str, int]:
-    """Return the levels of a release.
-
-    Of `metadata.version` and of the other known features that would move that way.
-    """
+    """Return the levels of `metadata.version` and of other known features that a release would move this way."""
     levels = {METADATA_VERSION: release}
     for feature in supported:
         level = level_with(feature.name, release)

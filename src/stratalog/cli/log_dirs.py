@@ -26,10 +26,7 @@ _ERROR_FROM = 3
 
 @dataclass(frozen=True, slots=True)
 class DirectoryListing:
-    """The answer of one broker: one `DescribeLogDirsResult` for each directory.
-
-    Bytes in the remote tier where there is one.
-    """
+    """The answer of one broker: a `DescribeLogDirsResult` for each directory, and bytes in the remote tier."""
 
     broker: int
     directories: list[Any]

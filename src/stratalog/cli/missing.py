@@ -15,10 +15,7 @@ class NothingFoundError(StratalogError):
 
 
 def require_topics(asked: Collection[str] | None, found: Callable[[], Collection[str]], where: str) -> None:
-    """Raise NothingFoundError unless all topics `asked` for are among those `found` in `where`.
-
-    It names the nearest.
-    """
+    """Raise NothingFoundError, with the nearest name, unless all topics `asked` for are among those `found`."""
     if not asked:
         return
     known = found()

@@ -14,11 +14,9 @@ from stratalog.util import uuid_to_base64
 def choose_topic_ids(
     manifests: Iterable[SegmentManifest], noted: Mapping[str, Mapping[UUID, str]], asked: Collection[UUID]
 ) -> dict[str, UUID]:
-    """Return the one topic id of each topic.
+    """Return the one id of each topic: the one `noted` by directories or brokers, else that of its segments.
 
-    What directories or brokers have `noted` (with where), else that of its segments.
-
-    UsageError, with all that could be meant, where that leaves several, or none of those that were `asked` for.
+    Raises UsageError, with all candidates, if there are several, or none of those `asked` for.
     """
     segments: dict[str, dict[UUID, list[SegmentManifest]]] = {}
     for each in manifests:

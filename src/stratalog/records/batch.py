@@ -1,7 +1,7 @@
-"""A view on the bytes of one RecordBatch (message format 2), and what may be done to them in place.
+"""A view on the bytes of one RecordBatch (message format 2), and changes to them in place.
 
-Positions are plain ints and may pass 2^32 (a map of a large segment). Thread safety: views are immutable;
-whoever stamps a buffer owns it.
+Positions are plain ints and may pass 2^32 (a map of a large segment). Views are immutable and thread-safe; a caller
+that stamps a buffer owns it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from stratalog.util import crc32c
 class RecordBatch:
     """One batch at `start` of `buffer` (bytes, bytearray, memoryview, mmap, ...).
 
-    The header is read once, here: a later `stamp_batch` does not show in this view. Only the 61 header bytes
-    must be there; whatever needs the rest raises CorruptRecordError if the buffer ends before the batch does.
-    Nothing but the presence of those bytes is checked: `iter_batches` and `ensure_valid` do.
+    The header is read once, so a later `stamp_batch` does not show in this view. Only the 61 header bytes are required
+    and nothing in them is checked: see `iter_batches` and `ensure_valid`. Properties that need more bytes than there
+    are raise CorruptRecordError.
     """
 
     __slots__ = ("buffer", "header", "start")
@@ -213,20 +213,18 @@ class RecordBatch:
             raise CorruptRecordError(str(error), where=self._name) from error.__cause__
 
     def records(self, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> Iterator[Record]:
-        """Decode every record, in order; the plain twin of `columns.decode_columns`.
+        """Decode every record, in order; the plain twin of `columns.decode_columns`. Does not check the CRC.
 
-        Does not check the CRC. Raises CorruptRecordError (size, decompression), InvalidRecordError (lengths
-        that do not add up, a record count that is not that of the records), naming position and expectation.
+        Raises CorruptRecordError (size, decompression), InvalidRecordError (lengths or a record count that do not fit),
+        naming position and expectation.
         """
         return parse_records(self, self.decompressed_payload(size_max=size_max))
 
 
 def batch_at(buffer: Buffer, start: int = 0) -> RecordBatch:
-    """Return the batch whose first bytes stand at `start`, of whichever format.
+    """Return the batch at `start`: a `LegacyBatch` for formats 0 and 1, else a `RecordBatch`.
 
-    `LegacyBatch` for 0 and 1, else `RecordBatch`.
-
-    Errors as `RecordBatch`; of an old format, the bytes before the key must be there (18 or 26).
+    Errors as `RecordBatch`; an old format needs the bytes before the key (18 or 26).
     """
     view = memoryview(buffer)
     if start + fmt.MAGIC_AT < view.nbytes and view[start + fmt.MAGIC_AT] < fmt.MAGIC:
@@ -242,13 +240,11 @@ def _legacy_batch() -> type[RecordBatch]:
 
 
 def iter_batches(buffer: Buffer, start: int = 0, end: int | None = None) -> Iterator[RecordBatch]:
-    """Yield the complete batches between `start` and `end` (default: all of the buffer), in order.
+    """Yield the complete batches of any format between `start` and `end` (default: all of the buffer), in order.
 
-    Of formats 0 and 1 too.
-
-    A batch that is not complete at the end just ends the iteration; the caller sees that from the last
-    batch's `start + size`. Headers are judged only as far as needed to find the next batch: CRC and records
-    are not. Raises CorruptRecordError, naming the position, for a length or magic that no batch can have.
+    An incomplete batch ends the iteration; the caller sees that from the last batch's `start + size`. Only what leads
+    to the next batch is checked, not CRCs and records. Raises CorruptRecordError, naming the position, for a length or
+    magic that no batch can have.
     """
     position = start
     limit = _limit(buffer, end)
@@ -287,11 +283,10 @@ def stamp_batch(
     partition_leader_epoch: int,
     log_append_time_ms: int | None = None,
 ) -> None:
-    """Assign offset and leader epoch in place, and the append time if one is given.
+    """Assign offset and leader epoch in place, and the append time if one is given. The caller has validated the batch.
 
-    Offset and epoch are outside the CRC. An append time sets the timestamp type and the max timestamp and
-    rewrites the CRC, unless both are so already (Kafka's `DefaultRecordBatch.setMaxTimestamp`). The caller
-    has validated the batch.
+    Offset and epoch are outside the CRC. An append time sets timestamp type and max timestamp, and the CRC if that
+    changes anything (Kafka's `DefaultRecordBatch.setMaxTimestamp`).
     """
     fmt.INT64.pack_into(buffer, start, base_offset)
     fmt.INT32.pack_into(buffer, start + fmt.PARTITION_LEADER_EPOCH_AT, partition_leader_epoch)
@@ -300,9 +295,9 @@ def stamp_batch(
 
 
 def set_max_timestamp(buffer: bytearray | memoryview, start: int, timestamp_type: int, max_timestamp: int) -> None:
-    """Set timestamp type and max timestamp of the batch at `start` and make its CRC right, unless both are so already.
+    """Set timestamp type and max timestamp of the batch at `start`, and the CRC if that changes anything.
 
-    Attribute bits without a meaning are cleared then, as Kafka's `DefaultRecordBatch.setMaxTimestamp` does.
+    Attribute bits without a meaning are cleared then, as in Kafka's `DefaultRecordBatch.setMaxTimestamp`.
     """
     (attributes,) = fmt.INT16.unpack_from(buffer, start + fmt.ATTRIBUTES_AT)
     (current,) = fmt.INT64.unpack_from(buffer, start + fmt.MAX_TIMESTAMP_AT)

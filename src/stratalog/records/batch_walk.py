@@ -76,12 +76,11 @@ def walk(
     window_size: int = WINDOW_SIZE,
     name: object = None,
 ) -> Iterator[tuple[int, RecordBatch]]:
-    """Yield position and view of each batch from `start` on, where a batch begins, below `size`.
+    """Yield position and view of each batch from `start`, where a batch begins, to `size`.
 
-    A window is read once. Without `with_records` only the header of a batch may be asked for, and what is not in the
-    window of its records is not read; messages of formats 0 and 1 are there as a whole, since the base offset of a
-    wrapper is in what it holds. Headers are judged as by `iter_batches`: CRCs and records are not. `name` is what the
-    walk goes over, for error messages.
+    Each window is read once. Without `with_records` only headers may be used, and records outside of the windows are
+    not read; messages of formats 0 and 1 are always whole, because a wrapper holds its base offset inside. Headers are
+    checked as by `iter_batches`. `name` is for error messages.
     """
     position, window, window_at = start, memoryview(b""), start
     while position < size:

@@ -94,7 +94,7 @@ def decode_columns(
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What a caller of `decode_columns` wants, offsets within int64."""
+    """Arguments of `decode_columns`, with offsets within int64."""
 
     schema: pa.Schema
     start: int
@@ -104,10 +104,7 @@ class _Wanted:
 
 
 def _decode_native(source: pa.Buffer, view: memoryview, start: int, wanted: _Wanted) -> tuple[pa.RecordBatch, int]:
-    """Return the records of format 2 from position `start` on, and where a message of an older format ended that.
-
-    -1 if none.
-    """
+    """Decode the records of format 2 from position `start` on. Also return where an older format ends that, or -1."""
     headers = _headers()
     found = headers.scan_window(view, start, start_offset=wanted.start, end_offset=wanted.end)
     part = _decode_rows(source, view, found.rows, wanted)
@@ -130,10 +127,7 @@ def decode_rows(
 
 
 def _decode_old(view: memoryview, position: int, wanted: _Wanted) -> tuple[pa.RecordBatch, int]:
-    """Return the records of the messages of formats 0 and 1 from `position` on, and where they end.
-
-    -1 if nothing behind that is wanted.
-    """
+    """Decode the messages of formats 0 and 1 from `position` on. Also return their end, or -1 if no more is wanted."""
     run: list[RecordBatch] = []
     end = position
     while len(view) - end >= fmt.HEADER_SIZE_UP_TO_MAGIC and view[end + fmt.MAGIC_AT] < fmt.MAGIC:

@@ -1,8 +1,8 @@
 """Bulk encode: Arrow columns as record batches, the counterpart of `columns`.
 
-The bytes are those that `build_batch` (and so Kafka's `MemoryRecordsBuilder`) makes of the same records in the same
-batches. Records are written in native loops (`native.encode`), CRC and compression are native too and hold no
-interpreter lock; Python sees each batch once. Numba loads with the first encode, not with this module.
+The bytes are those of `build_batch` (and Kafka's `MemoryRecordsBuilder`) for the same batches. Records, CRC and
+compression are native and hold no interpreter lock; Python sees each batch once. Numba loads with the first encode, not
+with this module.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ _WANTED: Final = ["position", "size", "base_offset", "last_offset", "max_timesta
 class BatchSettings:
     """How batches are made.
 
-    A batch takes records as long as it stays within `batch_bytes` before compression (its header counts) and within
-    `batch_records`; a record that is larger alone is a batch alone. `base_sequence` is that of the first batch; each
-    later one goes on behind the one before it.
+    A batch takes records while it stays within `batch_bytes` before compression (its header counts) and within
+    `batch_records`; a larger record is a batch alone. `base_sequence` is that of the first batch.
     """
 
     codec: Codec = Codec.NONE

@@ -29,7 +29,7 @@ _FIXED_WIDTHS: Final = {
 
 @dataclass(slots=True)
 class _Room:
-    """What some buffers grow with: `used` and `capacity` are in `memory`, which the kernel sees."""
+    """The room that some buffers share: the kernel sees `used` and `capacity` in `memory`."""
 
     memory: Any
     #: One element more for so many bytes of records; 0: for each record.
@@ -38,7 +38,7 @@ class _Room:
     expected: int
 
     def more(self, rows: int, size: int) -> int:
-        """Return the most elements that so many records in so many bytes can add."""
+        """Return the most elements that `rows` records in `size` bytes can add."""
         return size // self.bytes_each if self.bytes_each else rows
 
 
@@ -53,7 +53,7 @@ class _Slot:
     buffer: Any = None
 
     def size_of(self, elements: int) -> int:
-        """Bytes of so many elements, the one more that offsets have included."""
+        """Return the bytes of so many elements, and of the additional one that offsets have."""
         return (elements * self.bits + 7 >> 3) + 4
 
     def grow(self, used: int, capacity: int, slack: int) -> None:
@@ -68,8 +68,8 @@ class _Slot:
 class ColumnsOutput:
     """The buffers of one result, and the kernel's context that points at them.
 
-    `rows` records in `data_size` bytes are expected, which gives the buffers their first sizes. What is reserved is
-    bounded by the bytes there are to decode, never by what a header claims.
+    Their first sizes follow from `rows` records in `data_size` bytes. Reservations are bounded by the bytes to decode,
+    never by what a header claims.
     """
 
     def __init__(self, kernel: ModuleType, schema: pa.Schema, *, rows: int, data_size: int) -> None:
@@ -115,10 +115,7 @@ class ColumnsOutput:
         return [slot for slot in self._slots.values() if slot.room is room]
 
     def reserve(self, rows: int, size: int) -> None:
-        """Make room for up to `rows` more records that lie in `size` bytes.
-
-        RecordListTooLargeError beyond Arrow's limit.
-        """
+        """Make room for up to `rows` more records in `size` bytes. RecordListTooLargeError beyond Arrow's limit."""
         for room in self._rooms.values():
             slots = self._slots_in(room)
             if not slots:

@@ -45,10 +45,7 @@ class Codec(IntEnum):
 
     @classmethod
     def from_name(cls, name: str) -> Codec:
-        """Return the codec of a Kafka configuration value (`none` and `uncompressed` are the same).
-
-        ValueError otherwise.
-        """
+        """Return the codec of a Kafka configuration value; `uncompressed` is `none`. Raises ValueError."""
         codec = _BY_NAME.get(name)
         if codec is None:
             raise ValueError(f"unknown compression type {name!r}, expected one of {', '.join(_BY_NAME)}")
@@ -70,10 +67,7 @@ def codec_of(attributes: int) -> Codec:
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """Compress a whole payload. `level` is Kafka's for that codec (gzip 1-9, lz4 1-17, zstd up to 22).
-
-    None: its default.
-    """
+    """Compress a whole payload. `level` is Kafka's for that codec (gzip 1-9, lz4 1-17, zstd up to 22)."""
     if codec is Codec.GZIP:
         stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, GZIP_WBITS)
         return stream.compress(data) + stream.flush()
@@ -87,11 +81,9 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> memoryview:
-    """Return the original bytes.
+    """Return the original bytes. Raises CorruptRecordError for damage or for more than `size_max` bytes.
 
-    Raises CorruptRecordError for damaged data and for data that would take more than `size_max` bytes. What is small by
-    the look of it is decompressed in one go, all else as a stream: no more memory is taken than what really comes out
-    of it.
+    Small data is decompressed in one go, all else as a stream, so that memory is only taken for real output.
     """
     view = memoryview(data)
     if codec is Codec.NONE:
@@ -118,10 +110,7 @@ def decompress_into(codec: Codec, data: memoryview, out: memoryview) -> int:
 
 
 def decompressed_size_bound(codec: Codec, data: memoryview) -> int:
-    """Return the most bytes that `data` can become, by its framing.
-
-    Raises CorruptRecordError when it is none of the codec's.
-    """
+    """Return the most bytes that `data` can become, by its framing. Raises CorruptRecordError for wrong framing."""
     if codec is Codec.NONE:
         return data.nbytes
     if codec is Codec.GZIP:
@@ -132,9 +121,9 @@ def decompressed_size_bound(codec: Codec, data: memoryview) -> int:
 
 
 def decompressed_pieces(codec: Codec, data: memoryview, piece_size: int) -> Iterator[Buffer]:
-    """Return the original bytes, one piece after the other, about `piece_size` bytes each; none that is empty.
+    """Yield the original bytes in non-empty pieces of about `piece_size` bytes.
 
-    CorruptRecordError when damage is met, which may be behind pieces that were sound.
+    Raises CorruptRecordError at damage, which may follow valid pieces.
     """
     if codec is Codec.NONE:
         return iter([data] if data.nbytes else [])
@@ -146,10 +135,7 @@ def decompressed_pieces(codec: Codec, data: memoryview, piece_size: int) -> Iter
 
 
 def _gunzip(data: memoryview, piece_size: int) -> Iterator[bytes]:
-    """One or more gzip members.
-
-    Like Java's GZIPInputStream, no more once what follows one does not begin like another.
-    """
+    """Decompress gzip members up to bytes that do not begin like another one, as Java's GZIPInputStream does."""
     rest: Buffer = data
     while True:
         stream = zlib.decompressobj(GZIP_WBITS)

@@ -28,7 +28,7 @@ _VERSION: Final = 0
 
 
 class ControlType(IntEnum):
-    """What a control record says. Types that this version does not know are UNKNOWN."""
+    """Types of control records. Those that this version does not know are UNKNOWN."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -55,10 +55,7 @@ def control_key(control_type: ControlType) -> bytes:
 
 
 def parse_control_key(key: bytes | None) -> ControlType:
-    """Return the type of a control record; UNKNOWN for a type of the future.
-
-    Raises InvalidRecordError for no such key.
-    """
+    """Return the type of a control record, UNKNOWN for a future one. Raises InvalidRecordError for a wrong key."""
     if key is None or len(key) < _KEY.size:
         raise InvalidRecordError(
             f"control record key of {0 if key is None else len(key)} bytes, expected at least {_KEY.size}"
@@ -95,10 +92,7 @@ def end_transaction_marker(
     base_offset: int = 0,
     partition_leader_epoch: int = fmt.NO_PARTITION_LEADER_EPOCH,
 ) -> bytes:
-    """Return the batch that ends a transaction.
-
-    One ABORT or COMMIT record, transactional and control, uncompressed, without sequence.
-    """
+    """Return the batch that ends a transaction: one ABORT or COMMIT record, uncompressed, without sequence."""
     if control_type not in (ControlType.ABORT, ControlType.COMMIT):
         raise ValueError(f"a transaction ends with ABORT or COMMIT, not {control_type.name}")
     value = _END_TRANSACTION_VALUE.pack(_VERSION, coordinator_epoch)

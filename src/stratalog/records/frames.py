@@ -1,7 +1,7 @@
-"""Framing of snappy, lz4 and zstd payloads, and an upper bound of their size before anything is decompressed.
+"""Framing of snappy, lz4 and zstd payloads, and an upper bound of their size before decompression.
 
-A frame's block headers say how much its blocks can hold at most: walking them costs a few bytes per 64 or 128 KiB, and
-tells what may be decompressed in one go from what has to be a stream.
+A frame's block headers bound the size of its blocks. Reading them costs a few bytes per 64 or 128 KiB, and shows what
+may be decompressed in one go and what needs a stream.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _xerial_blocks(data: memoryview) -> list[memoryview]:
 
 
 def write_lz4(data: Buffer, level: int | None) -> bytes:
-    """Return an lz4 frame as Kafka's Lz4BlockOutputStream writes it: its default level is the fast compressor.
+    """Return an lz4 frame as Kafka's Lz4BlockOutputStream writes it; its default level is the fast compressor.
 
     Other levels come with block checksums, which Kafka reads as well.
     """

@@ -12,7 +12,7 @@ Header = tuple[str, bytes | None]
 
 
 class RecordLike(Protocol):
-    """What `build_batch` needs of a record."""
+    """The fields that `build_batch` needs of a record."""
 
     @property
     def offset(self) -> int: ...
@@ -30,8 +30,8 @@ class RecordLike(Protocol):
 class Record:
     """A record with absolute offset and timestamp.
 
-    `timestamp_ms` is milliseconds since the epoch: the append time under LogAppendTime, -1 for none. A null
-    key or value is None, an empty one b"". `sequence` is -1 unless an idempotent producer wrote the batch.
+    `timestamp_ms` is milliseconds since the epoch: the append time under LogAppendTime, -1 for none. A null key or
+    value is None. `sequence` is -1 unless an idempotent producer wrote the batch.
     """
 
     offset: int

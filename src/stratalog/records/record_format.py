@@ -34,7 +34,7 @@ _COPY_SIZE_MAX = 16 * 1024 * 1024
 def parse_records(batch: RecordBatch, payload: memoryview) -> Iterator[Record]:
     """Decode the decompressed `payload` of `batch`.
 
-    Raises InvalidRecordError naming the batch, the position within the payload and what was expected there.
+    Raises InvalidRecordError naming the batch, the position in the payload and what was expected there.
     """
     try:
         yield from _Parser(batch, payload).records()
@@ -45,10 +45,7 @@ def parse_records(batch: RecordBatch, payload: memoryview) -> Iterator[Record]:
 
 
 def record_heads(batch: RecordBatch, payload: memoryview) -> Iterator[tuple[int, int, int]]:
-    """Timestamp delta, offset delta and key size of each record.
-
-    Reads all that `parse_records` reads, errors as there.
-    """
+    """Yield timestamp delta, offset delta and key size of each record. Reads and raises the same as `parse_records`."""
     parser = _Parser(batch, payload)
     try:
         for _ in parser.bodies():
@@ -79,7 +76,7 @@ class _Parser:
         self.end = len(self.data)
 
     def bodies(self) -> Iterator[None]:
-        """Go from record to record: each time, the position is behind its attributes and has to be moved to its end."""
+        """Yield for each record, with the position after its attributes. The caller moves it to the record's end."""
         count = self.batch.record_count
         if count < 0:
             raise _MalformedError(f"record count {count} is negative")
@@ -184,7 +181,7 @@ class _Parser:
             self.skip(max(self.varint(), 0))
 
     def header_key(self) -> int:
-        """Go behind a header's key; its size."""
+        """Skip a header's key, and return its size."""
         at = self.position
         size = self.varint()
         if size < 0:

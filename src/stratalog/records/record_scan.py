@@ -58,19 +58,17 @@ _UNPACKED_RATIO_MAX: Final = 256
 
 
 def unpacked_size_max(size: int) -> int:
-    """How many bytes the records of a client's compressed batch of `size` bytes may take.
+    """Return how many bytes the records of a client's compressed batch of `size` bytes may take.
 
-    64 MiB, or 256 times its size.
-
-    Kafka has no such bound and takes what it has the time for. Producers fill a batch by its compressed size, and what
-    they send shrinks to a hundredth at the very best.
+    Kafka has no such bound. Producers fill a batch by its compressed size, and real records shrink to a hundredth at
+    best.
     """
     return max(_UNPACKED_BYTES_MAX, _UNPACKED_RATIO_MAX * size)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordFacts:
-    """What a batch's records are like."""
+    """Facts about the records of a batch."""
 
     #: The largest timestamp; -1 for none.
     largest_timestamp: int
@@ -173,11 +171,10 @@ def are_regular(batches: memoryview | bytearray, earliest_timestamp: int, keys_r
 
 
 def scan_records(batch: RecordBatch) -> RecordFacts:
-    """Return the facts of a client's batch; its CRC is not looked at.
+    """Return the facts of a client's batch; its CRC is not checked.
 
-    InvalidRecordError: its records are not what its header says, or are none. MessageTooLargeError: they take more than
-    `unpacked_size_max`. CorruptRecordError: its codec cannot unpack them. StillLoadingError: not yet (see the
-    module).
+    Raises InvalidRecordError (records that are malformed or not as the header says), MessageTooLargeError (more than
+    `unpacked_size_max`), CorruptRecordError (decompression), StillLoadingError (see the module).
     """
     payload = batch.records_payload
     codec = batch.codec
@@ -299,7 +296,7 @@ _addressof = ctypes.addressof
 
 
 def _address(view: memoryview | bytearray) -> int:
-    """Where the bytes of a buffer are. Whoever asks keeps the buffer."""
+    """Return the address of a buffer's bytes, which the caller keeps alive."""
     try:
         return _addressof(_char_at(view))
     except TypeError:  # read-only

@@ -1,10 +1,10 @@
-"""What a leader checks of batches from a client before it looks at their records (`record_scan`).
+"""The checks of a leader on batches from a client before it looks at their records (`record_scan`).
 
 Source: Kafka's `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords`, `LogValidator.validateBatch`.
-As there, the beginning of one more batch behind the last complete one is dropped. One difference: an unknown codec is
+As there, the beginning of one more batch after the last complete one is dropped. One difference: an unknown codec is
 UNSUPPORTED_COMPRESSION_TYPE (in Kafka an UNKNOWN_SERVER_ERROR).
 
-Messages of formats 0 and 1 pass here: a log takes them and converts them (a client cannot send them, Produce says so).
+Messages of formats 0 and 1 pass: a log converts them (Produce refuses them from clients).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _validate_intact(batch: RecordBatch, max_message_bytes: int) -> None:
 
 
 def _validate_number(batches: Sequence[RecordBatch]) -> None:
-    """One batch; or uncompressed messages of one of the old formats, each of which is a record."""
+    """Allow one batch, or uncompressed messages of one old format, each of which is a record."""
     first = batches[0]
     for batch in batches[1:]:
         if batch.magic == fmt.MAGIC or first.magic == fmt.MAGIC or any(b.codec for b in batches):

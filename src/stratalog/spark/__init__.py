@@ -37,9 +37,9 @@ quiet_this_worker()  # whatever a planner of ours imports, it comes by here
 def register(spark: SparkSession) -> None:
     """Make `format("stratalog")` known to a session.
 
-    Filters on topic, partition, offset and timestamp, and the choice of columns, are pushed into the source: for that,
-    the session is given `spark.sql.python.filterPushdown.enabled` and an optimizer rule (`scan_rule`). Where one of the
-    two cannot be done, Spark filters what the source reads. Workers must be able to import stratalog.
+    The session gets `spark.sql.python.filterPushdown.enabled` and an optimizer rule (`scan_rule`), which push filters
+    on topic, partition, offset and timestamp, and the choice of columns, into the source. Without one of the two, Spark
+    filters what the source reads. Workers must be able to import stratalog.
     """
     from stratalog.spark.session import register_source  # workers import this package too, and need no session
 
@@ -47,11 +47,11 @@ def register(spark: SparkSession) -> None:
 
 
 def local_session(name: str, **conf: str | int | bool) -> SparkSession:
-    """Return a local session that knows the source, quiet, in UTC, with a Java that was found or shipped.
+    """Return a local session that knows the source: quiet, in UTC, with a Java that was found or shipped.
 
-    `conf` are further Spark properties (`**{"spark.driver.memory": "4g"}`) and win over the defaults. A session that
-    runs already in this process is given back with the source registered and the SQL properties applied. UsageError
-    when there is no pyspark or no usable Java.
+    `conf` are further Spark properties (`**{"spark.driver.memory": "4g"}`), which win over the defaults. A session that
+    already runs in this process is returned, with the source registered and the SQL properties applied. Raises
+    UsageError without pyspark or a usable Java.
     """
     from stratalog.spark.session import open_local_session  # as in `register`
 

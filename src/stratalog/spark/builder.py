@@ -109,12 +109,7 @@ def read_stream(
     timestamp_disorder: Duration | None = None,
     push_filters: bool | None = None,
 ) -> DataFrame:
-    """Return the same as a stream.
-
-    Begins at the latest offsets unless told otherwise. docs/reference/spark_streaming.md.
-
-    stratalog.spark.read_stream(spark, path="/data", subscribe="orders", max_offsets_per_trigger=100_000)
-    """
+    """Return the records as a stream. It begins at the latest offsets by default: docs/reference/spark_streaming.md."""
     arguments = {name: value for name, value in locals().items() if name != "spark"}
     from stratalog.spark.stream import StreamOptions  # keeps `import stratalog.spark` cheap
 
@@ -141,13 +136,9 @@ def write(
     query_id: str | None = None,
     batch_id: int | None = None,
 ) -> None:
-    """Write rows as whole segments into a data directory or a bucket, all of them or none.
+    """Write rows as whole segments into a data directory or a bucket, all or none: docs/reference/spark_sink.md.
 
-    Docs/reference/spark_sink.md.
-
-    `query_id` and `batch_id` together number a write, such as one of `foreachBatch`: the same number is written once.
-
-    stratalog.spark.write(frame.selectExpr("value"), path="/data", topic="orders", partitions=4, codec="zstd")
+    `query_id` and `batch_id` together number a write, as in `foreachBatch`. A number is written once.
     """
     arguments = {name: value for name, value in locals().items() if name != "rows"}
     from stratalog.spark.sink import SinkOptions  # keeps `import stratalog.spark` cheap
@@ -175,13 +166,7 @@ def write_stream(
     sort_by_time: bool | None = None,
     include_headers: bool | None = None,
 ) -> DataStreamWriter:
-    """Return a writer of a stream, to be given a trigger and started; each batch is written once.
-
-    Docs/reference/spark_sink.md.
-
-    stratalog.spark.write_stream(frame, checkpoint_location="/state/q", remote="s3://lake/tiered",
-    topic="orders").start()
-    """
+    """Return a writer of a stream, to be given a trigger and started. Each batch is written once."""
     arguments = {name: value for name, value in locals().items() if name != "rows"}
     from stratalog.spark.sink import SinkOptions  # keeps `import stratalog.spark` cheap
 
@@ -216,10 +201,7 @@ def encode(arguments: Mapping[str, Any]) -> dict[str, str]:
 
 
 def absolute(paths: str) -> str:
-    """Paths, with commas between, as they are from here: planners and workers have other working directories.
-
-    URLs stay as they are.
-    """
+    """Make comma-separated paths absolute, but not URLs: planners and workers have other working directories."""
     found = (each.strip() for each in paths.split(","))
     return ",".join(each if not each or ":/" in each else os.path.abspath(each) for each in found)
 

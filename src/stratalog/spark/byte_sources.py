@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ByteSources:
-    """Reads bytes of both tiers. Picklable: files, store and cluster are opened where they are used. Thread-safe.
-
-    `bytes_read` counts what was asked of files and store, for tests and benchmarks.
-    """
+    """Read the bytes of both tiers. Picklable: files, store and cluster are opened where they are used. Thread-safe."""
 
     remote_url: str | None = None
     remote_options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -110,10 +107,9 @@ class ByteSources:
             raise PlaceMissingError(str(error)) from error
 
     def open_local(self, place: Place) -> File:
-        """Open a local file, also one that has got another name since: swapped in, or marked as deleted.
+        """Open a local file under any name that it may have got since: swapped in, or marked as deleted.
 
-        PlaceMissingError when it is gone, PlaceChangedError when another file stands in its place. What was opened
-        stays what it is, whatever becomes of its names.
+        Raises PlaceMissingError when it is gone, PlaceChangedError when another file has its name.
         """
         plain = place.name.removesuffix(SWAP_SUFFIX)
         error: PlaceMissingError = PlaceMissingError(f"{place.name} is not there")

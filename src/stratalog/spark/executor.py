@@ -55,12 +55,10 @@ class SparkExecutor:
         cost: Callable[[T], int] = lambda _: 1,
         name: Callable[[T], str] = str,
     ) -> Generator[R, None, None]:
-        """See `Executor.map`. All tasks are read first. Closing the generator stops the Spark job.
+        """Run the tasks; see `Executor.map`. All tasks are read first. Closing the generator stops the Spark job.
 
-        Tasks and results are pickled, and results should be small: they go through the driver.
-
-        Raises TaskError for the first task that fails, with `name` of the task. Nothing is tried again but what Spark
-        itself does for lost executors. What `SparkSession` raises when the cluster fails is passed on.
+        Tasks and results are pickled. Results go through the driver, so they should be small. Raises TaskError for the
+        first task that fails. Only Spark itself retries, for lost executors.
         """
         tasks = list(tasks)
         if not tasks:
@@ -87,9 +85,9 @@ class SparkExecutor:
 
 
 def plan_groups(costs: Sequence[int], groups_max: int) -> list[list[int]]:
-    """Return the numbers of tasks, in groups of about even cost, the most expensive first. Pure.
+    """Return the numbers of tasks in groups of about even cost, the most expensive first. Pure.
 
-    A task that is as expensive as a whole group has one to itself; a task costs something even if it says nothing.
+    A task as expensive as a whole group has one to itself. A task without a cost still counts.
     """
     share = -(-(sum(costs) + len(costs)) // max(groups_max, 1))
     groups: list[list[int]] = []
@@ -104,10 +102,7 @@ def plan_groups(costs: Sequence[int], groups_max: int) -> list[list[int]]:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks run at once, as far as the session tells.
-
-    A cluster that grows on demand tells its present size.
-    """
+    """Return how many tasks run at once; of a cluster that grows on demand, how many now."""
     if not is_connect(spark):
         return max(spark.sparkContext.defaultParallelism, 1)
     from pyspark.sql import functions as F
@@ -121,7 +116,7 @@ def parallelism(spark: SparkSession) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome(Generic[R]):
-    """What came of the task with this number."""
+    """The outcome of the task with this number."""
 
     number: int
     result: R | None = None
@@ -186,9 +181,9 @@ def _connect_rows(frame: DataFrame) -> Iterator[bytes]:
 def _classic_rows(frame: DataFrame) -> Iterator[bytes]:
     """Yield the rows of each partition as soon as it is done, in that order.
 
-    `DataFrame.toLocalIterator` of a classic session runs one partition after the other, and `collect` and `toArrow` are
-    silent to the end. The JVM does send each partition when it is done, and the order of all of them last: this listens
-    to that. A pyspark that does not have it any more gives the rows at the end.
+    A classic session's `toLocalIterator` runs one partition after the other, and `collect` and `toArrow` return at the
+    end. But the JVM sends each partition when it is done, and the order of all of them last. A pyspark that does not do
+    so returns all rows at the end.
     """
     from pyspark.errors.exceptions.captured import unwrap_spark_exception
     from pyspark.util import _load_from_socket

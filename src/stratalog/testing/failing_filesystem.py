@@ -47,7 +47,7 @@ class FailingFileSystem(FileSystem):
     def fail_once(
         self, directory: StrPath, error: int, *, after: int, operations: Collection[str] = EVERYTHING
     ) -> None:
-        """Let one of `operations` on what is in `directory` raise OSError: the one behind `after` others of them."""
+        """Let one of `operations` in `directory` raise OSError: the one after `after` others of them."""
         self._failing_once = Path(directory), error, frozenset(operations)
         self._left, self.has_failed = after, False
 

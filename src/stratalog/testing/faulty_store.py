@@ -25,7 +25,7 @@ _Result = TypeVar("_Result")
 
 
 class StoreFault(Enum):
-    """What a call does instead of what it should."""
+    """The way in which a call fails."""
 
     UNAVAILABLE = "fails in a way that may pass, and has done nothing"
     THROTTLED = "answers that there are too many requests, and has done nothing"
@@ -40,7 +40,7 @@ class StoreFault(Enum):
 
 
 class SimulatedCrash(BaseException):
-    """The process is dead: whoever catches this is the test, and goes on with a new process."""
+    """The process is dead. Only the test catches this, and continues with a new process."""
 
 
 class FaultPlan:
@@ -105,7 +105,7 @@ class FaultPlan:
         return bend(result, fault)
 
     def wait_for_steps(self, count: int) -> None:
-        """Wait until there have been so many calls more."""
+        """Wait until so many more calls were made."""
         with self._lock:
             wanted = len(self.steps) + count
             self._changed.wait_for(lambda: len(self.steps) >= wanted)

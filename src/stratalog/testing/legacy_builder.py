@@ -1,6 +1,6 @@
-"""Write messages of formats 0 and 1 as Kafka's `MemoryRecordsBuilder` does; byte for byte, where nothing is compressed.
+"""Write messages of formats 0 and 1 as Kafka's `MemoryRecordsBuilder` does; byte for byte, if uncompressed.
 
-Brokers make no such messages any more, but cleaning a log keeps the format of what it rewrites.
+Brokers no longer make such messages, but cleaning a log keeps the format.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ def build_legacy(
 ) -> bytes:
     """Return `records` one after the other; with a codec, in a wrapper.
 
-    `base_offset` is what the offsets in a wrapper of format 1 count from, by default the first record's offset.
-    `log_append_time_ms` implies timestamp type 1. ValueError for what these formats do not have: a record list that is
-    empty, headers, zstd, another magic.
+    `base_offset` is what the offsets in a wrapper of format 1 count from, by default the first record's.
+    `log_append_time_ms` implies timestamp type 1. Raises ValueError for an empty list, headers, zstd, or another magic.
     """
     rows = list(records)
     if magic not in (0, 1) or codec is Codec.ZSTD or not rows or any(row.headers for row in rows):

@@ -30,7 +30,7 @@ PAGE_SIZE: Final = 4096
 
 
 class Killed(BaseException):
-    """The process ends here: not for anybody to catch but the test."""
+    """The process ends here. Only the test catches this."""
 
 
 class LossyFileSystem(FileSystem):
@@ -145,7 +145,7 @@ class LossyFileSystem(FileSystem):
         self._safe_content[self._names[path]] = path.read_bytes()
 
     def crash(self, *, power_loss: bool = True) -> None:
-        """End the process, and with `power_loss` the page cache; the directory is what is left.
+        """End the process, and with `power_loss` lose the page cache.
 
         The file system may be used again after that, with everything that is left being safe.
         """

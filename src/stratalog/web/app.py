@@ -46,10 +46,7 @@ _FILES = {
 
 
 def make_app(broker: BrokerServices, hosts: Iterable[str] = ()) -> Starlette:
-    """Return the application of one broker, for any ASGI server.
-
-    `hosts` are names that it is reached by besides its own.
-    """
+    """Return the application of one broker, for any ASGI server. `hosts` are further names that it is reached by."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(BrokerCollector(broker))
 

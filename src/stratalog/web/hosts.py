@@ -1,8 +1,8 @@
-"""Refuses requests that came in by another's name.
+"""Refuse requests that came in by a foreign name.
 
-A page of any site can have its own name point to this machine (DNS rebinding); the browser of someone who is here then
-reads the status page for it. Such a request has that name in its Host header. Addresses cannot be had that way, nor can
-`localhost`, the machine's own name and those that are configured (`stratalog.web.hosts`).
+A page of any site can point its own name to this machine (DNS rebinding); the browser of a person here then reads the
+status page for it. Such a request has that name in its Host header. Addresses cannot be abused that way, nor can
+`localhost`, the machine's own name and the configured ones (`stratalog.web.hosts`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The metrics of a broker in the text that Prometheus reads.
+"""The metrics of a broker in Prometheus' text format.
 
-Metrics of the loop's thread are read there, all in one turn; those of the engine on the calling thread, since the
-engine is thread-safe. `prometheus-client` writes the text, or OpenMetrics for whoever asks for it.
+Metrics of the loop's thread are read there, all in one turn; those of the engine, which is thread-safe, on the calling
+thread. `prometheus-client` writes the text, or OpenMetrics on request.
 """
 
 from __future__ import annotations
@@ -22,10 +22,7 @@ _LOOP_TIMEOUT_S = 5.0
 
 
 class BrokerCollector(Collector):
-    """Gives the families of one broker.
-
-    `collect` is for threads other than the loop's, and may be called by several.
-    """
+    """Returns the metric families of one broker. `collect` is for threads other than the loop's."""
 
     def __init__(self, broker: BrokerServices) -> None:
         self._broker = broker

@@ -1,8 +1,7 @@
-"""The web server of a broker: a thread and an event loop of its own, so that nothing of it is in the way of a fetch.
+"""The web server of a broker, with a thread and an event loop of its own, so that it never delays a fetch.
 
-It listens on the address that was given and on no other. Clients that are slow or many cannot take more than their
-share: at most `CONNECTIONS_MAX` at a time, one that comes on top is closed at once, and each is closed after
-`CONNECTION_S` whatever it does. Whoever scrapes regularly just connects again.
+It listens on the given address only. Slow or many clients cannot take more than their share: at most `CONNECTIONS_MAX`
+are connected, further ones are closed at once, and each is closed after `CONNECTION_S`.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ class WebServer:
 
 
 class _Server(uvicorn.Server):
-    """Says when it serves. Off the main thread it leaves signals to whoever runs the process."""
+    """Reports when it serves. Off the main thread it leaves signals to the process."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

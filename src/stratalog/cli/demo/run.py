@@ -154,10 +154,7 @@ def _check(
 
 
 def _clean_home(directory: Path | None) -> Path:
-    """Return an empty directory of the demo's own.
-
-    One that an earlier run left is wiped, any other that is not empty refused.
-    """
+    """Return an empty directory. That of an earlier demo is wiped; any other that is not empty is refused."""
     if directory is None:
         return Path(tempfile.mkdtemp(prefix="stratalog-demo-"))
     home = directory.resolve()

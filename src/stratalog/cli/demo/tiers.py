@@ -65,10 +65,7 @@ def survey(data_dir: Path, remote_url: str) -> list[PartitionTiers]:
 
 
 def wait_until_settled(data_dir: Path, remote_url: str, report: Callable[[int], object]) -> list[PartitionTiers]:
-    """Wait until every partition has settled; `report` gets how many have.
-
-    Raises StratalogError naming the partitions that have not after a minute and a half.
-    """
+    """Wait until every partition has settled; `report` gets how many have. Raises StratalogError after 90 s."""
     deadline = time.monotonic() + _WAIT_SECONDS_MAX
     while True:
         tiers = survey(data_dir, remote_url)

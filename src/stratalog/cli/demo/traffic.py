@@ -77,7 +77,7 @@ def produce(bootstrap: str, flights: Sequence[Flight], advance: Callable[[int], 
 
 
 def consume(bootstrap: str, expected: int, advance: Callable[[int], object]) -> Counter[Flight]:
-    """Read the topic from its beginning with a consumer group, until `expected` records came, and commit.
+    """Read the topic with a consumer group, until `expected` records came, and commit.
 
     Raises StratalogError when nothing comes for a minute.
     """

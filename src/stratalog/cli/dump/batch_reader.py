@@ -31,10 +31,7 @@ class BatchReader:
         self._at = 0
 
     def batch(self, position: int, *, whole: bool) -> RecordBatch | None:
-        """Return the batch that begins at `position`, or None if there is none.
-
-        Its records are there only if `whole`.
-        """
+        """Return the batch that begins at `position`, or None. It has its records only if `whole`."""
         if not 0 <= position <= self.source.size - HEADER_SIZE_UP_TO_MAGIC:
             return None
         data = self._bytes(position, min(HEADER_SIZE, self.source.size - position))

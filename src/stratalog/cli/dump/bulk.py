@@ -1,7 +1,7 @@
-"""Large logs: many batches at once through native loops (`bulk_kernel`), line by line what `PlainPrinter` prints.
+"""Large logs: many batches at once through native loops (`bulk_kernel`), with the same lines as `PlainPrinter`.
 
-Headers and CRCs come from the native scan; Python only decompresses. A batch that the loops leave (control records,
-malformed ones) goes the plain way.
+Headers and CRCs come from the native scan; Python only decompresses. Control records and malformed batches are left to
+`PlainPrinter`.
 """
 
 from __future__ import annotations

@@ -132,10 +132,7 @@ _PAIRS = np.frombuffer("".join(f"{n:02}" for n in range(100)).encode(), np.uint8
 
 @native
 def _word(out: Any, used: int, word: int) -> int:
-    """Write a word of up to 16 bytes.
-
-    Always 16 are copied (in one instruction), and what is too much is written over.
-    """
+    """Write a word of up to 16 bytes, which are copied in one instruction; the next word overwrites the rest."""
     for n in range(16):
         out[used + n] = _SHORT_WORDS[word, n]
     end: int = used + _SIZES[word]

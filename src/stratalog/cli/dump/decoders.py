@@ -1,6 +1,6 @@
-"""The text of records of internal topics, in the words of kafka-dump-log's decoders.
+"""Records of internal topics as text, as kafka-dump-log's decoders print them.
 
-A decoder never fails: in place of a record that it cannot read it prints that, as Kafka does.
+A decoder never fails: like Kafka's, it prints that it cannot read a record.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _UNSUPPORTED: Final = "org.apache.kafka.common.errors.UnsupportedVersionExceptio
 
 
 def decoder_for(name: str | None, key_class: str | None = None, value_class: str | None = None) -> Decoder:
-    """Return the decoder of an option ("offsets", ...); None: key and value by the two classes, of which None is text.
+    """Return the decoder of an option ("offsets", ...), or that of the two classes for key and value.
 
-    Raises UsageError for a class that cannot be had.
+    Raises UsageError for an unknown class.
     """
     if name is None:
         if key_class is None and value_class is None:

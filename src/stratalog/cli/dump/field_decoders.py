@@ -46,7 +46,7 @@ def _long(data: bytes) -> str:
 
 
 def _bytes(data: bytes) -> str:
-    """Kafka's tool prints the identity of a Java array; base64 tells what is in it."""
+    """Return base64, where Kafka's tool prints the identity of a Java array."""
     return base64.b64encode(data).decode()
 
 

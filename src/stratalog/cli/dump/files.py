@@ -43,10 +43,7 @@ _JSON_FILES: Final = (".kafka_cleanshutdown", "quorum-state")
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """A file's kind (its suffix, or its whole name where it has no other).
-
-    Base offset and stem for a segment's files.
-    """
+    """A file's kind (its suffix or whole name), and for a segment's files base offset and stem."""
 
     kind: str
     base_offset: int = 0

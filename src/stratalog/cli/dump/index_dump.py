@@ -1,4 +1,4 @@
-"""`.index` and `.timeindex`: their entries, each one checked against the `.log` beside the index.
+"""`.index` and `.timeindex`: their entries, each checked against the `.log` beside the index.
 
 An index in use is longer than its entries: printing stops at the first entry of zeros, as in Kafka.
 """

@@ -1,7 +1,7 @@
-"""A `.log` or a snapshot of KRaft's metadata log, batch by batch and, if asked for, record by record.
+"""A `.log` or a snapshot of KRaft's metadata log, batch by batch and, if wanted, record by record.
 
-The file is read in windows, so that one of any size takes little memory. A large file goes through `bulk`: native loops
-that write the same lines as the plain way here, their oracle in the tests.
+The file is read in windows, so that any size takes little memory. Large files go through `bulk`: native loops with the
+same output, which tests compare with the plain loops here.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _dump_batches(source: DumpSource, start: int, end: int, output: TextOutput, 
 
 
 class Consecutive:
-    """Watches offsets. A gap is no damage (compaction makes them), but Kafka's tool tells it."""
+    """Watches offsets for gaps, which are no damage (compaction makes them), but Kafka's tool reports them."""
 
     def __init__(self) -> None:
         self.last = -1

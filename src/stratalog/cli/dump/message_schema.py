@@ -42,9 +42,9 @@ class MalformedMessageError(Exception):
 
 @cache
 def schemas() -> dict[str, Any]:
-    """Topic kind ("group", "transaction", "share") -> key type -> {"key", "value"}.
+    """Return topic kind ("group", "transaction", "share") -> key type -> {"key", "value"}.
 
-    "metadata" -> API key -> {"type", "value"}; "protocol" and "control" -> name -> schema.
+    Also "metadata" -> API key -> {"type", "value"}; "protocol" and "control" -> name -> schema.
     """
     text = resources.files("stratalog.cli.dump").joinpath("record_schemas.json").read_text(encoding="utf-8")
     loaded: dict[str, Any] = json.loads(text)
@@ -116,7 +116,7 @@ def _contains(versions: str, version: int) -> bool:
 
 
 class _Reader:
-    """Reads fields one behind the other. Any damage ends in struct.error, IndexError or ValueError."""
+    """Reads fields one after the other. Damage raises struct.error, IndexError or ValueError."""
 
     def __init__(self, data: bytes, version: int, *, flexible: bool) -> None:
         self.data = data

@@ -255,10 +255,7 @@ def record_line(
     *,
     skip_metadata: bool = False,
 ) -> str:
-    """Print a batch. `decoded` None: only the metadata was asked for.
-
-    A record of which nothing is shown is an empty line, as in Kafka.
-    """
+    """Return the line of a record, empty if nothing of it is shown, as in Kafka. `decoded` None: only metadata."""
     parts = []
     if not skip_metadata:
         parts.append(

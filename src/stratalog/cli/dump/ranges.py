@@ -72,10 +72,10 @@ WHOLE: Final = DumpRange()
 
 
 def positions(source: DumpSource, stem: str, base_offset: int, wanted: DumpRange) -> tuple[int, int]:
-    """Where in a `.log` the wanted batches begin and end.
+    """Return where in a `.log` the wanted batches begin and end.
 
-    The offset index beside it, where there is one, says where the search begins; an entry is believed once its batch
-    was found at its position. What is damaged on the way ends the search: the dump begins there, and tells it.
+    An entry of the offset index is believed if its batch is at its position. The search ends at damage: the dump begins
+    there, and reports it.
     """
     start, end = wanted.start, wanted.end
     if start is None and end is None:

@@ -1,6 +1,6 @@
-"""`.txnindex`, `.snapshot`, the checkpoints and what lies beside them: read whole, printed entry by entry.
+"""`.txnindex`, `.snapshot`, checkpoints and other small files: read whole, printed entry by entry.
 
-kafka-dump-log knows the first two only; the lines of the others are our own.
+kafka-dump-log only knows the first two; the format of the others is our own.
 """
 
 from __future__ import annotations

@@ -15,10 +15,9 @@ from stratalog.log.recovery import hold_all
 def rebuild_target(
     target: Target, *, form: OffsetIndexFormat | None, index_interval_bytes: int, only_damaged: bool, as_json: bool
 ) -> int:
-    """Rebuild the indexes of the target and print what was made. Return how many logs end in bytes that are no batch.
+    """Rebuild the indexes of the target and print them. Return how many logs end with an incomplete batch.
 
-    Without a format, each keeps the one that it has. UsageError, before anything is written, for a log that is too
-    large.
+    Without `form`, each keeps its format. Raises UsageError, before anything is written, for a log that is too large.
     """
     target.require_logs()
     progress = terminal_progress()
@@ -40,10 +39,10 @@ def rebuild_target(
 
 
 def convert_target(target: Target, form: OffsetIndexFormat, *, as_json: bool) -> int:
-    """Give all offset indexes of the target one format. Return how many findings keep that from being done.
+    """Convert all offset indexes of the target, and return the number of findings that prevent it.
 
-    Everything is verified before anything is written: what is damaged, and positions that do not fit (UsageError). What
-    has the format already is left alone, so that a conversion that was interrupted goes on where it was.
+    Everything is verified before anything is written. Raises UsageError for positions that do not fit. An index of this
+    format is left alone, so that an interrupted conversion continues.
     """
     target.require_logs()
     with hold_all([target.data_dir], creates=False):

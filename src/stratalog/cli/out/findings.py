@@ -20,7 +20,7 @@ _NARROW: Final = (TableColumn("SEVERITY", folds=False), TableColumn("WHERE", rat
 
 @dataclass(frozen=True, slots=True)
 class FindingText:
-    """A finding for people: `cells` of the wide table behind its severity; the rest is for a narrow terminal."""
+    """A finding for people: `cells` of the wide table after its severity; the rest is for a narrow terminal."""
 
     severity: str
     kind: str
@@ -32,7 +32,7 @@ class FindingText:
 
 
 class FindingsPrinter:
-    """Prints for people, or for machines. `columns` are those of the wide table behind the severity."""
+    """Prints for people, or for machines. `columns` are those of the wide table after the severity."""
 
     def __init__(self, columns: Sequence[TableColumn], *, as_json: bool) -> None:
         self._columns = (TableColumn("SEVERITY", folds=False), *columns)

@@ -24,9 +24,9 @@ from stratalog.wire.client import (
 
 @dataclass(frozen=True, slots=True)
 class ServedPartition:
-    """The state of a partition as a broker reports it; `newest_ms` is the largest record timestamp, -1 without any.
+    """A partition as a broker reports it. `newest_ms` is the largest record timestamp, -1 if there is none.
 
-    `size_bytes` is what it holds in the broker's directories; None where the broker does not tell.
+    `size_bytes` is its size in the broker's directories, None if unknown.
     """
 
     partition: int

@@ -85,8 +85,8 @@ def places(
 ) -> InputOptions:
     """Return the places that options name.
 
-    Raises UsageError for no place or a directory that does not exist, and NothingFoundError for a topic that is in none
-    of them: before Spark starts, which takes seconds.
+    Raises UsageError for no place or a missing directory, NothingFoundError for a missing topic, before Spark starts,
+    which takes seconds.
     """
     require_place(directories, remote)
     found = InputOptions(

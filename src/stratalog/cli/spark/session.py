@@ -52,7 +52,7 @@ Conf = Annotated[
 
 
 class JobResult(Protocol):
-    """What a job did: a report, and the problems that it met."""
+    """The result of a job: a report, and the problems that it found."""
 
     @property
     def problems(self) -> Any: ...
@@ -81,11 +81,9 @@ def spark_executor(
 def spark_session(
     name: str, master: str | None, remote_session: str | None, conf: Iterable[str] | None
 ) -> Iterator[SparkSession]:
-    """Open a session by the options and stop it in the end.
+    """Open a session by the options and stop it in the end, or use the one of this process and leave it running.
 
-    Use one that runs in this process already, and leave it running.
-
-    Raises UsageError, in one line, where there is no Spark, no Java, or no server at the address.
+    Raises UsageError, in one line, without Spark, Java, or a server at the address.
     """
     properties = key_values("--conf", conf)
     if remote_session is not None and master is not None:

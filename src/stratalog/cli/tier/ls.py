@@ -146,10 +146,7 @@ def _metadata(data_dirs: list[Path] | None) -> dict[TopicIdPartition, PartitionM
 def _segments(
     stored: PartitionObjects, wanted: Filter, known: dict[TopicIdPartition, PartitionMetadata]
 ) -> Iterator[ListedSegment]:
-    """By start offset.
-
-    What has no manifest has no end offset and no time: it is there unless something is filtered for.
-    """
+    """Yield segments by start offset. Those without a manifest have no end offset and time, and pass no filter."""
     sets, _ = group_objects(stored.objects)
     metadata = known.get(stored.partition)
     before_ms = -1

@@ -1,7 +1,4 @@
-"""Findings and mends of a bucket, for people or as JSON, one object a line.
-
-`docs/reference/tiered_storage.md` lists the fields.
-"""
+"""Findings and repairs of a bucket, for people or as JSON lines: docs/reference/tiered_storage.md has the fields."""
 
 from __future__ import annotations
 

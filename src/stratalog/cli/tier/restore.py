@@ -208,10 +208,7 @@ def _register(
 
 
 def _with_configs(plan: RestorePlan, overrides: Mapping[str, str]) -> RestorePlan:
-    """Return the plan with these settings for every topic.
-
-    Configurations that no broker of today takes are left out.
-    """
+    """Return the plan with these settings for every topic. Invalid configurations are left out."""
     topics, notes = [], list(plan.notes)
     for topic in plan.topics:
         configs = {**topic.configs, **overrides}

@@ -24,10 +24,7 @@ _COLUMNS = (
 
 
 def expiring_notes(plan: RestorePlan, now_ms: int, *, is_read_only: bool | None) -> list[str]:
-    """Return a line for each topic whose segments go as soon as it is served.
-
-    They have grown older than its retention.
-    """
+    """Return a line for each topic whose segments are older than its retention, and go once it is served."""
     notes = []
     for topic in plan.topics:
         retention_ms = LogConfig.from_properties(topic.configs, None, use_large_index_format=True).retention_ms

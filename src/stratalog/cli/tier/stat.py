@@ -35,10 +35,7 @@ _GROWTH_SPAN_MS = 3_600_000
 
 @dataclass(slots=True)
 class TierStat:
-    """Sums of one topic, or of one partition of it.
-
-    Times are those of records, in milliseconds, -1 when there are none.
-    """
+    """Sums of a topic or partition. Times are those of records, in milliseconds, -1 if there are none."""
 
     topic: str
     topic_id: UUID
@@ -60,7 +57,7 @@ class TierStat:
 
     @property
     def bytes_per_day(self) -> int | None:
-        """Records by the time that they span; None when that is too short to tell."""
+        """Growth by the time that the records span, None if that is too short."""
         span = self.newest_ms - self.oldest_ms
         if self.oldest_ms < 0 or span < _GROWTH_SPAN_MS:
             return None

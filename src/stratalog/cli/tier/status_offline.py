@@ -1,6 +1,6 @@
-"""The tier status of a broker that is not running, from its files: what was copied, and what is due at the next start.
+"""The tier status of a broker that is not running, from its files: what was copied, and what is due at startup.
 
-What only a running broker knows is missing: open transactions, the quota, failures.
+Open transactions, the quota and failures are unknown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stratalog.remote.tier import TaskFailure, TierFacts, TierStatus, partition_
 
 
 def from_data_dirs(directories: Sequence[Path]) -> list[dict[str, Any]]:
-    """Of every tiered partition, as `/api/tier-status` tells it; UsageError for directories of no stratalog broker."""
+    """Return every tiered partition as `/api/tier-status` does. Raises UsageError for directories of another broker."""
     logs = open_data_dirs(directories)
     stores = [directory for directory in directories if (directory / STORE_FILE).is_file()]
     if logs is None or not stores:
@@ -46,7 +46,7 @@ def from_data_dirs(directories: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def _refusals(directories: Sequence[Path]) -> list[TaskFailure]:
-    """Why the broker of these directories may not copy, as far as it has been told."""
+    """Return why the broker of these directories may not copy, as far as known."""
     found = []
     for file in map(OwnershipFile, directories):
         refused = "this directory was restored without taking its bucket over" if file.is_read_only else file.refusal

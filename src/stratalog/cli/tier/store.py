@@ -36,10 +36,7 @@ def bucket_url(url: str | None, remote: str | None) -> str:
 
 
 def require_url_form(url: str) -> None:
-    """Raise UsageError for what was meant as a URL and would be taken for a directory.
-
-    Such as s3//bucket or s3:/bucket.
-    """
+    """Raise UsageError for a misspelt URL, such as s3//bucket or s3:/bucket, which would count as a directory."""
     meant = re.fullmatch(r"(\w+):?/+(.*)", url)
     if meant is not None and "://" not in url and meant[1] in _SCHEMES:
         scheme, rest = meant.groups()
@@ -47,11 +44,10 @@ def require_url_form(url: str) -> None:
 
 
 def open_store(url: str, options: Iterable[str] | None) -> PlainView:
-    """Return the store at `url`, contacted once: UsageError or RemoteStorageError in one line when it cannot be read.
+    """Return the store at `url`, contacted once. Raises UsageError or RemoteStorageError, in one line.
 
-    `options` are KEY=VALUE; what is not given is taken from the environment (AWS_*). `encryption.key.file` and
-    `aiven.encryption.key.file` name the keys of what is encrypted. Nothing is made: a directory that is not there is an
-    error.
+    `options` are KEY=VALUE; other values come from the environment (AWS_*). `encryption.key.file` and
+    `aiven.encryption.key.file` name the keys of encrypted objects. A missing directory is an error.
     """
     store_options = key_values("--remote-option", options)
     require_url_form(url)

@@ -51,11 +51,11 @@ _ATTRIBUTES_MASK: Final = (fmt.CODEC_MASK, fmt.CODEC_MASK | fmt.LOG_APPEND_TIME_
 
 
 def read_header(buffer: Buffer, at: int) -> tuple[int, ...]:
-    """Return the message at `at` in the terms of `batch_format.HEADER`, so that loops over headers need not care.
+    """Return the message at `at` in the terms of `batch_format.HEADER`, for loops over headers of any format.
 
-    What only the records inside a wrapper would tell is left open: base offset is the last offset, the record count is
-    1, or -1 for a wrapper. There is no leader epoch, producer or sequence (-1), and a timestamp of -1 in format 0.
-    struct.error unless the bytes before the key are there; a magic above 1 is the caller's mistake.
+    Facts that only the records inside a wrapper have are left open: base offset is the last offset, the record count is
+    1, or -1 for a wrapper. Leader epoch, producer and sequence are -1, as is the timestamp in format 0. Raises
+    struct.error without the bytes before the key; a magic above 1 is the caller's mistake.
     """
     offset, length, crc, magic, attributes = _HEADER.unpack_from(buffer, at)
     attributes &= _ATTRIBUTES_MASK[magic]
@@ -65,10 +65,7 @@ def read_header(buffer: Buffer, at: int) -> tuple[int, ...]:
 
 
 def find_header(buffer: Buffer, at: int, end: int) -> tuple[int, ...] | None:
-    """`read_header`, if a message of format 0 or 1 may begin at `at` and its header is there before `end`.
-
-    Else None.
-    """
+    """Return `read_header` if a message of format 0 or 1 may begin at `at`, with its header before `end`; else None."""
     if end - at < fmt.HEADER_SIZE_UP_TO_MAGIC:
         return None
     magic = memoryview(buffer)[at + fmt.MAGIC_AT]

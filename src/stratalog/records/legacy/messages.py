@@ -1,9 +1,7 @@
-"""Messages of formats 0 and 1 as batches.
+"""Messages of formats 0 and 1 as batches: a message as a batch of one record, a wrapper as one of those inside.
 
-An uncompressed one is a batch of one record, a wrapper is one of those inside.
-
-As in Kafka 4 they are read wherever a log still has them, and served as they are; nothing writes them any more. What
-they do not have is given as not there: no leader epoch, producer, sequence, transaction, headers.
+As in Kafka 4 they are read wherever a log still has them, and never written. They have no leader epoch, producer,
+sequence, transaction or headers.
 """
 
 from __future__ import annotations
@@ -29,8 +27,8 @@ _MAGIC_0: Final = 0
 class LegacyBatch(RecordBatch):
     """One message, or wrapper, at `start` of `buffer`; see `RecordBatch`.
 
-    Of a wrapper, `base_offset`, `last_offset_delta` and `record_count` are known only from inside: asking for them
-    decompresses it, with the errors of `records()`. Everything else costs no more than the header.
+    `base_offset`, `last_offset_delta` and `record_count` of a wrapper are inside: reading them decompresses it, with
+    the errors of `records()`. Everything else only needs the header.
     """
 
     __slots__ = ("_base_offset",)
@@ -123,9 +121,9 @@ class LegacyBatch(RecordBatch):
     def records(self, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> Iterator[Record]:
         """Return the message, or those in the wrapper, in order, with absolute offsets.
 
-        The CRC of each message inside is checked, that of this one is not. Raises CorruptRecordError (sizes, inner CRC,
-        decompression), InvalidRecordError (a wrapper with nothing in it, another wrapper in it, or an offset that is
-        less than theirs; lengths beyond their message).
+        CRCs of messages inside are checked, that of this one is not. Raises CorruptRecordError (sizes, inner CRC,
+        decompression), InvalidRecordError (a wrapper that is empty, holds another wrapper, or has an offset below
+        theirs; lengths beyond their message).
         """
         if self.is_wrapper:
             return iter(self._inner_records(size_max))
@@ -133,10 +131,7 @@ class LegacyBatch(RecordBatch):
         return iter((Record(self.last_offset, self.max_timestamp, message.key, message.value),))
 
     def inner_magics(self) -> list[int]:
-        """Return the format of each of `records()`.
-
-        Kafka reads a wrapper with messages of another format, but takes none.
-        """
+        """Return the format of each of `records()`. Kafka reads wrappers of mixed formats, but accepts none."""
         if not self.is_wrapper:
             return [self.magic]
         return [message.magic for message in _iter_inner(self.decompressed_payload(), self._name)]
@@ -158,10 +153,7 @@ class LegacyBatch(RecordBatch):
         ]
 
     def _offset_shift(self, last_inner: int) -> int:
-        """Return what makes inner offsets absolute.
-
-        A wrapper at 0 comes from old clients, which numbered from 0 in there.
-        """
+        """Return what makes inner offsets absolute. Old clients numbered from 0 in a wrapper at 0."""
         last_offset = self.last_offset
         if self.magic == _MAGIC_0 or not last_offset:
             return 0
@@ -188,10 +180,7 @@ class _Message(NamedTuple):
 
 
 def _parse(message: memoryview, name: str) -> _Message:
-    """Return the fields of a whole message, which `message` is cut to.
-
-    Raises InvalidRecordError for lengths that do not fit.
-    """
+    """Return the fields of a whole message. Raises InvalidRecordError for lengths that do not fit."""
     header = legacy.read_header(message, 0)
     key, position = _sized(message, legacy.KEY_AT[header[3]], name)
     value, _ = _sized(message, position, name)
@@ -199,7 +188,7 @@ def _parse(message: memoryview, name: str) -> _Message:
 
 
 def _sized(message: memoryview, at: int, name: str) -> tuple[bytes | None, int]:
-    """Return the bytes behind their int32 length, and the position after them."""
+    """Return the bytes after their int32 length, and the position after them."""
     if at + 4 > len(message):
         raise InvalidRecordError(f"no length at byte {at} of {len(message)}", where=name)
     (size,) = fmt.INT32.unpack_from(message, at)

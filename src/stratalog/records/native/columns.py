@@ -45,7 +45,7 @@ class BytesColumn(Words):
 
 
 class DecodeContext(Words):
-    """What is wanted of records, and the addresses of where it goes, 0 for what is not wanted."""
+    """The wanted range of offsets, and the addresses of the outputs, 0 for unwanted ones."""
 
     __slots__ = ()
     _fields_: ClassVar[list[tuple[str, Any]]] = [
@@ -289,10 +289,10 @@ def _has_room(context: int, batch: Any) -> bool:
 def run(context: int, address: int, table: int, first: int, last: int) -> int:
     """Append the records of the batches [first, last) of `table`, whose positions count from `address`, to the output.
 
-    Returns the index where it stopped, with the reason in the context: DONE; FULL, the output has no room for whatever
-    this batch may hold; COMPRESSED, its CRC is right (set `payload` to the decompressed records, clear the codec);
-    CORRUPT, its CRC is wrong; MALFORMED, its records are (and the output holds rubbish). What is malformed is exactly
-    what `record_format.parse_records` says, whatever columns are wanted.
+    Returns the index where it stopped, and sets the reason: DONE; FULL, the output may lack room for this batch;
+    COMPRESSED, its CRC is right (set `payload` to the decompressed records, clear the codec); CORRUPT, its CRC is
+    wrong; MALFORMED, its records are (and the output is invalid). Malformed is exactly what
+    `record_format.parse_records` refuses, whatever columns are wanted.
     """
     c = _columns(context, 0)
     for index in range(first, last):

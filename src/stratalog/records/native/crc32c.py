@@ -1,9 +1,9 @@
-"""CRC-32C for native loops: what `util.crc32c` computes, callable without the interpreter.
+"""CRC-32C for native loops: the same as `util.crc32c`, callable without the interpreter.
 
-One batch of a few hundred bytes takes less time here than a call from Python takes to begin. The processor's
-instruction is used where numba compiles for the host and the host has it, else eight table look-ups for eight bytes.
-The instruction has a latency of three cycles and a throughput of one, so three streams run at once and are joined by
-tables that advance a CRC over a fixed number of zero bytes (Mark Adler's construction).
+A batch of a few hundred bytes takes less time here than the call from Python. The processor's instruction is used where
+numba compiles for the host and the host has it, else eight table look-ups for eight bytes. The instruction has a
+latency of three cycles and a throughput of one, so three streams run at once, joined by tables that advance a CRC over
+a fixed number of zero bytes (Mark Adler's construction).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The structures that Python and native loops share: a field has one name on both sides, and is an int64.
+"""Structures that Python and native loops share: a field has one name on both sides, and is an int64.
 
-A structure of its own is a ctypes one, whose fields Python sets and reads quickly; a table of batches is a numpy array
-of them: `rows["base_offset"]` for numpy, `row.base_offset` in a loop (`toolkit.struct_at`). Importing this module loads
-neither numpy nor numba.
+A single structure is a ctypes one, which Python accesses quickly. A table of batches is a numpy array:
+`rows["base_offset"]` for numpy, `row.base_offset` in a loop (`toolkit.struct_at`). Importing this module loads neither
+numpy nor numba.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Words(ctypes.Structure):
 
 
 class BatchRow(Words):
-    """What the header of one batch says, and where the batch is.
+    """The header of one batch, and where the batch is.
 
-    `position` and `size` are bytes of a file, or of whatever was scanned. `is_sound`: its CRC is right (1), wrong (0)
-    or was not looked at (-1). `payload` is the address of the records, of `payload_size` bytes.
+    `position` and `size` are bytes of a file, or of another scanned source. `is_sound`: its CRC is right (1), wrong (0)
+    or unchecked (-1). `payload` is the address of the records, of `payload_size` bytes.
     """
 
     __slots__ = ()

@@ -1,8 +1,7 @@
 """Native loops of `columns_encode`: Arrow columns in raw memory to record batches in raw memory. No interpreter lock.
 
-Importing this module loads numba and compiles the loops, or reads them from numba's cache. The caller vouches for the
-columns (offsets within their data, one entry for each row); every write stays within the output that the
-`EncodeContext` states. It and a row of `BATCH` for each batch are the interface.
+Importing this module loads numba and compiles the loops, or reads them from numba's cache. The caller guarantees the
+columns (offsets within their data, one entry for each row). Every write stays within the output of the `EncodeContext`.
 """
 
 from __future__ import annotations
@@ -50,22 +49,17 @@ from stratalog.records.native.toolkit import (
 
 
 class BytesInput(Words):
-    """A binary column by its addresses.
-
-    Those of its offsets (0: all are null), of its data and of its validity bitmap (0: none is null), and the number of
-    its first row in that bitmap.
-    """
+    """A binary column: addresses of offsets (0: all null), data and validity bitmap (0: no nulls), and first bit."""
 
     __slots__ = ()
     _fields_: ClassVar[list[tuple[str, Any]]] = Words.of("offsets", "data", "valid", "bit")
 
 
 class EncodeContext(Words):
-    """The columns, what batches are to be, and the output.
+    """The columns, the limits of batches, and the output.
 
     `offset` and `timestamp` are addresses of int64; without offsets they count up from `first_offset`. `sequence` is
-    that of the next batch, -1 for none. `needed`, with ROOM: bytes that the first batch needs at least, as far as it
-    was looked at.
+    that of the next batch, -1 for none. `needed`, with ROOM: bytes that the first batch needs at least.
     """
 
     __slots__ = ()
@@ -122,7 +116,7 @@ def _size_of(column: Any, row: int) -> int:
 
 @inlined
 def _put_bytes(column: Any, row: int, size: int, at: int) -> int:
-    """Write length and content of an entry of `size` bytes; the address behind it."""
+    """Write length and content of an entry of `size` bytes; return the address after it."""
     at = put_varint(at, size)
     if size > 0:
         copy_any(at, column.data + as_i32(column.offsets)[row], size)
@@ -200,11 +194,11 @@ def _finish(context: int, start: int, end: int, first_row: int, row: int, max_ti
 
 @compiled("int64(int64, int64)")
 def encode(context: int, row: int) -> int:  # noqa: C901
-    """Write the batches of the rows from `row` on; return the row where it stopped, with the reason in the context.
+    """Write the batches of the rows from `row` on. Return the row where it stopped, and set the reason.
 
-    A batch takes records as long as it stays within `batch_bytes` (header included, before compression) and
-    `batch_records`, and one record at least. What is returned with `ROOM` is the first row of the batch that did not
-    fit; with an error, the row that has it.
+    A batch takes records while it stays within `batch_bytes` (header included, before compression) and `batch_records`,
+    and at least one. With `ROOM` the result is the first row of the batch that did not fit, with an error the wrong
+    row.
     """
     c = _encoding(context, 0)
     rows = c.rows

@@ -64,10 +64,7 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 @inlined
 def check_header(at: int, size: int) -> tuple[int, int]:
-    """Return what begins at an address, with `size` bytes to the end of the window: CUT, NO_BATCH or OLD_FORMAT.
-
-    And the size of a whole batch, or 0.
-    """
+    """Return CUT, NO_BATCH or OLD_FORMAT for an address with `size` bytes left, and the size of a whole batch or 0."""
     if size < HEADER_SIZE_UP_TO_MAGIC:
         return CUT, 0
     length = load_be32(at + LENGTH_AT)
@@ -114,11 +111,9 @@ def is_crc_right(at: int, row: Any) -> bool:
 def scan(  # noqa: PLR0917
     address: int, size: int, start_offset: int, end_offset: int, with_crc: int, table: int, capacity: int
 ) -> tuple[int, int, int]:
-    """Write a row for each whole batch that holds offsets in [start_offset, end_offset).
+    """Write a row for each whole batch of the window that holds offsets in [start_offset, end_offset).
 
-    The scan begins at the start of the window. With a capacity of 0 the batches are only counted.
-
-    Returns how many, the position where the scan ended, and why.
+    Return their number, the position where the scan ended, and why. With a capacity of 0 they are only counted.
     """
     count = 0
     position = 0
@@ -173,10 +168,7 @@ def scan_window(
 
 
 def row_of(batch: RecordBatch, position: int) -> Any:
-    """Return a table of one row: what the header of a batch says, of any format; it stands at `position`.
-
-    Of formats 0 and 1 that is what `legacy.format.read_header` has. There is no payload.
-    """
+    """Return a table with one row: the header of a batch of any format, at `position`, without payload."""
     (base, length, epoch, magic, crc, attributes, delta, base_timestamp, max_timestamp, *producer, count) = batch.header
     row = (position, length + LOG_OVERHEAD, base, base + delta, epoch, magic, crc, attributes, base_timestamp)
     return np.array([(*row, max_timestamp, *producer, count, -1, 0, 0)], BATCH)

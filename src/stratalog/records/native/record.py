@@ -68,7 +68,7 @@ def _short_or_long(data: Any, position: int, end: int, checked: bool, bits_max: 
 def varint(data: Any, position: int, end: int, checked: bool) -> tuple[int, int]:
     """Return a zigzag varint of up to 5 bytes, and the position after it; position -1 for none.
 
-    Unless `checked`, the caller knows that 3 bytes can be read, and finds out later whether they lie before `end`.
+    Unless `checked`, the caller knows that 3 bytes can be read, and later checks that they lie before `end`.
     """
     return _short_or_long(data, position, end, checked, 35, 0xFFFF_FFFF)
 
@@ -81,13 +81,11 @@ def varlong(data: Any, position: int, end: int, checked: bool) -> tuple[int, int
 
 @inlined
 def record_fields(data: Any, position: int, end: int, checked: bool) -> tuple[int, int, int, int, int, int, int, int]:
-    """Return the fields of the record in [position, end) as far as its headers.
+    """Return the fields of the record in [position, end), without its headers.
 
     Timestamp delta, offset delta, key size, key start, value size, value start, header count, position after it;
-    position -1 for what is malformed.
-
-    Unless `checked`, `OVERRUN` bytes can be read from `end` on: a varint may then run over `end`, and the position
-    shows it.
+    position -1 if malformed. Unless `checked`, `OVERRUN` bytes can be read from `end` on: a varint may then run over
+    `end`, and the position shows it.
     """
     bad = (0, 0, 0, 0, 0, 0, 0, MALFORMED_AT)
     timestamp_delta, position = varlong(data, position + 1, end, checked)
@@ -129,9 +127,9 @@ def record_bounds(data: Any, position: int, size: int) -> tuple[int, int]:
 
 @inlined
 def whole_record(data: Any, position: int, size: int) -> tuple[int, int, int, int, int, int]:
-    """Return the record at `position`, with its headers.
+    """Return the fields of the record at `position`, and the position after its headers.
 
-    Timestamp delta, offset delta, key size, key start, value size, position behind it; -1 for what is malformed.
+    Timestamp delta, offset delta, key size, key start, value size, position; -1 if malformed.
     """
     begin, end = record_bounds(data, position, size)
     if begin < 0:
@@ -175,7 +173,7 @@ def varint_size(value: int) -> int:
 
 @inlined
 def put_varint(at: int, value: int) -> int:
-    """Write a zigzag varint or varlong; the address behind it."""
+    """Write a zigzag varint or varlong; return the address after it."""
     raw = (value << 1) ^ (value >> 63)
     while raw & -128 != 0:
         as_u8(at)[0] = (raw & 0x7F) | 0x80

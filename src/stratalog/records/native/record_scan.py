@@ -19,7 +19,7 @@ from stratalog.records.native.toolkit import as_u8, compiled, inlined, native, s
 
 
 class RecordScan(Words):
-    """What is found, by which header, and where a stream is."""
+    """Results, the header that applies, and the state of a stream."""
 
     __slots__ = ()
     _fields_: ClassVar[list[tuple[str, Any]]] = [
@@ -87,10 +87,9 @@ def _note(scan: Any, timestamp_delta: int, offset_delta: int, key_size: int) -> 
 
 @native
 def _whole_records(address: int, position: int, size: int, table: int) -> int:
-    """Walk records as long as they are whole, up to the batch's number of them.
+    """Walk records while they are whole, up to the batch's number of them. Return the position, or MALFORMED.
 
-    The position behind the last one, or MALFORMED. A length that is cut off ends the walk too: the caller knows whether
-    more is to come.
+    A cut-off length ends the walk too: the caller knows whether more follows.
     """
     scan = _record_scan(table, 0)
     data = as_u8(address)
@@ -115,10 +114,10 @@ def _whole_records(address: int, position: int, size: int, table: int) -> int:
 
 @compiled("int64(int64, int64, int64, int64, int64)")
 def are_regular(address: int, size: int, earliest: int, keys_required: int, table: int) -> int:
-    """Whether each of the whole batches that lie one behind the other is all that its header says.
+    """Return 1 if each of the whole, adjacent batches is as its header says, else 0.
 
-    Its CRC and, unless it is compressed, its records, with the largest timestamp of the header, none before `earliest`,
-    in order, and with keys if those are required. 1 or 0.
+    This covers the CRC and, unless compressed, the records: the largest timestamp is that of the header, none is before
+    `earliest`, they are in order, and have keys if required.
     """
     scan = _record_scan(table, 0)
     batch = scan.batch
@@ -150,10 +149,9 @@ def begin(table: int, count: int, base_timestamp: int) -> None:
 
 @compiled("int64(int64, int64, int64)")
 def scan_piece(address: int, size: int, table: int) -> int:  # noqa: C901
-    """Walk on through the next piece of a batch's records.
+    """Walk through the next piece of a batch's records. Return how many bytes were used, or MALFORMED.
 
-    How many of its bytes were used (the rest, of less than 21, is to begin the next piece), or MALFORMED. All is there
-    when `records` is `count` at the end.
+    Less than 21 bytes may be left, to begin the next piece. All records are there when `records` is `count` at the end.
     """
     scan = _record_scan(table, 0)
     data = as_u8(address)

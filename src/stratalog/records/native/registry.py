@@ -1,8 +1,7 @@
-"""Every module of native loops that Python calls, by what needs it; and the one warm-up.
+"""Every module of native loops that Python calls, by use, and the one warm-up.
 
-A loop is compiled, or read from numba's cache, when its module is imported: for one signature, and never for another
-(`toolkit.compiled`). So what may not wait, as an event loop, warms up first, and nothing is compiled later. Importing
-this module loads no numba.
+A loop is compiled for its one signature, or read from numba's cache, when its module is imported (`toolkit.compiled`),
+and never later. Code that must not wait, such as an event loop, warms up first. Importing this module loads no numba.
 """
 
 from __future__ import annotations

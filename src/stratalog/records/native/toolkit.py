@@ -1,8 +1,8 @@
-"""What the native loops are made of: how they are compiled, and memory by address.
+"""Building blocks of native loops: their compilation, and memory by address.
 
-All integers in them are int64 and all memory is addressed by pointer. Numba's arrays would cost a second compilation
-for read-only input and a wrap-around test for each access; the price is that nothing checks a bound but the loops
-themselves. Importing this module loads numba.
+All integers are int64 and all memory is addressed by pointer. Numba's arrays would cost a second compilation for
+read-only input and a wrap-around test for each access; in return, only the loops themselves check bounds. Importing
+this module loads numba.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ logger = logging.getLogger(__name__)
 
 
 class _SparableCache(FunctionCache):
-    """Numba's cache of one function. What cannot be read from it is compiled, and what cannot be written is not kept.
+    """Numba's cache of one function. It compiles what cannot be read from the cache, and ignores write errors.
 
-    Numba's own lets a full disk, or an index that a power failure left empty, keep the function from being compiled.
+    In numba's own, a full disk, or an index that a power failure left empty, prevents compilation.
     """
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
@@ -61,10 +61,10 @@ def _note_uncached(reason: str) -> None:
 
 
 def compile_native(function: F, signature: Any = None, **options: Any) -> F:
-    """Have numba compile a function: now for one signature, else when a loop that calls it is.
+    """Compile a function: now for one signature, else when a loop that calls it is compiled.
 
-    It is read from numba's cache or kept there, if there is one: beside the source, in the user's cache directory or in
-    NUMBA_CACHE_DIR. None of them can be written to in a read-only container.
+    Numba's cache keeps it, if there is one: beside the source, in the user's cache directory or in NUMBA_CACHE_DIR. In
+    a read-only container none may be writable.
     """
     dispatcher: Any = numba.njit(nogil=True, **options)(function)
     try:

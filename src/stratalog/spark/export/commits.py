@@ -48,10 +48,10 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One run's. `version` counts from 0; `next_offsets` has every partition that was ever exported.
+    """The commit of one run. `version` counts from 0; `next_offsets` has every partition that was ever exported.
 
-    `schema` (Spark's JSON) is that of the rows, with the columns of `partition_by`; `decoded` says what values were
-    decoded as, so that a schema that was inferred once stays. `files` only where the table is Parquet.
+    `schema` (Spark's JSON) describes the rows with the columns of `partition_by`. `decoded` says how values were
+    decoded, so that an inferred schema stays. Only Parquet tables have `files`.
     """
 
     version: int
@@ -116,9 +116,9 @@ def next_commit(
     partition_by: Sequence[str],
     decoded: str | None,
 ) -> Commit:
-    """Return the commit after `last` that adds these ranges; none may begin before its partition stopped.
+    """Return the commit after `last` that adds these ranges, without files.
 
-    Without files.
+    Every range begins where its partition stopped.
     """
     following = dict(last.next_offsets) if last else {}
     for each in ranges:

@@ -1,4 +1,4 @@
-"""How many records of which partition a task exported, and how many of them could not be decoded."""
+"""Numbers of records that a task exported, and of those it could not decode, by partition."""
 
 from __future__ import annotations
 

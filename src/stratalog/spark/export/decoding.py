@@ -1,7 +1,7 @@
 """Values of records as typed columns: JSON, Avro and Protobuf, by Spark's own functions.
 
-`data` is the decoded value, `undecoded` the bytes of a value that could not be decoded; of a record without a value
-both are null. So nothing is lost, and `where undecoded is not null` is the quarantine.
+`data` is the decoded value, `undecoded` the bytes of a value that could not be decoded. Both are null for a record
+without a value, so `where undecoded is not null` is the quarantine.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ SAMPLE_RECORDS: Final = 1000
 
 
 class Decoding(ABC):
-    """What values are, in a form that is settled: the same for each run."""
+    """A decoding that is the same for each run."""
 
     @property
     @abstractmethod
     def text(self) -> str:
-        """What identifies it, for the memory of the table and messages."""
+        """Text that identifies the decoding in the table's commits and in messages."""
 
     @abstractmethod
     def decode(self, value: Column) -> tuple[Column, Column]:
@@ -73,7 +73,7 @@ class Decoding(ABC):
 class Json(Decoding):
     """JSON objects. `schema` is DDL, such as `id BIGINT, tags ARRAY<STRING>`; fields that it lacks are not kept.
 
-    A value is undecoded when it is no valid UTF-8, no JSON object, or a field of it is not of its type.
+    A value stays undecoded unless it is UTF-8, a JSON object, and has fields of these types.
     """
 
     schema: str
@@ -98,10 +98,10 @@ class Json(Decoding):
 
 @dataclass(frozen=True, slots=True)
 class Avro(Decoding):
-    """Avro in its binary form, of one writer's schema (JSON text), a record; needs Spark's package `spark-avro`.
+    """Binary Avro records of one writer's schema (JSON text). Needs Spark's package `spark-avro`.
 
-    `confluent` skips the 5 bytes that Confluent's serializers put in front; with `schema_id`, values of other schemas
-    are undecoded. A value is also undecoded when its bytes end early or cannot be of the schema.
+    `confluent` skips the 5 bytes that Confluent's serializers put in front. With `schema_id`, values of other schemas
+    stay undecoded, as do values that end early or cannot be of the schema.
     """
 
     schema: str
@@ -204,9 +204,9 @@ def checked_avro_schema(text: str) -> str:
 
 
 def all_null_record(schema: str) -> bytes | None:
-    """Return the bytes of a record whose fields are all null, or None when the schema does not allow it. Pure.
+    """Return the bytes of a record whose fields are all null, or None if the schema has no such record. Pure.
 
-    A field of a union is the number of its branch, a zigzag varint of one byte up to 63; null itself has no bytes.
+    A union is the number of its branch, a zigzag varint of one byte up to 63. Null itself has no bytes.
     """
     encoded = bytearray()
     for each in json.loads(schema)["fields"]:

@@ -1,4 +1,4 @@
-"""Exports into Delta tables: one `txnVersion` is written once, whoever writes it."""
+"""Exports into Delta tables, which accept each `txnVersion` once."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Exports into Delta and Iceberg tables, through the engines' own libraries in the session.
 
-The memory of an export (`commits`) is in the very commit that adds the rows: `userMetadata` in Delta, a property of the
-snapshot in Iceberg. Engines forget old commits (log retention, expired snapshots), so each run also leaves it as a
-table property, which is looked at when no commit has it. Of runs that overlap one commits: `delta_table`,
-`iceberg_table`.
+The commit that adds the rows also records the offsets (`commits`): as `userMetadata` in Delta, as a property of the
+snapshot in Iceberg. Engines forget old commits, so each run also sets a table property, which is read when no commit
+has the offsets.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def check_engine(spark: SparkSession, kind: str) -> None:
 
 
 class EngineTarget(ExportTarget):
-    """What the two have in common."""
+    """The common part of both engines."""
 
     def __init__(self, spark: SparkSession, to: str) -> None:
         self._spark = spark
@@ -93,10 +92,7 @@ class EngineTarget(ExportTarget):
             )
 
     def _count(self, commit: Commit) -> Counts:
-        """Return the records of the commit, as the table has them.
-
-        Engines keep the offsets of each file, and read few files.
-        """
+        """Count the records of the commit in the table. Engines know the offsets of each file, so they read few."""
         table = self.read()
         bad = F.count(UNDECODED) if UNDECODED in table.columns else F.lit(0)
         is_new = F.lit(False)
@@ -122,7 +118,7 @@ class EngineTarget(ExportTarget):
 
     @abstractmethod
     def _size_of_last(self) -> tuple[int | None, int | None]:
-        """Files and bytes of the newest commit of an export, as far as the engine tells."""
+        """Return files and bytes of the newest commit of an export, None where the engine does not report them."""
 
 
 def quoted(commit: Commit) -> str:

@@ -8,10 +8,9 @@ from stratalog.errors import UsageError
 
 
 def check_evolution(before: Any, now: Any, decoded: str) -> None:
-    """Both are structs in Spark's JSON.
+    """Raise UsageError, which names the field, unless `now` has every field of `before` with its type.
 
-    Every field that was there must be there with its type; fields may come in the table and in the struct `decoded`,
-    and in structs within. UsageError names the field.
+    Both are structs in Spark's JSON. Fields may be added to the table, to the struct `decoded` and to structs in it.
     """
     _check_struct(before, now, "", decoded)
 

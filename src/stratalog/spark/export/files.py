@@ -1,7 +1,7 @@
-"""Where a Parquet table lies: a local (or mounted) directory, or an object store, behind the few verbs that it takes.
+"""The files of a Parquet table, in a local (or mounted) directory or an object store.
 
-`create` is what exactly-once stands on: of several runs one makes an entry of the log, the others are told. On a
-directory that is a hard link, in an object store a conditional put.
+Exactly-once rests on `create`: of several runs, one makes an entry of the log. In a directory that is a hard link, in
+an object store a conditional put.
 """
 
 from __future__ import annotations
@@ -36,10 +36,9 @@ class TableFiles(ABC):
 
     @abstractmethod
     def create(self, path: str, data: bytes) -> bool:
-        """Make a small file whole and durable; False, and nothing else, if there is one with other content.
+        """Make a small file whole and durable. Return False, and change nothing, if one with other content exists.
 
-        No two callers with different content are both told True, whenever they ask. After an error it may be there or
-        not.
+        Of callers with different content at most one ever gets True. After an error the file may exist or not.
         """
 
     @abstractmethod

@@ -1,7 +1,7 @@
 """Exports into Iceberg tables: each run writes to a branch of its own, which becomes the table in one step.
 
-Iceberg lets any two appends follow one another. It makes a branch the table (`fast_forward`) only as long as the table
-is what it was when the branch was made: of two exports that overlap the second cannot, and nothing of it shows.
+Iceberg lets any two appends follow one another. But it makes a branch the table (`fast_forward`) only while the table
+is what the branch was made from: of two exports that overlap, the second fails and none of its rows show.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ INFERRED_JSON: Final = "json"
 
 @dataclass(frozen=True, slots=True)
 class ExportedPartition:
-    """What one run added of one partition. Offsets [start, end) hold `records`, of which some may be `undecoded`."""
+    """The offsets [start, end) that one run added of a partition: their `records`, some of which may be `undecoded`."""
 
     topic: str
     partition: int
@@ -43,7 +43,7 @@ class ExportedPartition:
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """What one run added; nothing where there was nothing new. `files` and `size` (bytes) as the engine tells them."""
+    """The result of one run. `files` and `size` (bytes) are as the engine reports them."""
 
     table: str
     format: str

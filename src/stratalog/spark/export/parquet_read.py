@@ -1,8 +1,8 @@
 """Reading the files that a Parquet table consists of.
 
-A directory is read by Spark's own Parquet reader, with all that it prunes. Files of an object store are read by the
-workers, through the same client that wrote them, so that Spark needs no connector and no credentials of its own; the
-whole table goes through Arrow then.
+Spark's own Parquet reader reads a directory, with all that it prunes. Workers read the files of an object store through
+the client that wrote them, so that Spark needs no connector and no credentials. The whole table then goes through
+Arrow.
 """
 
 from __future__ import annotations
@@ -54,10 +54,7 @@ class _Reading:
 
 
 def read_file(files: ObjectFiles, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one file, with the columns that its directories name, and nulls for columns that it lacks.
-
-    A row group at a time is in memory.
-    """
+    """Yield the rows of one file, one row group at a time: columns of its directories, and nulls for those it lacks."""
     named = dict(part.split("=", 1) for part in path.split("/")[:-1])
     with files.open(path) as file, parquet.ParquetFile(file) as content:
         for batch in content.iter_batches():

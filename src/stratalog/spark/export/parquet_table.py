@@ -30,7 +30,7 @@ RUNS: Final = "_stratalog/runs"
 
 
 class OverlappingRunsError(StratalogError):
-    """Another run exported to the same table meanwhile; what this one wrote is withdrawn."""
+    """Another run exported to the same table at the same time; the files of this one were removed."""
 
 
 class ParquetTable:
@@ -66,9 +66,9 @@ class ParquetTable:
             )
 
     def commit(self, commit: Commit) -> None:
-        """Make a run's files part of the table. OverlappingRunsError; the files are gone then.
+        """Make a run's files part of the table. Raises OverlappingRunsError, and the files are gone then.
 
-        After any other error it may be committed or not; the next run's `recover` finds out.
+        After any other error they may be committed or not; `recover` of the next run finds out.
         """
         if not self._append(commit):
             self.abandon(commit.run_id)
@@ -84,9 +84,9 @@ class ParquetTable:
         self._withdraw(run_id, keep=())
 
     def recover(self) -> Commit | None:
-        """Clean up after runs that died; the last commit, on which the next run builds.
+        """Clean up after runs that died, and return the last commit.
 
-        OverlappingRunsError when another run commits at this moment.
+        Raises OverlappingRunsError if another run commits now.
         """
         self._clean_up()
         return self.last()
@@ -142,7 +142,7 @@ def is_file_of(path: str, run_id: str) -> bool:
 
 
 def _fence(last: Commit | None, dead: Sequence[str]) -> Commit:
-    """Return a commit without rows, so that the runs `dead` cannot make theirs any more."""
+    """Return a commit without rows, which keeps the runs `dead` from making theirs."""
     run_id = "after-" + dead[0]
     if last is None:
         return Commit(0, run_id, (), {}, "", ())

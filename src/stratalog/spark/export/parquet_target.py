@@ -48,10 +48,7 @@ class ParquetTarget(ExportTarget):
         return CommitResult(counts, len(files), sum(each.size for each in files))
 
     def _write(self, rows: DataFrame, commit: Commit, progress: Progress) -> tuple[list[DataFile], Counts]:
-        """Return the files of tasks that were done.
-
-        Those of tasks that Spark gave up are left for the commit to delete.
-        """
+        """Return the files of the tasks that finished. The commit deletes those of tasks that Spark gave up."""
         writer = ParquetWriter(self._files, commit.run_id, tuple(commit.partition_by))
         written = rows.mapInArrow(writer, "written binary")
         files: list[DataFile] = []

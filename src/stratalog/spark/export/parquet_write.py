@@ -33,7 +33,7 @@ _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
-    """What one task wrote."""
+    """The files of one task."""
 
     files: tuple[DataFile, ...]
     counts: Counts
@@ -133,7 +133,7 @@ class _Task:
 
 
 def split_rows(rows: pa.RecordBatch, partition_by: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Rows by the directory that they belong in (with '/' behind it; '' for none), without the columns that name it."""
+    """Yield rows by their directory ("a=1/", or "" for none), without the columns that name it."""
     if not rows.num_rows:
         return
     if not partition_by:

@@ -1,4 +1,4 @@
-"""What a run exports: for every subscribed partition, from where its last run stopped to where it ends now."""
+"""The offsets that a run exports: of every subscribed partition, from the end of the last run to the end of the log."""
 
 from __future__ import annotations
 
@@ -32,24 +32,23 @@ _TOPIC_ID: Final = "topicId"
 
 
 class ExportableRanges(NamedTuple):
-    """What there is to export, and the ids of the topics that have it, as far as they are known."""
+    """The offsets to export, and the ids of their topics as far as known."""
 
     ranges: tuple[OffsetRange, ...]
     topic_ids: frozenset[UUID]
 
     def only_of_them(self, options: Mapping[str, str]) -> dict[str, str]:
-        """Options to read the topics that were looked at, and none that gets one of their names meanwhile."""
+        """Return options that read these topics only, and no topic that gets one of their names later."""
         kept = {name: value for name, value in options.items() if name.lower() != _TOPIC_ID.lower()}
         ids = ",".join(sorted(map(uuid_to_base64, self.topic_ids)))
         return {**kept, _TOPIC_ID: ids} if ids else dict(options)
 
 
 def new_ranges(options: Mapping[str, str], done: Mapping[TopicPartition, int]) -> ExportableRanges:
-    """Return the offsets to export, by topic and partition; partitions without new ones are left out.
+    """Return the offsets to export, by topic and partition. Partitions without new ones are left out.
 
-    A partition that was exported before goes on where it stopped; the starting options are for the others. UsageError,
-    and DataLossError where offsets that come next are not there any more (with `failOnDataLoss=false` they are
-    skipped).
+    Starting options apply to partitions that were never exported. Raises UsageError, and DataLossError where the next
+    offsets were deleted (with `failOnDataLoss=false` they are skipped).
     """
     parsed = ReadOptions.parse(options)
     byte_sources = ByteSources.of(parsed)
@@ -100,7 +99,7 @@ def _range(
 
 
 def steps(ranges: Sequence[OffsetRange], offsets_max: int | None) -> Iterator[tuple[OffsetRange, ...]]:
-    """Ranges for one commit after the other, of at most so many offsets a partition. Pure."""
+    """Yield the ranges of one commit after the other, each of at most `offsets_max` offsets a partition. Pure."""
     left = [each for each in ranges if each.start < each.end]
     while left:
         if offsets_max is None:

@@ -1,4 +1,4 @@
-"""What a table format must be able to do for an export."""
+"""The interface of a table format for exports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """What a commit added. `files` and `size` in bytes are None where the engine does not tell."""
+    """The result of a commit. `files` and `size` in bytes are None where the engine does not report them."""
 
     counts: Counts
     files: int | None
@@ -31,9 +31,9 @@ class ExportTarget(ABC):
 
     @abstractmethod
     def recover(self) -> Commit | None:
-        """Clean up after runs that died; the last commit, None for a table that was never exported to.
+        """Clean up after runs that died. Return the last commit, or None for a table that was never exported to.
 
-        Its `schema` is empty where no rows were committed yet. OverlappingRunsError, UsageError, CorruptCommitError.
+        Its `schema` is empty if no rows were committed. Raises OverlappingRunsError, UsageError, CorruptCommitError.
         """
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Loading files into a topic: `ingest`, and what it is told and tells."""
+"""Loading files into a topic: `ingest`, its arguments and its result."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
-"""The direct way of Parquet files: tasks read them where they lie, and no row goes through the JVM.
+"""The direct path of Parquet files: tasks read them in place, and no row goes through the JVM.
 
-Each task takes neighbouring row groups, decodes them with Arrow, and runs what the bulk sink runs in its tasks; the
-driver publishes what all of them have staged, in the order of files and rows, in the same one step.
+Each task takes neighbouring row groups, decodes them with Arrow, and runs what the bulk sink runs in its tasks. The
+driver publishes the staged segments of all tasks in one step, in the order of files and rows.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class DirectReader:
     progress: Progress
 
     def load(self, files: Sequence[SourceFile], sink: Mapping[str, str]) -> int:
-        """Publish the rows of `files` by the bulk sink with these options; how many they were.
+        """Publish the rows of `files` by the bulk sink with these options, and return their number.
 
-        Indirect, before anything was done, if this is not the way for them; IngestError.
+        Raises Indirect, before anything is done, for files that need Spark's reader; IngestError.
         """
         inputs = self._inputs(files)
         names = shown_files([file.path for file in files])
@@ -141,7 +141,7 @@ class _Load:
 
 
 class _Within(Progress):
-    """The part of a longer progress: it was begun already, and goes on behind this."""
+    """A part of a longer progress, which began before and ends later."""
 
     def __init__(self, whole: Progress) -> None:
         self._whole = whole

@@ -60,8 +60,8 @@ def ingest(
     """Load the files at `source` (paths, directories, globs) into `topic`; `sink` are options of the bulk sink.
 
     `read_options` and `schema` (DDL) are for the reader of the files. Without `state` all files are loaded, whatever
-    was loaded before. `direct` False has Spark read all files. UsageError before any job starts for options that are
-    wrong; IngestError when a round fails.
+    was loaded before. With `direct` False, Spark reads all files. Raises UsageError for wrong options before any job
+    starts, IngestError when a round fails.
     """
     rows = rows or Rows()
     if file_format not in FORMATS:
@@ -94,10 +94,7 @@ def ingest(
 
 
 def _target(options: Mapping[str, str], topic: str, query: str) -> WriteTarget:
-    """Return the target, with options, place and number of partitions checked.
-
-    Raises UsageError or RemoteStorageError.
-    """
+    """Return the target, with everything checked. Raises UsageError or RemoteStorageError."""
     target = target_of(SinkOptions.parse({**options, "queryId": query}))
     target.plan(topic).partitions_of(topic)
     return target

@@ -1,9 +1,7 @@
-"""Whether Parquet files can be loaded past Spark's reader.
+"""Plan the direct load of Parquet files from their footers: columns, types, and tasks.
 
-Also what their columns are to a record, and which task reads what.
-
-From footers alone. Taken are the types of which Spark makes, with the casts of a load, exactly what is made here; all
-else is `Indirect`: Spark reads it.
+Only types for which Spark, with the casts of a load, makes exactly the same are loaded directly. Everything else raises
+`Indirect`: Spark reads it.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ class Indirect(Exception):
 
 
 class ColumnKind(Enum):
-    """What a column of a file is, as far as a record is concerned."""
+    """The kind of a file's column, as far as it matters for a record."""
 
     TEXT = "text"
     BINARY = "binary"
@@ -70,10 +68,7 @@ class FileColumn:
 
 @dataclass(frozen=True, slots=True)
 class ParquetInput:
-    """A file whose footer was read.
-
-    `groups` are rows and bytes (uncompressed, of the columns alone) of each row group.
-    """
+    """A file whose footer was read. `groups` has rows and uncompressed bytes of the columns of each row group."""
 
     path: Path
     size: int
@@ -168,9 +163,9 @@ def open_parquet(path: Path) -> parquet.ParquetFile:
 
 
 def read_tasks(files: Sequence[ParquetInput], count_min: int, size_max: int) -> list[ReadTask]:
-    """Cut the files, one behind the other, at row groups.
+    """Cut the files, in order, at row groups, into at least `count_min` tasks of even size.
 
-    At least `count_min` tasks of even size, if there are so many row groups, and none much larger than `size_max`.
+    There are fewer if there are fewer row groups. No task is much larger than `size_max`.
     """
     total = sum(size for file in files for _, size in file.groups)
     share = max(min(-(-total // count_min), size_max), 1)

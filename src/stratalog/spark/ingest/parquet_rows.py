@@ -31,7 +31,7 @@ _SAMPLE_ROWS: Final = 256
 
 
 def sink_schema(columns: Sequence[FileColumn]) -> StructType:
-    """Return what comes out, as the sink is told of it."""
+    """Return the schema of the rows, as the sink expects it."""
     header = types.StructType(
         [types.StructField("key", types.StringType()), types.StructField("value", types.BinaryType())]
     )
@@ -46,9 +46,9 @@ def sink_schema(columns: Sequence[FileColumn]) -> StructType:
 
 
 def read_rows(task: ReadTask, fs: FileSystem = REAL_FILESYSTEM) -> Iterator[pa.RecordBatch]:
-    """All rows of a task, in order. Memory is that of a batch and of the pages it is read from.
+    """Yield all rows of a task, in order, a batch in memory at a time.
 
-    IngestError names a file that cannot be read, or is another than it was when the load was planned.
+    Raises IngestError for a file that cannot be read, or that changed since the load was planned.
     """
     for part in task.parts:
         yield from _naming(part.file, _rows_of(part, fs))
@@ -80,10 +80,7 @@ def _rows_of(part: RowGroups, fs: FileSystem) -> Iterator[pa.RecordBatch]:
 
 
 def _batch_rows(file: parquet.ParquetFile, of: ParquetInput, group: int, names: list[str]) -> int:
-    """How many rows make a batch.
-
-    By the size of the row group, and by a few rows where a dictionary hides their size.
-    """
+    """Return the number of rows of a batch, from the row group's size, or a sample where a dictionary hides it."""
     rows, size = of.groups[group]
     width = size / max(rows, 1)
     metadata = file.metadata.row_group(group)

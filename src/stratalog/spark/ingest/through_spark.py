@@ -27,7 +27,7 @@ _GLOB: Final = re.compile(r"[*?\[{]")
 
 @dataclass(frozen=True, slots=True)
 class SparkInput:
-    """What is to be read, and how. `schema` is DDL."""
+    """The files to read, and how. `schema` is DDL."""
 
     paths: Sequence[str]
     rows: Rows
@@ -71,10 +71,10 @@ def write_through_spark(
 
 
 def _ordered(spark: SparkSession, source: SparkInput, files: Sequence[SourceFile]) -> DataFrame:
-    """Return the rows of the files, one behind the other.
+    """Return the rows of the files in the order of the files.
 
-    Spark reads several files in the order of their sizes, but what a union has in the order of its parts; and it joins
-    neighbouring tasks when told to have fewer.
+    Spark reads several files in the order of their sizes, but keeps the order of a union, and `coalesce` joins
+    neighbouring tasks.
     """
     parts = [_reader(spark, source, file.path).load(file.path) for file in files]
     frame: DataFrame = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)

@@ -1,4 +1,4 @@
-"""What a load is told and what it tells: plain values."""
+"""Arguments and results of a load."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class IngestError(StratalogError):
 class Rows:
     """How a row becomes a record: SQL expressions over the columns of the files.
 
-    `value` None is the whole row as JSON. A `timestamp` may be a timestamp, a date, or a number of milliseconds.
+    Without `value` the whole row becomes JSON. A `timestamp` is a timestamp, a date, or milliseconds.
     """
 
     value: str | None = None
@@ -37,9 +37,9 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What was published in one step.
+    """Files that were published in one step.
 
-    `through_spark` says why Spark read the rows; None: tasks read the files directly.
+    `through_spark` says why Spark read the rows, None if tasks read the files.
     """
 
     files: int
@@ -55,7 +55,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class IngestResult:
-    """`known` files were loaded before; `changed` are those of them that are others by now, and were left out."""
+    """The result of a load. `known` files were loaded before; those `changed` since then were left out."""
 
     topic: str
     rounds: tuple[Round, ...]

@@ -1,7 +1,7 @@
 """Uses of Spark's inside, each one a capability that a session has or lacks.
 
-Spark promises none of this between versions. So each use is probed once a session, a session that lacks one still gives
-the same results, and a fast path that is off is reported in one warning. `stratalog spark doctor` shows all of them.
+Spark promises none of this between versions. Each use is probed once a session. A session that lacks one gives the same
+results, and one warning reports the fast paths that are off. `stratalog spark doctor` shows all.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Setting:
 class Capability:
     """One use of Spark's inside.
 
-    `probe` returns why a session lacks it, None if it has it. `upstream` is Spark's issue about what is missing there;
-    None where there is no such issue. `is_fast_path`: without it queries are slower, which is worth a warning.
+    `probe` returns why a session lacks it, or None. `upstream` is Spark's issue about it, if there is one. Without an
+    `is_fast_path` capability queries are slower, which is worth a warning.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Capability:
 
 @dataclass(frozen=True, slots=True)
 class CapabilityState:
-    """What a probe found. `why_off` is None if the capability is on; `is_chosen`: a property switches it off."""
+    """The state of a capability. `why_off` is None if it is on; `is_chosen` means that a property switches it off."""
 
     capability: Capability
     why_off: str | None = None

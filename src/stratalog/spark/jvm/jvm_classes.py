@@ -1,7 +1,4 @@
-"""Classes of our own in a session's JVM.
-
-Compiled from source by Janino, the compiler that Spark generates code with.
-"""
+"""Classes of our own in a session's JVM, compiled from source by Janino, Spark's own compiler of generated code."""
 
 from __future__ import annotations
 

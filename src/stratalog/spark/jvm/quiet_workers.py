@@ -51,9 +51,9 @@ def quietly(worker: Worker) -> Worker:
 
 @contextmanager
 def without_traceback() -> Iterator[None]:
-    """Errors of ours say what is wrong: Spark is to show them without the frames of the worker that they come from.
+    """Show errors of ours in Spark without the frames of the worker.
 
-    A worker ends after an error, and takes with it what this sets.
+    The setting ends with the worker, as the error ends it.
     """
     try:
         yield
@@ -69,10 +69,7 @@ def _main_module() -> str:
 
 
 def quiet_this_worker() -> None:
-    """In a process that PySpark's own daemon forked: let it leave quietly.
-
-    Nothing in any other; may be called again.
-    """
+    """Let a process that PySpark's own daemon forked leave quietly; do nothing in any other. May be called again."""
     main: Any = sys.modules.get("__main__")
     if _main_module() != _STOCK:
         return

@@ -42,10 +42,10 @@ _MARK: Final = "stratalog.scanRule."
 
 
 def install_scan_rule(spark: SparkSession) -> dict[str, str | None]:
-    """Give a session what can be had of the rule and its columns, the first time that it is called.
+    """Install the rule and its columns in a session, as far as possible, the first time that it is called.
 
-    Return for `scan-rule`, `columns` and `stream-columns` why the session lacks it, None if it has it. The source works
-    without any of them.
+    Return for `scan-rule`, `columns` and `stream-columns` why the session lacks it, or None. The source works without
+    any of them.
     """
     if is_connect(spark):
         return _all_off("Spark Connect has no JVM in this process")

@@ -17,11 +17,10 @@ class PlaceTier(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The header of a batch at `position` of a `.log`, the last one that was planned: by it a reader knows the file.
+    """The header of the last planned batch, at `position` of a `.log`, by which a reader knows the file.
 
-    A name is no proof: compaction puts another file in its place, and so does a topic that is deleted and created
-    again. The header has a CRC of all records of its batch, and it stands where it does because of everything before
-    it.
+    A name proves nothing: compaction replaces files, and topics are deleted and created again. The header has a CRC of
+    its batch's records, and its position depends on everything before it.
     """
 
     position: int
@@ -35,8 +34,8 @@ class Mark:
 class Place:
     """A local path, a key in the remote store, or a partition of the cluster.
 
-    Keys are never used twice; the name of a local `.log` may be, so that one has a `mark`, which is no part of its
-    name.
+    Keys are never used twice. The name of a local `.log` may be, so that one has a `mark`, which does not count in
+    comparisons.
     """
 
     tier: PlaceTier
@@ -48,7 +47,7 @@ class Place:
 
 
 class PlaceMissingError(Exception):
-    """A file or object is not there (any more). Private signal; callers turn it into what it means for them."""
+    """A file or object does not exist (any more). Private signal; callers turn it into what it means for them."""
 
 
 class PlaceChangedError(PlaceMissingError):

@@ -12,9 +12,8 @@ from stratalog.spark.model.place import Place, PlaceTier
 class Segment:
     """One segment: offsets [base_offset, end_offset) in the first `size` bytes of `log`, all of them whole batches.
 
-    `log` has the mark of its last batch. `max_timestamp_ms` is an upper bound of its records' timestamps, None when
-    nothing tells. `is_active` says that records may still be added. Indexes may be missing or damaged. `manifest` is
-    there for a remote segment.
+    `log` has the mark of its last batch. `max_timestamp_ms` is an upper bound of its timestamps, None if unknown.
+    `is_active`: records may still be added. Indexes may be missing or damaged. Remote segments have a `manifest`.
     """
 
     base_offset: int

@@ -1,4 +1,4 @@
-"""What one Spark task reads."""
+"""The work of one Spark task that reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stratalog.spark.model.place import Place
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Whole batches in bytes [start_position, end_position) of `log`, of which offsets [start, end) are taken.
+    """Whole batches in bytes [start_position, end_position) of `log`; offsets [start, end) are taken from them.
 
     Every batch there begins in [base_min, base_end), which is checked on reading. `copy` holds the same bytes in the
     other tier, for when `log` is gone.
@@ -33,10 +33,9 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class SplitPlan:
-    """What one task reads: pieces of one partition in the order of offsets.
+    """The pieces of one partition that a task reads, in the order of offsets.
 
-    `aborted` is for pieces of files and objects; a broker tells for itself. `topic_id` is None where nothing has noted
-    it.
+    `aborted` applies to pieces of files and objects; a broker reports its own. `topic_id` is None if unknown.
     """
 
     topic: str

@@ -1,7 +1,4 @@
-"""What is done about records that were asked for and are not there, or not readable.
-
-An error, or a counted way around.
-"""
+"""What to do about requested records that are missing or unreadable: raise an error, or warn and count."""
 
 from __future__ import annotations
 
@@ -19,10 +16,7 @@ class DataLossError(StratalogError):
 
 
 class OnDataLoss(Protocol):
-    """Takes each loss: what and where.
-
-    Also how many offsets of those asked for at most, and how many bytes of a log.
-    """
+    """Takes each loss: a message, the largest number of requested offsets that it concerns, and bytes of a log."""
 
     def __call__(self, message: str, offsets: int = 0, size: int = 0) -> None: ...
 
@@ -46,7 +40,7 @@ class DataLoss:
         logger.warning("%s; read around%s, as failOnDataLoss=false says", message, counted)
 
     def close(self, what: str) -> None:
-        """Tell the total of reading `what`, if there is anything to tell."""
+        """Log the total losses of reading `what`, if there are any."""
         if self.losses:
             logger.warning(
                 "%s: %d %s, in all %s not read",

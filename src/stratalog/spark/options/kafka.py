@@ -1,7 +1,7 @@
 """Options that begin with `kafka.`: properties of Kafka's consumer. Pure.
 
-As in Spark's Kafka source any property is taken, but for those that would break what the source promises. What concerns
-the connection is used; what concerns a consumer (poll sizes, group, buffers) has nothing to act on here.
+As in Spark's Kafka source any property is taken, except those that would break the promises of the source. Properties
+of the connection are used; those of a consumer (poll sizes, group, buffers) have no effect.
 """
 
 from __future__ import annotations

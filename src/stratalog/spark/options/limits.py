@@ -17,7 +17,7 @@ EARLIEST: Final = -2
 
 
 class LimitKind(enum.Enum):
-    """What a starting or ending limit is given as."""
+    """The form of a starting or ending limit."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -116,7 +116,7 @@ def _json_timestamps(value: str) -> dict[TopicPartition, int]:
 
 
 def check_order(starting: Limit, ending: Limit) -> None:
-    """UsageError when both sides give a partition the same kind of limit, and the start is behind the end."""
+    """Raise UsageError if both sides give a partition the same kind of limit, and the start is after the end."""
     if starting.kind is not ending.kind:
         return
     for (topic, partition), start in starting.by_partition.items():

@@ -1,6 +1,6 @@
-"""JSON that gives numbers by partition, or names partitions, as Spark's Kafka source spells it. Pure.
+"""JSON with numbers by partition, or with partitions, in the form of Spark's Kafka source. Pure.
 
-What is wrong with a value is a ValueError, whose text says so if it is a `BadValueError`.
+A wrong value raises ValueError; the text of a `BadValueError` says why.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ SPLIT_BYTES_DEFAULT: Final = 128 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What to read, validated. `docs/reference/spark_source.md` explains each one."""
+    """Validated options of a read. `docs/reference/spark_source.md` explains each one."""
 
     paths: tuple[str, ...]
     remote_url: str | None
@@ -60,10 +60,7 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool = False) -> ReadOptions:
-        """Return the options of a batch, or of a stream.
-
-        That may begin at the latest offset (and does, if nothing else is said), and has no end. Raises UsageError.
-        """
+        """Parse the options of a batch query, or of a stream, which has no end. Raises UsageError."""
         reader = OptionReader(options)
         paths = reader.paths()
         remote_url = reader.text("remote")

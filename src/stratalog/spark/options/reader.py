@@ -1,6 +1,6 @@
 """Typed access to options by their names, which are not case-sensitive, as everywhere in Spark. Pure.
 
-An error names the option, its value (but for what may be a secret) and what was expected.
+An error names the option, its value (unless it may be a secret) and what was expected.
 """
 
 from __future__ import annotations

@@ -18,10 +18,7 @@ INTERNAL_TOPICS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Exactly one of names of topics, a pattern, or partitions.
-
-    The pattern is found in a topic's name, as Spark's source has it.
-    """
+    """Exactly one of topic names, a pattern (searched in a topic's name, as in Spark's source), or partitions."""
 
     topics: frozenset[str] | None = None
     pattern: re.Pattern[str] | None = None

@@ -1,7 +1,6 @@
-"""Latest value by key over closed segments, of any size.
+"""Keep the latest value of each key in closed segments, of any size.
 
-What stays is, batch by batch, what a cleaning of the log cleaner leaves that sees everything at once;
-`docs/reference/spark_compact.md` tells how, and what for.
+The result is, batch by batch, that of one run of the log cleaner over everything: `docs/reference/spark_compact.md`.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def read_frame(
 ) -> DataFrame:
     """Return the query. `columns` and `where` are SQL expressions over the source's columns; keys and values are bytes.
 
-    UsageError, before any job, for options, columns or a condition that cannot be.
+    Raises UsageError, before any job, for wrong options, columns or a wrong condition.
     """
     from pyspark.errors import PySparkException
 
@@ -79,10 +79,7 @@ def read_rows(
     where: str | None = None,
     limit: int | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of `read_frame`, a part at a time; columns of type `timestamp` have times in UTC.
-
-    UsageError in one line for what goes wrong on the way, too.
-    """
+    """Yield the rows of `read_frame`, a part at a time, with times in UTC. Raises UsageError, in one line."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import TimestampType
 

@@ -1,7 +1,4 @@
-"""Planning of what is read through a broker.
-
-How large offsets are, where to cut them, and which a filter on time needs.
-"""
+"""Planning of reads through a broker: size of offsets, where to cut, and which ones a filter on time needs."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ class BrokerRanges:
     _bytes_per_offset: dict[TopicPartition, float] = field(default_factory=dict)
 
     def cut(self, key: TopicPartition, wanted: SegmentRange, split_bytes: int) -> list[Piece]:
-        """Pieces of about `split_bytes`, as far as a sample of the first records tells."""
+        """Cut the range into pieces of about `split_bytes`, estimated from a sample of the first records."""
         size = int(self._size_of_one(key, wanted) * (wanted.end - wanted.start))
         parts = max(1, min(-(-size // split_bytes), wanted.end - wanted.start))
         edges = [wanted.start + (wanted.end - wanted.start) * i // parts for i in range(parts + 1)]
@@ -53,7 +50,7 @@ class BrokerRanges:
         return 0.0 if wanted.end - wanted.start < _OFFSETS_MIN else self.bytes_per_offset(key, wanted)
 
     def bytes_per_offset(self, key: TopicPartition, wanted: SegmentRange) -> float:
-        """Bytes that an offset takes in the log, by a sample of the first records; 0 where nothing tells."""
+        """Return the bytes of an offset in the log, estimated from the first records; 0 if there are none."""
         if key not in self._bytes_per_offset:
             try:
                 records = self.cluster.fetch(*key, wanted.start, _SAMPLE_BYTES, max_wait_ms=0).records

@@ -1,6 +1,6 @@
-"""What the brokers say of the subscribed partitions at one moment: which there are, and where they begin and end.
+"""The subscribed partitions as brokers report them at one moment, with their beginnings and ends.
 
-The answers fix what a query sees: the end of a partition is the high watermark, or with read_committed the last stable
+The answers fix what a query sees: a partition ends at its high watermark, or with read_committed at its last stable
 offset, as of the planning.
 """
 
@@ -78,10 +78,7 @@ class BrokerView:
         }
 
     def check_present(self, present: Collection[TopicPartition]) -> None:
-        """UsageError for a topic that was named and is not there.
-
-        A missing partition of one is not read, as with Spark.
-        """
+        """Raise UsageError for a named topic that does not exist. A missing partition is not read, as with Spark."""
         where = f"the cluster at {self._cluster.any.address}"
         missing = sorted(self._subscription.named_topics - self._topics.keys())
         if missing:
@@ -99,9 +96,9 @@ def first_offset_at(cluster: Cluster, key: TopicPartition, timestamp_ms: int) ->
 
 
 def was_aborted(cluster: Cluster, key: TopicPartition, transaction: tuple[int, int], log_start: int) -> bool:
-    """Whether a transaction (producer id, first offset) ended in an abort, as far as it has ended.
+    """Whether a transaction (producer id, first offset) was aborted, as far as it has ended.
 
-    The log may begin within it: a fetch from there tells of it too.
+    The log may begin within it: a fetch from there reports it too.
     """
     at = max(transaction[1], log_start)
     try:

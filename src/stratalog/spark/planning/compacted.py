@@ -1,7 +1,7 @@
 """Whether offsets that no segment has were compacted away, or are missing.
 
-Manifests have noted the topic's `cleanup.policy`. On a disk, other files tell: the cleaner's checkpoint, what a
-cleaning that goes on has beside the log, and segments that lack offsets inside, as none does that was not compacted.
+Manifests record the topic's `cleanup.policy`. On a disk, other files show it: the cleaner's checkpoint, files of a
+cleaning in progress, and segments that lack offsets inside, which only compaction makes.
 """
 
 from __future__ import annotations

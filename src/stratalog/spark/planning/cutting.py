@@ -18,10 +18,7 @@ logger = logging.getLogger("stratalog.spark")
 
 @dataclass(frozen=True, slots=True)
 class Cutter:
-    """Cuts segments of files and objects.
-
-    The offsets of pieces are disjoint, so that each may be looked for on its own.
-    """
+    """Cuts segments of files and objects into pieces with disjoint offsets, each of which can be found again."""
 
     byte_sources: ByteSources
     indexes: IndexAccess
@@ -64,10 +61,7 @@ class Cutter:
 
 
 def _base_offset_at(file: File, segment: Segment, position: int) -> int | None:
-    """Return the base offset of the batch at a position, or None when no batch begins there.
-
-    The end of the segment is one too.
-    """
+    """Return the base offset of the batch at a position, or None. The end of the segment counts as one."""
     if position == 0:
         return segment.base_offset
     if position == segment.size:

@@ -1,8 +1,8 @@
 """Filters that Spark pushes down, as constraints on topic, partition, offset and timestamp.
 
-A filter that is understood is applied exactly by the source, and Spark does not evaluate it again; every other one, and
-one that would make too many intervals, is given back to Spark (the latter after it has narrowed the scan to its hull).
-The four columns are never null.
+The source applies a filter that it understands exactly, and Spark does not evaluate it again. Spark keeps every other
+filter, and one that would make too many intervals, after its hull has narrowed the scan. The four columns are never
+null.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class TopicConstraint:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What pushed filters leave; `timestamps_ms` are the record's own milliseconds."""
+    """The constraints of pushed filters; `timestamps_ms` are the record's own milliseconds."""
 
     topics: TopicConstraint = TopicConstraint()
     partitions: Intervals = EVERYTHING
@@ -154,10 +154,7 @@ def _integer_span(value: Any) -> tuple[int, int] | None:
 
 
 def _timestamp_span(value: Any) -> tuple[int, int] | None:
-    """Return the milliseconds that equal a literal of microseconds.
-
-    (ceiling, floor), which is empty between milliseconds.
-    """
+    """Return (ceiling, floor) of a literal of microseconds in milliseconds: empty between milliseconds."""
     if not isinstance(value, datetime) or value.tzinfo is None:
         return None
     microseconds = (value - _EPOCH) // timedelta(microseconds=1)

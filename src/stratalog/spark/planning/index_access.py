@@ -22,9 +22,9 @@ T = TypeVar("T")
 
 
 class IndexAccess:
-    """A missing or damaged index is one without entries, as is that of another `.log`: the plan gets coarser.
+    """Reads indexes, each once. Thread-safe.
 
-    Thread-safe.
+    A missing or damaged index, or that of another `.log`, has no entries, which makes the plan coarser.
     """
 
     def __init__(self, byte_sources: ByteSources) -> None:

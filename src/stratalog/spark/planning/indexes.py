@@ -1,7 +1,7 @@
-"""Offset and time indexes as arrays: for planning, which looks at whole indexes of either tier. Pure.
+"""Offset and time indexes as arrays, for planning, which looks at whole indexes of either tier. Pure.
 
-Indexes only save work here: one that is damaged, missing, or preallocated with a zero tail gives fewer entries or none,
-and the plan gets coarser, never wrong; whoever reads from an entry's position checks what stands there.
+Here indexes only save work. One that is damaged, missing, or preallocated with a zero tail gives fewer entries, and a
+coarser plan, never a wrong one: whoever reads from an entry's position checks the batch there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Array = Any  # a one-dimensional numpy array of int64
 class OffsetEntries:
     """Entries (offset, position), strictly ascending in both.
 
-    The batch that begins at `position` does not begin behind `offset`, and every batch before it ends before `offset`.
+    The batch at `position` begins at or before `offset`, and every batch before it ends before `offset`.
     """
 
     offsets: Array
@@ -40,10 +40,7 @@ class OffsetEntries:
 
 @dataclass(frozen=True, slots=True)
 class TimeEntries:
-    """Entries (timestamp, offset), timestamps strictly ascending.
-
-    No record up to `offset` is newer than `timestamp`.
-    """
+    """Entries (timestamp, offset), strictly ascending by time. No record up to `offset` is newer than `timestamp`."""
 
     timestamps_ms: Array
     offsets: Array
@@ -53,9 +50,9 @@ class TimeEntries:
 
 
 def offset_entries(data: Buffer, base_offset: int, log_size: int, entry_size: int | None = None) -> OffsetEntries:
-    """Return the entries of an offset index of either format for a `.log` of `log_size` bytes; none if it is damaged.
+    """Return the entries of an offset index for a `.log` of `log_size` bytes; none if it is damaged.
 
-    `entry_size` is what a manifest has noted; without it, the content tells.
+    `entry_size` is that of the manifest. Without it, the content shows the format.
     """
     if entry_size is not None:
         forms = [format_of(entry_size)]

@@ -45,7 +45,7 @@ class LimitResolver:
     def batch(self, options: ReadOptions, snapshot: PartitionSnapshot) -> tuple[int, int]:
         """Return the offsets [start, end) of a batch.
 
-        Raises UsageError when it would begin behind its end, as in Spark's source.
+        Raises UsageError if it would begin after its end, as in Spark's source.
         """
         end = self.end(options.ending, snapshot)
         starting = options.starting
@@ -66,7 +66,7 @@ class LimitResolver:
     def start(self, limit: Limit, snapshot: PartitionSnapshot, *, latest_if_none: bool) -> int:
         """Return the first offset to read.
 
-        Raises UsageError when no record is as new as a timestamp (unless `latest_if_none`).
+        Raises UsageError if no record is as new as a timestamp (see `latest_if_none`).
         """
         name = f"{snapshot.topic}-{snapshot.partition}"
         match limit.kind:
@@ -109,10 +109,7 @@ class LimitResolver:
                 return snapshot.end if found is None else found
 
     def first_offset_at(self, snapshot: PartitionSnapshot, timestamp_ms: int) -> int | None:
-        """Offset of the first record with this timestamp or a later one (Kafka's `offsetsForTimes`).
-
-        None without one.
-        """
+        """Return the first offset with this timestamp or a later one, or None (Kafka's `offsetsForTimes`)."""
         if self._byte_sources.broker is not None:
             key = snapshot.topic, snapshot.partition
             told = first_offset_at(self._byte_sources.cluster, key, timestamp_ms)

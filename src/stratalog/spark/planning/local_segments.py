@@ -43,10 +43,10 @@ class LocalSpan(NamedTuple):
 
 
 class SegmentListing:
-    """The segments of a partition directory as they are now; a running broker may append, roll and delete meanwhile.
+    """The segments of a partition directory now; a running broker may append, roll and delete at the same time.
 
-    `on_damage` is told of bytes that no crash explains and that cannot be read around. `sealed` has what an earlier
-    look found, by base offset: those files are not opened again; it is brought up to date.
+    `on_damage` gets bytes that no crash explains and that cannot be read around. `sealed` has the result of an earlier
+    look by base offset: those files are not opened again, and it is updated.
     """
 
     def __init__(
@@ -135,9 +135,9 @@ class SegmentListing:
         )
 
     def _near_end(self, files: SegmentFiles, log: File) -> tuple[int, int]:
-        """Position and base offset of a batch near the end: from the offset index, proved by the batch's header.
+        """Return position and base offset of a batch near the end, found by the offset index and proved by its header.
 
-        The beginning of the file when nothing helps.
+        Without one, the beginning of the file.
         """
         for form in (LEGACY, LARGE):
             entry = self._last_entry(files.index, form.entry_size)
@@ -152,10 +152,7 @@ class SegmentListing:
         return 0, files.base_offset
 
     def _newest(self, files: SegmentFiles, log: File, near_end: tuple[int, int], tail: Tail) -> int | None:
-        """Return the newest timestamp: of the time index, proved by the log, or behind the last entries.
-
-        None if nothing tells.
-        """
+        """Return the newest timestamp, from the time index if the log proves it, and the tail; None if unknown."""
         entry = self._last_entry(files.timeindex, time_index.ENTRY_SIZE)
         if entry is None:
             return None
@@ -183,7 +180,7 @@ def _local(path: Path) -> Place:
 
 
 def _last_nonzero(file: File, entries: int, entry_size: int) -> bytes | None:
-    """Return the last entry with any bit set, found by bisection: a preallocated index is zero behind its entries."""
+    """Return the last entry with any bit set, by bisection: a preallocated index is zero after its entries."""
     if entries and any(last := file.pread(entry_size, (entries - 1) * entry_size)):
         return last
     low, high = 0, entries  # the slots before `low` are used, those from `high` on are not
@@ -198,9 +195,9 @@ def _last_nonzero(file: File, entries: int, entry_size: int) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Where the whole batches of a `.log` end, and the newest timestamp on the way there.
+    """The end of the whole batches of a `.log`, their newest timestamp, and the `mark` of the last one.
 
-    `mark` is of the last one. `damage` says what stands there when neither a crash nor a write under way explains it.
+    `damage` describes the bytes there, unless a crash or a write in progress explains them.
     """
 
     end_position: int
@@ -213,9 +210,8 @@ class Tail:
 def read_tail(log: File, start: int, base_offset: int) -> Tail:
     """Walk the headers from `start`, where a batch with `base_offset` begins.
 
-    Torn, and left out: an incomplete batch; zeros (preallocation, or pages that never got to the disk); a last batch
-    whose CRC fails and that ends in zeros for that reason. Any other batch is taken by its header: whoever reads it
-    checks it.
+    Torn, and left out: an incomplete batch; zeros (preallocation, or pages that never reached the disk); a last batch
+    whose CRC fails because it ends in zeros. Any other batch counts by its header, and is checked when it is read.
     """
     size = log.size()
     end = Tail(start, base_offset, NO_TIMESTAMP)
@@ -241,7 +237,7 @@ def _is_torn(batch: bytes) -> bool:
 
 
 def proves_timestamp(log: File, position: int, timestamp_ms: int, offset: int) -> bool:
-    """Whether an entry of a time index is right about the batch that holds its offset: that this is its newest time.
+    """Whether the batch that holds the offset of a time index entry has the entry's timestamp as its newest.
 
     A batch at or before that one begins at `position`.
     """

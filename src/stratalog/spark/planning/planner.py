@@ -28,7 +28,7 @@ _SPLIT_BYTES_MIN: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PartitionRead:
-    """What is read of one partition."""
+    """The part of one partition that is read."""
 
     snapshot: PartitionSnapshot
     ranges: tuple[SegmentRange, ...]
@@ -57,7 +57,7 @@ class Planner:
     def plan(self) -> list[SplitPlan]:
         """Return splits that together give every wanted record once. Raises StratalogError.
 
-        Where files are replaced while they are looked at, all is planned again.
+        The plan is made again while files are replaced under it.
         """
         return again_while_changing(
             lambda: Planner(self._options, self._constraints, self._byte_sources, lost=self._lost)._plan()
@@ -86,7 +86,7 @@ class Planner:
     def between(
         self, snapshot: PartitionSnapshot, start: int, end: int, aborted: tuple[AbortedTransaction, ...] = ()
     ) -> PartitionRead:
-        """Return what of the offsets [start, end) the filters leave; tells of those that no segment has."""
+        """Return those of the offsets [start, end) that pass the filters; report those that no segment has."""
         for low, high in holes(
             snapshot.ranges, start, end, lambda before, after: explains(before, after, self._byte_sources)
         ):

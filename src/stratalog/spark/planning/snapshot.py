@@ -46,10 +46,10 @@ _READ_BEFORE = ManifestCache(128 * 1024 * 1024)
 
 @dataclass(frozen=True, slots=True)
 class PartitionSnapshot:
-    """One partition: ascending, disjoint ranges of what is there, within [log_start, end).
+    """One partition: ascending, disjoint ranges of its segments, within [log_start, end).
 
-    `copies` gives, for the log of a local segment, the remote object with the very same bytes. `topic_id` tells a topic
-    from another one that had its name before; None where nothing has noted it.
+    `copies` maps the log of a local segment to the remote object with the same bytes. `topic_id` distinguishes topics
+    of one name; None if unknown.
     """
 
     topic: str
@@ -86,9 +86,9 @@ class _LocalPartition(NamedTuple):
 
 
 class SnapshotReader:
-    """Looks at all paths and the bucket of a query. `discover` comes first. One use.
+    """Looks at all paths and the bucket of a query, `discover` first. One use.
 
-    `memory` is for whoever looks again and again, `lost` for whoever wants to be told of what is lost himself.
+    A caller that looks repeatedly gives `memory`; one that counts losses itself gives `lost`.
     """
 
     def __init__(
@@ -114,10 +114,10 @@ class SnapshotReader:
         self._told: dict[TopicPartition, BrokerPartition] = {}
 
     def discover(self, wanted: Callable[[str, int], bool], *, must_exist: bool = True) -> frozenset[TopicPartition]:
-        """Names of all subscribed partitions; looks closer at those for which `wanted(topic, partition)`.
+        """Return all subscribed partitions, and look closer at those for which `wanted(topic, partition)`.
 
-        UsageError for a path that is none, and for a topic or partition that was asked for by name and is nowhere
-        (unless `must_exist` is false).
+        Raises UsageError for a wrong path, and for a named topic or partition that does not exist (unless `must_exist`
+        is false).
         """
         subscription = self._options.subscription
         told: frozenset[TopicPartition] | None = None
@@ -157,7 +157,7 @@ class SnapshotReader:
         return [_merge(key, local.get(key), remote.get(key, [])) for key in sorted(local.keys() | remote.keys())]
 
     def _told_partitions(self) -> list[PartitionSnapshot]:
-        """Those that the brokers told of, with what files and bucket have of the same topic."""
+        """Return the partitions that the brokers report, with what files and bucket have of the same topic."""
         noted = {
             key[0]: {each.topic_id: "the cluster"} for key, each in self._told.items() if each.topic_id is not None
         }
@@ -173,7 +173,7 @@ class SnapshotReader:
 
     @staticmethod
     def _is_of(local: _LocalPartition, topic_id: UUID | None) -> bool:
-        """Whether a directory is of a topic, as far as it tells."""
+        """Whether a directory belongs to a topic, as far as known."""
         if None in (local.topic_id, topic_id) or local.topic_id == topic_id:
             return True
         logger.warning("%s is of another topic of this name; it is not read", local.directory)
@@ -222,10 +222,7 @@ class SnapshotReader:
     def _read_manifests(
         self, is_wanted: Callable[[TopicPartition], bool]
     ) -> tuple[list[SegmentManifest], set[TopicPartition]]:
-        """Return the manifests of wanted partitions.
-
-        Also returns the names of the partitions that were passed over by their names.
-        """
+        """Return the manifests of wanted partitions, and the partitions that were passed over by their names."""
         if self._options.remote_url is None:
             return [], set()
         not_read: set[TopicPartition] = set()

@@ -1,8 +1,8 @@
-"""What a look at directories and bucket spares the next one: for a stream, which looks before every batch.
+"""What one look at directories and bucket saves the next one of a stream, which looks before every batch.
 
-Sealed segments do not change but by compaction, which gives them another size; manifests never do. So a look at a
-directory costs its listing and the end of its active segment, and a look at a bucket the listing of the topics that are
-read, at most once in `remote_interval_ms`, and the manifests that are new. For one thread.
+Sealed segments only change by compaction, which gives them another size; manifests never do. So a directory costs its
+listing and the end of its active segment, and a bucket the listing of the topics that are read, at most once in
+`remote_interval_ms`, and new manifests. For one thread.
 """
 
 from __future__ import annotations
@@ -34,11 +34,9 @@ class SnapshotMemory:
     _remote_looked_ms: int = 0
 
     def sealed(self, directory: Path, topic_id: UUID | None) -> dict[int, SealedSegment]:
-        """Return the sealed segments of a partition directory by base offset.
+        """Return the sealed segments of a partition directory by base offset; the caller updates them.
 
-        The caller that lists the directory brings them up to date.
-
-        Another topic that has got the name since has none yet.
+        Another topic with the same name begins with none.
         """
         return self._sealed.setdefault((directory, topic_id), {})
 

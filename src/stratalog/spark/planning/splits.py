@@ -31,10 +31,7 @@ def needs_index(wanted: SegmentRange, split_bytes: int) -> bool:
 def cut_segment(
     wanted: SegmentRange, entries: OffsetEntries | None, split_bytes: int, copy: Place | None = None
 ) -> list[Piece]:
-    """Return the pieces of one range, together exactly its offsets.
-
-    Each is of about `split_bytes` if the index allows it.
-    """
+    """Cut one range into pieces of about `split_bytes`, if the index allows it, which cover exactly its offsets."""
     segment = wanted.segment
     whole = Piece(
         log=segment.log,
@@ -74,10 +71,10 @@ def cut_segment(
 
 
 def apart(pieces: Sequence[Piece], entries: OffsetEntries, segment: Segment) -> list[Piece]:
-    """Return the pieces with offsets of their own, where no header can be asked what begins at a cut.
+    """Give the pieces offsets of their own, where no header shows what begins at a cut.
 
-    The offsets up to that of the entry at a cut go to the piece before it, which reads one entry further for them;
-    should the segment be replaced, every piece is looked for by its offsets.
+    The offsets up to that of the entry at a cut go to the piece before it, which reads one entry further. If the
+    segment is replaced, every piece is found by its offsets.
     """
     offsets, positions = entries.offsets, entries.positions
     found = []
@@ -126,10 +123,7 @@ def pack(  # noqa: PLR0917
     aborted: Sequence[AbortedTransaction] = (),
     topic_id: UUID | None = None,
 ) -> list[SplitPlan]:
-    """Put pieces together, in order, while they stay within `split_bytes`.
-
-    And within `records_max` offsets if given.
-    """
+    """Join pieces, in order, while they stay within `split_bytes` and `records_max` offsets."""
     plans: list[SplitPlan] = []
     group: list[Piece] = []
 
@@ -161,10 +155,10 @@ def narrow_by_time(
     disorder_ms: int | None,
     proves: Callable[[int, int], bool],
 ) -> SegmentRange | None:
-    """Return the range without the offsets at both ends that the time index rules out, or None when nothing is left.
+    """Return the range without the offsets at both ends that the time index rules out, or None if none are left.
 
-    Up to an entry's offset nothing is newer than the entry. With a known disorder, nothing behind it is older than the
-    entry by more than that. Only entries (timestamp, offset) that `proves` vouches for are used.
+    Up to an entry's offset no record is newer than the entry. With a known disorder, no later record is older than the
+    entry by more than that. Only entries that `proves` confirms are used.
     """
     start, end = wanted.start, wanted.end
     before = int(np.searchsorted(entries.timestamps_ms, low_ms, side="left")) - 1

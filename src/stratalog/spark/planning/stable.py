@@ -1,4 +1,4 @@
-"""Looking at files that others replace and delete meanwhile: what was seen half is looked at again as a whole."""
+"""Look at files that others replace and delete at the same time, again from the beginning if necessary."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ T = TypeVar("T")
 
 
 def again_while_changing(look: Callable[[], T]) -> T:
-    """Return what `look` gives as soon as nothing that it has found goes away under it.
-
-    DataLossError when that does not end.
-    """
+    """Call `look` until no file disappears under it, and return its result. DataLossError if that does not end."""
     for _ in range(_TRIES):
         try:
             return look()

@@ -12,10 +12,10 @@ _TIER_RANK: Final = {PlaceTier.BROKER: 0, PlaceTier.REMOTE: 1, PlaceTier.LOCAL: 
 
 
 def merge_tiers(segments: Iterable[Segment]) -> list[SegmentRange]:
-    """Ascending, disjoint ranges that cover every offset that any segment has, each offset once.
+    """Return ascending, disjoint ranges that cover every offset that any segment has, once.
 
-    Where several segments have an offset, a local one serves it, else the remote one of the highest leader epoch, and
-    of those the one that reaches furthest; else the broker. Holes between ranges are offsets that no segment has.
+    An offset is served by a local segment, else by the remote one of the highest leader epoch (of those, the one that
+    reaches furthest), else by the broker.
     """
     by_base = sorted((s for s in segments if s.end_offset > s.base_offset), key=lambda s: s.base_offset)
     ranges: list[SegmentRange] = []
@@ -54,7 +54,7 @@ def _rank(segment: Segment) -> tuple[int, int, int]:
 def holes(
     ranges: Sequence[SegmentRange], start: int, end: int, explains: Callable[[Segment, Segment], bool]
 ) -> list[tuple[int, int]]:
-    """Offsets of [start, end) that are in no range, unless what lies before and behind them explains it."""
+    """Return the offsets of [start, end) that are in no range, unless the segments around them explain it."""
     found = []
     for before, after in pairwise(ranges):
         low, high = max(before.end, start), min(after.start, end)

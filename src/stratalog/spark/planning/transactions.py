@@ -42,12 +42,10 @@ class DecidedTransactions:
 
 
 def transaction_state(snapshot: PartitionSnapshot, byte_sources: ByteSources, start: int = 0) -> DecidedTransactions:
-    """Return what is known of the offsets from `start` on.
+    """Return the decided transactions of the offsets from `start` on.
 
-    Raises DataLossError when the producer state that is needed is damaged, CorruptIndexError.
-
-    PlaceMissingError when a file or object is gone, or is another segment's by now: whoever looks again sees what is
-    there.
+    Raises DataLossError for damaged producer state, CorruptIndexError, and PlaceMissingError for a file or object that
+    is gone or was replaced, so that the caller looks again.
     """
     read = {id(each.segment): each.segment for each in snapshot.ranges if each.end > start}.values()
     with_index = [segment for segment in read if segment.txn_index is not None]
@@ -87,12 +85,10 @@ def _ends_of_files(snapshot: PartitionSnapshot) -> Iterator[tuple[list[Segment],
 
 
 def _at_end(segments: Sequence[Segment], byte_sources: ByteSources) -> tuple[list[AbortedTransaction], dict[int, int]]:
-    """Return what was aborted in the last segment, as far as no index has it.
+    """Return transactions aborted in the last segment that no index has, and first offsets of those open at its end.
 
-    Also returns the first offsets of what is open at its end.
-
-    The snapshot of a remote segment is of its end, a local one of its beginning. Where it is missing, the state is made
-    from the nearest one before, or from the beginning of the log, as a broker makes it when it starts.
+    The snapshot of a remote segment is of its end, that of a local one of its beginning. Where it is missing, the state
+    is replayed from the nearest one before, or from the beginning of the log, as a broker does at startup.
     """
     replayed: list[Segment] = []
     open_: dict[int, int] = {}
@@ -120,10 +116,7 @@ def _at_end(segments: Sequence[Segment], byte_sources: ByteSources) -> tuple[lis
 def _decided_later(
     snapshot: PartitionSnapshot, end: int, open_: Mapping[int, int], byte_sources: ByteSources
 ) -> list[AbortedTransaction]:
-    """Those of the transactions open at `end` that were aborted behind it.
-
-    Known to reach there, whatever comes after.
-    """
+    """Return the transactions open at `end` that were aborted later, wherever that is."""
     key = snapshot.topic, snapshot.partition
     return [
         AbortedTransaction(producer_id, first, end - 1, first)

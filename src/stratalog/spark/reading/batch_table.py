@@ -19,8 +19,8 @@ UNKNOWN: Final = -1
 class BatchTable:
     """The whole batches from the beginning of a block: `rows` of `records.native.header_scan`.
 
-    `end` is where they end in the block. `bad` is set when that is not because the block ends: the header there cannot
-    be that of a batch. Messages of formats 0 and 1 have a row like batches, with UNKNOWN for their `record_count`.
+    They end at `end`; if `bad`, the header there cannot be that of a batch. Messages of formats 0 and 1 have rows too,
+    with UNKNOWN for their `record_count`.
     """
 
     rows: Any
@@ -73,7 +73,7 @@ def _scan_old(view: memoryview, start: int) -> tuple[Any, int]:
 
 
 def _base_offset(batch: RecordBatch) -> int:
-    """Of a wrapper that cannot be read, its last offset: whoever decodes it will say what is wrong."""
+    """Return the base offset; for a wrapper that cannot be read its last offset, as decoding will report it."""
     try:
         return batch.base_offset
     except KafkaError:
@@ -81,7 +81,7 @@ def _base_offset(batch: RecordBatch) -> int:
 
 
 def _is_beginning(view: memoryview, position: int) -> bool:
-    """Whether a batch begins at `position` of which the end is missing."""
+    """Whether a batch begins at `position` and is cut off."""
     try:
         return checked_batch_size(view, position) > len(view) - position
     except CorruptRecordError:

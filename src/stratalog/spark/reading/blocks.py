@@ -1,7 +1,7 @@
 """The bytes of a piece in blocks, read ahead on other threads.
 
-Local blocks are read into buffers that are used again: a consumer is done with a block when it asks for the next one.
-Remote blocks are ranged gets, several under way at once.
+Local blocks share one buffer: a consumer is done with a block when it asks for the next one. Remote blocks are ranged
+gets, several at the same time.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Block(NamedTuple):
 
 
 def read_blocks(byte_sources: ByteSources, place: Place, start: int, end: int) -> Iterator[Block]:
-    """Bytes [start, end) in order; ends early where the file or object does.
+    """Yield bytes [start, end) in order, fewer where the file or object ends.
 
-    Raises PlaceMissingError before the first block if there is no such file or object; OSError, RemoteStorageError.
+    Raises PlaceMissingError before the first block if it does not exist; OSError, RemoteStorageError.
     """
     return (_local_blocks if place.tier is PlaceTier.LOCAL else _remote_blocks)(byte_sources, place, start, end)
 

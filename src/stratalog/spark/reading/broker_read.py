@@ -1,7 +1,4 @@
-"""Reading offsets through a broker, on a worker: fetches run ahead of decoding.
-
-What is fetched is decoded as a file is.
-"""
+"""Read offsets through a broker, on a worker: fetches run ahead of decoding, which is that of files."""
 
 from __future__ import annotations
 
@@ -54,7 +51,7 @@ class _Chunk(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """Offsets [start, end) that the broker does not have any more."""
+    """Offsets [start, end) that the broker no longer has."""
 
     start: int
     end: int
@@ -73,7 +70,7 @@ class BrokerReader:
     on_data_loss: OnDataLoss
 
     def read(self, piece: Piece, selection: Selection) -> Iterator[pa.RecordBatch | Missing]:
-        """Yield the wanted records in order of their offsets, and in their places the ranges that are missing.
+        """Yield the wanted records in order of their offsets, and missing ranges in their places.
 
         Raises what `on_data_loss` raises, UnreachableError, KafkaError.
         """
@@ -165,10 +162,7 @@ class BrokerReader:
 def aborted_ranges(
     records: memoryview, table: BatchTable, aborted: tuple[AbortedRange, ...]
 ) -> tuple[AbortedTransaction, ...]:
-    """Return what is aborted of fetched batches.
-
-    Each producer's records from a first offset to its next abort marker.
-    """
+    """Return the aborted transactions of fetched batches: from a producer's first offset to its next abort marker."""
     last = int(table["last_offset"].max())
     producers = {each.producer_id for each in aborted}
     markers: dict[int, list[int]] = {}

@@ -1,9 +1,9 @@
 """From the bytes of a piece to Arrow record batches in the columns of `stratalog.records.columns`.
 
-A block is cut into whole batches; a batch that straddles two blocks is put together on its own. What the header alone
-rules out (aborted transactions, timestamps) is not decoded, nor is a compressed batch whose records are only counted. A
-batch that fails its CRC, or stands where it cannot, is never served: it is reported with file and position, and left
-out if `on_data_loss` returns.
+A block is cut into whole batches; a batch that straddles two blocks is assembled. A batch that its header rules out
+(aborted, timestamps) is not decoded, nor is a compressed batch whose records are only counted. A batch that fails its
+CRC, or has impossible offsets, is never served: it is reported with file and position, and left out if `on_data_loss`
+returns.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _RATIO_UNKNOWN: Final = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is wanted of the records of a split, besides their offsets.
+    """The wanted records of a split, besides their offsets.
 
-    `columns` are those of `decode_columns`, `timestamp` among them when times are restricted.
+    `columns` are those of `decode_columns`, with `timestamp` if times are restricted.
     """
 
     columns: tuple[str, ...]
@@ -66,7 +66,7 @@ class PieceDecoder:
         return max(self._base_min, self.piece.start)
 
     def decode(self, blocks: Iterator[Block]) -> Iterator[pa.RecordBatch]:
-        """Yield what is wanted of the blocks, in order.
+        """Yield the wanted records of the blocks, in order.
 
         Raises what `on_data_loss` raises, OSError, RemoteStorageError.
         """
@@ -104,16 +104,13 @@ class PieceDecoder:
             )
 
     def _base_at(self, view: memoryview) -> int:
-        """Return the base offset of the batch that begins in `view`, as far as that can be seen.
-
-        Else the end of the piece.
-        """
+        """Return the base offset of the batch that begins in `view`, or the end of the piece."""
         return min(fmt.INT64.unpack_from(view)[0], self.piece.base_end) if len(view) >= 8 else self.piece.base_end
 
     def _decode_whole(
         self, position: int, view: memoryview, table: BatchTable, next_base: int
     ) -> Iterator[pa.RecordBatch]:
-        """Whole batches, the first of which stands at `position` of the source; a batch with `next_base` follows."""
+        """Decode whole batches, the first at `position` of the source; a batch with `next_base` follows."""
         if len(table) == 0:
             return
         wanted = self._in_place(position, table, next_base)
@@ -129,9 +126,7 @@ class PieceDecoder:
             yield from self._decode_run(position, view, table, first, last)
 
     def _in_place(self, position: int, table: BatchTable, next_base: int) -> Any:
-        """Which batches stand in a row.
-
-        Offsets within the piece that overlap neither the batch before nor the one after.
+        """Return which batches have offsets within the piece that overlap neither neighbour.
 
         No CRC covers a base offset, so of two batches that overlap neither is served.
         """
@@ -177,14 +172,14 @@ class PieceDecoder:
         return out
 
     def _counted(self, table: BatchTable) -> Any:
-        """Compressed batches of which nothing is wanted but how many records they have: their headers say it."""
+        """Return which compressed batches only need to be counted, which their headers allow."""
         if self.selection.columns:
             return np.zeros(len(table), np.bool_)
         whole = (table["base_offset"] >= self.piece.start) & (table["last_offset"] < self.piece.end)
         return whole & (table["attributes"] & fmt.CODEC_MASK != 0) & (table["record_count"] != UNKNOWN)
 
     def _count(self, position: int, view: memoryview, table: BatchTable, counted: Any) -> Iterator[pa.RecordBatch]:
-        """So many rows without columns. The CRC vouches for the header, and is checked as of all batches."""
+        """Yield as many rows without columns as the headers say. CRCs are checked as always."""
         found = sum(
             int(table["record_count"][index])
             for index in np.flatnonzero(counted).tolist()
@@ -266,7 +261,7 @@ class PieceDecoder:
         self._tell(position + int(table["position"][index]), error, first, last + 1, int(table["size"][index]))
 
     def _report_rest(self, position: int, error: KafkaError) -> None:
-        """Report an error because of which nothing from `position` on can be read."""
+        """Report an error that makes everything from `position` on unreadable."""
         first = max(self._base_min, self.piece.start)
         self._tell(position, error, first, self.piece.end, self.piece.end_position - position)
 

@@ -1,8 +1,8 @@
-"""Where the records of a piece are when its log is not there any more, or is another one than was planned.
+"""Find the records of a piece whose log is gone, or is another one than was planned.
 
-A segment of a disk may have been compacted, deleted, or moved to the remote tier; one of a bucket may have been
-replaced. The offsets of the piece are looked for as at planning, in what there is now of the same topic. What a
-compaction has taken since is no loss: of its key there is a newer record, which may lie behind the end of the plan.
+A local segment may have been compacted, deleted, or moved to the remote tier; a remote one may have been replaced. The
+offsets of the piece are looked up again in the same topic. Records that compaction has removed are no loss: a newer
+record has their key, even if it is after the end of the plan.
 """
 
 from __future__ import annotations
@@ -21,10 +21,7 @@ from stratalog.spark.planning import Cutter, IndexAccess, LocalSpan, SegmentList
 
 
 def is_of_topic(plan: SplitPlan, place: Place, byte_sources: ByteSources) -> bool:
-    """Whether the directory of a local `.log` is of the topic that was planned.
-
-    One without an id is taken by its name.
-    """
+    """Whether the directory of a local `.log` belongs to the planned topic. Without an id, the name decides."""
     found = _topic_id(place, byte_sources)
     return found is None or plan.topic_id is None or found == plan.topic_id
 
@@ -46,7 +43,7 @@ class Elsewhere:
         return f"{self.plan.topic}-{self.plan.partition}"
 
     def of(self, piece: Piece, why: str) -> list[Piece]:
-        """Pieces that together have what is left of one, after `why`; tells of what is nowhere."""
+        """Return pieces with what is left of this one, after `why`; report what is lost."""
         if piece.copy is not None:
             return [replace(piece, log=piece.copy, copy=None)]
         lost = f"{self.byte_sources.describe(piece.log)} {why} since the query was planned"
@@ -86,7 +83,7 @@ class Elsewhere:
         return not span.segments or explains(span.segments[0], span.segments[-1], self.byte_sources)
 
     def _is_same_topic(self, place: Place) -> bool:
-        """By the ids; where nothing has noted one, nothing tells a topic from the next one of its name."""
+        """Whether the ids agree; without ids, two topics of one name cannot be distinguished."""
         directory = Path(place.name).parent
         if not self.byte_sources.fs.is_dir(directory):
             return True
@@ -99,10 +96,9 @@ class Elsewhere:
         return self.in_remote_tier(piece, lost)
 
     def in_remote_tier(self, piece: Piece, lost: str) -> list[Piece]:
-        """Return what the remote tier has of a piece that is not where it was; tells of what it lacks.
+        """Return what the remote tier has of a piece; report what it lacks.
 
-        Segments of a bucket are replaced when they are compacted: what takes their place has the same offsets, but for
-        those of records that have a newer one.
+        Compaction replaces segments of a bucket by others with the same offsets, without records that have a newer one.
         """
         if self.byte_sources.remote_url is None:
             self.gave_up(piece, f"{lost}, and no remote tier was given")
@@ -121,7 +117,7 @@ class Elsewhere:
         return self._cut(found)
 
     def gave_up(self, piece: Piece, why: str) -> None:
-        """Tell that a piece is lost."""
+        """Report that a piece is lost."""
         self.on_data_loss(
             f"{why}; {self.name} lacks the offsets from {piece.start} to {piece.end - 1}",
             piece.end - piece.start,

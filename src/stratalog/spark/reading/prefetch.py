@@ -20,11 +20,9 @@ _END = object()
 
 
 def run_ahead(source: Iterator[T], depth: int) -> Iterator[T]:
-    """Yield the items of `source`, which is run on a thread up to `depth` items ahead.
+    """Yield the items of `source`, which runs on a thread up to `depth` items ahead, and raise its error in its place.
 
-    Its error is raised in its place.
-
-    When the consumer stops early, the thread ends with the item it is at. `source` is closed by its thread.
+    If the consumer stops early, the thread ends after its current item. It closes `source`.
     """
     items: queue.Queue[object] = queue.Queue(depth)
     stopped = threading.Event()

@@ -59,10 +59,7 @@ def spark_schema(columns: Sequence[str]) -> StructType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the schema that Spark demands of Arrow, with times in UTC.
-
-    What Spark 4.1 gives anyhow, and later ones when asked.
-    """
+    """Return the Arrow schema that Spark demands, with times in UTC, which Spark 4.2 and later must be asked for."""
     takes_zone = "timezone" in signature(to_arrow_schema).parameters
     return to_arrow_schema(schema, timezone="UTC") if takes_zone else to_arrow_schema(schema)
 
@@ -86,9 +83,9 @@ def decoded_columns(columns: Sequence[str], *, with_timestamp: bool) -> tuple[st
 
 
 class RowMaker:
-    """Makes rows of one partition. Columns with one value for all rows are made once and sliced.
+    """Makes rows of one partition. Constant columns are made once and sliced.
 
-    Their values also stand in the metadata of the first field, for a schema that leaves their columns to the receiver.
+    Their values are also in the metadata of the first field, for a schema without these columns.
     """
 
     def __init__(self, schema: StructType, topic: str, partition: int) -> None:

@@ -1,7 +1,4 @@
-"""Read one split on a worker.
-
-Either tier, and what to do when a file is gone or replaced since the query was planned.
-"""
+"""Read one split on a worker, in either tier, also if files are gone or replaced since the query was planned."""
 
 from __future__ import annotations
 
@@ -73,7 +70,7 @@ class SplitReader:
     def _read_from_broker(
         self, plan: SplitPlan, piece: Piece, selection: Selection, again: int
     ) -> Iterator[pa.RecordBatch]:
-        """Through the broker; what it does not have any more may be in the remote tier."""
+        """Read through the broker; what it no longer has may be in the remote tier."""
         elsewhere = Elsewhere(self.byte_sources, self.on_data_loss, plan)
         reader = BrokerReader(
             self.byte_sources.cluster,

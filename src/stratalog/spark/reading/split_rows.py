@@ -1,4 +1,4 @@
-"""What a task does with a split, of a batch query or a stream: read it, decode it, make rows of it."""
+"""The work of a task on a split, of a batch query or a stream: read it, decode it, make rows of it."""
 
 from __future__ import annotations
 
@@ -45,10 +45,9 @@ def read_rows(
 
 @cache
 def settle_worker() -> None:
-    """Load what reading needs, once for each process, and take it out of the garbage collector's sight.
+    """Load what reading needs, once for each process, and hide it from the garbage collector.
 
-    Spark's workers collect garbage after every task: 70 ms each time over the modules of numba and pyarrow, but for
-    this.
+    Spark's workers collect garbage after every task: 70 ms each time over the modules of numba and pyarrow.
     """
     from stratalog.records.native import warm  # loads numba
 

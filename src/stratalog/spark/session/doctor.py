@@ -1,6 +1,6 @@
-"""Examine a machine, a session and its executors: what does not work, what is slow, and what mends it.
+"""Examine a machine, a session and its executors: what does not work, what is slow, and how to fix it.
 
-`examine_machine` needs no Spark and says what keeps a session from starting; `examine_session` runs a task on every
+`examine_machine` needs no Spark and finds what keeps a session from starting; `examine_session` runs a task on every
 executor. `stratalog spark doctor` prints both.
 """
 
@@ -48,7 +48,7 @@ class Weight(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SessionProblem:
-    """What is wrong, and the command or property that mends it."""
+    """A problem, and the command or property that fixes it."""
 
     weight: Weight
     what: str
@@ -57,9 +57,9 @@ class SessionProblem:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSight:
-    """What a task saw on an executor. A version is None where the package cannot be imported.
+    """What a task found on an executor. A version is None if the package cannot be imported.
 
-    `code` tells one state of the sources of stratalog from another.
+    `code` distinguishes states of stratalog's sources.
     """
 
     host: str
@@ -126,9 +126,9 @@ def with_error(health: SessionHealth, error: WorkerPythonError) -> SessionHealth
 
 
 def examine_session(spark: SparkSession, asked: Mapping[str, str] | None = None) -> SessionHealth:
-    """Probe a session that knows the source, and run tasks that see what its executors have.
+    """Probe a session that knows the source, and examine its executors.
 
-    A capability is missing for an error, not a warning, when a property in `asked` switches it on.
+    A missing capability is an error, not a warning, if a property in `asked` switches it on.
     """
     health = examine_machine(starts_jvm=not is_connect(spark))
     versions = dict(health.versions) | _versions(spark)
@@ -188,9 +188,9 @@ def _missing(states: Iterable[CapabilityState], asked: Mapping[str, str]) -> Ite
 
 
 def look_at_worker(seconds: float) -> str:
-    """Return what this Python has, as the JSON of a `WorkerSight`, after some seconds.
+    """Return the packages of this Python, as the JSON of a `WorkerSight`, after some seconds.
 
-    Runs where stratalog may be missing, so it is sent by value and knows only the standard library.
+    It runs where stratalog may be missing, so it is sent by value and uses only the standard library.
     """
     # By value a function is sent without the imports of its module.
     import importlib
@@ -259,7 +259,7 @@ def _examine_executors(spark: SparkSession) -> tuple[Counter[WorkerSight], list[
 
 
 def _machines(spark: SparkSession) -> int:
-    """Return on how many machines a session has executors now; 0 where it does not tell."""
+    """Return the number of machines that have executors now; 0 if unknown."""
     if is_connect(spark):
         return 0
     context: Any = spark.sparkContext

@@ -80,9 +80,9 @@ def session_properties(archive: str) -> dict[str, str]:
 
 
 def build_environment(out: str | os.PathLike[str], *, generic_cpu: bool = False) -> Environment:
-    """Pack this Python's stratalog and what it requires into `out`, a .tar.gz. UsageError.
+    """Pack this Python's stratalog and its requirements into `out`, a .tar.gz. Raises UsageError.
 
-    `generic_cpu`: compile for any processor of this kind, for clusters whose machines differ; a little slower code.
+    `generic_cpu` compiles for any processor of this kind, which gives slower code, for clusters of different machines.
     """
     target = Path(out)
     if not target.name.endswith((".tar.gz", ".tgz")):
@@ -179,7 +179,7 @@ def _warm(root: Path) -> None:
 
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Nobody's own, so that it unpacks alike everywhere."""
+    """Remove owner and fractions of seconds, so that the archive unpacks alike everywhere."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     member.mtime = int(member.mtime)

@@ -79,11 +79,7 @@ def _register_new_ones_too(spark: SparkSession) -> None:
 
 @contextmanager
 def _as_active(spark: SparkSession) -> Iterator[None]:
-    """Within the block this is the thread's active session.
-
-    Spark looks there whether a name is taken, whichever session it is to be registered in: another one may have it
-    already.
-    """
+    """Make this the thread's active session: Spark looks there whether a name of a source is taken."""
     if is_connect(spark):
         yield
         return
@@ -103,8 +99,8 @@ def _as_active(spark: SparkSession) -> Iterator[None]:
 def make_active(spark: SparkSession) -> None:
     """Let this thread write.
 
-    Spark looks for a Python data source to write with in the thread's active session alone, and threads other than the
-    one that made the session have none (DATA_SOURCE_NOT_FOUND). Nothing to do with Connect.
+    Spark looks up a Python data source to write with in the thread's active session, which only the thread that made
+    the session has. Connect needs nothing.
     """
     if not is_connect(spark):
         jvm: Any = spark._jvm
@@ -148,10 +144,7 @@ def open_local_session(name: str, conf: Mapping[str, str | int | bool]) -> Spark
 
 
 def say_wrong_queries_once() -> None:
-    """Report a wrong query once, as its AnalysisException.
-
-    Pyspark prints it on stderr too, with JSON of all frames of the JVM.
-    """
+    """Report a wrong query once, as its AnalysisException, without pyspark's JSON of JVM frames on stderr."""
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
 

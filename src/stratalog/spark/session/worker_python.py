@@ -1,7 +1,7 @@
-"""Which Python the workers of a session run, and whether that one can import the source.
+"""Which Python the workers of a session run, and whether it can import the source.
 
-PySpark takes `python3` from the path where nobody says anything else, whatever Python runs the program: of a virtual
-environment that is not activated the workers are strangers, and every query ends in a long ModuleNotFoundError.
+By default PySpark takes `python3` from the path, whatever Python runs the program. If that is not the Python of an
+activated virtual environment, every query ends in a long ModuleNotFoundError.
 """
 
 from __future__ import annotations
@@ -33,10 +33,7 @@ class WorkerPythonError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class WorkerPython:
-    """The command that a session starts its workers with.
-
-    `is_chosen` when somebody said so, `is_here`: on this machine.
-    """
+    """The command that starts a session's workers; `is_chosen` by the user, `is_here` on this machine."""
 
     command: str
     is_chosen: bool
@@ -45,10 +42,7 @@ class WorkerPython:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is the Python of this process.
-
-        By its place, as one of a virtual environment is a link to another.
-        """
+        """Whether it is the Python of this process, by its path: a virtual environment links to another Python."""
         found = shutil.which(self.command)
         return found is not None and os.path.abspath(found) == os.path.abspath(sys.executable)
 
@@ -69,10 +63,10 @@ class WorkerPython:
 
 
 def settle_worker_python(spark: SparkSession) -> None:
-    """See to it that the workers of a session on this machine can import the source.
+    """Make sure that the workers of a session on this machine can import the source.
 
-    Where nobody has said which Python they are, they are this one. UsageError, with what to set, where somebody has; a
-    warning where they are on other machines and are to be whatever `python3` is there.
+    By default they run this Python. If the user has chosen one that cannot import it, raise UsageError with what to
+    set. If workers run the `python3` of other machines, log a warning.
     """
     context = getattr(spark, "_sc", None)
     if context is None:  # of Spark Connect: the server's workers are the server's business

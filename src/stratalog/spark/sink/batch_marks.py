@@ -49,7 +49,7 @@ class BatchMark:
 
 
 def encode_mark(mark: BatchMark, topic: str, partitions: int) -> dict[TopicPartition, GroupOffset]:
-    """Return what to commit. Raises UsageError when the topic has too few partitions for a list of so many tasks."""
+    """Return the offsets to commit. Raises UsageError if the topic has too few partitions for so many tasks."""
     chunks = [""]
     for each in mark.transactions:
         entry = ":".join(_base36(number) for number in (each.task, each.producer_id, each.epoch))

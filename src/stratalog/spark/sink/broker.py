@@ -1,9 +1,9 @@
 """Writes through brokers: each task in a transaction of its own, all of which the driver commits or aborts.
 
-The tasks of a batch write and leave their transactions open; what they tell the driver is who they were. The driver
-commits all of them once every task is done. A numbered batch (of a stream, or of a write with `queryId` and `batchId`)
-is written exactly once, whatever dies when: `batch_marks` says how. A write without a number that loses its driver in
-the very moment of committing may be committed in part.
+The tasks of a batch write, leave their transactions open and report them to the driver, which commits all of them once
+every task is done. A numbered batch (of a stream, or of a write with `queryId` and `batchId`) is written exactly once,
+whatever dies when: see `batch_marks`. A write without a number may be committed in part if the driver dies while it
+commits.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _BATCHES_AHEAD = 16
 
 @dataclass
 class BrokerTaskResult(WriterCommitMessage):
-    """What one task has written: `topics` with the numbers of their partitions; its open transaction, if it has one."""
+    """The result of one task: `topics` with their partition counts, and its open transaction, if it has one."""
 
     records: int = 0
     batches: int = 0
@@ -59,7 +59,7 @@ class BrokerTaskResult(WriterCommitMessage):
 
 
 class ProducingWrite:
-    """What a write of a batch and one of a stream have in common. Pickled from the driver to the tasks."""
+    """A write of a batch or a stream. Pickled from the driver to the tasks."""
 
     def __init__(self, options: BrokerSinkOptions, schema: StructType) -> None:
         """On the driver: when the query begins, and for a stream at the end of each batch again."""
@@ -123,17 +123,17 @@ class ProducingWrite:
             self._abort_open(coordinators)  # of tasks that an earlier run had and this one has not
 
     def abort(self) -> None:
-        """Nothing of it is seen by readers of committed records; also of tasks that have told nothing."""
+        """Abort everything, also transactions of tasks that did not report."""
         if not self._options.is_transactional:
             return
         with self._connect() as cluster:
             self._abort_open(Coordinators(cluster))
 
     def _finish_decided(self, coordinators: Coordinators) -> None:
-        """Commit what an earlier run has decided. LostTransactionError.
+        """Commit what an earlier run has decided. Raises LostTransactionError.
 
-        Every task does so before it takes a transactional id over, and marks it as done: so a task that finds one taken
-        over finds that mark, or the transaction is lost.
+        Every task does so before it takes over a transactional id, and then marks it done. So a task that finds an id
+        taken over finds that mark, or the transaction is lost.
         """
         committed = coordinators.committed(self._name)
         for query, mark in decode_marks(committed).items():
@@ -155,7 +155,7 @@ class ProducingWrite:
         coordinators.commit_offsets(self._name, encode_mark(done, home, 1))
 
     def _abort_open(self, coordinators: Coordinators) -> None:
-        """Whoever takes a transactional id over has its open transaction aborted."""
+        """Abort open transactions by taking over their transactional ids."""
         for transactional_id in coordinators.ongoing(f"{self._name}-"):
             coordinators.init_producer(transactional_id, self._options.transaction_timeout_ms)
 

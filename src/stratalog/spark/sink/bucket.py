@@ -1,8 +1,8 @@
-"""A bucket as target: segments go up as they fill, without manifests, and are published by one object.
+"""A bucket as target: segments are uploaded as they fill, without manifests, and published by one object.
 
-Tasks number a partition from its end on, as if each were the only one to write it. Where that holds (a DataFrame that
-was repartitioned by topic and partition, a topic of one partition from one task) nothing is done twice; the segments of
-the second and later tasks to a partition are moved at commit: each is read once and put again.
+Each task numbers a partition from its end on, as if no other task wrote it. If that holds (as for a DataFrame that was
+repartitioned by topic and partition) nothing is done twice. The segments of the second and later tasks to a partition
+are moved at commit: each is read once and put again.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class BucketTarget:
         return ObjectStore.from_url(self.options.remote_url, self.options.remote_options)
 
     def plan(self, topic: str | None) -> WritePlan:
-        """Look at the topic, or at all; finish what an earlier job left.
+        """Look at the topic, or at all of them; finish what an earlier job left.
 
-        Raises RemoteStorageError, NotOwnerError for a bucket or topic that brokers tier: they would give the same
+        Raises RemoteStorageError, and NotOwnerError for a bucket or topic that brokers tier: they would give the same
         offsets to other records, and never see these.
         """
         store = self._open()
@@ -66,9 +66,9 @@ class BucketTarget:
         return BucketStager(self._open(), self.options, plan)
 
     def commit(self, plan: WritePlan, tasks: list[BulkTaskResult], batch: NumberedBatch | None) -> None:
-        """Move what does not lie where it belongs, and publish; with `batch`, at most once.
+        """Move misplaced segments, and publish; with `batch`, at most once.
 
-        Should another job be published between the look at the ends and the publication, it is done again.
+        If another job is published after this one looked at the ends, repeat.
         """
         store, (name, number) = self._open(), plan.label(batch)
         placed = {

@@ -1,4 +1,4 @@
-"""What can stop a write through brokers, beside the errors of brokers themselves."""
+"""Errors of writes through brokers, besides those of brokers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ class RefusedRecordsError(StratalogError):
 
 
 class FencedWriterError(StratalogError):
-    """Somebody else writes under this transactional id: another attempt of a task, or another run of the query."""
+    """Another attempt of a task, or another run of the query, writes under this transactional id."""
 
 
 class LostTransactionError(StratalogError):
-    """A batch was decided upon and cannot be committed whole any more."""
+    """A batch was decided and can no longer be committed as a whole."""

@@ -23,10 +23,7 @@ _LEVELS: Final = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131072, 
 
 @dataclass(frozen=True, slots=True)
 class NumberedBatch:
-    """A batch that is published once however often it is tried.
-
-    The `number` of it in `stream`, which never goes back.
-    """
+    """A batch that is published once however often it is tried. Its `number` in `stream` never goes back."""
 
     stream: str
     number: int
@@ -34,11 +31,10 @@ class NumberedBatch:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What a bulk write is to make, and where: in the data directory `path`, or in the bucket `remote_url`.
+    """Options of a bulk write into the data directory `path`, or into the bucket `remote_url`.
 
-    `query` is the name that the user has given to a query, and `checkpoint` that of the place where a stream's is;
-    `batch` is the number of this batch for a write that is no stream but is to happen once (as `txnAppId` and
-    `txnVersion` of other tables).
+    `query` is the user's name of a query, `checkpoint` that of a stream's location. `batch` numbers a write that is no
+    stream but is to happen once (as `txnAppId` and `txnVersion` of other tables).
     """
 
     path: str | None
@@ -150,9 +146,9 @@ def codec_level(read: OptionReader, codec: Codec) -> int | None:
 
 
 def stream_name(identity: str | None, topic: str | None = None) -> str | None:
-    """Of a query that writes to `topic`, the same whenever it is started again, and fit for a file or object.
+    """Return the name of a query that writes to `topic`: the same after each start, and fit for a file or object.
 
-    Batches are counted for each topic by itself: two writes of one number to two topics are two.
+    Batches are counted for each topic by itself.
     """
     if identity is None:
         return None

@@ -1,6 +1,6 @@
-"""Which partition a row goes to: that of its column `partition`, else of its key's hash, else any.
+"""The partition of a row: its column `partition`, else the hash of its key, else any.
 
-The hash is that of Kafka's default partitioner, so that records of a key stay together whoever writes them.
+The hash is that of Kafka's default partitioner, so that records of a key stay together whichever client writes them.
 """
 
 from __future__ import annotations
@@ -35,10 +35,7 @@ class Partitioner:
         self._next = first % count
 
     def partitions(self, keys: pa.Array | None, given: pa.Array | None, rows: int) -> Partitions:
-        """Return the partition of each row, as int32.
-
-        Raises InvalidRecordError for a given one that the topic does not have.
-        """
+        """Return the partition of each row, as int32. Raises InvalidRecordError for a given one that does not exist."""
         if self.count == 1 and given is None:
             return np.zeros(rows, np.int32)
         if keys is None or keys.null_count == rows:

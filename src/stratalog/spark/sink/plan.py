@@ -1,4 +1,4 @@
-"""What a job knows before it begins, and what its tasks tell at their end: plain values that are pickled."""
+"""Facts of a job before it begins, and results of its tasks. All of them are pickled."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ExistingTopic:
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """What is known of the target when the job begins. `job` is its id; `partitions` the option."""
+    """The state of the target when the job begins. `job` is its id; `partitions` the option."""
 
     job: UUID
     topics: Mapping[str, ExistingTopic]
@@ -65,7 +65,7 @@ class WritePlan:
         raise AssertionError(topic)  # one in 64 begins so
 
     def end(self, topic: str, partition: int) -> int:
-        """Where the first task to write a partition begins, if nobody else writes it meanwhile."""
+        """Return where the first task to write a partition begins, unless another job writes it too."""
         known = self.topics.get(topic)
         return 0 if known is None else known.ends.get(partition, 0)
 
@@ -95,10 +95,7 @@ class BulkTaskResult(WriterCommitMessage):
 
 
 def in_log_order(tasks: list[BulkTaskResult], *, by_time: bool) -> dict[tuple[str, UUID, int], list[TaskSegment]]:
-    """Return the segments of each partition in the order of their offsets.
-
-    By task and row, or by their first timestamps.
-    """
+    """Return the segments of each partition in the order of their offsets: by task and row, or by first timestamp."""
     found: dict[tuple[str, UUID, int], list[TaskSegment]] = {}
     for task in tasks:
         for segment in task.segments:

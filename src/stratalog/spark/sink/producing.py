@@ -45,7 +45,7 @@ class BatchProducer:
     _in_transaction: set[TopicPartition] = field(default_factory=set)
 
     def send(self, topic: str, partition: int, batch: EncodedBatch) -> None:
-        """Send without waiting for the acknowledgement: `flush` waits.
+        """Send without waiting for the acknowledgement, as `flush` does.
 
         RefusedRecordsError, FencedWriterError, KafkaError.
         """
@@ -56,10 +56,7 @@ class BatchProducer:
         self._waiting_bytes += batch.size
 
     def flush(self) -> None:
-        """Everything that was sent is acknowledged.
-
-        Errors as `send`; what is not acknowledged then waits for the next.
-        """
+        """Wait until everything is acknowledged. Errors as `send`; what is not acknowledged waits for the next call."""
         waiting = self._waiting
         if not waiting:
             return
@@ -131,8 +128,5 @@ class BatchProducer:
 
 
 def _from_zero(batch: EncodedBatch) -> bytes:
-    """As a producer sends it: the first offset is 0.
-
-    Kafka refuses a compressed batch with another; no CRC covers it.
-    """
+    """Return the batch with first offset 0, as Kafka demands of compressed ones; no CRC covers it."""
     return _OFFSET_ZERO + memoryview(batch.data)[len(_OFFSET_ZERO) :]

@@ -108,9 +108,9 @@ class RowSplitter:
         self._partitioners: dict[str, Partitioner] = {}
 
     def split(self, rows: pa.RecordBatch) -> Iterator[tuple[str, int, pa.RecordBatch]]:
-        """Topic, partition and the columns of `encode_batches`, in the order of the rows within each partition.
+        """Yield topic, partition and the columns of `encode_batches`; rows of a partition keep their order.
 
-        InvalidRecordError for a null topic, and for what `Partitioner` says.
+        Raises InvalidRecordError for a null topic, and as `Partitioner`.
         """
         if not rows.num_rows:
             return

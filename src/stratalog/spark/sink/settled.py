@@ -1,4 +1,4 @@
-"""What a worker process loads once before it writes."""
+"""Preparation of a worker process that writes."""
 
 from __future__ import annotations
 

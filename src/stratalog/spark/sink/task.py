@@ -112,10 +112,7 @@ class TaskWriter:
             self._syncing.shutdown()
 
     def _abort(self) -> None:
-        """Remove what was written.
-
-        What cannot be removed is left to the job's abort: the error to tell is the first.
-        """
+        """Remove what was written, or leave it to the job's abort: the first error is the one to raise."""
         for remove in (*(each.writer.abort for each in self._partitions.values()), self._stager.abort):
             try:
                 remove()

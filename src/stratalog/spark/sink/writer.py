@@ -38,7 +38,7 @@ class WriteTarget(Protocol):
 
 
 class StagedWrite:
-    """What a write of a batch and one of a stream have in common."""
+    """A write of a batch or a stream."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
@@ -93,8 +93,8 @@ class BulkWriter(DataSourceArrowWriter):
 class BulkStreamWriter(DataSourceStreamArrowWriter):
     """`df.writeStream`: each batch is published once, however often it is tried.
 
-    A stream is who Spark says it is: its id is in its checkpoint, so that it stays the same from restart to restart,
-    and one that begins anew at the same place, whose batches count from 0 again, is another.
+    A stream is identified by its id in Spark's checkpoint, which restarts keep. A new stream at the same place, which
+    counts its batches from 0 again, is another one.
     """
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
@@ -132,5 +132,5 @@ def target_of(options: SinkOptions) -> WriteTarget:
 
 
 def segments_of(messages: Sequence[WriterCommitMessage | None]) -> list[BulkTaskResult]:
-    """Return what was told by tasks that were done."""
+    """Return the results of the tasks that finished."""
     return [message for message in messages if isinstance(message, BulkTaskResult)]

@@ -1,8 +1,8 @@
-"""How much of what is there a micro-batch may take: the limits of a trigger, shared over partitions. Pure.
+"""How much a micro-batch may take: the limits of a trigger, shared over partitions. Pure.
 
-The rules for numbers of records are those of Spark's Kafka source, to the offset: a partition's share of
-`maxOffsetsPerTrigger` is in proportion to its lag, rounded down, but at least one record; a partition that has nothing
-new stays where it is. `maxBytesPerTrigger` is shared in the same way by bytes that wait.
+The rules for numbers of records are exactly those of Spark's Kafka source: a partition's share of
+`maxOffsetsPerTrigger` is in proportion to its lag, rounded down, but at least one record; a partition without new
+records stays where it is. `maxBytesPerTrigger` is shared in the same way by waiting bytes.
 """
 
 from __future__ import annotations
@@ -30,10 +30,7 @@ class TriggerLimits:
 
 
 def total_lag(start: Offsets, latest: Offsets) -> int:
-    """Return records (offsets) between the two, of all partitions of `latest`.
-
-    A partition without a start counts from 0.
-    """
+    """Return the offsets between the two, of all partitions of `latest`. A partition without a start counts from 0."""
     return sum(end - start.get(key, 0) for key, end in latest.items())
 
 
@@ -55,8 +52,7 @@ def shares(limit: int, waiting: Mapping[TopicPartition, int]) -> dict[TopicParti
 def limited_by_offsets(limit: int, begin: Offsets, latest: Offsets) -> dict[TopicPartition, int]:
     """Return the end of a batch of about `limit` offsets; `begin` has every partition of `latest`.
 
-    A partition whose log ends before its begin is given its latest offset: that is a loss of data, which is reported
-    elsewhere.
+    A partition that ends before its begin gets its latest offset; that loss is reported elsewhere.
     """
     waiting = {key: end - begin[key] for key, end in latest.items() if end > begin[key]}
     taken = shares(limit, waiting)

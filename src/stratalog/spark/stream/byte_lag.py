@@ -28,7 +28,7 @@ class ByteLag:
         return sum(high - low for low, high in positions)
 
     def end_within(self, snapshot: PartitionSnapshot, start: int, end: int, budget: int) -> int:
-        """Return the offset up to which [start, end) has about `budget` bytes; one step behind `start` at least."""
+        """Return the offset up to which [start, end) has about `budget` bytes, at least one step after `start`."""
         taken_to = start
         for each in snapshot.between(start, end):
             low, high = self._positions(snapshot, each)

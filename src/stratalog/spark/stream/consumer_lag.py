@@ -1,7 +1,7 @@
 """How far a stream is behind, from its progress report.
 
-Spark lets no Python source report metrics of its own (4.3), but shows its latest offsets; Spark's Kafka source makes
-its three metrics of nothing else.
+Spark (4.3) lets no Python source report metrics, but shows its latest offsets, from which Spark's Kafka source makes
+its three metrics.
 """
 
 from __future__ import annotations
@@ -40,12 +40,10 @@ class Lag:
 
 
 def lag(progress: Any, source: int = 0) -> Lag:
-    """Return the lag in a progress report.
+    """Return the lag in a progress report: `query.lastProgress`, an event's `progress`, its JSON, or that parsed.
 
-    `query.lastProgress`, an event's `progress`, its JSON, or what that was parsed to.
-
-    `source` is the number of the source in the query. A query that has not had a trigger yet has no lag.
-    UsageError for what is no progress report with this source, CorruptOffsetsError for a source of another kind.
+    `source` is the number of the source in the query. Without a trigger so far there is no lag. Raises UsageError for
+    anything else than a progress report with this source, CorruptOffsetsError for a source of another kind.
     """
     document = _document(progress)
     sources = document.get("sources") if isinstance(document, Mapping) else None

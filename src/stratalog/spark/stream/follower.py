@@ -1,8 +1,7 @@
 """A stream's side of the driver: where it begins, what each micro-batch has, and how that is read. No Spark here.
 
-A trigger takes one look at what is there (`view`), decides from it where the batch ends, and plans the batch from the
-same look. Losses are told of before the offsets go to the checkpoint, and once more when a batch is planned, which may
-be in a later process.
+A trigger takes one look (`view`), which decides where the batch ends and from which the batch is planned. Losses are
+reported before the offsets go to the checkpoint, and again when a batch is planned, which may be in a later process.
 """
 
 from __future__ import annotations
@@ -138,10 +137,7 @@ class Follower:
     # --- plans ------------------------------------------------------------------------------------------------------
 
     def plan(self, start: Offsets, end: Offsets) -> list[SplitPlan]:
-        """Return splits that together give the offsets from `start` to `end` once.
-
-        Raises DataLossError or StratalogError.
-        """
+        """Return splits that give the offsets from `start` to `end` once. Raises DataLossError or StratalogError."""
 
         def plan() -> list[SplitPlan]:
             try:
@@ -193,7 +189,7 @@ class Follower:
         return {key: max(start.get(key, 0), each.log_start) for key, each in view.partitions.items()}
 
     def _check(self, start: Offsets, view: View) -> None:
-        """Tell of offsets that come next and are not there."""
+        """Report next offsets that are missing."""
         for key in sorted(start.keys() | view.partitions.keys()):
             snapshot, offset = view.partitions.get(key), start.get(key)
             if snapshot is None:
@@ -209,7 +205,7 @@ class Follower:
                 self._check_begin(key, snapshot, offset)
 
     def _check_planned(self, start: Offsets, end: Offsets, view: View) -> None:
-        """Tell of what the checkpoint says of this batch, and this look does not have."""
+        """Report offsets of this batch in the checkpoint that are missing in the view."""
         for key in sorted(start.keys() | end.keys()):
             snapshot, offset, until = view.partitions.get(key), start.get(key), end.get(key)
             if until is None and self._is_first(start):
@@ -254,10 +250,7 @@ class Follower:
             )
 
     def _check_backwards(self, key: TopicPartition, start: Offsets, until: int) -> None:
-        """Check an end before its start.
-
-        That of a first batch that began at the end of the log, and is planned again.
-        """
+        """Report an end before its start, unless the first batch began at the end of the log and is planned again."""
         if not (self._is_first(start) and self._initial and key in self._initial.at_end):
             self.losses(f"{name(key)}: the offset went back from {start[key]} to {until}")
 

@@ -1,9 +1,8 @@
-"""Offset indexes for a stream's plans: those of sealed segments are kept, and the active one is seldom read at all.
+"""Offset indexes for a stream's plans: those of sealed segments are kept, and the active one is seldom read.
 
 The index of an active segment grows and is preallocated (10 MiB by default), and a stream that keeps up begins each
 batch where an earlier look ended. So each look leaves an anchor: the offset and the position at which the segment
-ended. Whoever plans from an anchor proves it by the batch header that stands there, as with any index of a local
-segment.
+ended. As any index of a local segment, an anchor is proved by the batch header there.
 """
 
 from __future__ import annotations
@@ -64,10 +63,7 @@ class StreamIndexMemory:
         return _RememberedAccess(self._byte_sources, self, anchored)
 
     def sealed(self, segment: Segment) -> OffsetEntries | None:
-        """Return the index of a sealed segment, if it is kept.
-
-        Not that of a log that compaction has put in its place.
-        """
+        """Return the index of a sealed segment, if it is kept and compaction has not replaced the log."""
         key = segment.log, segment.size
         with self._lock:
             found = self._sealed.get(key)
@@ -87,10 +83,7 @@ class StreamIndexMemory:
                 self._sealed_entries -= len(self._sealed.popitem(last=False)[1])
 
     def _anchor(self, segment: Segment, begin: int) -> OffsetEntries | None:
-        """Return the index of one entry that `begin` needs.
-
-        For when an earlier look ended there and little has come since.
-        """
+        """Return an index of one entry, if an earlier look ended at `begin` and little was added since."""
         for offset, position in self._anchors.get(segment.log, ()):
             if offset == begin and 0 < segment.size - position <= ANCHORED_BYTES_MAX:
                 return OffsetEntries(np.array([offset], np.int64), np.array([position], np.int64))

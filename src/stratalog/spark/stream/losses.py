@@ -1,4 +1,4 @@
-"""What a stream should have read and cannot: an error, or a warning and a count."""
+"""Records that a stream should have read and cannot: an error, or a warning and a count."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _TOLD_MAX: Final = 10_000
 
 
 class Losses:
-    """Told of losses; raises DataLossError where `fail`, and else warns once of each.
+    """Takes losses; raises DataLossError if `fail`, else warns once of each.
 
-    `offsets` counts what the plans of all batches lack. What a task finds damaged when it reads, it tells of itself.
+    `offsets` counts what the plans of all batches lack. Tasks report damage themselves.
     """
 
     def __init__(self, fail: bool) -> None:

@@ -21,7 +21,7 @@ _PARTITION = re.compile(r"0|[1-9]\d*")
 
 
 class CorruptOffsetsError(StratalogError):
-    """What a checkpoint holds is no offsets of this source."""
+    """A checkpoint holds no offsets of this source."""
 
 
 def render(offsets: Offsets) -> dict[str, dict[str, int]]:

@@ -16,7 +16,7 @@ REMOTE_POLL_INTERVAL_MS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """What to read, and how much at a time, validated. `docs/reference/spark_streaming.md` explains each one."""
+    """Validated options of a stream. `docs/reference/spark_streaming.md` explains each one."""
 
     read: ReadOptions
     limits: TriggerLimits
@@ -33,10 +33,9 @@ class StreamOptions:
 
 
 def parse_for_either(options: Mapping[str, str]) -> ReadOptions:
-    """Return the options where nothing tells yet whether they are of a batch or a stream: right for one of the two.
+    """Parse options that may be of a batch or a stream, and need only be right for one. Raises UsageError.
 
-    Spark asks for the schema so, when a query is written down; that is the moment for a wrong option to fail. Raises
-    UsageError.
+    Spark asks for the schema this way when a query is written down, which is the moment for a wrong option to fail.
     """
     trigger_limits(options)
     remote_poll_interval_ms(options)

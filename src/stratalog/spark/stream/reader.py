@@ -1,7 +1,7 @@
 """The stream source as Spark sees it: `DataSourceStreamReader` with admission control and Trigger.AvailableNow.
 
-One object lives in a Python process beside the driver for as long as the query runs; it is asked for offsets and plans.
-Copies of it go to the workers, which read; they carry options only.
+One object lives in a Python process beside the driver while the query runs, and gives offsets and plans. Copies that
+carry only options go to the workers, which read.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from stratalog.spark.planning import LimitResolver, PartitionSnapshot, check_nam
 
 @dataclass(frozen=True, slots=True)
 class Initial:
-    """First offsets; `at_end` has the partitions that begin where their log ends at this moment.
+    """First offsets; `at_end` has the partitions that begin at the current end of their log.
 
-    Such an offset cannot be found again: until a checkpoint holds it, nothing of these partitions may be read.
+    Such an offset cannot be found again: nothing of these partitions may be read until a checkpoint holds it.
     """
 
     offsets: Mapping[TopicPartition, int]

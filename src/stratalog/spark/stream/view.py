@@ -1,4 +1,4 @@
-"""What is there at one moment, for a stream: partitions, and how far each may be read."""
+"""The partitions of a stream at one moment, and how far each may be read."""
 
 from __future__ import annotations
 
@@ -22,10 +22,7 @@ from stratalog.spark.stream.offsets import Offsets
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The subscribed partitions.
-
-    The `end` of each is where reading ends, with `read_committed` the last stable offset.
-    """
+    """The subscribed partitions. Each is read up to its `end`, with `read_committed` up to the last stable offset."""
 
     partitions: Mapping[TopicPartition, PartitionSnapshot] = field(default_factory=dict)
 

@@ -1,7 +1,7 @@
-"""Partitions of a bucket: which segments there are, and new ones in their places.
+"""Partitions of a bucket: their segments, and how new ones replace them.
 
-A publication (`remote.publication`) makes the new segments of a partition visible and takes the old ones away in one
-step; the objects of the old ones stay for a while, for whoever is reading them.
+A publication (`remote.publication`) makes the new segments of a partition visible and removes the old ones in one step.
+The objects of the old ones stay for a while, for those who are reading them.
 """
 
 from __future__ import annotations
@@ -51,10 +51,7 @@ def partitions_of(manifests: Iterable[SegmentManifest]) -> list[list[SegmentMani
 
 
 def config_of(manifests: Sequence[SegmentManifest], overrides: Mapping[str, str] | None) -> LogConfig:
-    """Return the topic's configuration, as the newest segment tells it, but for `overrides`.
-
-    Raises InvalidConfigError.
-    """
+    """Return the topic's configuration from the newest segment, with `overrides`. Raises InvalidConfigError."""
     properties = {**(manifests[-1].topic_config or {}), **(overrides or {}), "preallocate": "false"}
     is_large = any(each.offset_index_entry_size == LARGE.entry_size for each in manifests)
     return topic_config(properties, is_large=is_large)
@@ -69,12 +66,10 @@ def bucket_plan(
     now_ms: int,
     job: UUID,
 ) -> BucketPlan:
-    """Return what is to be done to a partition, of all its manifests.
+    """Plan the compaction of a partition, given all its manifests. New segments get ids of `job`.
 
-    Of two with the same offsets the newer one is taken.
-
-    Segments of a history that was given up are left alone. RemoteStorageError when others overlap in part, or an object
-    cannot be read. New segments are `job`'s.
+    Of two segments with the same offsets the newer one is taken. Segments of an abandoned lineage are left alone.
+    Raises RemoteStorageError when others overlap in part, or an object cannot be read.
     """
     newest_first = sorted(
         manifests,
@@ -119,7 +114,7 @@ def bucket_plan(
 
 
 def _of_lineage(view: PlainView, manifests: Sequence[SegmentManifest]) -> list[SegmentManifest]:
-    """Those whose leader epochs fit the newest of them; the others are of a history that was given up, and nobody's."""
+    """Return the segments whose leader epochs fit the newest one; the others belong to an abandoned lineage."""
     newest = max(manifests, key=lambda each: (max(each.leader_epochs), each.end_offset, each.event_timestamp))
     epochs = decode_epochs(view.reader.read(newest, ObjectKind.LEADER_EPOCHS), newest.key())
     lineage = lineage_of(epochs) or dict(newest.leader_epochs)
@@ -128,14 +123,14 @@ def _of_lineage(view: PlainView, manifests: Sequence[SegmentManifest]) -> list[S
 
 
 def _stable(manifests: Sequence[SegmentManifest], producers: Sequence[ProducerSnapshotEntry]) -> list[SegmentManifest]:
-    """Return the segments that end before the first transaction of which nobody knows yet how it ends."""
+    """Return the segments that end before the first undecided transaction."""
     open_from = [entry.current_txn_first_offset for entry in producers]
     bound = min((offset for offset in open_from if offset >= 0), default=manifests[-1].end_offset + 1)
     return [each for each in manifests if each.end_offset < bound]
 
 
 def _with_next(manifests: Sequence[SegmentManifest]) -> list[tuple[SegmentManifest, int]]:
-    """Each with the offset behind it: offsets between two segments are those of the first."""
+    """Return each segment with the offset after it: offsets between two segments belong to the first."""
     ends = [*(each.base_offset for each in manifests[1:]), *(each.end_offset + 1 for each in manifests[-1:])]
     return list(zip(manifests, ends, strict=True))
 
@@ -163,7 +158,7 @@ def _aborted(view: PlainView, manifest: SegmentManifest) -> list[AbortedTransact
 
 
 def _producers(view: PlainView, newest: SegmentManifest) -> list[ProducerSnapshotEntry]:
-    """Return the producers at the end of a partition. Raises RemoteStorageError when nothing tells."""
+    """Return the producers at the end of a partition. Raises RemoteStorageError if there is no snapshot."""
     kind = ObjectKind.PRODUCER_SNAPSHOT
     if kind not in newest.objects:
         raise RemoteStorageError(

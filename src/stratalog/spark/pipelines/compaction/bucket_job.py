@@ -73,10 +73,10 @@ class BucketJob:
 
 
 def job_above(segments: Iterable[UUID]) -> UUID:
-    """Return an id for a job whose segments have larger ids than these, if that can be.
+    """Return an id for a job whose segments have larger ids than these, if possible.
 
-    Of two segments with the same offsets our broker then takes the new one as soon as it hears of it. Steps are small,
-    so that there is room for many jobs.
+    Of two segments with the same offsets our broker then takes the new one as soon as it sees it. Steps are small,
+    which leaves room for many jobs.
     """
     drawn = random_uuid()
     most = max((each.int >> _LOW_BITS for each in segments), default=None)

@@ -41,9 +41,9 @@ class LocalPartition:
 def local_partitions(
     directories: Sequence[Path], topics: Sequence[str] | None, fs: FileSystem = REAL_FILESYSTEM
 ) -> list[LocalPartition]:
-    """Return the partitions of `topics` (None: of all).
+    """Return the partitions of `topics`, by default of all.
 
-    Raises UsageError for a topic that is nowhere, CorruptCheckpointError.
+    Raises UsageError for a missing topic, CorruptCheckpointError.
     """
     found = [
         partition

@@ -38,10 +38,10 @@ def compacted(
     progress: Progress = SILENT,
     discard: Callable[[Sequence[Rewritten]], object] = lambda _: None,
 ) -> Iterator[Compacted]:
-    """Make the new segments of all partitions; each partition as soon as its own are made, in no order.
+    """Make the new segments of all partitions, and yield each partition when its own are made, in no order.
 
-    Segments that would become what they are already are not rewritten. With `dry_run` nothing is. When this ends early,
-    `discard` is given the new segments of partitions that did not get all of theirs. TaskError.
+    Segments that would not change are not rewritten; with `dry_run`, none is. When this ends early, `discard` gets the
+    new segments of incomplete partitions. Raises TaskError.
     """
     if not plans:
         return

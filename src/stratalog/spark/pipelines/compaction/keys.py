@@ -1,8 +1,7 @@
-"""Step 1: what keys a segment has, and where.
+"""Step 1: the keys of a segment, and where they are.
 
-Data of aborted transactions has no say. Entries leave as packed bytes, bucket by bucket: all hashes (16 bytes each),
-then all offsets relative to the segment's base (4 bytes each, in the machine's order). Memory does not depend on the
-segment.
+Data of aborted transactions does not count. Entries are packed bucket by bucket: all hashes (16 bytes each), then all
+offsets relative to the segment's base (4 bytes each, native order). Memory does not depend on the segment.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Packed(NamedTuple):
 
 
 class KeyCollector:
-    """What one worker has: buffers that are used for one segment after the other. Not thread-safe."""
+    """Buffers of one worker, used for one segment after the other. Not thread-safe."""
 
     def __init__(self) -> None:
         from stratalog.spark.pipelines.compaction import keys_kernel

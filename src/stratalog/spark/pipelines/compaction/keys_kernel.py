@@ -18,9 +18,9 @@ ENTRY_WORDS = 3
 
 @native
 def _collect(context: int, payload: int, size: int) -> int:
-    """Add an entry for each record with a key of the context's batch.
+    """Add an entry for each keyed record of the context's batch.
 
-    DONE, MALFORMED, or OUT_FULL (and nothing is done) without room for all.
+    DONE, MALFORMED, or OUT_FULL if there is no room for all.
     """
     x = context_at(context, 0)
     scratch = x.map
@@ -60,10 +60,7 @@ def _collect(context: int, payload: int, size: int) -> int:
 
 @compiled("int64(int64, int64, int64, int64)")
 def collect_keys(context: int, header: int, payload: int, size: int) -> int:
-    """Return the entries of the batch whose header is given and whose decompressed records are the payload.
-
-    See `_collect`.
-    """
+    """Add the entries of the batch with this header, whose decompressed records are the payload. See `_collect`."""
     read_header(header, context_at(context, 0).batch)
     return _collect(context, payload, size)
 
@@ -86,10 +83,10 @@ def collect_chunk(context: int) -> None:
 
 @compiled("void(int64[:, ::1], int64, int64, int64[::1], int64[:, ::1], uint32[::1])")
 def scatter(entries: Any, base_offset: int, buckets: int, ends: Any, hashes: Any, offsets: Any) -> None:
-    """Order entries by bucket, and within one as they come: into hashes, and offsets relative to `base_offset`.
+    """Order entries by bucket, stably: into hashes, and offsets relative to `base_offset`.
 
-    The bucket is that of the first four bytes of the hash, in ranges of equal width. `ends`, which has a place for each
-    bucket and one more, gets the place behind the last entry of each bucket, from its second place on; the first is 0.
+    Buckets are ranges of equal width of the first four bytes of the hash. `ends` has one slot more than there are
+    buckets; slot n + 1 gets the end of bucket n, and slot 0 gets 0.
     """
     ends[:] = 0
     for index in range(len(entries)):

@@ -1,8 +1,8 @@
-"""Partitions of log directories: opened to see what there is, closed while Spark works, and opened again for the swap.
+"""Partitions of log directories: opened to look at them, closed while Spark works, and opened again for the swap.
 
-Opening is what a broker does: a log that was not closed is recovered, and a swap that was cut short is finished or
-undone. New segments go in as the cleaner's do (`log.replacement`), group after group, so a crash at any moment leaves
-whole segments, old or new; the next run begins anew with what is there.
+Opening does what a broker does: it recovers a log that was not closed, and finishes or undoes an interrupted swap. New
+segments are swapped in group after group, as the cleaner does (`log.replacement`). A crash at any moment leaves whole
+segments, old or new, and the next run starts from those.
 """
 
 from __future__ import annotations
@@ -39,10 +39,7 @@ class LocalPlan(NamedTuple):
 def opened(
     partition: LocalPartition, config: LogConfig, clock: Clock, fs: FileSystem = REAL_FILESYSTEM
 ) -> Iterator[PartitionLog]:
-    """Yield the log, recovered if it was not closed.
-
-    Its high watermark is the one that was written down, else its end.
-    """
+    """Yield the log, recovered if it was not closed. Its high watermark is the checkpointed one, else its end."""
     log = PartitionLog.open(
         partition.path,
         config,
@@ -100,7 +97,7 @@ def plan_of(partition: LocalPartition, config: LogConfig, clock: Clock, fs: File
 
 
 def _as_indexed(config: LogConfig, segments: Sequence[LogSegment]) -> LogConfig:
-    """Return the configuration, with large indexes if there are some: nobody but a broker knows its own."""
+    """Return the configuration, with large indexes if there are some: only a broker knows its own."""
     is_large = any(segment.offset_index.entry_size == LARGE.entry_size for segment in segments)
     return replace(config, use_large_index_format=config.use_large_index_format or is_large)
 

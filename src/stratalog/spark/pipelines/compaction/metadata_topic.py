@@ -37,10 +37,7 @@ _ALL_REPLICAS: Final = -1
 
 
 class BrokerMetadataLog:
-    """The metadata topic of a cluster as the log that a metadata manager asks for.
-
-    `remote.metadata.log.MetadataLog`.
-    """
+    """The metadata topic of a cluster as a metadata manager's log (`remote.metadata.log.MetadataLog`)."""
 
     def __init__(self, cluster: Cluster) -> None:
         """UsageError when the cluster has no such topic: nothing is tiered there."""
@@ -144,14 +141,14 @@ class TieredCluster:
             )
 
     def segments(self, partition: TopicIdPartition) -> dict[UUID, RemoteLogSegmentMetadata]:
-        """All that is known of a partition now, by id, in whichever state."""
+        """Return all segments of a partition that are known now, by id, in any state."""
         return {each.segment_id.id: each for each in self._manager.list_remote_log_segments(partition)}
 
     def of_the_log(self, manifests: Sequence[SegmentManifest]) -> list[SegmentManifest]:
-        """Those of one partition that the leader's log goes along with to their end.
+        """Return those segments of one partition that agree with the leader's log to their end.
 
-        Others are of a history that was given up, as after the end of a log was lost: their values are not newer ones,
-        and a segment that is made of both would be of the wrong history as a whole.
+        Others belong to an abandoned lineage, as after the end of a log was lost: their values are not newer, and a
+        segment made of both would belong to the wrong lineage as a whole.
         """
         if self._epoch_end is None:
             return list(manifests)

@@ -1,8 +1,8 @@
 """Step 2: which records have a newer one, bucket by bucket.
 
-The packed entries of a bucket come from the newest segment to the oldest, and within one from the last to the first. So
-a key that was seen before makes a record superseded, and one look at each entry is enough. Memory: 16 bytes for each
-key of the bucket, divided by how full the table is (a quarter to a half).
+The packed entries of a bucket come from the newest segment to the oldest, and in a segment from the last to the first.
+A key that was seen before makes a record superseded, so each entry is looked at once. Memory: 16 bytes for each key of
+the bucket, divided by how full the table is (a quarter to a half).
 """
 
 from __future__ import annotations
@@ -44,12 +44,10 @@ class NewestKeys:
         self._state[2] = slots // 2
 
     def superseded(self, data: Buffer, base_offset: int, first_dirty_offset: int) -> npt.NDArray[np.uint32]:
-        """Return the relative offsets of the entries that have a newer one, ascending.
+        """Return the relative offsets of the packed entries that have a newer one, ascending.
 
-        What is packed comes in descending order.
-
-        Only keys of records from `first_dirty_offset` on make others superseded. ValueError for bytes that are no
-        entries.
+        Packed entries come in descending order. Only keys of records from `first_dirty_offset` on supersede others.
+        Raises ValueError for bytes that are no entries.
         """
         numpy, state = self._np, self._state
         size = memoryview(data).nbytes

@@ -32,11 +32,11 @@ def rehash(source: Any, target: Any) -> None:
 
 @compiled("void(int64[:, ::1], int64[::1], int64[:, ::1], uint32[::1], int64, uint32[::1])")
 def sift(table: Any, state: Any, hashes: Any, offsets: Any, dirty_from: int, superseded: Any) -> None:
-    """Go through entries from the last to the first, and list those whose key is in the table already.
+    """List the entries, from the last to the first, whose key is in the table already.
 
-    Keys of entries with offsets from `dirty_from` on are added to the table. `state` says how many entries are left,
-    how many keys the table has, how many it may have before this stops, and how many are listed; all are kept up to
-    date. The hash (0, 0), which marks a free place, is never taken for superseded.
+    Keys of entries with offsets from `dirty_from` on are added to the table. `state` holds the entries left, the keys
+    in the table, the keys at which this stops, and the entries listed. The hash (0, 0) marks a free slot and is never
+    superseded.
     """
     left = state[0]
     taken = state[1]

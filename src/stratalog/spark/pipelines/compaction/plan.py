@@ -1,6 +1,6 @@
-"""What a compaction does to one partition, worked out before anything is read. Pure but for `records_a_byte`.
+"""The plan of one partition's compaction, made before anything is read. Pure, except `records_a_byte`.
 
-Closed segments from the first to the end offset are looked at; those of one group become one segment.
+It covers closed segments up to the end offset. Those of one group become one segment.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _RECORD_BYTES: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """One partition. `aborted` are the entries of the transaction index of each of `sources`, in order.
+    """The plan of one partition. `aborted` has the transaction index entries of each of `sources`, in order.
 
-    Offsets from `first_dirty_offset` on were not compacted before. `directory` is where new segments are made.
+    Offsets from `first_dirty_offset` on were not compacted before. New segments are made in `directory`.
     """
 
     topic: str
@@ -90,7 +90,7 @@ class CompactionPlan:
         )
 
     def aborted_in(self, segment: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions that overlap a segment: their markers are in it or behind it."""
+        """Return the aborted transactions that overlap a segment. Their markers are in it or after it."""
         end = self.sources[segment].end_offset
         found = []
         for entries in self.aborted[segment:]:
@@ -115,17 +115,14 @@ class CompactionPlan:
 
 
 def topic_config(properties: Mapping[str, str], *, is_large: bool = False) -> LogConfig:
-    """Return a topic's configuration; with large indexes if there are some, or its segments need them.
-
-    Raises InvalidConfigError.
-    """
+    """Return a topic's configuration, with large indexes if it has or needs them. Raises InvalidConfigError."""
     size = properties.get("segment.bytes", "")
     needs_large = size.isdigit() and int(size) > INT32_MAX
     return LogConfig.from_properties(properties, use_large_index_format=is_large or needs_large)
 
 
 def buckets_of(keys: int, cores: int) -> int:
-    """Into how many buckets so many keys go."""
+    """Return the number of buckets for so many keys."""
     by_size = -(-keys // KEYS_A_BUCKET)
     by_cores = min(cores, -(-keys // _KEYS_A_BUCKET_MIN))
     return max(by_size, by_cores, 1)
@@ -168,10 +165,7 @@ def met_before(summaries: Sequence[SegmentSummary]) -> list[MetData]:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSurvey:
-    """What step 1 and 2 found: of each segment what it has, and how many of its records have a newer one.
-
-    `seconds` are those of step 2.
-    """
+    """The results of steps 1 and 2: a summary of each segment, its superseded records, and the seconds of step 2."""
 
     summaries: Sequence[SegmentSummary]
     superseded: Sequence[int]
@@ -234,7 +228,7 @@ def keys_estimate(plan: CompactionPlan) -> int:
 
 
 def records_a_byte(data: bytes) -> float:
-    """Return records for each byte of the batches whose headers are in `data`; a guess where nothing tells."""
+    """Return records per byte of the batches whose headers are in `data`, or a guess if there are none."""
     position = records = 0
     while position + HEADER_SIZE <= len(data):
         batch = RecordBatch(memoryview(data)[position : position + HEADER_SIZE])

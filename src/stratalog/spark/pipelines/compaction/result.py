@@ -1,4 +1,4 @@
-"""What a compaction tells in the end."""
+"""The result of a compaction."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True, order=True)
 class CompactedPartition:
-    """One partition, before and after; of a dry run what would be after, as far as keys tell, and bytes by proportion.
+    """One partition, before and after. A dry run estimates `bytes_out` in proportion to the records.
 
-    `tombstones` are those that were there before. `core_seconds` is how long the tasks of all steps had a core: to
-    read, hash, sift and write, and until what was written was safe on the disk or in the store.
+    `tombstones` counts those that were there before. `core_seconds` is how long the tasks of all steps had a core,
+    until the result was safe on disk or in the store.
     """
 
     topic: str
@@ -119,10 +119,7 @@ def foreseen(plan: CompactionPlan, surveyed: PartitionSurvey) -> CompactedPartit
 
 
 def achieved(plan: CompactionPlan, surveyed: PartitionSurvey, rewritten: Sequence[Rewritten]) -> CompactedPartition:
-    """Return what a compaction did to a partition.
-
-    These groups were rewritten; the others stayed as they were.
-    """
+    """Return the result for a partition, of which these groups were rewritten."""
     before = foreseen(plan, surveyed)
     stats = [new.stats for new in rewritten]
     return CompactedPartition(

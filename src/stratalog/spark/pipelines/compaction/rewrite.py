@@ -1,7 +1,6 @@
 """Step 3: a group of segments filtered into a new one, by the cleaner's own loops.
 
-The new segment's files lie in a directory that no other attempt knows; whoever started the task puts them in their
-place, or removes them.
+The new files are in a directory of this attempt. The job moves them into place, or removes them.
 """
 
 from __future__ import annotations

@@ -53,10 +53,10 @@ _TASKS_A_CORE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What steps 1 and 2 found, partition by partition.
+    """The results of steps 1 and 2, by partition.
 
-    `frame` is kept by Spark until the `survey` ends; in it groups are numbered through all partitions, those of one
-    beginning with its `first_groups`.
+    Spark keeps `frame` until the `survey` ends. Its groups are numbered across partitions; those of a partition begin
+    with its `first_groups`.
     """
 
     partitions: Sequence[PartitionSurvey]
@@ -65,9 +65,9 @@ class Survey:
 
 
 def owners_of(plans: Sequence[CompactionPlan]) -> tuple[dict[tuple[int, int], tuple[int, int]], list[int]]:
-    """Of each segment of each partition its group, numbered through all partitions, and its number in that.
+    """Return the group of each segment and its number in that group, and the first group of each partition.
 
-    And the first group of each partition.
+    Groups are numbered across partitions.
     """
     owners: dict[tuple[int, int], tuple[int, int]] = {}
     first_groups, group = [], 0
@@ -141,10 +141,9 @@ def surveyed(plans: Sequence[CompactionPlan], facts: Iterable[bytes]) -> list[Pa
 def rewrite(
     spark: SparkSession, found: Survey, tasks: Sequence[RewriteTask], *, progress: Progress = SILENT
 ) -> Iterator[Rewritten]:
-    """Do step 3; new segments as they come. TaskError, naming the group, for what a worker cannot read or write.
+    """Do step 3 and yield new segments as they come. Raises TaskError, naming the group, for a worker's errors.
 
-    A task that ran twice leaves a directory behind that nobody is told of; whoever gave `RewriteTask.directory` clears
-    it.
+    A task that ran twice leaves a directory behind. The job that chose `RewriteTask.directory` clears it.
     """
     from pyspark.sql import functions as F
 

@@ -35,10 +35,7 @@ class OpenRecords:
 
 @contextmanager
 def open_records(source: SourceSegment, places: ByteSources) -> Iterator[OpenRecords]:
-    """Open the records of a segment.
-
-    Raises RemoteResourceNotFoundError or FileNotFoundError, naming it, when it is gone.
-    """
+    """Open the records of a segment. Raises RemoteResourceNotFoundError or FileNotFoundError if it is gone."""
     if source.place.tier is PlaceTier.LOCAL:
         with places.open_local(source.place) as file:
             yield OpenRecords(source.name, source.size, file)

@@ -49,10 +49,10 @@ class Destination(Protocol):
         """Those segments of one partition that count."""
 
     def replace(self, plan: BucketPlan, new: Sequence[SegmentManifest]) -> None:
-        """Make new segments of a partition visible, and keep in mind what need not be there any more."""
+        """Make new segments of a partition visible, and note which others are obsolete."""
 
     def clean_up(self, grace_seconds: float) -> None:
-        """Delete that, after a while, and whatever tasks had put that nobody heard of again."""
+        """Delete obsolete segments after a while, and all objects that tasks left."""
 
 
 class InBucket:
@@ -158,7 +158,7 @@ def _replaced(store: ObjectStore, job: BucketJob) -> list[RemoteLogSegmentMetada
 
 
 def _delete_objects(store: ObjectStore, segments: Sequence[RemoteLogSegmentMetadata]) -> None:
-    """Of whichever layout; what is gone already is no error. RemoteStorageError."""
+    """Delete objects of any layout. Objects that are gone are no error. Raises RemoteStorageError."""
     manager = ObjectStoreRemoteStorageManager(store)
     try:
         for segment in segments:
@@ -168,7 +168,7 @@ def _delete_objects(store: ObjectStore, segments: Sequence[RemoteLogSegmentMetad
 
 
 def _is_made_of(new: SegmentManifest, plan: BucketPlan, gone: set[UUID]) -> bool:
-    """Whether one of the segments that a new one was made of is gone by now: retention was quicker."""
+    """Whether one of the segments that a new one was made of is gone: retention was quicker."""
     return any(
         each.segment_id in gone and new.base_offset <= each.base_offset and each.end_offset <= new.end_offset
         for each in plan.manifests

@@ -17,9 +17,9 @@ from stratalog.util import SYSTEM_CLOCK, Clock, FileSystem
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """Where the new segment goes, and what it has of `replaced`, the segments that it is made of, in order.
+    """Where the new segment goes, and the segments that it replaces, in order.
 
-    Its id is one of `job`'s; every attempt has another one.
+    Its id is one of `job`'s. Every attempt has its own.
     """
 
     url: str

@@ -1,4 +1,4 @@
-"""What the parts of a compaction hand to each other. Everything here is pickled."""
+"""Values that the steps of a compaction hand to each other. Everything here is pickled."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class KeysTask:
 
 @dataclass(frozen=True, slots=True)
 class SegmentSummary:
-    """What step 1 saw in one segment. `commits` and `aborts` are the producers whose markers are in it."""
+    """The result of step 1 for one segment. `commits` and `aborts` are the producers whose markers are in it."""
 
     part: int
     segment: int
@@ -86,10 +86,7 @@ class FilterFacts:
 
 @dataclass(frozen=True, slots=True)
 class RewriteTask:
-    """Step 3: the group with this number, made of neighbouring segments of partition `part`.
-
-    `aborted` has the transactions that overlap each of them.
-    """
+    """Step 3 of one group of neighbouring segments. `aborted` has the transactions that overlap each."""
 
     part: int
     group: int
@@ -106,7 +103,7 @@ class RewriteTask:
 
 
 class RewriteStats(NamedTuple):
-    """What one group was and became."""
+    """The counts of one rewritten group."""
 
     bytes_read: int
     bytes_written: int
@@ -118,11 +115,7 @@ class RewriteStats(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The new segment of a group.
-
-    Its files are in `directory`, under their plain names, or its objects in the bucket, to which `manifest` is all that
-    is missing.
-    """
+    """The new segment of a group: files in `directory`, or objects in the bucket that only lack their `manifest`."""
 
     part: int
     group: int

@@ -1,7 +1,7 @@
-"""What tasks of the three steps do with Arrow batches of rows; `shuffle` puts them together.
+"""The work of tasks of the three steps on Arrow batches of rows; `shuffle` puts them together.
 
-Memory of a task: the buffers of one segment reader and at most one Arrow batch, and besides the keys of one bucket, or
-the superseded offsets of one segment.
+Memory of a task: the buffers of one segment reader, at most one Arrow batch, and the keys of one bucket or the
+superseded offsets of one segment.
 """
 
 from __future__ import annotations
@@ -120,10 +120,7 @@ class KeysWork:
 
 @dataclass(frozen=True, slots=True)
 class Sifted:
-    """What one task of step 2 found.
-
-    Superseded records by partition and segment, and what it took for each partition.
-    """
+    """The result of one task of step 2: superseded records by partition and segment, and seconds by partition."""
 
     superseded: Mapping[tuple[int, int], int]
     seconds: Mapping[int, float]
@@ -163,7 +160,7 @@ class NewestWork:
 
 
 class RewriteWork:
-    """Step 3 of sorted rows of groups, each of which begins with rows without data; of those that it has a task for."""
+    """Step 3 of sorted rows of groups, each beginning with rows without data. Groups without a task are skipped."""
 
     def __init__(self, payload: Mapping[int, bytes]) -> None:
         self._payload = dict(payload)
