@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from stratalog.broker.cluster.image import (
+    EMPTY_IMAGE,
     TOPIC_RESOURCE,
     ConfigResource,
     MetadataImage,
@@ -70,6 +71,17 @@ class MetadataDelta:
         self.changed_partitions: dict[UUID, set[int]] = {}
         self.deleted_topics: set[UUID] = set()
         self.changed_configs: set[ConfigResource] = set()
+
+    @classmethod
+    def of_all(cls, image: MetadataImage) -> MetadataDelta:
+        """Return the delta from nothing to `image`: everything has changed."""
+        delta = cls(EMPTY_IMAGE)
+        delta._parts = {field.name: getattr(image, field.name) for field in dataclasses.fields(image)}
+        del delta._parts["offset"], delta._parts["epoch"]
+        delta.changed_brokers = set(image.brokers)
+        delta.changed_partitions = {topic.id: set(topic.partitions) for topic in image.topics.values()}
+        delta.changed_configs = set(image.configs)
+        return delta
 
     @property
     def changes(self) -> frozenset[str]:

@@ -196,6 +196,8 @@ def _part(type_: Any, value: Any) -> Any:
     message = next((leaf for leaf in _leaves(type_) if dataclasses.is_dataclass(leaf)), None)
     if message is not None and isinstance(value, (list, tuple)):
         return tuple(_build(message, item) for item in value)
+    if message is not None and isinstance(value, dict):
+        return _build(message, value)
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -1,5 +1,11 @@
 from .control import (
+    control_class as control_class,
+)
+from .control import (
     decode_control as decode_control,
+)
+from .definitions import (
+    AbortTransactionRecord as AbortTransactionRecord,
 )
 from .definitions import (
     AccessControlEntryRecord as AccessControlEntryRecord,
@@ -33,6 +39,9 @@ from .definitions import (
 )
 from .definitions import (
     DelegationTokenRecord as DelegationTokenRecord,
+)
+from .definitions import (
+    EndTransactionRecord as EndTransactionRecord,
 )
 from .definitions import (
     EntityData as EntityData,

@@ -1,0 +1,93 @@
+"""Committed batches of the metadata log, made into images and handed on.
+
+As Kafka's `MetadataLoader` and `MetadataBatchLoader`: what Begin- and EndTransactionRecord enclose is applied as one,
+nothing is published before the log has been caught up with once, and the first publication is the whole image.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from stratalog.broker.cluster.delta import MetadataDelta
+from stratalog.broker.cluster.image import EMPTY_IMAGE, MetadataImage
+from stratalog.broker.cluster.metadata_batches import MetadataBatch
+from stratalog.errors import CorruptRecordError
+from stratalog.wire.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FramedRecord,
+)
+
+logger = logging.getLogger(__name__)
+
+#: Called on the loader's thread with what changed, and the image after it.
+Publisher = Callable[[MetadataDelta, MetadataImage], None]
+
+_NO_OFFSET: Final = -1
+
+
+class ImageLoader:
+    """Belongs to one thread, but for `image` and `last_applied`, which any thread may read."""
+
+    def __init__(self, publish: Publisher) -> None:
+        self._publish = publish
+        #: The newest image; it is not published before the first catch-up.
+        self.image: MetadataImage = EMPTY_IMAGE
+        #: Offset of the last batch that was taken in, that of an open transaction included.
+        self.last_applied = _NO_OFFSET
+        self._in_transaction: list[FramedRecord] | None = None
+        self.is_caught_up = False
+
+    def load_snapshot(self, records: Iterable[FramedRecord], *, end_offset: int, epoch: int) -> None:
+        """Put the image of a snapshot in the place of the present one. Publishes it if there was a first catch-up."""
+        delta = MetadataDelta(EMPTY_IMAGE)
+        for each in records:
+            delta.replay(each.record)
+        self.image = delta.apply(end_offset - 1, epoch)
+        self.last_applied = end_offset - 1
+        self._in_transaction = None
+        if self.is_caught_up:
+            self._publish(MetadataDelta.of_all(self.image), self.image)
+
+    def load(self, batch: MetadataBatch) -> None:
+        """Take in the next committed batch. Raises CorruptRecordError, with the offset, for one that does not fit."""
+        delta = MetadataDelta(self.image)
+        try:
+            for each in batch.records:
+                self._replay(delta, each)
+        except CorruptRecordError as error:
+            raise CorruptRecordError(f"metadata log, batch at offset {batch.base_offset}: {error}") from error
+        self.last_applied = batch.last_offset
+        if self._in_transaction is not None and not delta.changes:
+            return  # the image stays at the offset before the transaction
+        self.image = delta.apply(batch.last_offset, batch.epoch)
+        if self.is_caught_up and delta.changes:
+            self._publish(delta, self.image)
+
+    def caught_up(self) -> None:
+        """Everything that was committed has been loaded: publish the whole image, once."""
+        if not self.is_caught_up:
+            self.is_caught_up = True
+            logger.info("The metadata log is caught up with at offset %d", self.last_applied)
+            self._publish(MetadataDelta.of_all(self.image), self.image)
+
+    def _replay(self, delta: MetadataDelta, framed: FramedRecord) -> None:
+        record = framed.record
+        if isinstance(record, BeginTransactionRecord):
+            if self._in_transaction is not None:
+                raise CorruptRecordError("a transaction begins within another")
+            self._in_transaction = []
+        elif isinstance(record, EndTransactionRecord | AbortTransactionRecord):
+            if self._in_transaction is None:
+                raise CorruptRecordError("a transaction ends that did not begin")
+            whole, self._in_transaction = self._in_transaction, None
+            if isinstance(record, EndTransactionRecord):
+                for each in whole:
+                    delta.replay(each.record)
+        elif self._in_transaction is not None:
+            self._in_transaction.append(framed)
+        else:
+            delta.replay(record)

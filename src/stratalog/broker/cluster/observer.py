@@ -1,0 +1,336 @@
+"""Follow the metadata log as an observer: fetch it, keep it, and apply what is committed.
+
+The thread finds the leader by asking: an answer with another epoch names it (see `Quorum`). What it fetches goes to
+disk at once, and to the image when the leader says that it is committed. Source: KIP-595, KIP-630, `KafkaRaftClient`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from uuid import UUID
+
+from stratalog.broker.cluster.loader import ImageLoader
+from stratalog.broker.cluster.metadata_batches import MetadataBatch, decode_batches
+from stratalog.broker.cluster.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID, MetadataLog, SnapshotId
+from stratalog.broker.cluster.quorum import Quorum, voter_addresses
+from stratalog.errors import CorruptRecordError, StratalogError
+from stratalog.util import join_host_port
+from stratalog.wire import ApiKey
+from stratalog.wire.client import Client, ConnectionOptions, UnreachableError
+
+logger = logging.getLogger(__name__)
+
+_FETCH_VERSIONS: Final = (16, 18)
+_FETCH_SNAPSHOT_VERSIONS: Final = (0, 1)
+_FETCH_BYTES: Final = 8 << 20
+_SNAPSHOT_BYTES: Final = 1 << 20
+_WAIT_MS: Final = 500
+
+_NONE, _NOT_LEADER, _FENCED_EPOCH, _UNKNOWN_EPOCH, _WRONG_CLUSTER = 0, 6, 74, 75, 104
+_LOOK_ELSEWHERE: Final = {_NOT_LEADER, _FENCED_EPOCH, _UNKNOWN_EPOCH, 5, 8}
+
+
+class ObserverFault(StratalogError):
+    """The metadata cannot be followed any further, whoever is asked: the broker has to stop."""
+
+
+class _Elsewhere(Exception):
+    """Another controller is to be asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObserverSettings:
+    """Who observes, and how the controllers are reached."""
+
+    node_id: int
+    cluster_id: str
+    directory_id: UUID
+    connection: ConnectionOptions
+    #: Without an answer for this long another controller is asked.
+    fetch_timeout_s: float = 2.0
+    retry_s: float = 0.1
+    controller_listener: str | None = None
+
+
+class Observer:
+    """A thread of its own from `start` to `close`. `loader` may be read by others."""
+
+    def __init__(
+        self,
+        settings: ObserverSettings,
+        log: MetadataLog,
+        quorum: Quorum,
+        loader: ImageLoader,
+        *,
+        connect: Callable[[str, int, ConnectionOptions], Client] = Client,
+    ) -> None:
+        self._settings = settings
+        self._connect = connect
+        self._log = log
+        self._loader = loader
+        self.quorum = quorum
+        self.high_watermark = -1
+        #: Voters of a quorum that keeps them in the log, and its level.
+        self.voters: Any = None
+        self.kraft_version = 0
+        #: Fetched, not known to be committed.
+        self._uncommitted: deque[MetadataBatch] = deque()
+        self._stop = threading.Event()
+        self._failure: Exception | None = None
+        self._listeners: list[Callable[[], object]] = []
+        self._client: Client | None = None
+        self._thread = threading.Thread(target=self._run, name="metadata-observer", daemon=True)
+
+    @property
+    def failure(self) -> Exception | None:
+        """What ended the observer by itself, once it has."""
+        return self._failure
+
+    def start(self) -> None:
+        """Load what is on disk, then follow the log. Raises CorruptRecordError for a log that cannot be read."""
+        self._load_from_disk()
+        self._thread.start()
+
+    def close(self, *, clean: bool = True) -> None:
+        self._stop.set()
+        client = self._client
+        if client is not None:
+            with suppress(OSError):
+                client.close()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._log.close(clean=clean)
+
+    # --- what is on disk --------------------------------------------------------------------------------------------
+
+    def _load_from_disk(self) -> None:
+        begin = 0
+        newest = self._log.newest_snapshot()
+        if newest is not None:
+            self._apply_snapshot(newest, self._log.read_snapshot(newest))
+            begin = newest.end_offset
+        for batch in self._log.batches_from(begin):
+            self._take(batch)
+        self.quorum.epoch = max(self._log.quorum_epoch(), self._log.last_epoch)
+
+    # --- the thread -------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._follow(self.quorum.address())
+            except _Elsewhere:
+                pass
+            except (UnreachableError, OSError) as error:
+                if not self._stop.is_set():
+                    logger.info("Metadata log: %s", error)
+                    self.quorum.lost()
+                    self._stop.wait(self._settings.retry_s)
+            except Exception as error:
+                if not self._stop.is_set():
+                    logger.exception("The metadata log cannot be followed any further")
+                    self._failure = error
+                    return
+
+    def _follow(self, address: tuple[str, int]) -> None:
+        """Fetch from one controller until another one is to be asked."""
+        seconds = self._settings.fetch_timeout_s
+        options = replace(self._settings.connection, connect_timeout_s=seconds, request_timeout_s=seconds)
+        client = self._connect(*address, options)
+        self._client = client
+        try:
+            while not self._stop.is_set():
+                self._fetch(client)
+        finally:
+            self._client = None
+            client.close()
+
+    def _fetch(self, client: Client) -> None:
+        settings = self._settings
+        partition: dict[str, Any] = {
+            "partition": 0,
+            "current_leader_epoch": self.quorum.epoch,
+            "fetch_offset": self._log.end_offset,
+            "last_fetched_epoch": self._log.last_epoch,
+            "log_start_offset": -1,
+            "replica_directory_id": settings.directory_id,
+            "high_watermark": self.high_watermark,
+        }
+        answer = client.call(
+            ApiKey.FETCH,
+            _FETCH_VERSIONS,
+            cluster_id=settings.cluster_id,
+            replica_state={"replica_id": settings.node_id, "replica_epoch": -1},
+            max_wait=_WAIT_MS,
+            min_bytes=0,
+            max_bytes=_FETCH_BYTES,
+            session_epoch=-1,
+            topics=[{"topic_id": METADATA_TOPIC_ID, "partitions": [partition]}],
+        )
+        self._refuse_cluster(int(answer.error_code))
+        if int(answer.error_code) != _NONE or not answer.responses:
+            raise UnreachableError(f"the controller at {client.address} answers {answer.error_code.name.upper()}")
+        self._take_answer(client, answer, answer.responses[0].partitions[0])
+
+    def _take_answer(self, client: Client, answer: Any, partition: Any) -> None:
+        self._learn(client, answer, partition)
+        code = int(partition.error_code)
+        if code in _LOOK_ELSEWHERE:
+            if self.quorum.leader is None:
+                self.quorum.lost()
+                self._stop.wait(self._settings.retry_s)
+            raise _Elsewhere
+        if code != _NONE:
+            raise UnreachableError(f"the controller at {client.address} answers {partition.error_code.name.upper()}")
+        if partition.diverging_epoch.epoch >= 0:
+            self._truncate(int(partition.diverging_epoch.epoch), int(partition.diverging_epoch.end_offset))
+        elif partition.snapshot_id.epoch >= 0:
+            self._fetch_snapshot(
+                client, SnapshotId(int(partition.snapshot_id.end_offset), int(partition.snapshot_id.epoch))
+            )
+        else:
+            self._append(bytes(partition.records or b""))
+            self._commit(int(partition.high_watermark))
+
+    def _learn(self, client: Client, answer: Any, partition: Any) -> None:
+        """Take in who leads. Raises _Elsewhere when that is another than the one that answers."""
+        named = {int(node.node_id): (node.host, int(node.port)) for node in answer.node_endpoints}
+        self.quorum.know(named)
+        leader = partition.current_leader
+        if not self.quorum.learn(int(leader.leader_id), int(leader.leader_epoch)):
+            return
+        self._log.write_quorum_state(self.quorum.leader_id, self.quorum.epoch)
+        address = self.quorum.leader
+        where = "not known" if address is None else join_host_port(*address)
+        logger.info("The controller in epoch %d is %d (%s)", self.quorum.epoch, self.quorum.leader_id, where)
+        if address is not None and join_host_port(*address) != client.address:
+            raise _Elsewhere
+
+    def _refuse_cluster(self, code: int) -> None:
+        if code == _WRONG_CLUSTER:
+            raise ObserverFault(
+                f"the controllers are of another cluster than {self._settings.cluster_id}, to which this directory"
+                " belongs; set controller.quorum.bootstrap.servers to its own controllers"
+            )
+
+    # --- what is fetched --------------------------------------------------------------------------------------------
+
+    def _append(self, records: bytes) -> None:
+        if not records:
+            return
+        expected = self._log.end_offset
+        batches = list(decode_batches(records))
+        if not batches:
+            raise CorruptRecordError("the controller sent a batch that is not whole")
+        if batches[0].base_offset != expected:
+            raise CorruptRecordError(f"metadata log: a batch at offset {batches[0].base_offset}, expected {expected}")
+        self._log.append(records, leader_epoch=self.quorum.epoch)
+        for batch in batches:
+            if batch.last_offset < self._log.end_offset:
+                self._take(batch)
+
+    def _take(self, batch: MetadataBatch) -> None:
+        """Keep a batch until it is committed. Voters count from when they are in the log, committed or not."""
+        self._take_control(batch.control)
+        self._uncommitted.append(batch)
+
+    def _commit(self, high_watermark: int) -> None:
+        """Apply what is below the high watermark."""
+        if high_watermark < 0:
+            return
+        self.high_watermark = max(self.high_watermark, high_watermark)
+        while self._uncommitted and self._uncommitted[0].last_offset < self.high_watermark:
+            self._loader.load(self._uncommitted.popleft())
+        if self._loader.last_applied >= high_watermark - 1:
+            self._loader.caught_up()
+        self._wake()
+
+    def _truncate(self, epoch: int, end_offset: int) -> None:
+        """Cut the log where the leader's differs. What was applied was committed, so the cut is above it."""
+        offset = self._log.common_end(epoch, end_offset)
+        if offset <= self._loader.last_applied:
+            raise ObserverFault(
+                f"the controller's metadata log differs from offset {offset} on, but it was applied up to"
+                f" {self._loader.last_applied}; these controllers have lost committed metadata"
+            )
+        logger.warning("The metadata log is truncated from %d to %d", self._log.end_offset, offset)
+        self._log.truncate_to(offset)
+        while self._uncommitted and self._uncommitted[-1].last_offset >= offset:
+            self._uncommitted.pop()
+
+    # --- snapshots --------------------------------------------------------------------------------------------------
+
+    def _fetch_snapshot(self, client: Client, snapshot: SnapshotId) -> None:
+        """Fetch a snapshot whole, and go on behind it."""
+        data = bytearray()
+        size = 1
+        while len(data) < size:
+            if self._stop.is_set():
+                return
+            partition = self._snapshot_part(client, snapshot, len(data))
+            size = int(partition.size)
+            part = bytes(partition.unaligned_records or b"")
+            if not part and len(data) < size:
+                raise UnreachableError(f"the controller at {client.address} sends nothing of a snapshot")
+            data += part
+        logger.info("Snapshot %s: %d bytes", snapshot.file_name, len(data))
+        batches = self._log.begin_with_snapshot(snapshot, bytes(data))
+        self._uncommitted.clear()
+        self._apply_snapshot(snapshot, batches)
+
+    def _snapshot_part(self, client: Client, snapshot: SnapshotId, position: int) -> Any:
+        settings = self._settings
+        part = {
+            "partition": 0,
+            "current_leader_epoch": self.quorum.epoch,
+            "snapshot_id": {"end_offset": snapshot.end_offset, "epoch": snapshot.epoch},
+            "position": position,
+            "replica_directory_id": settings.directory_id,
+        }
+        answer = client.call(
+            ApiKey.FETCH_SNAPSHOT,
+            _FETCH_SNAPSHOT_VERSIONS,
+            cluster_id=settings.cluster_id,
+            replica_id=settings.node_id,
+            max_bytes=_SNAPSHOT_BYTES,
+            topics=[{"name": METADATA_TOPIC, "partitions": [part]}],
+        )
+        self._refuse_cluster(int(answer.error_code))
+        partition = answer.topics[0].partitions[0] if answer.topics else None
+        for each in (answer, partition):
+            if each is None or int(each.error_code) != _NONE:
+                # A newer snapshot may have taken its place, or another controller leads: the next fetch says so.
+                raise UnreachableError(f"the controller at {client.address} does not send {snapshot.file_name}")
+        return partition
+
+    def _apply_snapshot(self, snapshot: SnapshotId, batches: list[MetadataBatch]) -> None:
+        for batch in batches:
+            self._take_control(batch.control)
+        records = [each for batch in batches for each in batch.records]
+        self._loader.load_snapshot(records, end_offset=snapshot.end_offset, epoch=snapshot.epoch)
+        self.high_watermark = max(self.high_watermark, snapshot.end_offset)
+
+    def _take_control(self, messages: Iterable[Any]) -> None:
+        for message in messages:
+            kind = type(message).__name__
+            if kind == "VotersRecord":
+                self.voters = message
+                self.quorum.know(voter_addresses(message, self._settings.controller_listener))
+            elif kind == "KRaftVersionRecord":
+                self.kraft_version = int(message.k_raft_version)
+
+    # --- who waits --------------------------------------------------------------------------------------------------
+
+    def on_applied(self, listener: Callable[[], object]) -> None:
+        """Call `listener` on the observer's thread after each answer that said what is committed."""
+        self._listeners.append(listener)
+
+    def _wake(self) -> None:
+        for listener in self._listeners:
+            listener()
