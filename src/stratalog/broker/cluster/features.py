@@ -1,0 +1,56 @@
+"""Features that a broker of a cluster claims in its registration, and which clusters it therefore cannot join.
+
+A claim is a promise: the controller places coordinators and lets features be finalized by it. So only what is served is
+claimed, and a cluster that has finalized more is refused here, in one line, before anything is registered. (The
+controller would answer only UNSUPPORTED_VERSION.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from stratalog.broker.cluster.image import METADATA_VERSION, MetadataImage
+from stratalog.errors import UsageError
+
+#: Lowest and highest level of each feature. Coordinators of groups, share groups, streams groups and transactions are
+#: not served in a cluster yet.
+SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
+    METADATA_VERSION: (7, 33),
+    "kraft.version": (0, 1),
+    "eligible.leader.replicas.version": (0, 1),
+    "transaction.version": (0, 2),
+}
+
+
+def refuse_cluster(image: MetadataImage, *, kraft_version: int) -> None:
+    """Raise UsageError for a cluster that a broker of this release cannot join: it names all causes and the remedy."""
+    levels = {**image.features, "kraft.version": kraft_version}
+    missing = {name: level for name, level in sorted(levels.items()) if not _is_supported(name, level)}
+    if missing:
+        have = ", ".join(f"{name} at {level} ({_range(name)} is supported)" for name, level in missing.items())
+        options = " ".join(f"--feature {name}={_nearest(name, level)}" for name, level in missing.items())
+        raise UsageError(
+            f"this broker cannot join the cluster, which has finalized {have}. To let it in: kafka-features.sh"
+            f" --bootstrap-server HOST:PORT downgrade {options}; or give kafka-storage.sh format the same options"
+        )
+    if image.acls:
+        raise UsageError(
+            f"this broker cannot join the cluster, which has {len(image.acls)} ACLs: it does not enforce the ACLs of a"
+            " cluster, and would let everybody do everything"
+        )
+
+
+def _is_supported(name: str, level: int) -> bool:
+    low, high = SUPPORTED_FEATURES.get(name, (0, 0))
+    return low <= level <= high or level == 0
+
+
+def _range(name: str) -> str:
+    low, high = SUPPORTED_FEATURES.get(name, (0, 0))
+    return "no level" if high == 0 else f"{low} to {high}"
+
+
+def _nearest(name: str, level: int) -> int:
+    low, high = SUPPORTED_FEATURES.get(name, (0, 0))
+    return max(low, min(level, high))
