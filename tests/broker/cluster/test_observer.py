@@ -13,7 +13,7 @@ from tests.support.waiting import wait_until
 from stratalog.broker.cluster.delta import MetadataDelta
 from stratalog.broker.cluster.image import MetadataImage
 from stratalog.broker.cluster.loader import ImageLoader
-from stratalog.broker.cluster.metadata_log import METADATA_PARTITION_DIR, MetadataLog
+from stratalog.broker.cluster.metadata_log import METADATA_PARTITION_DIR, ClusterMetadataLog
 from stratalog.broker.cluster.observer import Observer, ObserverFault, ObserverSettings
 from stratalog.broker.cluster.quorum import Quorum
 from stratalog.errors import CorruptRecordError
@@ -65,7 +65,7 @@ def start(quorum: FakeQuorum, tmp_path: Path) -> Iterator[Start]:
             connection=ConnectionOptions(servers=(("c", 100),)),
             retry_s=0.001,
         )
-        log = MetadataLog.open(tmp_path, clean_shutdown=False)
+        log = ClusterMetadataLog.open(tmp_path, clean_shutdown=False)
         observer = Observer(
             settings, log, Quorum([("c", 101), ("c", 102)], {}), ImageLoader(seen), connect=quorum.connect
         )

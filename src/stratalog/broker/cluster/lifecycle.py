@@ -40,7 +40,7 @@ _RETRY_S: Final = 0.5
 _EAGER_S: Final = 0.1
 
 
-class BrokerLife(enum.Enum):
+class LifecycleState(enum.Enum):
     """Where in its life a broker is."""
 
     NOT_RUNNING = "not running"
@@ -104,7 +104,7 @@ class Lifecycle:
         self._connect = connect
         self._incarnation = random_uuid()
         self._lock = threading.Condition()
-        self._state = BrokerLife.NOT_RUNNING
+        self._state = LifecycleState.NOT_RUNNING
         self._broker_epoch = -1
         self._wants_fence = True
         self._is_fenced = True
@@ -118,7 +118,7 @@ class Lifecycle:
     # --- asked from outside -----------------------------------------------------------------------------------------
 
     @property
-    def state(self) -> BrokerLife:
+    def state(self) -> LifecycleState:
         return self._state
 
     @property
@@ -137,7 +137,7 @@ class Lifecycle:
         return self._failure
 
     def start(self) -> None:
-        self._change(BrokerLife.STARTING)
+        self._change(LifecycleState.STARTING)
         self._thread.start()
 
     def ready_to_unfence(self) -> None:
@@ -149,10 +149,10 @@ class Lifecycle:
     def begin_controlled_shutdown(self) -> None:
         """Ask to hand leadership over. The broker goes on serving until the state is SHUTTING_DOWN."""
         with self._lock:
-            if self._state in (BrokerLife.NOT_RUNNING, BrokerLife.SHUTTING_DOWN):
+            if self._state in (LifecycleState.NOT_RUNNING, LifecycleState.SHUTTING_DOWN):
                 return
             registered = self._broker_epoch >= 0
-            self._state = BrokerLife.PENDING_CONTROLLED_SHUTDOWN if registered else BrokerLife.SHUTTING_DOWN
+            self._state = LifecycleState.PENDING_CONTROLLED_SHUTDOWN if registered else LifecycleState.SHUTTING_DOWN
             self._hurry()
 
     def wait_for(self, reached: Callable[[Lifecycle], bool], timeout_s: float) -> bool:
@@ -163,7 +163,7 @@ class Lifecycle:
 
     def close(self) -> None:
         """Stop at once. Harmless when called again."""
-        self._change(BrokerLife.SHUTTING_DOWN)
+        self._change(LifecycleState.SHUTTING_DOWN)
         client = self._client
         if client is not None:
             with suppress(OSError):
@@ -176,13 +176,13 @@ class Lifecycle:
     def _run(self) -> None:
         try:
             self._register()
-            while self._state is not BrokerLife.SHUTTING_DOWN:
+            while self._state is not LifecycleState.SHUTTING_DOWN:
                 pause = self._heartbeat()
                 with self._lock:
-                    self._lock.wait_for(lambda: self._soon or self._state is BrokerLife.SHUTTING_DOWN, pause)
+                    self._lock.wait_for(lambda: self._soon or self._state is LifecycleState.SHUTTING_DOWN, pause)
                     self._soon = False
         except Exception as error:
-            if self._state is not BrokerLife.SHUTTING_DOWN:
+            if self._state is not LifecycleState.SHUTTING_DOWN:
                 if not isinstance(error, StratalogError):
                     logger.exception("The broker's lifecycle failed")
                 with self._lock:
@@ -194,7 +194,7 @@ class Lifecycle:
     def _register(self) -> None:
         """Register, as often as it takes. Raises RegistrationRefusedError, UnreachableError after the time limit."""
         deadline = self._clock.monotonic() + self._registration_timeout_s
-        while self._state is not BrokerLife.SHUTTING_DOWN:
+        while self._state is not LifecycleState.SHUTTING_DOWN:
             error: Exception
             try:
                 answer = self._call(ApiKey.BROKER_REGISTRATION, _REGISTRATION_VERSIONS, self._registration_fields())
@@ -276,14 +276,14 @@ class Lifecycle:
 
     def _heartbeat(self) -> float:
         """Send one; return how long to wait for the next."""
-        closing = self._state is BrokerLife.PENDING_CONTROLLED_SHUTDOWN
+        closing = self._state is LifecycleState.PENDING_CONTROLLED_SHUTDOWN
         fields = {
             "broker_id": self._registration.node_id,
             "broker_epoch": self._broker_epoch,
             "current_metadata_offset": max(self._applied_offset(), 0),
             "want_fence": self._wants_fence and not closing,
             "want_shut_down": closing,
-            "cordoned_log_dirs": () if self._state is not BrokerLife.STARTING else None,
+            "cordoned_log_dirs": () if self._state is not LifecycleState.STARTING else None,
         }
         try:
             answer = self._call(ApiKey.BROKER_HEARTBEAT, _HEARTBEAT_VERSIONS, fields)
@@ -304,15 +304,15 @@ class Lifecycle:
     def _take(self, answer: Any) -> float:
         with self._lock:
             self._is_fenced = bool(answer.is_fenced)
-            if self._state is BrokerLife.STARTING and answer.is_caught_up:
-                self._state = BrokerLife.RECOVERY
-            if self._state is BrokerLife.RECOVERY and not answer.is_fenced:
-                self._state = BrokerLife.RUNNING
-            if self._state is BrokerLife.PENDING_CONTROLLED_SHUTDOWN and answer.should_shut_down:
-                self._state = BrokerLife.SHUTTING_DOWN
+            if self._state is LifecycleState.STARTING and answer.is_caught_up:
+                self._state = LifecycleState.RECOVERY
+            if self._state is LifecycleState.RECOVERY and not answer.is_fenced:
+                self._state = LifecycleState.RUNNING
+            if self._state is LifecycleState.PENDING_CONTROLLED_SHUTDOWN and answer.should_shut_down:
+                self._state = LifecycleState.SHUTTING_DOWN
             self._lock.notify_all()
-            waits = self._state in (BrokerLife.STARTING, BrokerLife.PENDING_CONTROLLED_SHUTDOWN)
-            waits = waits or (self._state is BrokerLife.RECOVERY and not self._wants_fence)
+            waits = self._state in (LifecycleState.STARTING, LifecycleState.PENDING_CONTROLLED_SHUTDOWN)
+            waits = waits or (self._state is LifecycleState.RECOVERY and not self._wants_fence)
             return min(_EAGER_S, self._heartbeat_s) if waits else self._heartbeat_s
 
     # --- the connection ---------------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ class Lifecycle:
         if client is not None:
             client.close()
 
-    def _change(self, state: BrokerLife) -> None:
+    def _change(self, state: LifecycleState) -> None:
         with self._lock:
             self._state = state
             self._hurry()
@@ -350,4 +350,4 @@ class Lifecycle:
 
     def _pause(self, seconds: float) -> None:
         with self._lock:
-            self._lock.wait_for(lambda: self._state is BrokerLife.SHUTTING_DOWN, seconds)
+            self._lock.wait_for(lambda: self._state is LifecycleState.SHUTTING_DOWN, seconds)

@@ -50,7 +50,7 @@ class SnapshotId(NamedTuple):
         return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
 
 
-class MetadataLog:
+class ClusterMetadataLog:
     """Belongs to the observer's thread. OSError and KafkaStorageError when the disk refuses."""
 
     def __init__(self, log: PartitionLog, fs: FileSystem) -> None:
@@ -65,7 +65,7 @@ class MetadataLog:
         clean_shutdown: bool,
         clock: Clock = SYSTEM_CLOCK,
         fs: FileSystem = REAL_FILESYSTEM,
-    ) -> MetadataLog:
+    ) -> ClusterMetadataLog:
         """Open the log in a data directory that the caller holds. What is not known to be flushed is checked.
 
         A log that ends below its newest snapshot begins there: a crash came between the two.

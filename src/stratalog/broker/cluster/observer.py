@@ -17,7 +17,7 @@ from uuid import UUID
 
 from stratalog.broker.cluster.loader import ImageLoader
 from stratalog.broker.cluster.metadata_batches import MetadataBatch, decode_batches
-from stratalog.broker.cluster.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID, MetadataLog, SnapshotId
+from stratalog.broker.cluster.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID, ClusterMetadataLog, SnapshotId
 from stratalog.broker.cluster.quorum import Quorum, voter_addresses
 from stratalog.errors import CorruptRecordError, StratalogError
 from stratalog.util import join_host_port
@@ -64,7 +64,7 @@ class Observer:
     def __init__(
         self,
         settings: ObserverSettings,
-        log: MetadataLog,
+        log: ClusterMetadataLog,
         quorum: Quorum,
         loader: ImageLoader,
         *,
