@@ -14,7 +14,7 @@ from stratalog.config import parse_properties
 from stratalog.errors import CorruptCheckpointError, UsageError
 from stratalog.jobs.findings import Severity
 from stratalog.jobs.fsck.actions import FileAction, WriteFile, WriteRecoveryPoints
-from stratalog.jobs.fsck.findings import FileFinding, FsckKind
+from stratalog.jobs.fsck.findings import FileFinding, FileFindings, FsckKind
 from stratalog.jobs.fsck.partition import PartitionReport
 from stratalog.log.format import (
     CLEAN_SHUTDOWN,
@@ -47,7 +47,7 @@ class DirReport:
     """What a check of one log directory found, beside what its partitions have."""
 
     path: Path
-    findings: list[FileFinding] = field(default_factory=list)
+    findings: FileFindings = field(default_factory=FileFindings)
     partitions: list[PartitionReport] = field(default_factory=list)
     was_clean: bool = False
     meta: dict[str, str] | None = None
@@ -131,26 +131,19 @@ def _check_name(report: DirReport, entry: Path, *, is_dir: bool) -> None:
     marked = _STRAY.fullmatch(entry.name) if is_dir else None
     if marked is not None:
         is_deleted = entry.name.endswith(DELETE_DIR_SUFFIX)
-        report.findings.append(
-            FileFinding(
-                Severity.NOTE if is_deleted else Severity.WARNING,
-                FsckKind.WAITS_FOR_DELETION if is_deleted else FsckKind.STRAY_PARTITION,
-                marked["name"],
-                entry,
-                "a partition that is being deleted" if is_deleted else f"a partition set aside ({marked['why']})",
-                "its removal at the next start" if is_deleted else "your decision: no topic owns it",
-            )
+        report.findings.tell(
+            FsckKind.WAITS_FOR_DELETION if is_deleted else FsckKind.STRAY_PARTITION,
+            entry,
+            "a partition that is being deleted" if is_deleted else f"a partition set aside ({marked['why']})",
+            "its removal at the next start" if is_deleted else "your decision: no topic owns it",
+            partition=marked["name"],
         )
     elif entry.name not in _KNOWN and not _OURS.fullmatch(entry.name):
-        report.findings.append(
-            FileFinding(
-                Severity.WARNING,
-                FsckKind.FOREIGN_FILE,
-                "",
-                entry,
-                f"a {'directory' if is_dir else 'file'} of no known name",
-                "partitions and checkpoints",
-            )
+        report.findings.tell(
+            FsckKind.FOREIGN_FILE,
+            entry,
+            f"a {'directory' if is_dir else 'file'} of no known name",
+            "partitions and checkpoints",
         )
 
 
@@ -161,7 +154,7 @@ def _check_meta(report: DirReport, fs: FileSystem) -> None:
     path = report.path / META_PROPERTIES
 
     def tell(found: str, expected: str) -> None:
-        report.findings.append(FileFinding(Severity.ERROR, FsckKind.META_DAMAGED, "", path, found, expected))
+        report.findings.tell(FsckKind.META_DAMAGED, path, found, expected)
 
     if not fs.exists(path):
         return
@@ -194,15 +187,12 @@ def _check_shutdown_mark(report: DirReport, fs: FileSystem) -> None:
     except ValueError:
         is_right = False
     if not is_right:
-        report.findings.append(
-            FileFinding(
-                Severity.WARNING,
-                FsckKind.META_DAMAGED,
-                "",
-                path,
-                "no JSON object with version 0 and brokerEpoch",
-                "the mark of a clean shutdown",
-            )
+        report.findings.tell(
+            FsckKind.META_DAMAGED,
+            path,
+            "no JSON object with version 0 and brokerEpoch",
+            "the mark of a clean shutdown",
+            severity=Severity.WARNING,
         )
 
 
@@ -222,7 +212,7 @@ def _compare_meta(dirs: Sequence[DirReport]) -> None:
 
 def _tell_meta(report: DirReport, found: str, expected: str) -> None:
     path = report.path / META_PROPERTIES
-    report.findings.append(FileFinding(Severity.ERROR, FsckKind.META_DIFFERS, "", path, found, expected))
+    report.findings.tell(FsckKind.META_DIFFERS, path, found, expected)
 
 
 def _compare_partitions(dirs: Sequence[DirReport]) -> None:
@@ -231,15 +221,11 @@ def _compare_partitions(dirs: Sequence[DirReport]) -> None:
     ids: dict[str, tuple[UUID, str]] = {}
     for report in (partition for one in dirs for partition in one.partitions):
         if report.name in places:
-            report.findings.append(
-                FileFinding(
-                    Severity.ERROR,
-                    FsckKind.DUPLICATE_PARTITION,
-                    report.name,
-                    report.directory,
-                    f"the same partition as in {places[report.name].parent}",
-                    "one directory for a partition",
-                )
+            report.findings.tell(
+                FsckKind.DUPLICATE_PARTITION,
+                report.directory,
+                f"the same partition as in {places[report.name].parent}",
+                "one directory for a partition",
             )
         places.setdefault(report.name, report.directory)
         parsed = parse_partition_dir(report.name)
@@ -247,15 +233,11 @@ def _compare_partitions(dirs: Sequence[DirReport]) -> None:
             continue
         topic_id, other = ids.setdefault(parsed[0], (report.topic_id, report.name))
         if topic_id != report.topic_id:
-            report.findings.append(
-                FileFinding(
-                    Severity.ERROR,
-                    FsckKind.TOPIC_ID_DIFFERS,
-                    report.name,
-                    report.directory / "partition.metadata",
-                    f"topic id {uuid_to_base64(report.topic_id)}",
-                    f"{uuid_to_base64(topic_id)}, as in {other}",
-                )
+            report.findings.tell(
+                FsckKind.TOPIC_ID_DIFFERS,
+                report.directory / "partition.metadata",
+                f"topic id {uuid_to_base64(report.topic_id)}",
+                f"{uuid_to_base64(topic_id)}, as in {other}",
             )
 
 
@@ -271,16 +253,12 @@ def _check_checkpoint(report: DirReport, path: Path, fs: FileSystem) -> None:
         offsets = checkpoints.decode_offsets(fs.read_bytes(path), str(path))
     except CorruptCheckpointError as error:
         found = error.reason
-        report.findings.append(
-            FileFinding(
-                Severity.ERROR,
-                FsckKind.CHECKPOINT_DAMAGED,
-                "",
-                path,
-                found,
-                "a checkpoint that can be read",
-                action=_safe_content(path, report),
-            )
+        report.findings.tell(
+            FsckKind.CHECKPOINT_DAMAGED,
+            path,
+            found,
+            "a checkpoint that can be read",
+            action=_safe_content(path, report),
         )
         return
     sound = {
@@ -299,16 +277,13 @@ def _check_checkpoint(report: DirReport, path: Path, fs: FileSystem) -> None:
     for (topic, number), offset in offsets.items():
         partition = partitions.get(f"{topic}-{number}")
         if partition is None:
-            report.findings.append(
-                FileFinding(
-                    Severity.WARNING,
-                    FsckKind.CHECKPOINT_UNKNOWN,
-                    f"{topic}-{number}",
-                    path,
-                    f"offset {offset}",
-                    "entries of partitions in this directory",
-                    action=action,
-                )
+            report.findings.tell(
+                FsckKind.CHECKPOINT_UNKNOWN,
+                path,
+                f"offset {offset}",
+                "entries of partitions in this directory",
+                partition=f"{topic}-{number}",
+                action=action,
             )
         else:
             _check_offset(report, path, partition, offset, action)
@@ -319,27 +294,21 @@ def _check_offset(report: DirReport, path: Path, partition: PartitionReport, off
         return
     end = partition.log_end_offset
     if not 0 <= offset <= end:
-        report.findings.append(
-            FileFinding(
-                Severity.ERROR,
-                FsckKind.CHECKPOINT_OFFSET,
-                partition.name,
-                path,
-                f"offset {offset}",
-                f"an offset within the log, which ends at {end}",
-                action=action,
-            )
+        report.findings.tell(
+            FsckKind.CHECKPOINT_OFFSET,
+            path,
+            f"offset {offset}",
+            f"an offset within the log, which ends at {end}",
+            partition=partition.name,
+            action=action,
         )
     elif path.name == checkpoints.RECOVERY_POINTS and report.was_clean and offset < end:
-        report.findings.append(
-            FileFinding(
-                Severity.WARNING,
-                FsckKind.BEHIND_RECOVERY_POINT,
-                partition.name,
-                path,
-                f"recovery point {offset}, but records up to {end - 1}",
-                "the end of the log, since the last broker stopped cleanly",
-            )
+        report.findings.tell(
+            FsckKind.BEHIND_RECOVERY_POINT,
+            path,
+            f"recovery point {offset}, but records up to {end - 1}",
+            "the end of the log, since the last broker stopped cleanly",
+            partition=partition.name,
         )
 
 

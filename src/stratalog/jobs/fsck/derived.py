@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stratalog.errors import CorruptIndexError, CorruptSnapshotError
-from stratalog.jobs.findings import Severity
 from stratalog.jobs.fsck.actions import FileAction, RemoveFile, WriteFile
-from stratalog.jobs.fsck.findings import FileFinding, FsckKind
+from stratalog.jobs.fsck.findings import FileFinding, FileFindings, FsckKind
 from stratalog.jobs.fsck.layout import Layout
 from stratalog.jobs.fsck.producers import Replay, difference
 from stratalog.jobs.fsck.segment import SegmentScan
@@ -19,12 +18,12 @@ from stratalog.util import FileSystem
 
 
 def check_derived(
-    segments: Sequence[SegmentScan], layout: Layout, partition: str, fs: FileSystem, log_end_offset: int
+    segments: Sequence[SegmentScan], layout: Layout, fs: FileSystem, log_end_offset: int
 ) -> list[FileFinding]:
     """Snapshots as of their offsets, and the aborted transactions of each segment."""
     if not segments:
         return []
-    checker = _Derived(segments, layout, partition, fs, log_end_offset)
+    checker = _Derived(segments, layout, fs, log_end_offset)
     checker.replay()
     checker.check_txn_indexes()
     return checker.findings
@@ -35,15 +34,14 @@ class _Derived:
         self,
         segments: Sequence[SegmentScan],
         layout: Layout,
-        partition: str,
         fs: FileSystem,
         log_end_offset: int,
     ) -> None:
-        self.findings: list[FileFinding] = []
+        self.findings = FileFindings(layout.directory.name)
+        self._tell = self.findings.tell
         self._segments = segments
         self._end_offset = log_end_offset
         self._layout = layout
-        self._partition = partition
         self._fs = fs
         first = segments[0].base_offset
         self._replay = Replay(is_complete=first == 0)
@@ -83,7 +81,7 @@ class _Derived:
         if offset > end:
             remove = RemoveFile(path, "remove: it stands for an offset that the log does not reach")
             found = f"the state as of offset {offset}"
-            self._tell(FsckKind.SNAPSHOT_CONTENT, path, found, f"offsets up to {end}", remove)
+            self._tell(FsckKind.SNAPSHOT_CONTENT, path, found, f"offsets up to {end}", action=remove)
             return
         stored = self._read_snapshot(offset)
         if stored is None:
@@ -94,7 +92,7 @@ class _Derived:
             late = (entry.producer_id for entry in stored if entry.last_offset >= offset)
             fault = next((f"producer {producer} with a batch behind it" for producer in late), None)
         if fault is not None:
-            self._tell(FsckKind.SNAPSHOT_CONTENT, path, fault, "what the log says", self._rewrite(path))
+            self._tell(FsckKind.SNAPSHOT_CONTENT, path, fault, "what the log says", action=self._rewrite(path))
 
     def _read_snapshot(self, offset: int) -> list[ProducerSnapshotEntry] | None:
         """None if it is damaged, which is then told."""
@@ -103,9 +101,11 @@ class _Derived:
             return producer_snapshot.read(path, self._fs)
         except CorruptSnapshotError as error:
             found = error.reason
-            self._tell(FsckKind.SNAPSHOT_DAMAGED, path, found, "a snapshot that can be read", self._rewrite(path))
+            self._tell(
+                FsckKind.SNAPSHOT_DAMAGED, path, found, "a snapshot that can be read", action=self._rewrite(path)
+            )
         except OSError as error:
-            self._tell(FsckKind.UNREADABLE, path, error.strerror or str(error), "a file that can be read", None)
+            self.findings.tell_unreadable(path, error)
         return None
 
     def _rewrite(self, path: Path) -> FileAction:
@@ -135,7 +135,7 @@ class _Derived:
                     path,
                     "no such file",
                     f"{len(expected)} aborted transactions",
-                    self._txn_action(path, expected, unknown),
+                    action=self._txn_action(path, expected, unknown),
                 )
 
     def _check_txn_index(self, path: Path, expected: list[AbortedTransaction], unknown: set[int]) -> None:
@@ -145,10 +145,10 @@ class _Derived:
             stored = list(txn_index.decode_entries(data, str(path)))
         except CorruptIndexError as error:
             found = error.reason
-            self._tell(FsckKind.TXN_INDEX_DAMAGED, path, found, "entries that can be read", action)
+            self._tell(FsckKind.TXN_INDEX_DAMAGED, path, found, "entries that can be read", action=action)
             return
         except OSError as error:
-            self._tell(FsckKind.UNREADABLE, path, error.strerror or str(error), "a file that can be read", None)
+            self.findings.tell_unreadable(path, error)
             return
         if len(data) % txn_index.ENTRY_SIZE:
             self._tell(
@@ -156,18 +156,18 @@ class _Derived:
                 path,
                 f"{len(data)} bytes",
                 f"a multiple of {txn_index.ENTRY_SIZE}",
-                action,
-                len(stored) * txn_index.ENTRY_SIZE,
+                action=action,
+                position=len(stored) * txn_index.ENTRY_SIZE,
             )
         known = {one.last_offset: one for one in expected}
         for slot, entry in enumerate(stored):
             fault = self._txn_fault(entry, known.pop(entry.last_offset, None), unknown)
             if fault is not None:
                 position = slot * txn_index.ENTRY_SIZE
-                self._tell(FsckKind.TXN_INDEX_ENTRY, path, _aborted(entry), fault, action, position)
+                self._tell(FsckKind.TXN_INDEX_ENTRY, path, _aborted(entry), fault, action=action, position=position)
         if self._is_exact:
             for missing in known.values():
-                self._tell(FsckKind.TXN_INDEX_ENTRY, path, "no entry", _aborted(missing), action)
+                self._tell(FsckKind.TXN_INDEX_ENTRY, path, "no entry", _aborted(missing), action=action)
 
     def _txn_fault(
         self, entry: AbortedTransaction, expected: AbortedTransaction | None, unknown: set[int]
@@ -190,28 +190,6 @@ class _Derived:
             return None
         content = b"".join(map(txn_index.encode_entry, expected))
         return WriteFile(path, content, f"make anew from the log ({len(expected)} aborted transactions)")
-
-    def _tell(
-        self,
-        kind: FsckKind,
-        path: Path,
-        found: str,
-        expected: str,
-        action: FileAction | None,
-        position: int | None = None,
-    ) -> None:
-        self.findings.append(
-            FileFinding(
-                severity=Severity.ERROR,
-                kind=kind,
-                partition=self._partition,
-                path=path,
-                found=found,
-                expected=expected,
-                position=position,
-                action=action,
-            )
-        )
 
 
 def _aborted(entry: AbortedTransaction) -> str:

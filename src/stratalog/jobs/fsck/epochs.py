@@ -8,9 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from stratalog.errors import CorruptCheckpointError
-from stratalog.jobs.findings import Severity
 from stratalog.jobs.fsck.actions import WriteFile
-from stratalog.jobs.fsck.findings import FileFinding, FsckKind
+from stratalog.jobs.fsck.findings import FileFinding, FileFindings, FsckKind
 from stratalog.jobs.fsck.segment import EpochRun, SegmentScan
 from stratalog.log.format import LEADER_EPOCH_CHECKPOINT, EpochEntry, decode_epochs, encode_epochs
 from stratalog.util import FileSystem
@@ -19,7 +18,6 @@ from stratalog.util import FileSystem
 def check_epochs(
     segments: Sequence[SegmentScan],
     directory: Path,
-    partition: str,
     fs: FileSystem,
     log_start_offset: int | None,
     log_end_offset: int,
@@ -30,7 +28,7 @@ def check_epochs(
     """
     path = directory / LEADER_EPOCH_CHECKPOINT
     runs = [(facts, run) for facts in segments for run in facts.epochs if run.epoch >= 0]
-    findings = _descending(runs, partition)
+    findings = _descending(runs, directory.name)
     first_max = log_end_offset
     if log_start_offset is not None and runs:
         first_max = max(log_start_offset, runs[0][1].base_offset)
@@ -39,9 +37,7 @@ def check_epochs(
     def tell(kind: FsckKind, found: str, expected: str) -> None:
         content = encode_epochs(_from_log([run for _, run in runs], stored, log_end_offset))
         action = WriteFile(path, content, "write the epochs that the batches have")
-        findings.append(
-            FileFinding(Severity.ERROR, kind, partition, path, found, expected, action=None if findings else action)
-        )
+        findings.tell(kind, path, found, expected, action=None if findings else action)
 
     if not fs.exists(path):
         if runs:
@@ -58,21 +54,17 @@ def check_epochs(
     return findings
 
 
-def _descending(runs: Sequence[tuple[SegmentScan, EpochRun]], partition: str) -> list[FileFinding]:
-    findings = []
+def _descending(runs: Sequence[tuple[SegmentScan, EpochRun]], partition: str) -> FileFindings:
+    findings = FileFindings(partition)
     for (facts, run), (_, following) in pairwise(runs):
         if following.epoch < run.epoch:
-            findings.append(
-                FileFinding(
-                    severity=Severity.ERROR,
-                    kind=FsckKind.EPOCH_OF_BATCH,
-                    partition=partition,
-                    path=facts.path,
-                    found=f"leader epoch {run.epoch} from offset {run.base_offset} to {run.last_offset}, and"
-                    f" {following.epoch} behind it",
-                    expected="epochs that do not descend",
-                    position=run.position,
-                )
+            findings.tell(
+                FsckKind.EPOCH_OF_BATCH,
+                facts.path,
+                f"leader epoch {run.epoch} from offset {run.base_offset} to {run.last_offset}, and"
+                f" {following.epoch} behind it",
+                "epochs that do not descend",
+                position=run.position,
             )
     return findings
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from stratalog.jobs.findings import Finding
+from stratalog.jobs.findings import Finding, Severity
 from stratalog.jobs.fsck.actions import FileAction
 
 
@@ -60,6 +61,24 @@ class FsckKind(enum.Enum):
     UNREADABLE = "unreadable"
 
 
+_WARNINGS: Final = {
+    FsckKind.SEGMENT_GAP,
+    FsckKind.NO_SEGMENTS,
+    FsckKind.CHECKPOINT_UNKNOWN,
+    FsckKind.BEHIND_RECOVERY_POINT,
+    FsckKind.FOREIGN_FILE,
+    FsckKind.ORPHAN_FILE,
+    FsckKind.INTERRUPTED_REPLACEMENT,
+    FsckKind.STRAY_PARTITION,
+}
+_NOTES: Final = {
+    FsckKind.INDEX_INEXACT,
+    FsckKind.UNFINISHED_WRITE,
+    FsckKind.WAITS_FOR_DELETION,
+    FsckKind.KEPT_ASIDE,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class FileFinding(Finding):
     """One thing that is wrong with a file or directory.
@@ -77,3 +96,34 @@ class FileFinding(Finding):
     position: int | None = None
     size: int = 0
     action: FileAction | None = None
+
+
+class FileFindings(list[FileFinding]):
+    """The findings of one check, of files of `partition` unless said otherwise."""
+
+    def __init__(self, partition: str = "") -> None:
+        super().__init__()
+        self._partition = partition
+
+    def tell(
+        self,
+        kind: FsckKind,
+        path: Path,
+        found: str,
+        expected: str,
+        *,
+        partition: str | None = None,
+        position: int | None = None,
+        size: int = 0,
+        action: FileAction | None = None,
+        severity: Severity | None = None,
+    ) -> None:
+        """Add a finding, as severe as its kind is unless said otherwise."""
+        if severity is None:
+            severity = Severity.NOTE if kind in _NOTES else Severity.WARNING if kind in _WARNINGS else Severity.ERROR
+        name = self._partition if partition is None else partition
+        self.append(FileFinding(severity, kind, name, path, found, expected, position, size, action))
+
+    def tell_unreadable(self, path: Path, error: OSError) -> None:
+        """Add a file or directory that the system does not let us read."""
+        self.tell(FsckKind.UNREADABLE, path, error.strerror or str(error), "a file that can be read")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from stratalog.inspect import offset_entries, time_entries
-from stratalog.jobs.findings import Severity
 from stratalog.jobs.fsck.actions import RebuildIndexes
-from stratalog.jobs.fsck.findings import FileFinding, FsckKind
+from stratalog.jobs.fsck.findings import FileFinding, FileFindings, FsckKind
 from stratalog.jobs.fsck.segment import SegmentScan
 from stratalog.jobs.index import INDEX_INTERVAL_BYTES, check
 from stratalog.log.format import (
@@ -31,9 +29,7 @@ _KINDS: Final = {
 }
 
 
-def check_indexes(
-    facts: SegmentScan, partition: str, fs: FileSystem, *, is_sealed: bool, can_rebuild: bool
-) -> list[FileFinding]:
+def check_indexes(facts: SegmentScan, fs: FileSystem, *, is_sealed: bool, can_rebuild: bool) -> list[FileFinding]:
     """`can_rebuild`: the log is sound, or will be once its tail is cut."""
     log, base_offset = facts.path, facts.base_offset
     index, times = log.with_suffix(OFFSET_INDEX_SUFFIX), log.with_suffix(TIME_INDEX_SUFFIX)
@@ -41,21 +37,13 @@ def check_indexes(
     action = RebuildIndexes(log, base_offset, form, INDEX_INTERVAL_BYTES) if can_rebuild else None
     found = check.verify_offset_index(log, index, base_offset, expected=form, fs=fs)
     found += check.verify_time_index(log, times, base_offset, is_sealed=is_sealed, fs=fs)
-    findings = [
-        FileFinding(
-            severity=Severity.ERROR,
-            kind=_KINDS.get(one.kind, FsckKind.INDEX_ENTRY),
-            partition=partition,
-            path=one.path,
-            found=one.message,
-            expected="entries that agree with the log",
-            position=None if one.slot is None else one.slot * _entry_size(one.path, form),
-            action=action,
-        )
-        for one in found
-    ]
+    findings = FileFindings(log.parent.name)
+    for one in found:
+        position = None if one.slot is None else one.slot * _entry_size(one.path, form)
+        kind = _KINDS.get(one.kind, FsckKind.INDEX_ENTRY)
+        findings.tell(kind, one.path, one.message, "entries that agree with the log", position=position, action=action)
     if not findings:
-        findings += _inexact(facts, partition, index, times, form, fs)
+        _tell_inexact(facts, index, times, form, fs, findings)
     return findings
 
 
@@ -73,50 +61,30 @@ def index_format(facts: SegmentScan, fs: FileSystem) -> OffsetIndexFormat:
     return LARGE if facts.sound_end > LEGACY.position_max else LEGACY
 
 
-def _inexact(
-    facts: SegmentScan, partition: str, index: Path, times: Path, form: OffsetIndexFormat, fs: FileSystem
-) -> Iterator[FileFinding]:
-    """Entries that lead readers right, but are not those that Kafka makes by now."""
+def _tell_inexact(
+    facts: SegmentScan, index: Path, times: Path, form: OffsetIndexFormat, fs: FileSystem, findings: FileFindings
+) -> None:
+    """Tell entries that lead readers right, but are not those that Kafka makes by now."""
+
+    def tell(path: Path, slots: list[int], expected: str) -> None:
+        if slots:
+            found = f"{len(slots)} entries with another offset; readers do find what they look for"
+            position = slots[0] * _entry_size(path, form)
+            findings.tell(FsckKind.INDEX_INEXACT, path, found, expected, position=position)
+
     with fs.open(facts.path) as log:
         spans_at = (
             (slot, entry.offset, span_at(log, facts.size, entry.position))
             for slot, entry in enumerate(offset_entries(index, facts.base_offset, form, fs))
         )
         slots = [slot for slot, offset, span in spans_at if span is None or span.last_offset != offset]
-    if slots:
-        yield _note(
-            partition,
-            index,
-            slots,
-            form.entry_size,
-            "the last offset of the batch at the position, as since Kafka 4.1",
-        )
+    tell(index, slots, "the last offset of the batch at the position, as since Kafka 4.1")
     entries = time_entries(times, facts.base_offset, fs)
     if entries:
         with fs.open(facts.path) as log:
             exact = _record_setters(log, facts.size)
         slots = [slot for slot, entry in enumerate(entries) if entry not in exact]
-        if slots:
-            yield _note(
-                partition,
-                times,
-                slots,
-                time_index.ENTRY_SIZE,
-                "the last offset of the first batch with that timestamp, as since Kafka 3.7",
-            )
-
-
-def _note(partition: str, path: Path, slots: list[int], entry_size: int, expected: str) -> FileFinding:
-    found = f"{len(slots)} entries with another offset; readers do find what they look for"
-    return FileFinding(
-        severity=Severity.NOTE,
-        kind=FsckKind.INDEX_INEXACT,
-        partition=partition,
-        path=path,
-        found=found,
-        expected=expected,
-        position=slots[0] * entry_size,
-    )
+        tell(times, slots, "the last offset of the first batch with that timestamp, as since Kafka 3.7")
 
 
 def _record_setters(log: File, log_size: int) -> set[TimestampOffset]:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from stratalog.jobs.findings import Severity
-from stratalog.jobs.fsck.findings import FileFinding, FsckKind
+from stratalog.jobs.fsck.findings import FileFindings, FsckKind
 from stratalog.log.format import (
     DELETED_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
@@ -33,8 +32,8 @@ class Layout:
     """`segments`: base offsets, ascending. `files`: suffix -> offsets of the files with that suffix and no other."""
 
     directory: Path
+    findings: FileFindings
     files: dict[str, set[int]] = field(default_factory=dict)
-    findings: list[FileFinding] = field(default_factory=list)
 
     @property
     def segments(self) -> list[int]:
@@ -45,46 +44,31 @@ class Layout:
         return sorted(self.files.get(SNAPSHOT_SUFFIX, ()))
 
 
-def read_layout(directory: Path, partition: str, fs: FileSystem) -> Layout:
+def read_layout(directory: Path, fs: FileSystem) -> Layout:
     """List a partition directory; the findings are those that names alone tell."""
-    layout = Layout(directory)
+    layout = Layout(directory, FileFindings(directory.name))
 
-    def tell(severity: Severity, kind: FsckKind, name: str, found: str, expected: str) -> None:
+    def tell(kind: FsckKind, name: str, found: str, expected: str) -> None:
         path = directory / name
-        size = 0 if fs.is_dir(path) else fs.size(path)
-        layout.findings.append(FileFinding(severity, kind, partition, path, found, expected, size=size))
+        layout.findings.tell(kind, path, found, expected, size=0 if fs.is_dir(path) else fs.size(path))
 
     for name in fs.list_dir(directory):
         parsed = parse_file_name(name)
         if parsed is not None and not parsed[2] and not fs.is_dir(directory / name):
             layout.files.setdefault(parsed[1], set()).add(parsed[0])
         elif parsed is not None and parsed[2] == DELETED_SUFFIX:
-            tell(
-                Severity.NOTE,
-                FsckKind.WAITS_FOR_DELETION,
-                name,
-                "a deleted file",
-                "its removal at the next start",
-            )
+            tell(FsckKind.WAITS_FOR_DELETION, name, "a deleted file", "its removal at the next start")
         elif parsed is not None and parsed[2]:
             tell(
-                Severity.WARNING,
                 FsckKind.INTERRUPTED_REPLACEMENT,
                 name,
                 "what was to take the place of segments",
                 "the next start finishes or undoes it",
             )
         elif name.endswith(CUT_SUFFIX):
-            tell(
-                Severity.NOTE,
-                FsckKind.KEPT_ASIDE,
-                name,
-                "what was cut from a log, by recovery or repair",
-                "your decision",
-            )
+            tell(FsckKind.KEPT_ASIDE, name, "what was cut from a log, by recovery or repair", "your decision")
         elif name.endswith(SNAPSHOT_SUFFIX + UNFINISHED_SUFFIX):
             tell(
-                Severity.NOTE,
                 FsckKind.UNFINISHED_WRITE,
                 name,
                 "what a crash left of a producer snapshot",
@@ -92,7 +76,6 @@ def read_layout(directory: Path, partition: str, fs: FileSystem) -> Layout:
             )
         elif name.endswith(UNFINISHED_SUFFIX) and name.removesuffix(UNFINISHED_SUFFIX) in _KNOWN:
             tell(
-                Severity.NOTE,
                 FsckKind.UNFINISHED_WRITE,
                 name,
                 "what a crash left of a write; the file itself is as it was before",
@@ -100,32 +83,17 @@ def read_layout(directory: Path, partition: str, fs: FileSystem) -> Layout:
             )
         elif name not in _KNOWN and not (directory.name == METADATA_LOG and _METADATA_FILE.fullmatch(name)):
             kind = "directory" if fs.is_dir(directory / name) else "file"
-            tell(
-                Severity.WARNING,
-                FsckKind.FOREIGN_FILE,
-                name,
-                f"a {kind} of no known name",
-                "files of a partition",
-            )
-    _tell_orphans(layout, partition, fs)
+            tell(FsckKind.FOREIGN_FILE, name, f"a {kind} of no known name", "files of a partition")
+    _tell_orphans(layout, fs)
     return layout
 
 
-def _tell_orphans(layout: Layout, partition: str, fs: FileSystem) -> None:
+def _tell_orphans(layout: Layout, fs: FileSystem) -> None:
     segments = set(layout.segments)
     for suffix, offsets in sorted(layout.files.items()):
         if suffix in (LOG_SUFFIX, SNAPSHOT_SUFFIX):
             continue
         for offset in sorted(offsets - segments):
             path = layout.directory / f"{offset:020d}{suffix}"
-            layout.findings.append(
-                FileFinding(
-                    Severity.WARNING,
-                    FsckKind.ORPHAN_FILE,
-                    partition,
-                    path,
-                    "an index without its log",
-                    f"{offset:020d}{LOG_SUFFIX} beside it",
-                    size=fs.size(path),
-                )
-            )
+            expected = f"{offset:020d}{LOG_SUFFIX} beside it"
+            layout.findings.tell(FsckKind.ORPHAN_FILE, path, "an index without its log", expected, size=fs.size(path))

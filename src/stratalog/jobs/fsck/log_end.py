@@ -18,7 +18,7 @@ from typing import Final
 
 from stratalog.jobs.findings import Severity
 from stratalog.jobs.fsck.actions import BeginSegment, CutTail, RebuildIndexes
-from stratalog.jobs.fsck.findings import FileFinding, FsckKind
+from stratalog.jobs.fsck.findings import FileFindings, FsckKind
 from stratalog.jobs.fsck.indexes import index_format
 from stratalog.jobs.fsck.segment import DAMAGE, Fault, SegmentScan
 from stratalog.jobs.index import INDEX_INTERVAL_BYTES
@@ -47,7 +47,6 @@ class LogEnd:
         recovery_point: int | None,
     ) -> None:
         self._directory = directory
-        self._partition = directory.name
         self._last = segments[-1] if segments else None
         self._fs = fs
         self._was_clean = was_clean
@@ -73,68 +72,39 @@ class LogEnd:
     def _is_more_than_torn(self) -> bool:
         return self._last is not None and bool(self._tail) and not _is_torn_write(self._last, self._fs)
 
-    def findings(self, *, accept_loss: bool) -> list[FileFinding]:
+    def findings(self, *, accept_loss: bool) -> FileFindings:
         """Return what is wrong at the end, with what mends it."""
+        found = FileFindings(self._directory.name)
         is_lost = self.offset > self.sound_end_offset
         if self._last is None or not self._tail:
-            return [self._missing()] if is_lost else []
-        cut = cut_of(self._last, self._fs)
-        size = self._last.size - self._last.sound_end
+            if is_lost:
+                path = self._directory if self._last is None else self._last.path
+                end, expected = f"an end at offset {self.sound_end_offset}", f"records up to offset {self.offset - 1}"
+                expected += ", as recovery point and snapshot say"
+                found.tell(FsckKind.LOST_TAIL, path, end, expected, action=self._begin())
+            return found
+        path, damage, cut = self._last.path, self._tail[0], cut_of(self._last, self._fs)
+        position, size = self._last.sound_end, self._last.size - self._last.sound_end
+        behind = f"behind the last sound batch: {damage.found}"
         if not is_lost:
-            is_zeros = len(self._tail) == 1 and self._tail[0].found == "zeros"
-            return [
-                FileFinding(
-                    severity=Severity.WARNING if is_zeros else Severity.ERROR,
-                    kind=FsckKind.TORN_TAIL,
-                    partition=self._partition,
-                    path=self._last.path,
-                    found=f"behind the last sound batch: {self._tail[0].found}",
-                    expected=f"the end of the log, at offset {self.sound_end_offset}",
-                    position=self._last.sound_end,
-                    size=size,
-                    action=cut,
-                )
-            ]
-        found = [
-            FileFinding(
-                severity=Severity.ERROR,
-                kind=FsckKind.LOST_TAIL,
-                partition=self._partition,
-                path=self._last.path,
-                found=f"behind the last sound batch: {self._tail[0].found}",
-                expected=f"records of offsets {self.sound_end_offset} to {self.offset - 1}, which were acknowledged",
-                position=self._last.sound_end,
+            is_zeros = len(self._tail) == 1 and damage.found == "zeros"
+            found.tell(
+                FsckKind.TORN_TAIL,
+                path,
+                behind,
+                f"the end of the log, at offset {self.sound_end_offset}",
+                position=position,
                 size=size,
-                action=self._begin(),
+                action=cut,
+                severity=Severity.WARNING if is_zeros else None,
             )
-        ]
+            return found
+        expected = f"records of offsets {self.sound_end_offset} to {self.offset - 1}, which were acknowledged"
+        found.tell(FsckKind.LOST_TAIL, path, behind, expected, position=position, size=size, action=self._begin())
         if accept_loss:
-            found.append(
-                FileFinding(
-                    severity=Severity.ERROR,
-                    kind=self._tail[0].kind,
-                    partition=self._partition,
-                    path=self._last.path,
-                    found=self._tail[0].found,
-                    expected=self._tail[0].expected,
-                    position=self._tail[0].position,
-                    size=self._tail[0].size,
-                    action=cut,
-                )
-            )
+            position, size = damage.position, damage.size
+            found.tell(damage.kind, path, damage.found, damage.expected, position=position, size=size, action=cut)
         return found
-
-    def _missing(self) -> FileFinding:
-        path = self._directory if self._last is None else self._last.path
-        return FileFinding(
-            Severity.ERROR,
-            FsckKind.LOST_TAIL,
-            self._partition,
-            path,
-            f"an end at offset {self.sound_end_offset}",
-            f"records up to offset {self.offset - 1}, as recovery point and snapshot say",
-            action=self._begin(),
-        )
 
     def _begin(self) -> BeginSegment:
         return BeginSegment(self._directory / log_file(self.offset), self.offset)

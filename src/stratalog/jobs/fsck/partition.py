@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from uuid import UUID
 
 from stratalog.errors import CorruptCheckpointError
-from stratalog.jobs.findings import Severity
 from stratalog.jobs.fsck.actions import CutTail
 from stratalog.jobs.fsck.derived import check_derived
 from stratalog.jobs.fsck.epochs import check_epochs
-from stratalog.jobs.fsck.findings import FileFinding, FsckKind
+from stratalog.jobs.fsck.findings import FileFindings, FsckKind
 from stratalog.jobs.fsck.indexes import check_indexes
 from stratalog.jobs.fsck.layout import Layout, read_layout
 from stratalog.jobs.fsck.log_end import LogEnd, cut_of, trailing_damage
@@ -31,7 +30,7 @@ class PartitionReport:
 
     name: str
     directory: Path
-    findings: list[FileFinding] = field(default_factory=list)
+    findings: FileFindings
     segments: int = 0
     batches: int = 0
     size: int = 0
@@ -62,8 +61,8 @@ def check_partition(
 
     A file that cannot be read is a finding. Raises OSError when the directory cannot be listed.
     """
-    report = PartitionReport(directory.name, directory)
-    layout = read_layout(directory, report.name, fs)
+    report = PartitionReport(directory.name, directory, FileFindings(directory.name))
+    layout = read_layout(directory, fs)
     report.findings += layout.findings
     segments = _read_segments(layout, report, fs, facts)
     if segments:
@@ -71,11 +70,7 @@ def check_partition(
         report.size = sum(facts.size for facts in segments)
         report.first_offset, report.log_end_offset = segments[0].base_offset, segments[-1].next_offset
     if not segments and report.is_readable:
-        report.findings.append(
-            FileFinding(
-                Severity.WARNING, FsckKind.NO_SEGMENTS, report.name, directory, "no .log", "at least one segment"
-            )
-        )
+        report.findings.tell(FsckKind.NO_SEGMENTS, directory, "no .log", "at least one segment")
     tails: dict[int, CutTail] = {}
     if accept_loss:
         tails = {facts.base_offset: cut_of(facts, fs) for facts in segments[:-1] if trailing_damage(facts)}
@@ -91,8 +86,8 @@ def check_partition(
     _tell_neighbours(segments, report)
     _check_indexes(segments, tails, report, fs, was_clean=was_clean)
     end_offset = report.log_end_offset
-    report.findings += check_derived(segments, layout, report.name, fs, end_offset)
-    report.findings += check_epochs(segments, directory, report.name, fs, log_start_offset, end_offset)
+    report.findings += check_derived(segments, layout, fs, end_offset)
+    report.findings += check_epochs(segments, directory, fs, log_start_offset, end_offset)
     _check_topic_id(report, fs)
     return report
 
@@ -107,14 +102,8 @@ def _read_segments(
             segments.append(known.get(path) or read_segment(path, base, layout.snapshots, fs))
         except OSError as error:
             report.is_readable = False
-            report.findings.append(unreadable(report.name, path, error))
+            report.findings.tell_unreadable(path, error)
     return segments
-
-
-def unreadable(partition: str, path: Path, error: OSError) -> FileFinding:
-    """Return a file or directory that the system does not let us read."""
-    reason = error.strerror or str(error)
-    return FileFinding(Severity.ERROR, FsckKind.UNREADABLE, partition, path, reason, "a file that can be read")
 
 
 def _tell_faults(segments: Sequence[SegmentScan], tails: dict[int, CutTail], report: PartitionReport) -> None:
@@ -127,18 +116,14 @@ def _tell_faults(segments: Sequence[SegmentScan], tails: dict[int, CutTail], rep
         for one in facts.faults:
             if facts is segments[-1] and report.is_readable and one in trailing:
                 continue
-            report.findings.append(
-                FileFinding(
-                    severity=Severity.ERROR,
-                    kind=one.kind,
-                    partition=report.name,
-                    path=facts.path,
-                    found=one.found,
-                    expected=one.expected,
-                    position=one.position,
-                    size=one.size,
-                    action=tails.get(facts.base_offset) if one in trailing else None,
-                )
+            report.findings.tell(
+                one.kind,
+                facts.path,
+                one.found,
+                one.expected,
+                position=one.position,
+                size=one.size,
+                action=tails.get(facts.base_offset) if one in trailing else None,
             )
 
 
@@ -147,27 +132,18 @@ def _tell_neighbours(segments: Sequence[SegmentScan], report: PartitionReport) -
     is_compacted = any(facts.has_gaps for facts in segments)
     for facts, following in pairwise(segments):
         if facts.next_offset > following.base_offset:
-            report.findings.append(
-                FileFinding(
-                    Severity.ERROR,
-                    FsckKind.SEGMENT_OVERLAP,
-                    report.name,
-                    facts.path,
-                    f"offsets up to {facts.last_offset}",
-                    f"offsets below {following.base_offset}, where the next segment begins",
-                )
+            report.findings.tell(
+                FsckKind.SEGMENT_OVERLAP,
+                facts.path,
+                f"offsets up to {facts.last_offset}",
+                f"offsets below {following.base_offset}, where the next segment begins",
             )
         elif facts.next_offset < following.base_offset and facts.is_sound and not is_compacted:
-            report.findings.append(
-                FileFinding(
-                    Severity.WARNING,
-                    FsckKind.SEGMENT_GAP,
-                    report.name,
-                    following.path,
-                    f"no records from offset {facts.next_offset} to {following.base_offset - 1}",
-                    "a segment that goes on where the one before ends; there are no other gaps, as compaction leaves "
-                    "them",
-                )
+            report.findings.tell(
+                FsckKind.SEGMENT_GAP,
+                following.path,
+                f"no records from offset {facts.next_offset} to {following.base_offset - 1}",
+                "a segment that goes on where the one before ends; there are no other gaps, as compaction leaves them",
             )
 
 
@@ -185,9 +161,9 @@ def _check_indexes(
         can_rebuild = facts.is_sound or (facts.base_offset in tails and not facts.has_damage_within)
         is_sealed = facts is not segments[-1] or (was_clean and report.name != METADATA_LOG)
         try:
-            report.findings += check_indexes(facts, report.name, fs, is_sealed=is_sealed, can_rebuild=can_rebuild)
+            report.findings += check_indexes(facts, fs, is_sealed=is_sealed, can_rebuild=can_rebuild)
         except OSError as error:
-            report.findings.append(unreadable(report.name, Path(error.filename or report.directory), error))
+            report.findings.tell_unreadable(Path(error.filename or report.directory), error)
 
 
 def _check_topic_id(report: PartitionReport, fs: FileSystem) -> None:
@@ -195,16 +171,8 @@ def _check_topic_id(report: PartitionReport, fs: FileSystem) -> None:
     try:
         report.topic_id = checkpoints.PartitionMetadataFile(path, fs).read()
     except CorruptCheckpointError as error:
-        report.findings.append(
-            FileFinding(
-                Severity.ERROR,
-                FsckKind.TOPIC_ID_DAMAGED,
-                report.name,
-                path,
-                error.reason,
-                "version 0 and a topic id",
-                size=fs.size(path),
-            )
+        report.findings.tell(
+            FsckKind.TOPIC_ID_DAMAGED, path, error.reason, "version 0 and a topic id", size=fs.size(path)
         )
     except OSError as error:
-        report.findings.append(unreadable(report.name, path, error))
+        report.findings.tell_unreadable(path, error)

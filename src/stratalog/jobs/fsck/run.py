@@ -21,9 +21,9 @@ from stratalog.jobs.fsck.data_dir import (
     is_partition_dir,
     partition_facts,
 )
-from stratalog.jobs.fsck.findings import FileFinding
+from stratalog.jobs.fsck.findings import FileFinding, FileFindings
 from stratalog.jobs.fsck.layout import read_layout
-from stratalog.jobs.fsck.partition import PartitionReport, check_partition, unreadable
+from stratalog.jobs.fsck.partition import PartitionReport, check_partition
 from stratalog.jobs.fsck.segment import EpochRun, SegmentScan, read_segment
 from stratalog.jobs.ledger import Ledger
 from stratalog.jobs.progress import SILENT, Progress
@@ -92,7 +92,7 @@ def _partitions(path: Path, fs: FileSystem) -> list[_Partition]:
 
 def _segment_tasks(directory: Path, fs: FileSystem, *, is_noted: bool) -> list[_SegmentTask]:
     try:
-        layout = read_layout(directory, directory.name, fs)
+        layout = read_layout(directory, fs)
         snapshots, tasks = tuple(layout.snapshots), []
         for base in layout.segments:
             path = directory / log_file(base)
@@ -215,7 +215,9 @@ def _check(task: _PartitionTask) -> tuple[Path, PartitionReport | FileFinding]:
             directory, task.fs, task.facts, accept_loss=task.accept_loss, **task.partition.known
         )
     except OSError as error:
-        return directory, unreadable(directory.name, directory, error)
+        findings = FileFindings(directory.name)
+        findings.tell_unreadable(directory, error)
+        return directory, findings[0]
 
 
 # --- what is kept of a sound segment --------------------------------------------------------------------------------
