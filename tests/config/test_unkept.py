@@ -60,9 +60,9 @@ def test_kafkas_file_of_a_single_node_can_be_used_as_it_is() -> None:
     ("key", "value"),
     [
         ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
-        ("ssl.client.auth", "required"),
-        ("ssl.keystore.location", "/etc/kafka/keystore.jks"),
-        ("ssl.truststore.certificates", "-----BEGIN CERTIFICATE-----"),
+        ("ssl.engine.factory.class", "required"),
+        ("ssl.provider", "/etc/kafka/provider"),
+        ("listener.name.plaintext.ssl.engine.factory.class", "-----BEGIN CERTIFICATE-----"),
         ("sasl.enabled.mechanisms", "SCRAM-SHA-512"),
         ("sasl.mechanism.inter.broker.protocol", "PLAIN"),
         ("listener.name.plaintext.sasl.jaas.config", "hush-hush"),
@@ -109,8 +109,8 @@ def test_what_is_of_no_harm_is_not_refused(key: str, value: str) -> None:
     ("listeners", "map_", "said"),
     [
         ("SASL_SSL://:9092,CONTROLLER://:9093", None, "SASL_SSL://:9092 asks for SASL_SSL"),
-        ("PLAINTEXT://:9092,SSL://:9093", None, "SSL://:9093 asks for SSL"),
-        ("PLAINTEXT://:9092", "PLAINTEXT:SSL", "PLAINTEXT://:9092 asks for SSL"),
+        ("PLAINTEXT://:9092,SASL_SSL://:9093", None, "SASL_SSL://:9093 asks for SASL_SSL"),
+        ("PLAINTEXT://:9092", "PLAINTEXT:SASL_SSL", "PLAINTEXT://:9092 asks for SASL_SSL"),
         ("EXTERNAL://:9092", "EXTERNAL:SASL_PLAINTEXT", "EXTERNAL://:9092 asks for SASL_PLAINTEXT"),
         ("CONTROLLER://:9093", None, "expected a listener for clients"),
         ("EXTERNAL://:9092", None, "No security protocol is defined for listener EXTERNAL"),
@@ -144,8 +144,10 @@ def test_a_broker_in_process_keeps_its_listeners_and_refuses_what_it_cannot(tmp_
         assert broker.bootstrap_servers.startswith("127.0.0.2:")
     with Broker(tmp_path, listen="127.0.0.1:0", config={"listeners": "PLAINTEXT://127.0.0.2:0"}) as broker:
         assert broker.bootstrap_servers.startswith("127.0.0.1:")
-    with pytest.raises(UsageError, match="the configuration: listeners=SSL://:0"):
+    with pytest.raises(InvalidConfigError, match=r"ssl\.keystore\.location is not set"):
         Broker(tmp_path, config={"listeners": "SSL://:0"})
+    with pytest.raises(UsageError, match="the configuration: listeners=SSL://:0"):
+        Broker(tmp_path, listen="127.0.0.1:0", config={"listeners": "SSL://:0"})
 
 
 def test_older_names_count_where_the_newer_ones_are_not_set(tmp_path: Path) -> None:

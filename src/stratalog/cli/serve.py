@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog.config import ADVERTISED, LISTENERS, parse_properties, refuse_unkept
-from stratalog.errors import UsageError
+from stratalog.errors import InvalidConfigError, UsageError
 from stratalog.util import raise_descriptor_limit
 
 if TYPE_CHECKING:
+    from stratalog.broker.server import Broker
     from stratalog.web import WebServer
 
 logger = logging.getLogger(__name__)
@@ -89,11 +90,9 @@ def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
 
-    from stratalog.broker.server import Broker
-
     with (
         _web_server(web) as pages,
-        Broker(data_dir=data_dir, listen=listen, config=properties) as broker,
+        _broker(data_dir, listen, properties, config) as broker,
     ):
         if pages is not None:
             pages.start(broker.services)
@@ -105,6 +104,18 @@ def serve(
             if broker.failure is not None:
                 raise broker.failure
     return 0
+
+
+def _broker(data_dir: Path | None, listen: str | None, properties: dict[str, str], file: Path | None) -> Broker:
+    """Start the broker. An error of the configuration names the file, if there is one."""
+    from stratalog.broker.server import Broker
+
+    try:
+        return Broker(data_dir=data_dir, listen=listen, config=properties)
+    except InvalidConfigError as error:
+        if file is None:
+            raise
+        raise InvalidConfigError(f"{file}: {error}") from error
 
 
 @contextmanager
@@ -139,7 +150,7 @@ def _properties(config: Path | None, assignments: list[str], listen: str | None)
         assigned[name.strip()] = value.strip()
     properties = {**in_file, **assigned}
     # Also when --listen is given: who asks for TLS in the file must not be served without it by chance.
-    refuse_unkept(properties, lambda key: "--set" if key in assigned else str(config))
+    refuse_unkept(properties, lambda key: "--set" if key in assigned else str(config), plain_only=listen is not None)
     if listen is not None and ADVERTISED in in_file and ADVERTISED not in assigned:
         logger.warning(
             "%s: %s=%s is ignored because of --listen; use --set %s=... instead",

@@ -38,6 +38,12 @@ from .listeners import (
     PLAINTEXT as PLAINTEXT,
 )
 from .listeners import (
+    SASL_SSL as SASL_SSL,
+)
+from .listeners import (
+    SSL as SSL,
+)
+from .listeners import (
     NamedListener as NamedListener,
 )
 from .listeners import (
@@ -45,6 +51,9 @@ from .listeners import (
 )
 from .listeners import (
     inter_broker_listener as inter_broker_listener,
+)
+from .listeners import (
+    listener_prefix as listener_prefix,
 )
 from .listeners import (
     listener_settings as listener_settings,

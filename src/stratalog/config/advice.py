@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from stratalog.config.broker import BROKER_KEYS, METADATA_TOPIC_KEYS, BrokerConfig
 from stratalog.config.kafka_keys import with_suggestion
 from stratalog.config.keys import ConfigKey
-from stratalog.config.listeners import LISTENERS, parse_listeners
+from stratalog.config.listeners import LISTENERS, key_of_listener, parse_listeners
 from stratalog.config.segment_size import SEGMENT_BYTES_MIN
 from stratalog.config.topic import TOPIC_KEYS
 
@@ -21,7 +21,11 @@ _OF_THE_TASKS = frozenset({"stratalog.remote.stall.ms"})
 
 def broker_advice(config: BrokerConfig) -> Iterator[str]:
     """Yield warnings about the broker's configuration at startup."""
-    unknown = sorted(name for name in config.unknown if not name.startswith(_plugin_prefixes(config)))
+    unknown = sorted(
+        name
+        for name in config.unknown
+        if not name.startswith(_plugin_prefixes(config)) and key_of_listener(name) not in BROKER_KEYS
+    )
     if unknown:
         known = [key.name for key in BROKER_KEYS]
         names = ", ".join(with_suggestion(name, known) for name in unknown)

@@ -168,6 +168,29 @@ BROKER_KEYS = ConfigRegistry(
              at_least(1), no_effect="requests are not queued: a connection's next request is read when there is room"),
         _key("max.incremental.fetch.session.cache.slots", _INT, 1000,
              "Largest number of fetch sessions (KIP-227). A client without one sends full requests.", at_least(0)),
+        # TLS.
+        _key("ssl.keystore.type", _STR, "JKS", "PEM or PKCS12. With the default, a file of PKCS12 is read too; Java's "
+             "own format is refused."),
+        _key("ssl.keystore.location", _STR, None,
+             "File with the broker's private key and certificates. Read again when it changes."),
+        _key("ssl.keystore.password", _PASSWORD, None, "Password of a PKCS12 file."),
+        _key("ssl.keystore.key", _PASSWORD, None, "The private key itself, in PEM."),
+        _key("ssl.keystore.certificate.chain", _PASSWORD, None, "The certificates themselves, in PEM."),
+        _key("ssl.key.password", _PASSWORD, None, "Password of a private key in PEM."),
+        _key("ssl.truststore.type", _STR, "JKS", "PEM or PKCS12, as for ssl.keystore.type."),
+        _key("ssl.truststore.location", _STR, None,
+             "File with the certificates that sign clients'. Read again when it changes."),
+        _key("ssl.truststore.password", _PASSWORD, None, "Password of a PKCS12 file."),
+        _key("ssl.truststore.certificates", _PASSWORD, None, "The certificates themselves, in PEM."),
+        _key("ssl.client.auth", _STR, "none",
+             "Whether clients show a certificate: none, requested or required. Only set under a listener's prefix, it "
+             "counts for SASL_SSL too.", one_of("none", "requested", "required")),
+        _key("ssl.principal.mapping.rules", _STR, "DEFAULT",
+             "How the name of a client's certificate becomes its principal: RULE:pattern/replacement/[LU], separated "
+             "by commas; DEFAULT takes it as it is."),
+        _key("ssl.enabled.protocols", _LIST, ("TLSv1.2", "TLSv1.3"), "TLSv1.2, TLSv1.3, or both."),
+        _key("ssl.cipher.suites", _LIST, (),
+             "Suites by their standard names. By default, those of OpenSSL. Suites of TLSv1.3 are all named or none."),
         # Producers.
         _key("producer.id.expiration.ms", _INT, 86_400_000,
              "How long the state of an idle producer is kept.", at_least(1), dynamic=True),

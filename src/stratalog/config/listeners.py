@@ -7,6 +7,7 @@ letters, and takes precedence over the setting of all.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,9 @@ from stratalog.config.broker import BROKER_KEYS, BrokerConfig
 from stratalog.config.keys import invalid
 
 PLAINTEXT = "PLAINTEXT"
+SSL = "SSL"
+SASL_PLAINTEXT = "SASL_PLAINTEXT"
+SASL_SSL = "SASL_SSL"
 LISTENERS = "listeners"
 ADVERTISED = "advertised.listeners"
 PROTOCOL_MAP = "listener.security.protocol.map"
@@ -21,7 +25,8 @@ CONTROLLER_NAMES = "controller.listener.names"
 INTER_BROKER_NAME = "inter.broker.listener.name"
 INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
 
-_PROTOCOLS = frozenset({PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
+_OF_A_LISTENER = re.compile(r"listener\.name\.[^.]+\.(.+)")
+_PROTOCOLS = frozenset({PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,12 @@ def listener_settings(config: BrokerConfig, name: str) -> BrokerConfig:
         if key in BROKER_KEYS:  # an error names the whole key
             replace(BROKER_KEYS[key], name=prefix + key).parse(raw)
     return config.with_overrides(own) if own else config
+
+
+def key_of_listener(name: str) -> str:
+    """Return the key that `listener.name.<name>.<key>` sets for one listener; other names as they are."""
+    match = _OF_A_LISTENER.fullmatch(name)
+    return name if match is None else match[1]
 
 
 def listener_prefix(name: str) -> str:

@@ -11,10 +11,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from stratalog.config.listeners import CONTROLLER_NAMES, LISTENERS, PLAINTEXT, parse_listeners
+from stratalog.config.listeners import CONTROLLER_NAMES, LISTENERS, PLAINTEXT, SSL, parse_listeners
 from stratalog.errors import InvalidConfigError, UsageError
 
-_TLS = "TLS"
 _SASL = "SASL"
 _ACLS = "an authorizer: without one everybody may do everything"
 _POLICY = "a policy for what clients ask for"
@@ -27,21 +26,8 @@ _KEYS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
         "principals of its own",
         frozenset({"org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"}),
     ),
-    "ssl.client.auth": (f"{_TLS} with certificates of clients", frozenset({"none"})),
-    **{
-        f"ssl.{name}": (_TLS, _NOTHING)
-        for name in (
-            "keystore.location",
-            "keystore.key",
-            "keystore.certificate.chain",
-            "keystore.password",
-            "key.password",
-            "truststore.location",
-            "truststore.certificates",
-            "truststore.password",
-            "engine.factory.class",
-        )
-    },
+    "ssl.engine.factory.class": ("TLS by a class", _NOTHING),
+    "ssl.provider": ("a provider of TLS other than OpenSSL", _NOTHING),
     **{
         f"sasl.{name}": (_SASL, _NOTHING)
         for name in (
@@ -72,10 +58,12 @@ _ROLES = "process.roles"
 def refuse_unkept(
     properties: Mapping[str, str | None],
     source: Callable[[str], str] = lambda _key: "the configuration",
+    *,
+    plain_only: bool = False,
 ) -> None:
     """Raise UsageError, one line that names where it stands, the key and what to do, for what cannot be kept.
 
-    `source` says where the value of a key is from.
+    `source` says where the value of a key is from; `plain_only` that one plain listener takes the place of those named.
     """
     for name, value in properties.items():
         asked = asks_for(name, value, properties)
@@ -84,7 +72,7 @@ def refuse_unkept(
                 f"{source(name)}: {name} asks for {asked}, which this broker does not support; "
                 f"to serve without it, remove the key, or override it with --set {name}="
             )
-    _refuse_listeners(properties, source)
+    _refuse_listeners(properties, source, plain_only=plain_only)
     _refuse_quorum(properties, source)
 
 
@@ -106,7 +94,7 @@ def asks_for(name: str, value: str | None, properties: Mapping[str, str | None])
     return None if of_all is None else asks_for(of_all, value, properties)
 
 
-def _refuse_listeners(properties: Mapping[str, str | None], source: Callable[[str], str]) -> None:
+def _refuse_listeners(properties: Mapping[str, str | None], source: Callable[[str], str], *, plain_only: bool) -> None:
     value = properties.get(LISTENERS)
     if not value:
         return
@@ -117,9 +105,14 @@ def _refuse_listeners(properties: Mapping[str, str | None], source: Callable[[st
     except InvalidConfigError as error:
         raise InvalidConfigError(f"{source(LISTENERS)}: {error}") from error
     for listener in listeners:
-        if listener.protocol != PLAINTEXT:
+        if plain_only and listener.protocol != PLAINTEXT:
             raise UsageError(
-                f"{where}: {listener} asks for {listener.protocol}, but this broker supports only {PLAINTEXT}; {do}"
+                f"{where}: {listener} asks for {listener.protocol}, but --listen opens a {PLAINTEXT} listener in its "
+                f"place; leave --listen away, or {do}"
+            )
+        if listener.protocol not in (PLAINTEXT, SSL):
+            raise UsageError(
+                f"{where}: {listener} asks for {listener.protocol}, which this broker does not support; {do}"
             )
     if not listeners:
         raise UsageError(f"{where}: expected a listener for clients; {do}")

@@ -7,3 +7,6 @@ from .peer import (
 from .peer import (
     Principal as Principal,
 )
+from .tls import (
+    ServerTls as ServerTls,
+)

@@ -13,6 +13,7 @@ from stratalog.broker.server.connection import Connection
 from stratalog.broker.server.connection_limits import ConnectionLimits
 from stratalog.broker.server.entrance import Entrance
 from stratalog.broker.server.open_listeners import BoundListeners
+from stratalog.broker.server.tls_connection import TlsConnection
 from stratalog.broker.services import BrokerServices
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class Acceptor:
         self.request_bytes_max: int = config["socket.request.max.bytes"]
         self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self.connections: set[Connection] = set()
+        self._tls = opened.tls
         names = tuple(each.listener.name for each in opened.all)
         self.limits = ConnectionLimits(lambda: services.config, names, opened.inter_broker.name, loop.time)
         idle_ms = config["connections.max.idle.ms"]
@@ -95,7 +97,12 @@ class Acceptor:
         return len(self.connections)
 
     def let_in(self, sock: socket.socket, peer: Peer) -> None:
-        self.connections.add(Connection(self, sock, peer))
+        tls = self._tls.get(peer.listener.name)
+        try:
+            self.connections.add(Connection(self, sock, peer) if tls is None else TlsConnection(self, sock, peer, tls))
+        except OSError:  # gone already
+            sock.close()
+            self.limits.give_back(peer.listener.name, peer.client_host)
 
     def make_room(self) -> bool:
         others = [each for each in self.connections if not self.limits.is_protected(each.peer.listener.name)]

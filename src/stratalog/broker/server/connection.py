@@ -144,7 +144,7 @@ class Connection:
     def _look(self) -> None:
         """Readable while a request has to wait: the client has gone, or there is more that has to wait."""
         try:
-            if self._sock.recv(1, socket.MSG_PEEK):
+            if self._peek():
                 self._loop.remove_reader(self._fd)
                 self._reading = False
             else:
@@ -153,6 +153,9 @@ class Connection:
             return
         except OSError:
             self.close()
+
+    def _peek(self) -> bytes:
+        return self._sock.recv(1, socket.MSG_PEEK)
 
     def proceed(self) -> None:
         """Go on after a wait: with requests that are here already, then with the socket."""

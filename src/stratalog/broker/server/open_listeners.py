@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from stratalog.broker.security import Listener
+from stratalog.broker.security import Listener, ServerTls
 from stratalog.broker.server.listen_address import ListenAddress, bind, parse_address
 from stratalog.config import (
     ADVERTISED,
     LISTENERS,
     PLAINTEXT,
+    SASL_SSL,
+    SSL,
     BrokerConfig,
     NamedListener,
     client_listeners,
@@ -21,6 +23,7 @@ from stratalog.config import (
     listener_settings,
     parse_listeners,
 )
+from stratalog.util import SYSTEM_CLOCK
 
 _ANY_HOSTS = {"", "0.0.0.0", "::"}
 
@@ -40,6 +43,8 @@ class BoundListeners:
 
     all: tuple[OpenListener, ...]
     inter_broker: Listener
+    #: The TLS of those listeners that speak it, by name.
+    tls: Mapping[str, ServerTls]
 
     def close(self) -> None:
         for each in self.all:
@@ -54,8 +59,11 @@ def open_listeners(listen: str | None, config: BrokerConfig) -> BoundListeners:
     asked = [NamedListener(PLAINTEXT, listen, PLAINTEXT, False)] if listen is not None else client_listeners(config)
     inter_broker = asked[0] if listen is not None else inter_broker_listener(config, asked)
     advertised = _advertised(config, asked)
-    for each in asked:
-        listener_settings(config, each.name)
+    tls = {
+        each.name: ServerTls(listener_settings(config, each.name), each.name, each.protocol, SYSTEM_CLOCK.monotonic)
+        for each in asked
+        if each.protocol in (SSL, SASL_SSL)
+    }
     what = LISTENERS if listen is None else "listen address"
     with ExitStack() as undo:
         opened = []
@@ -67,7 +75,7 @@ def open_listeners(listen: str | None, config: BrokerConfig) -> BoundListeners:
             opened.append(OpenListener(sock, bound, _told(each, bound, advertised.get(each.name))))
         undo.pop_all()
     of_brokers = next(each.listener for each in opened if each.listener.name == inter_broker.name)
-    return BoundListeners(tuple(opened), of_brokers)
+    return BoundListeners(tuple(opened), of_brokers, tls)
 
 
 def _where(listener: NamedListener, listen: str | None) -> str:

@@ -40,7 +40,7 @@ class _Instance:
         clock: Clock,
     ) -> None:
         settings = BrokerConfig.from_properties({name: _text(value) for name, value in (config or {}).items()})
-        refuse_unkept(settings.properties)
+        refuse_unkept(settings.properties, plain_only=listen is not None)
         for advice in broker_advice(settings):
             logger.warning("%s", advice)
         dirs = _data_dirs(data_dir, settings)

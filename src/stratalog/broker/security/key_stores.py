@@ -1,0 +1,174 @@
+"""Keys and certificates of a broker, from PEM (files or the settings themselves) and PKCS12; Java's own is refused.
+
+Every failure is an InvalidConfigError that names the key of the setting and the file, and shows no secret.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import tempfile
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from stratalog.config import BrokerConfig
+from stratalog.errors import InvalidConfigError
+from stratalog.util import REAL_FILESYSTEM, random_bytes
+
+_PEM: Final = "PEM"
+_TYPES: Final = (_PEM, "PKCS12", "JKS")
+_JKS_MAGICS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_PEM_BEGIN: Final = b"-----BEGIN"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A private key and its certificates, as PEM; `password` opens the key. `key` is the setting that it is from."""
+
+    pem: bytes = field(repr=False)
+    password: str = field(repr=False)
+    key: str
+
+
+def load_identity(config: BrokerConfig, prefix: str = "") -> Identity:
+    """Return who the broker is: `ssl.keystore.*`. `prefix` is what stands before the keys of the listener."""
+    location = config["ssl.keystore.location"]
+    password = config["ssl.key.password"] or ""
+    kind = _kind(config, "keystore", prefix)
+    if config["ssl.keystore.certificate.chain"]:
+        key = f"{prefix}ssl.keystore.certificate.chain"
+        if kind != _PEM:
+            raise InvalidConfigError(f"{prefix}ssl.keystore.type={kind}: {key} is for the type PEM")
+        if location:
+            raise InvalidConfigError(f"{prefix}ssl.keystore.location={location}: not beside {key}")
+        if not config["ssl.keystore.key"]:
+            raise InvalidConfigError(f"{prefix}ssl.keystore.key is not set: {key} needs its private key")
+        pem = f"{config['ssl.keystore.key']}\n{config['ssl.keystore.certificate.chain']}\n"
+        return Identity(pem.encode(), password, key)
+    if not location:
+        raise InvalidConfigError(
+            f"{prefix}ssl.keystore.location is not set: a listener that speaks TLS needs a key and its certificates"
+        )
+    key = f"{prefix}ssl.keystore.location={location}"
+    content = _read(location, key)
+    if kind == _PEM:
+        if config["ssl.keystore.password"]:
+            raise InvalidConfigError(f"{prefix}ssl.keystore.password: not for PEM; use ssl.key.password for its key")
+        return Identity(content, password, key)
+    _refuse_foreign(content, key, location, f"{prefix}ssl.keystore.type")
+    return _from_pkcs12(content, config["ssl.keystore.password"] or "", key, f"{prefix}ssl.keystore.password")
+
+
+def load_trusted(config: BrokerConfig, prefix: str = "") -> str | None:
+    """Return the certificates that sign clients' (`ssl.truststore.*`), as PEM; None when there are none."""
+    location, text = config["ssl.truststore.location"], config["ssl.truststore.certificates"]
+    kind = _kind(config, "truststore", prefix)
+    key = f"{prefix}ssl.truststore.certificates" if text else f"{prefix}ssl.truststore.location={location}"
+    if text:
+        if kind != _PEM:
+            raise InvalidConfigError(f"{prefix}ssl.truststore.type={kind}: {key} is for the type PEM")
+        found = str(text)
+    elif location:
+        content = _read(location, key)
+        if kind == _PEM:
+            found = content.decode("ascii", "replace")
+        else:
+            _refuse_foreign(content, key, location, f"{prefix}ssl.truststore.type")
+            found = _certificates_of_pkcs12(
+                content, config["ssl.truststore.password"] or "", key, f"{prefix}ssl.truststore.password"
+            )
+    else:
+        return None
+    try:
+        ssl.create_default_context(cadata=found)
+    except (ssl.SSLError, ValueError):
+        raise InvalidConfigError(f"{key}: expected certificates in PEM") from None
+    return found
+
+
+def take_identity(context: ssl.SSLContext, identity: Identity) -> None:
+    """Let a context be this broker. InvalidConfigError for a wrong password, or a key that is not the certificate's."""
+    # The ssl module reads an identity from a file alone: one that only this user can read, for a moment.
+    with tempfile.NamedTemporaryFile(suffix=".pem") as file:
+        file.write(identity.pem)
+        file.flush()
+        try:
+            context.load_cert_chain(file.name, password=identity.password)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "reason", None) or "a wrong password, or no private key and certificates"
+            raise InvalidConfigError(
+                f"{identity.key}: expected a private key that ssl.key.password opens, and its certificates ({why})"
+            ) from None
+
+
+def files_of(config: BrokerConfig) -> tuple[Path, ...]:
+    """Return the files that the settings of TLS name."""
+    names = (config["ssl.keystore.location"], config["ssl.truststore.location"])
+    return tuple(Path(name) for name in names if name)
+
+
+def _kind(config: BrokerConfig, store: str, prefix: str) -> str:
+    kind = str(config[f"ssl.{store}.type"]).upper()
+    if kind not in _TYPES:
+        raise InvalidConfigError(f"{prefix}ssl.{store}.type={kind}: expected {', '.join(_TYPES[:-1])}")
+    return kind
+
+
+def _read(location: str, key: str) -> bytes:
+    try:
+        return REAL_FILESYSTEM.read_bytes(Path(location))
+    except OSError as error:
+        raise InvalidConfigError(f"{key}: cannot be read: {error.strerror or error}") from None
+
+
+def _refuse_foreign(content: bytes, key: str, location: str, type_key: str) -> None:
+    if content.startswith(_JKS_MAGICS):
+        raise InvalidConfigError(
+            f"{key} is a key store of Java's own format, which is not read; convert it with: keytool -importkeystore "
+            f"-srckeystore {location} -destkeystore {location}.p12 -deststoretype PKCS12"
+        )
+    if content.startswith(_PEM_BEGIN):
+        raise InvalidConfigError(f"{key} holds PEM; set {type_key}=PEM")
+
+
+def _require_cryptography(key: str) -> None:
+    if find_spec("cryptography") is None:
+        raise InvalidConfigError(
+            f"{key} needs the library cryptography: pip install 'stratalog[security]', or convert it to PEM"
+        )
+
+
+def _from_pkcs12(content: bytes, password: str, key: str, password_key: str) -> Identity:
+    _require_cryptography(key)
+    # An optional dependency.
+    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat, pkcs12
+
+    try:
+        private_key, certificate, more = pkcs12.load_key_and_certificates(content, password.encode())
+    except ValueError:
+        raise InvalidConfigError(f"{key}: no PKCS12, or {password_key} is wrong") from None
+    if private_key is None or certificate is None:
+        raise InvalidConfigError(f"{key}: holds no private key with its certificate")
+    once = random_bytes(16).hex()
+    pem = private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(once.encode()))
+    return Identity(pem + b"".join(each.public_bytes(Encoding.PEM) for each in (certificate, *more)), once, key)
+
+
+def _certificates_of_pkcs12(content: bytes, password: str, key: str, password_key: str) -> str:
+    _require_cryptography(key)
+    from cryptography.hazmat.primitives.serialization import Encoding, pkcs12  # an optional dependency
+
+    found = None
+    # A store of certificates alone may have been written without a password.
+    for each in dict.fromkeys((password.encode(), None if not password else password.encode())):
+        with contextlib.suppress(ValueError):
+            found = pkcs12.load_pkcs12(content, each)
+            break
+    if found is None:
+        raise InvalidConfigError(f"{key}: no PKCS12, or {password_key} is wrong")
+    certificates = [entry.certificate for entry in (found.cert, *found.additional_certs) if entry is not None]
+    if not certificates:
+        raise InvalidConfigError(f"{key}: holds no certificates")
+    return "".join(each.public_bytes(Encoding.PEM).decode() for each in certificates)
