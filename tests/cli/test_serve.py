@@ -60,6 +60,24 @@ class Served:
         return self.process.stderr.readline()
 
 
+def test_a_service_manager_hears_when_it_is_ready_and_when_it_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        served = Served("--data-dir", str(tmp_path / "data"))
+        assert manager.recv(100) == b"READY=1"
+        assert served.end() == ""
+        assert manager.recv(100) == b"STOPPING=1"
+
+
+def test_a_service_manager_that_does_not_listen_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nothing"))
+    served = Served("--data-dir", str(tmp_path / "data"))
+    assert served.end().count("could not be sent to the service manager") == 2
+
+
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
 def test_it_says_when_it_serves_and_ends_cleanly_on_a_signal(tmp_path: Path, ending: signal.Signals) -> None:
     served = Served("--data-dir", str(tmp_path))

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -385,15 +386,18 @@ def test_closing_ends_a_cleaning_at_its_next_piece(
 def test_closing_wakes_a_throttled_cleaning(live: World, threaded: Callable[..., Cleaning], fake: FakeCleaner) -> None:
     live.log(segments=4)
     begun = threading.Event()
-    cleaning = threaded(live, **{"log.cleaner.io.max.bytes.per.second": 0.001})
+    started: Future[Cleaning] = Future()
 
     def read_much(_: PartitionLog, check_abort: Callable[[], None]) -> None:
+        throttle = started.result().log_cleaner.throttle
         begun.set()
         while True:
-            cleaning.log_cleaner.throttle.maybe_throttle(1 << 30)
+            throttle.maybe_throttle(1 << 30)
             check_abort()
 
-    fake.does = read_much
+    fake.does = read_much  # before a thread looks: without it there would be nothing left to clean
+    cleaning = threaded(live, **{"log.cleaner.io.max.bytes.per.second": 0.001})
+    started.set_result(cleaning)
     assert begun.wait(30)
     cleaning.log_cleaner.close()
     assert live.manager.state(KEY) == IDLE

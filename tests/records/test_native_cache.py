@@ -30,14 +30,28 @@ def full(*_):
 IndexDataCacheFile._save_data = full
 """
 
+READ_ONLY_DISK = """
+import errno
+from numba.core.caching import IndexDataCacheFile, _CacheLocator
 
-def run(directory: Path, cache: Path, code: str = LOOP) -> subprocess.CompletedProcess[str]:
-    """Run a module of `directory` whose loops numba can keep in `cache` at most."""
+def refuse(*_):
+    raise OSError(errno.EROFS, "Read-only file system")
+
+IndexDataCacheFile._save_data = IndexDataCacheFile._save_index = refuse
+_CacheLocator.ensure_cache_path = refuse
+"""
+
+
+def run(
+    directory: Path, cache: Path, code: str = LOOP, *, before: str = "", beside_the_source: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Run a module of `directory` whose loops numba can keep in `cache` at most, or beside it."""
     module = directory / "loops.py"
     if not module.exists():
         module.write_text(code)
-        # As in a package that is installed read-only: root may write to any directory, but not into a file.
-        (directory / "__pycache__").write_text("")
+        if not beside_the_source:
+            # As in a package that is installed read-only: root may write to any directory, but not into a file.
+            (directory / "__pycache__").write_text("")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA")}
     environment |= {
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -46,7 +60,7 @@ def run(directory: Path, cache: Path, code: str = LOOP) -> subprocess.CompletedP
         "PYTHONPATH": str(directory),
     }
     return subprocess.run(
-        [sys.executable, "-c", "import loops"], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", f"{before}\nimport loops"], env=environment, capture_output=True, text=True, check=False
     )
 
 
@@ -56,6 +70,16 @@ def test_loops_are_compiled_where_no_cache_can_be_written(tmp_path: Path) -> Non
     done = run(tmp_path, unwritable)
     assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
     assert done.stderr.count("NUMBA_CACHE_DIR") == 1
+
+
+def test_loops_that_were_compiled_at_the_installation_are_read_from_a_read_only_disk(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    assert run(tmp_path, cache, beside_the_source=True).stderr == ""
+    done = run(tmp_path, cache, before=READ_ONLY_DISK)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "42\n", "")
+    for kept in (tmp_path / "__pycache__").glob("loops.*.nb?"):
+        kept.unlink()
+    assert "NUMBA_CACHE_DIR" in run(tmp_path, cache, before=READ_ONLY_DISK).stderr
 
 
 def test_loops_are_compiled_where_the_disk_of_the_cache_is_full(tmp_path: Path) -> None:

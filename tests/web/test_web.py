@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gzip
 import json
 import re
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -97,6 +99,43 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     made = Served(tmp_path_factory.mktemp("served"))
     yield made
     made.close()
+
+
+# --- health ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_broker_that_serves_is_live_and_ready(served: Served) -> None:
+    assert json.loads(served.text("health/live")) == {"status": "live"}
+    assert json.loads(served.text("health/ready")) == {"status": "ready", "loading": [], "offline_directories": {}}
+
+
+def test_a_broker_whose_loop_stands_still_is_not_live(served: Served) -> None:
+    stands, goes_on = threading.Event(), threading.Event()
+
+    def stand_still() -> None:
+        stands.set()
+        goes_on.wait()
+
+    served.broker.services.loop.call_soon_threadsafe(stand_still)
+    stands.wait()
+    try:
+        for path in ("health/live", "health/ready"):
+            with pytest.raises(urllib.error.HTTPError, match="503") as refused:
+                served.get(path)
+            assert json.load(refused.value)["status"] == "stalled"
+    finally:
+        goes_on.set()
+    assert json.loads(served.text("health/live")) == {"status": "live"}
+
+
+def test_a_broker_that_still_reads_its_groups_is_live_but_not_ready(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served.broker.services.groups.loading, "_ended", asyncio.Event())
+    assert json.loads(served.text("health/live")) == {"status": "live"}
+    with pytest.raises(urllib.error.HTTPError, match="503") as refused:
+        served.get("health/ready")
+    assert json.load(refused.value) == {"status": "loading", "loading": ["groups"], "offline_directories": {}}
 
 
 # --- metrics ----------------------------------------------------------------------------------------------------------

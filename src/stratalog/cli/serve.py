@@ -15,7 +15,7 @@ import typer
 
 from stratalog.config import ADVERTISED, LISTENERS, parse_properties, refuse_unkept
 from stratalog.errors import InvalidConfigError, UsageError
-from stratalog.util import raise_descriptor_limit
+from stratalog.util import raise_descriptor_limit, tell_service_manager
 
 if TYPE_CHECKING:
     from stratalog.broker.server import Broker
@@ -100,9 +100,11 @@ def serve(
         if broker.failure is not None:
             raise broker.failure
         print(f"ready broker={broker.bootstrap_servers} web={url}", flush=True)
+        tell_service_manager("READY=1")
         while not stopped.wait(_CHECK_SECONDS):
             if broker.failure is not None:
                 raise broker.failure
+        tell_service_manager("STOPPING=1")
     return 0
 
 

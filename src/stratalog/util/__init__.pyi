@@ -64,6 +64,9 @@ from .schedule import (
 from .schedule import (
     Schedule as Schedule,
 )
+from .service_manager import (
+    tell_service_manager as tell_service_manager,
+)
 from .terminal_table import (
     TableColumn as TableColumn,
 )

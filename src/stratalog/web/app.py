@@ -2,6 +2,8 @@
 
 GET /                    the page
 GET /metrics             metrics for Prometheus
+GET /health/live         whether the broker's loop turns
+GET /health/ready        whether clients of every kind are served
 GET /api/tier-status     why segments are still local, or not yet remote
 GET /api/topics          topics and partitions with their sizes in both tiers
 
@@ -25,6 +27,7 @@ from starlette.routing import Route
 
 from stratalog.broker import BrokerServices
 from stratalog.engine.tiering import status_json, tier_statuses
+from stratalog.web import health
 from stratalog.web.hosts import OwnHosts
 from stratalog.web.metrics_text import BrokerCollector
 from stratalog.web.overview import overview
@@ -68,6 +71,8 @@ def make_app(broker: BrokerServices, hosts: Iterable[str] = ()) -> Starlette:
         routes=[
             *(Route(path, _file(name, kind)) for path, (name, kind) in _FILES.items()),
             Route("/metrics", metrics),
+            Route("/health/live", lambda _: health.live(broker)),
+            Route("/health/ready", lambda _: health.ready(broker)),
             Route("/api/tier-status", tier_status),
             Route("/api/topics", topics),
         ],

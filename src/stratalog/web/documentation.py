@@ -26,6 +26,8 @@ prints `ready broker=HOST:PORT web=URL`. That URL serves:
 |---|---|
 | `/` | a page for people: topics, partitions, sizes in both tiers, what waits for upload, and why |
 | `/metrics` | metrics for Prometheus, as text, or as OpenMetrics if the client asks for it |
+| `/health/live` | 200 while the broker's loop turns, else 503: restart it |
+| `/health/ready` | 200 when clients of every kind are served; 503 while groups or transactions are still being read |
 | `/api/tier-status` | the tier status of every tiered partition as JSON; `?topic=T` for one topic, tiered or not |
 | `/api/topics` | the content of the page as JSON |
 

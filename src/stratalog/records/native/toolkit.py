@@ -18,7 +18,7 @@ import numba
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
-from numba.core.caching import FunctionCache
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, InTreeCacheLocator
 from numba.extending import intrinsic
 
 from stratalog.records.native.dtype import Words
@@ -28,11 +28,33 @@ F = TypeVar("F", bound=Callable[..., Any])
 logger = logging.getLogger(__name__)
 
 
+class _ReadOnlyLocator(InTreeCacheLocator):
+    """Finds what was compiled beside the source at the installation, where nothing may be written any more.
+
+    Numba's own locators leave out a directory that they cannot write to, as in a container with a read-only root.
+    """
+
+    def ensure_cache_path(self) -> None:
+        source = Path(self._py_file)
+        if not any((source.parent / "__pycache__").glob(f"{source.stem}.*.nbi")):
+            raise FileNotFoundError(f"nothing of {source} was compiled beside it")
+
+
+class _CacheImpl(CompileResultCacheImpl):
+    _locator_classes = [  # noqa: RUF012 (of this name and shape in numba)
+        *CompileResultCacheImpl._locator_classes[:2],
+        _ReadOnlyLocator,
+        *CompileResultCacheImpl._locator_classes[2:],
+    ]
+
+
 class _SparableCache(FunctionCache):
     """Numba's cache of one function. It compiles what cannot be read from the cache, and ignores write errors.
 
     In numba's own, a full disk, or an index that a power failure left empty, prevents compilation.
     """
+
+    _impl_class = _CacheImpl
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
@@ -64,7 +86,7 @@ def compile_native(function: F, signature: Any = None, **options: Any) -> F:
     """Compile a function: now for one signature, else when a loop that calls it is compiled.
 
     Numba's cache keeps it, if there is one: beside the source, in the user's cache directory or in NUMBA_CACHE_DIR. In
-    a read-only container none may be writable.
+    a read-only container, what was compiled beside the source is read, and nothing is kept.
     """
     dispatcher: Any = numba.njit(nogil=True, **options)(function)
     try:

@@ -1,0 +1,53 @@
+"""Whether a broker lives and whether it is ready, for whatever starts, watches and replaces it.
+
+`/health/live` fails when the broker's loop does not turn: a restart helps. `/health/ready` fails as well while groups
+or transactions are still being read after a start: their clients would be refused, and a restart does not help.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+from stratalog.broker import BrokerServices
+
+#: A probe waits for the loop this long; the usual timeout of a probe is longer than that.
+_LOOP_TIMEOUT_S = 2.0
+_UNAVAILABLE = 503
+
+
+def live(broker: BrokerServices) -> JSONResponse:
+    """Return 200 when the broker's loop turns, else 503."""
+    return _answer(broker, lambda: ("live", {}))
+
+
+def ready(broker: BrokerServices) -> JSONResponse:
+    """Return 200 when clients of every kind are served, else 503 and what is missing."""
+    return _answer(broker, lambda: _readiness(broker))
+
+
+def _readiness(broker: BrokerServices) -> tuple[str, Mapping[str, Any]]:
+    loading = [
+        name
+        for name, coordinator in (("groups", broker.groups), ("transactions", broker.transactions))
+        if not coordinator.loading.is_over
+    ]
+    offline = {str(path): reason for path, reason in broker.logs.dirs.offline.items()}
+    return "loading" if loading else "ready", {"loading": loading, "offline_directories": offline}
+
+
+def _answer(broker: BrokerServices, look: Callable[[], tuple[str, Mapping[str, Any]]]) -> JSONResponse:
+    async def look_on_loop() -> tuple[str, Mapping[str, Any]]:
+        return look()
+
+    asked = asyncio.run_coroutine_threadsafe(look_on_loop(), broker.loop)
+    try:
+        status, details = asked.result(_LOOP_TIMEOUT_S)
+    except TimeoutError:
+        asked.cancel()
+        status, details = "stalled", {"reason": f"the broker's loop did not answer within {_LOOP_TIMEOUT_S:.0f} s"}
+    code = 200 if status in ("live", "ready") else _UNAVAILABLE
+    return JSONResponse({"status": status, **details}, status_code=code, headers={"Cache-Control": "no-store"})
