@@ -591,11 +591,9 @@ class LogManager:
     # --- housekeeping -------------------------------------------------------------------------------------------------
 
     def apply_retention(self) -> int:
-        """`Housekeeping.apply_retention`."""
         return self._housekeeping.apply_retention()
 
     def flush_due(self) -> None:
-        """`Housekeeping.flush_due`."""
         self._housekeeping.flush_due()
 
     def expire_producers(self) -> None:
@@ -603,7 +601,6 @@ class LogManager:
         self._housekeeping.expire_producers(self.config["producer.id.expiration.ms"])
 
     def purge(self) -> None:
-        """`Housekeeping.purge`."""
         self._housekeeping.purge()
 
     def write_checkpoints(self, names: Collection[str] = ALL_CHECKPOINTS) -> None:

@@ -154,7 +154,6 @@ class IndexFile:
                 self._write_out(file, self.length)
 
     def flush(self) -> None:
-        """Make the entries durable."""
         with self._lock:
             if self._is_synced and not self._is_unwritten:
                 return

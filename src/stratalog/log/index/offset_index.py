@@ -106,7 +106,6 @@ class OffsetIndex(IndexFile):
         return self._decoded(self._at(slot))
 
     def __iter__(self) -> Iterator[OffsetPosition]:
-        """All entries, as they are now."""
         return decode_entries(self._copy(), self.base_offset, self.format)
 
     def lookup(self, target: int) -> OffsetPosition:

@@ -137,7 +137,6 @@ class TimeIndex(IndexFile):
         return TimestampOffset(timestamp_ms, self.base_offset + relative)
 
     def __iter__(self) -> Iterator[TimestampOffset]:
-        """All entries, as they are now."""
         return decode_entries(self._copy(), self.base_offset)
 
     def lookup(self, target_ms: int) -> TimestampOffset:

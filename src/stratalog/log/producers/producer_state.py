@@ -272,7 +272,6 @@ class ProducerStateManager:
         return producer.current_txn_first_offset is None and now_ms - producer.last_timestamp_ms >= self.expiration_ms
 
     def on_log_start_offset(self, log_start_offset: int) -> None:
-        """Advance the log start offset."""
         self._drop_replicated(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         latest = self.latest_snapshot_offset

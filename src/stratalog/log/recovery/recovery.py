@@ -46,8 +46,6 @@ _NO_END: Final = 0x7FFF_FFFF_FFFF_FFFF
 
 @dataclass
 class LoadedLog:
-    """What `load_log` found and made."""
-
     segments: SegmentTable
     log_start_offset: int
     recovery_point: int

@@ -98,7 +98,6 @@ class RemoteIndexes:
             self._fs.remove(path)
 
     def paths(self) -> list[Path]:
-        """Return the files of the three indexes."""
         return [index_path(self._stem, index_type) for index_type in SUFFIXES]
 
 

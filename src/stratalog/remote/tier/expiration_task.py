@@ -180,7 +180,6 @@ class ExpirationTask(TieringTask):
         ]
 
     def _tallied(self) -> list[RemoteLogSegmentMetadata]:
-        """All segments, added up."""
         started = self._services.clock.monotonic()
         listed = self._services.rlmm.list_remote_log_segments(self._partition)
         size = sum(segment.segment_size_bytes for segment in listed if segment.is_readable)

@@ -431,7 +431,6 @@ class RemoteLogManager:
         return self._of(partition).delete_lag
 
     def sizes(self, partition: TopicIdPartition) -> RemoteSizes:
-        """Return what the metadata says of a partition."""
         return self._rlmm.sizes(partition)
 
     def _of(self, partition: TopicIdPartition) -> TieredPartition:

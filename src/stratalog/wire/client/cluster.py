@@ -121,7 +121,6 @@ class Cluster:
             return self._any
 
     def cluster_id(self) -> str:
-        """Return the id that the brokers have in common."""
         told = self.any.call(ApiKey.DESCRIBE_CLUSTER, (0, 2), endpoint_type=1)
         check(told.error_code, told.error_message)
         return str(told.cluster_id)
