@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Final, TypeVar
 
 from stratalog.errors import CorruptIndexError, KafkaStorageError
@@ -337,9 +336,7 @@ class IndexFile:
     def __enter__(self: Self_) -> Self_:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
