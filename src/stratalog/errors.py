@@ -337,6 +337,26 @@ class TransactionAbortableError(KafkaError):
     code = 120
 
 
+class GroupMaxSizeReachedError(KafkaError):
+    code = 81
+
+
+class FencedMemberEpochError(KafkaError):
+    code = 110
+
+
+class UnreleasedInstanceIdError(KafkaError):
+    code = 111
+
+
+class UnsupportedAssignorError(KafkaError):
+    code = 112
+
+
+class StaleMemberEpochError(KafkaError):
+    code = 113
+
+
 class InvalidRegularExpressionError(KafkaError):
     code = 128
 

@@ -62,6 +62,7 @@ async def offset_commit(ctx: RequestContext, request: Any) -> Any:
                 request.generation_id_or_member_epoch,
                 commits,
                 missing_group=missing,
+                version=ctx.version,
             )
         except KafkaError as error:
             stored = dict.fromkeys(commits, wire_code(error))

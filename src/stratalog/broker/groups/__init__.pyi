@@ -1,4 +1,7 @@
 from .coordinator import (
+    AnyGroup as AnyGroup,
+)
+from .coordinator import (
     GroupCoordinator as GroupCoordinator,
 )
 from .group import (
@@ -39,6 +42,9 @@ from .wire import (
 )
 from .wire import (
     OPERATIONS_UNKNOWN as OPERATIONS_UNKNOWN,
+)
+from .wire import (
+    check_consumer_protocol as check_consumer_protocol,
 )
 from .wire import (
     requested_topic as requested_topic,

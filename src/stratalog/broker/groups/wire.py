@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING, Any
 
-from stratalog.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
+from stratalog.config import GROUP_VERSION
+from stratalog.errors import UnknownTopicIdError, UnknownTopicOrPartitionError, UnsupportedVersionError
 
 if TYPE_CHECKING:
     from stratalog.broker.metadata import Topic
@@ -32,3 +33,10 @@ def requested_topic(broker: BrokerServices, requested: Any, *, by_id: bool) -> t
         return topic, 0 if topic is not None else UnknownTopicIdError.code
     topic = broker.metadata.topic(requested.name)
     return topic, 0 if topic is not None else UnknownTopicOrPartitionError.code
+
+
+def check_consumer_protocol(broker: BrokerServices) -> None:
+    """Raise UnsupportedVersionError unless groups of the new protocol (KIP-848) are switched on."""
+    is_enabled = "consumer" in broker.config["group.coordinator.rebalance.protocols"]
+    if not is_enabled or broker.metadata.features.level(GROUP_VERSION) < 1:
+        raise UnsupportedVersionError("The version of API is not supported.")
