@@ -31,4 +31,5 @@ class Finding:
 
     @property
     def is_problem(self) -> bool:
+        """Whether it is more than a note."""
         return self.severity > Severity.NOTE

@@ -18,6 +18,7 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import TracebackType
 
 from typing_extensions import Buffer
 
@@ -149,7 +150,9 @@ class OpenLog:
     def __enter__(self) -> OpenLog:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def __repr__(self) -> str:

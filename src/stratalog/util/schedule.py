@@ -97,6 +97,7 @@ class Schedule:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
+        """Begin to run jobs."""
         with self._changed:
             self._held = False
             self._start()

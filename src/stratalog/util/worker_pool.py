@@ -32,6 +32,7 @@ class WorkerPool:
 
     @property
     def size(self) -> int:
+        """How many threads there may be."""
         return self._size
 
     @property
@@ -41,6 +42,7 @@ class WorkerPool:
 
     @property
     def busy(self) -> int:
+        """Threads that are at work."""
         return self._busy
 
     @property

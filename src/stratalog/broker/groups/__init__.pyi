@@ -1,7 +1,4 @@
 from .coordinator import (
-    AnyGroup as AnyGroup,
-)
-from .coordinator import (
     GroupCoordinator as GroupCoordinator,
 )
 from .group import (
@@ -44,7 +41,7 @@ from .wire import (
     OPERATIONS_UNKNOWN as OPERATIONS_UNKNOWN,
 )
 from .wire import (
-    check_consumer_protocol as check_consumer_protocol,
+    answered_topics as answered_topics,
 )
 from .wire import (
     requested_topic as requested_topic,

@@ -121,6 +121,7 @@ class LogCleaner:
 
     @property
     def threads(self) -> list[threading.Thread]:
+        """Those that clean, by now."""
         return list(self._threads)
 
     @property

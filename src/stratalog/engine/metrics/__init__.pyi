@@ -28,3 +28,6 @@ from .metrics_absent import (
 from .traffic import (
     TopicTraffic as TopicTraffic,
 )
+from .traffic import (
+    Traffic as Traffic,
+)

@@ -26,6 +26,8 @@ _INTERVAL_KEY: Final = "remote.log.metadata.initialization.retry.interval.ms"
 
 
 class TopicMade(Protocol):
+    """What is made of a request for a topic."""
+
     @property
     def partition_count(self) -> int: ...
 

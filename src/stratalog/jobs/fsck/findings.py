@@ -98,7 +98,7 @@ class FileFinding(Finding):
     action: FileAction | None = None
 
 
-class FsckFindings(list[FileFinding]):
+class FileFindings(list[FileFinding]):
     """The findings of one check, of files of `partition` unless said otherwise."""
 
     def __init__(self, partition: str = "") -> None:

@@ -31,6 +31,8 @@ _IS_FULL: Final = True
 
 
 class MapBuilder:
+    """One filling of one map."""
+
     def __init__(
         self,
         offset_map: OffsetMap,

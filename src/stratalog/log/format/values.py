@@ -20,6 +20,8 @@ class OffsetPosition(NamedTuple):
 
 
 class TimestampOffset(NamedTuple):
+    """A timestamp in milliseconds and an offset that goes with it."""
+
     timestamp_ms: int
     offset: int
 
@@ -55,6 +57,8 @@ class LogOffset(NamedTuple):
 
 
 class BatchPosition(NamedTuple):
+    """Where a batch lies in its `.log`."""
+
     base_offset: int
     position: int
     size: int

@@ -83,6 +83,7 @@ class TransactionIndex:
 
     @property
     def exists(self) -> bool:
+        """Whether there is a file at all."""
         return self._fs.exists(self.path)
 
     @property

@@ -72,6 +72,8 @@ class _Gap(NamedTuple):
 
 
 class SoundBatches(NamedTuple):
+    """What a scan found."""
+
     #: Bytes up to where the segment is to end.
     size_bytes: int
     max_timestamp: TimestampOffset

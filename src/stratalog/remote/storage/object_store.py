@@ -231,6 +231,8 @@ class ForwardingObjectStore(ObjectStore):
 
 
 class ObstoreObjectStore(ObjectStore):
+    """Any store of obstore."""
+
     def __init__(
         self, store: Any, url: str, *, directory: Path | None = None, fs: FileSystem = REAL_FILESYSTEM
     ) -> None:

@@ -39,6 +39,8 @@ class RetentionFacts:
 
 @dataclass(frozen=True, slots=True)
 class Expiration:
+    """One segment that goes."""
+
     segment: RemoteLogSegmentMetadata
     reason: ExpirationReason
 

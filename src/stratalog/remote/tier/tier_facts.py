@@ -16,8 +16,16 @@ class RunResult:
 
 
 @dataclass(frozen=True, slots=True)
-class TierLag:
-    """Sealed segments that are not in the remote tier yet, or remote ones that are left to delete."""
+class CopyLag:
+    """Sealed segments that are not in the remote tier yet."""
+
+    segments: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteLag:
+    """What is left to delete."""
 
     segments: int = 0
     size_bytes: int = 0

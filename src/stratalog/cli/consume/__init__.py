@@ -1,1 +1,0 @@
-"""`stratalog consume`: records of topics, as text, as bytes or as JSON lines."""

@@ -1,1 +1,0 @@
-"""`stratalog produce`: records from standard input, files or the command line into a topic."""
