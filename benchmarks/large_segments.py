@@ -230,7 +230,7 @@ class Run:
     def _dump(self) -> None:
         """From an index entry behind 4 GiB on; of smaller sizes, behind two thirds."""
         border = 2**32 if self.size > 2**32 + 2**27 else self.size * 2 // 3
-        with OffsetIndex.open(self._index, 0, max_size=0, writable=False, entry_size=LARGE.entry_size) as index:
+        with OffsetIndex(self._index, 0, max_size=0, writable=False, entry_size=LARGE.entry_size) as index:
             used = [entry for entry in index if entry.position]
         entry = next(entry for entry in used if entry.position > border)
         checked = f"the batch of offset {entry.offset} stands at {entry.position}"

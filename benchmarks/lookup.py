@@ -152,8 +152,8 @@ def sample(answer: Answer, lookups: int) -> Sample:
 
 def open_index(name: str, path: Path) -> OffsetIndex | TimeIndex:
     if name == "time":
-        return TimeIndex.open(path, 0, max_size=0, writable=False)
-    return OffsetIndex.open(path, 0, max_size=0, writable=False, entry_size=8 if name == "legacy" else 12)
+        return TimeIndex(path, 0, max_size=0, writable=False)
+    return OffsetIndex(path, 0, max_size=0, writable=False, entry_size=8 if name == "legacy" else 12)
 
 
 if __name__ == "__main__":

@@ -178,13 +178,6 @@ class InvalidRequestError(KafkaError):
     code = 42
 
 
-#: What Kafka says of an InvalidRequestError that has no message of its own.
-INVALID_REQUEST_MESSAGE = (
-    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
-    "incompatible broker. See the broker logs for more details."
-)
-
-
 class UnsupportedForMessageFormatError(KafkaError):
     code = 43
 
@@ -342,6 +335,26 @@ class FetchSessionTopicIdError(KafkaError):
 
 class TransactionAbortableError(KafkaError):
     code = 120
+
+
+class GroupMaxSizeReachedError(KafkaError):
+    code = 81
+
+
+class FencedMemberEpochError(KafkaError):
+    code = 110
+
+
+class UnreleasedInstanceIdError(KafkaError):
+    code = 111
+
+
+class UnsupportedAssignorError(KafkaError):
+    code = 112
+
+
+class StaleMemberEpochError(KafkaError):
+    code = 113
 
 
 class InvalidRegularExpressionError(KafkaError):

@@ -37,7 +37,10 @@ def test_commands_say_who_they_are_over_tls(
     cli = CommandLine(secured.address["SASL_SSL"], capsys)
     config = properties(tmp_path, secured, "swordfish")
     cli.good("topics", "create", "orders", "--command-config", config)
+    cli.good("produce", "orders", "hello", "--command-config", config)
     monkeypatch.setenv("STRATALOG_COMMAND_CONFIG", config)
+    assert cli.good("consume", "orders", "-n", "1").out == "hello\n"
+    assert cli.good("consume", "orders", "-e", "-G", "g").out == "hello\n"
     assert "orders\n" in cli.good("topics", "list").out
     assert "orders" in cli.good("log-dirs", "describe", "--json").out
     assert "metadata.version" in cli.good("features", "describe").out

@@ -31,6 +31,8 @@ with stratalog.Broker(config={{"log.segment.bytes": 1048576}}) as broker:
     assert run(["topics", "create", "orders", *at]) == 0
     assert run(["topics", "describe", "orders", *at]) == 0
     assert run(["log-dirs", "describe", *at]) == 0
+    assert run(["produce", "orders", "hello", *at]) == 0
+    assert run(["consume", "orders", "--exit", *at]) == 0
 
 log = stratalog.open_log(sys.argv[1] + "/orders-0")
 log.append([Record(offset=0, timestamp_ms=0, key=None, value=b"v")])

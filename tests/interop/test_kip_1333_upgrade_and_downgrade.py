@@ -101,9 +101,7 @@ def expect_entries_of_eight_bytes(directory: Path) -> None:
         with REAL_FILESYSTEM.open(path) as log:
             batches = {position: batch.last_offset for position, batch in scan_headers(log)}
         index_path = path.with_suffix(".index")
-        with OffsetIndex.open(
-            index_path, int(path.stem), max_size=0, writable=False, entry_size=LEGACY.entry_size
-        ) as index:
+        with OffsetIndex(index_path, int(path.stem), max_size=0, writable=False, entry_size=LEGACY.entry_size) as index:
             index.sanity_check()
             assert index.length % LEGACY.entry_size == 0
             assert all(batches.get(entry.position) == entry.offset for entry in index)

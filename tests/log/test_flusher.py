@@ -122,10 +122,10 @@ def test_a_snapshot_that_a_roll_takes_during_a_flush_waits_for_the_next_one(
     monkeypatch.setattr(Flusher, "_sync_names", rolled)
     log.flush()
     assert log.recovery_point == 9
-    assert [snapshot.offset for snapshot in log.producers.unsynced_snapshots(9)] == [9]
+    assert [snapshot.offset for snapshot in log.producers.snapshots.unsynced(9)] == [9]
     append(log)
     log.flush()
-    assert not log.producers.unsynced_snapshots(10)
+    assert not log.producers.snapshots.unsynced(10)
     log.close()
 
 

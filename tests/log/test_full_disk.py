@@ -31,13 +31,13 @@ EVERY_BATCH = LogConfig(index_interval_bytes=0)
 MANY = 2_100
 
 
-def offset_index(path: Path, **options: Any) -> tuple[IndexFile, Callable[[int], None]]:
-    index = OffsetIndex.open(path, 0, max_size=INDEX_SIZE, **options)
+def offset_index(path: Path, **options: Any) -> tuple[IndexFile[Any], Callable[[int], None]]:
+    index = OffsetIndex(path, 0, max_size=INDEX_SIZE, **options)
     return index, lambda n: index.append(n, n)
 
 
-def time_index_of(path: Path, **options: Any) -> tuple[IndexFile, Callable[[int], None]]:
-    index = TimeIndex.open(path, 0, max_size=INDEX_SIZE, **options)
+def time_index_of(path: Path, **options: Any) -> tuple[IndexFile[Any], Callable[[int], None]]:
+    index = TimeIndex(path, 0, max_size=INDEX_SIZE, **options)
     return index, lambda n: index.maybe_append(n, n)
 
 

@@ -73,7 +73,7 @@ def test_the_forgotten_take_no_room_for_long() -> None:
 def test_searches_while_copies_are_dropped_find_what_was_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer adds, readers search for what was there before, and there is room for one index of four at a time."""
     monkeypatch.setattr("stratalog.log.index.index_file.INDEX_MEMORY", IndexMemory(5_000))
-    indexes = [OffsetIndex.open(tmp_path / f"{n}.index", 0, max_size=80_000) for n in range(4)]
+    indexes = [OffsetIndex(tmp_path / f"{n}.index", 0, max_size=80_000) for n in range(4)]
     failures: list[BaseException] = []
     is_done = threading.Event()
 

@@ -48,20 +48,20 @@ class TestOffsetIndexDualFormat:
     def test_what_is_written_is_read(self, tmp_path: Path, form: OffsetIndexFormat) -> None:
         path = tmp_path / "i.index"
         entries = entries_of(50)
-        with OffsetIndex.open(path, BASE, max_size=1200, entry_size=form.entry_size) as index:
+        with OffsetIndex(path, BASE, max_size=1200, entry_size=form.entry_size) as index:
             for entry in entries:
                 index.append(*entry)
             assert [index.lookup(entry.offset + 3) for entry in entries] == entries
         assert path.read_bytes() == encode(entries, form)
-        with OffsetIndex.open(path, BASE, max_size=1200, entry_size=form.entry_size) as index:
+        with OffsetIndex(path, BASE, max_size=1200, entry_size=form.entry_size) as index:
             assert list(index) == entries
 
     def test_large_positions_are_written_in_the_large_format_only(self, tmp_path: Path) -> None:
-        with OffsetIndex.open(tmp_path / "l.index", BASE, max_size=120, entry_size=12) as index:
+        with OffsetIndex(tmp_path / "l.index", BASE, max_size=120, entry_size=12) as index:
             index.append(BASE + 1, INT_MAX + 1)
             assert index.lookup(BASE + 1).position == INT_MAX + 1
         with (
-            OffsetIndex.open(tmp_path / "s.index", BASE, max_size=120, entry_size=8) as index,
+            OffsetIndex(tmp_path / "s.index", BASE, max_size=120, entry_size=8) as index,
             pytest.raises(ValueError, match="Finalize MetadataVersion to IBP_4_4_IV1 to enable large index format"),
         ):
             index.append(BASE + 1, INT_MAX + 1)

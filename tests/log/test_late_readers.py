@@ -56,10 +56,10 @@ def test_an_index_that_is_renamed_as_it_is_opened_is_found(
     tmp_path: Path, use: Callable[[OffsetIndex], object]
 ) -> None:
     fs = Interrupted()
-    with OffsetIndex.open(tmp_path / "i.index", 0, max_size=800) as index:
+    with OffsetIndex(tmp_path / "i.index", 0, max_size=800) as index:
         for n in range(1, 5):
             index.append(n, 10 * n)
-    index = OffsetIndex.open(tmp_path / "i.index", 0, max_size=800, fs=fs)
+    index = OffsetIndex(tmp_path / "i.index", 0, max_size=800, fs=fs)
     index.resize(800)
     index.append(5, 50)
     fs.meanwhile = lambda: index.rename_to(tmp_path / "i.index.swap")
@@ -273,7 +273,7 @@ def test_an_index_whose_file_is_gone_is_told_so_and_is_not_made(
 ) -> None:
     path = tmp_path / "i"
     path.write_bytes(bytes(range(24)))
-    index = kind.open(path, 0, max_size=240)
+    index = kind(path, 0, max_size=240)
     path.unlink()
     with pytest.raises(FileNotFoundError):
         index.entry(1)

@@ -99,7 +99,7 @@ def test_damage_below_the_log_start_costs_nothing_above_it(open_log: OpenLog) ->
     assert [record.offset for record in read_records(again, 4)] == [4, 5, 6, 7, 8]
     append(again)
     again.roll()
-    assert again.producers.snapshot_for(10) is not None
+    assert again.producers.snapshots.get(10) is not None
     assert broken.read_bytes() == b"corruptRecord"
 
 

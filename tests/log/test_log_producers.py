@@ -94,7 +94,7 @@ def test_records_without_producer_move_the_snapshot_too(open_log: OpenLog) -> No
     log = open_log()
     append(log)
     log.producers.take_snapshot()
-    assert log.producers.latest_snapshot_offset == 1
+    assert log.producers.snapshots.latest_offset == 1
 
 
 def test_missing_snapshots_are_taken_again_where_a_later_start_needs_them(open_log: OpenLog) -> None:

@@ -154,7 +154,7 @@ def test_a_log_that_begins_anew_has_no_snapshots(open_log: OpenLog) -> None:
     log.producers.take_snapshot()
     assert (len(log.segments), log.producers.map_end_offset, _snapshots(log)[-1]) == (3, 3, 3)
     log.truncate_fully_and_start_at(29)
-    assert (len(log.segments), log.producers.map_end_offset, log.producers.latest_snapshot_offset) == (
+    assert (len(log.segments), log.producers.map_end_offset, log.producers.snapshots.latest_offset) == (
         1,
         29,
         None,
@@ -170,7 +170,7 @@ def test_a_truncation_to_a_segments_start_keeps_the_segment_and_its_snapshot(ope
         )
     for _ in range(2):
         assert [segment.base_offset for segment in log.segments] == [0, 1]
-        assert log.producers.latest_snapshot_offset == 1
+        assert log.producers.snapshots.latest_offset == 1
         log.truncate_to(1)
     assert log.active_segment.size_bytes == 0
     entry = log.producers.producers[1]

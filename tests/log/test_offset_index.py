@@ -26,7 +26,7 @@ steps = st.lists(st.tuples(st.integers(1, 10_000), st.integers(1, 100_000)), max
 
 
 def open_index(path: Path, *, max_size: int = 4096, entry_size: int = 8, base: int = BASE) -> OffsetIndex:
-    return OffsetIndex.open(path, base, max_size=max_size, entry_size=entry_size)
+    return OffsetIndex(path, base, max_size=max_size, entry_size=entry_size)
 
 
 def entries_of(steps: list[tuple[int, int]]) -> list[OffsetPosition]:
@@ -101,7 +101,7 @@ def test_truncation_leaves_what_a_list_would_keep_and_appends_go_on(
 
 def test_the_file_has_its_full_size_in_use_and_only_its_entries_when_closed(tmp_path: Path) -> None:
     path = tmp_path / "i.index"
-    index = OffsetIndex.open(path, 0, max_size=10_485_763)
+    index = OffsetIndex(path, 0, max_size=10_485_763)
     assert path.stat().st_size == 10_485_760
     assert path.stat().st_blocks == 0
     index.append(5, 4200)
@@ -121,7 +121,7 @@ def test_the_same_entries_as_kafka_make_the_same_bytes(tmp_path: Path) -> None:
     """Kafka wrote an entry for a batch once index.interval.bytes (300) lay between it and the last entry."""
     data = (GOLDEN / "00000000000000000000.log").read_bytes()
     path = tmp_path / "i.index"
-    with OffsetIndex.open(path, 0, max_size=1024) as index:
+    with OffsetIndex(path, 0, max_size=1024) as index:
         position, since = 0, 0
         while position < len(data):
             batch = RecordBatch(data, position)
@@ -149,7 +149,7 @@ def test_a_closed_empty_index_is_an_empty_file_that_opens_again(tmp_path: Path) 
 
 
 def test_an_append_that_does_not_fit_is_refused_and_changes_nothing(tmp_path: Path) -> None:
-    with OffsetIndex.open(tmp_path / "i.index", BASE, max_size=24) as index:
+    with OffsetIndex(tmp_path / "i.index", BASE, max_size=24) as index:
         index.append(BASE + 10, 100)
         for offset, position in (
             (BASE + 10, 200),
@@ -164,7 +164,7 @@ def test_an_append_that_does_not_fit_is_refused_and_changes_nothing(tmp_path: Pa
         assert list(index) == [OffsetPosition(BASE + 10, 100)]
         index.append(BASE + 2**31 - 1, 2**31 - 1)
         assert not index.is_full
-    with OffsetIndex.open(tmp_path / "j.index", BASE, max_size=8) as index:
+    with OffsetIndex(tmp_path / "j.index", BASE, max_size=8) as index:
         index.append(BASE + 1, 1)
         assert index.is_full
         with pytest.raises(ValueError, match="full"):
@@ -191,22 +191,22 @@ def test_only_eight_or_twelve_bytes_make_an_entry(tmp_path: Path) -> None:
 
 def test_a_missing_index_is_not_made_by_a_reader(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        OffsetIndex.open(tmp_path / "i.index", 0, max_size=80, writable=False)
+        OffsetIndex(tmp_path / "i.index", 0, max_size=80, writable=False)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_reader_leaves_the_zero_tail_of_a_live_index(tmp_path: Path) -> None:
     path = tmp_path / "i.index"
-    with OffsetIndex.open(path, 0, max_size=80) as writer:
+    with OffsetIndex(path, 0, max_size=80) as writer:
         writer.append(7, 700)
         writer.write_out()
-        with OffsetIndex.open(path, 0, max_size=0, writable=False) as reader:
+        with OffsetIndex(path, 0, max_size=0, writable=False) as reader:
             assert reader.entry(0) == OffsetPosition(7, 700)
         assert path.stat().st_size == 80
 
 
 def test_use_after_close_is_an_error_of_storage_not_of_python(tmp_path: Path) -> None:
-    index = OffsetIndex.open(tmp_path / "i.index", 0, max_size=80)
+    index = OffsetIndex(tmp_path / "i.index", 0, max_size=80)
     index.append(1, 10)
     index.append(3, 30)
     index.close()
@@ -216,7 +216,7 @@ def test_use_after_close_is_an_error_of_storage_not_of_python(tmp_path: Path) ->
 
 
 def test_a_deleted_index_is_gone_and_deleting_again_is_fine(tmp_path: Path) -> None:
-    index = OffsetIndex.open(tmp_path / "i.index", 0, max_size=80)
+    index = OffsetIndex(tmp_path / "i.index", 0, max_size=80)
     index.rename_to(tmp_path / "i.index.deleted")
     index.append(1, 10)
     index.delete()
@@ -227,7 +227,7 @@ def test_a_deleted_index_is_gone_and_deleting_again_is_fine(tmp_path: Path) -> N
 def test_an_index_cut_by_someone_else_is_told_instead_of_crashing(tmp_path: Path) -> None:
     path = tmp_path / "i.index"
     path.write_bytes(struct.pack(">iiii", 5, 4200, 9, 8500))
-    index = OffsetIndex.open(path, 0, max_size=80, writable=False)
+    index = OffsetIndex(path, 0, max_size=80, writable=False)
     path.write_bytes(b"")
     with pytest.raises(KafkaStorageError, match=r"i\.index: 0 bytes"):
         index.lookup(5)
@@ -247,9 +247,7 @@ def test_every_cut_and_every_flipped_byte_is_found_or_leaves_an_ordered_index(tm
     ]
     for data in damaged:
         path.write_bytes(data)
-        with contextlib.closing(
-            OffsetIndex.open(path, BASE, max_size=0, writable=False, entry_size=entry_size)
-        ) as index:
+        with contextlib.closing(OffsetIndex(path, BASE, max_size=0, writable=False, entry_size=entry_size)) as index:
             try:
                 index.sanity_check()
             except CorruptIndexError:
@@ -262,7 +260,7 @@ def test_every_cut_and_every_flipped_byte_is_found_or_leaves_an_ordered_index(tm
 def test_a_zero_tail_left_by_a_crash_is_corrupt(tmp_path: Path) -> None:
     path = tmp_path / "i.index"
     path.write_bytes(struct.pack(">iiii", 5, 4200, 9, 8500) + bytes(32))
-    with OffsetIndex.open(path, BASE, max_size=0, writable=False) as index, pytest.raises(CorruptIndexError):
+    with OffsetIndex(path, BASE, max_size=0, writable=False) as index, pytest.raises(CorruptIndexError):
         index.sanity_check()
 
 
@@ -304,7 +302,7 @@ def test_an_index_that_is_filled_anew_may_have_another_format(
     tmp_path: Path, old: OffsetIndexFormat, new: OffsetIndexFormat
 ) -> None:
     path = tmp_path / "i.index"
-    with OffsetIndex.open(path, BASE, max_size=1000, entry_size=old.entry_size) as index:
+    with OffsetIndex(path, BASE, max_size=1000, entry_size=old.entry_size) as index:
         for entry in entries_of([(1, 5000)] * 20):
             index.append(*entry)
         index.reset(new)
@@ -341,7 +339,7 @@ def test_many_lookups_in_a_large_index_are_those_of_a_bisection(tmp_path: Path) 
     path = tmp_path / "i.index"
     path.write_bytes(b"".join(struct.pack(">iq", o, 5000 * (i + 1)) for i, o in enumerate(offsets)))
     targets = [o + d for o in offsets[::7] for d in (-1, 0, 1)] + [-5, 0, 2**31, 2**40]
-    with OffsetIndex.open(path, 0, max_size=0, writable=False, entry_size=12) as index:
+    with OffsetIndex(path, 0, max_size=0, writable=False, entry_size=12) as index:
         found, positions = index.lookup_many(targets)
         single = [index.lookup(target) for target in targets]
     expected = [bisect.bisect_right(offsets, target) for target in targets]
@@ -379,7 +377,7 @@ def test_an_entry_amid_an_index_of_any_size_that_goes_back_is_corrupt(
         if wrong is not None:
             form.entry.pack_into(damaged, middle * form.entry_size, *wrong)
         path.write_bytes(damaged)
-        with OffsetIndex.open(path, BASE, max_size=0, writable=False, entry_size=form.entry_size) as index:
+        with OffsetIndex(path, BASE, max_size=0, writable=False, entry_size=form.entry_size) as index:
             if wrong is None:
                 index.sanity_check()
                 continue

@@ -266,28 +266,28 @@ def test_snapshots_that_were_put_there_are_found_by_a_state_made_anew(make: Make
     assert path is not None
     kept = path.read_bytes()
     state.truncate_fully_and_start_at(0)
-    assert (state.snapshots, list(tmp_path.iterdir())) == ([], [])
+    assert (list(state.snapshots), list(tmp_path.iterdir())) == ([], [])
     path.write_bytes(kept)
-    assert make().latest_snapshot_offset == 2
+    assert make().snapshots.latest_offset == 2
 
 
 def test_there_is_no_snapshot_where_none_was_taken(state: ProducerStateManager) -> None:
-    assert state.snapshot_for(1) is None
-    assert state.latest_snapshot_offset is None
+    assert state.snapshots.get(1) is None
+    assert state.snapshots.latest_offset is None
 
 
 def test_a_snapshot_whose_file_is_gone_cannot_be_marked(state: ProducerStateManager) -> None:
     path = state.take_snapshot(4)
     assert path is not None
     path.unlink()
-    assert state.mark_snapshot_deleted(4) is None
-    assert state.latest_snapshot_offset is None
+    assert state.snapshots.mark_deleted(4) is None
+    assert state.snapshots.latest_offset is None
 
 
 def test_all_stray_snapshots_below_the_segments_go(state: ProducerStateManager, tmp_path: Path) -> None:
     for offset in (2, 5, 42):
         state.take_snapshot(offset)
-    state.remove_stray_snapshots([42])
+    state.snapshots.delete_strays([42])
     assert [path.name for path in tmp_path.iterdir()] == ["00000000000000000042.snapshot"]
 
 

@@ -461,7 +461,7 @@ def test_all_snapshots_damaged_means_from_the_log_start(make: Make) -> None:
     again.truncate_and_reload(3, 11, T0)
     assert again.map_end_offset == 3
     assert again.is_empty
-    assert again.snapshots == []
+    assert list(again.snapshots) == []
 
 
 def test_snapshots_outside_the_log_are_deleted(make: Make) -> None:
@@ -489,7 +489,7 @@ def test_truncation_forgets_what_was_cut_off(make: Make) -> None:
     state.truncate_fully_and_start_at(50)
     assert state.is_empty
     assert state.map_end_offset == 50
-    assert state.snapshots == []
+    assert list(state.snapshots) == []
     state.update(data(50, 0), "client")
     assert state.take_snapshot() is not None
 
@@ -520,9 +520,9 @@ def test_stray_snapshots_go_and_the_one_of_the_clean_stop_stays(make: Make, tmp_
     state = make()
     for offset in (1, 3, 5, 7, 9):
         state.take_snapshot(offset)
-    state.remove_stray_snapshots([0, 3, 7])
+    state.snapshots.delete_strays([0, 3, 7])
     assert [snapshot.offset for snapshot in state.snapshots] == [3, 7, 9]
-    state.remove_stray_snapshots([0, 3, 7, 20])
+    state.snapshots.delete_strays([0, 3, 7, 20])
     assert [snapshot.offset for snapshot in state.snapshots] == [3, 7]
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -530,10 +530,10 @@ def test_stray_snapshots_go_and_the_one_of_the_clean_stop_stays(make: Make, tmp_
 def test_a_snapshot_goes_with_its_segment(state: ProducerStateManager, tmp_path: Path) -> None:
     state.take_snapshot(4)
     state.take_snapshot(8)
-    assert state.mark_snapshot_deleted(4) == tmp_path / "00000000000000000004.snapshot.deleted"
-    assert state.mark_snapshot_deleted(4) is None
-    assert state.snapshot_for(8) == tmp_path / "00000000000000000008.snapshot"
-    state.delete_snapshots_before(9)
+    assert state.snapshots.mark_deleted(4) == tmp_path / "00000000000000000004.snapshot.deleted"
+    assert state.snapshots.mark_deleted(4) is None
+    assert state.snapshots.get(8) == tmp_path / "00000000000000000008.snapshot"
+    state.snapshots.delete_before(9)
     assert [path.name for path in tmp_path.iterdir()] == ["00000000000000000004.snapshot.deleted"]
 
 

@@ -28,7 +28,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fill(path: Path, steps: list[tuple[int, int]]) -> tuple[TimeIndex, list[TimestampOffset]]:
     """An index and the list that it should be: an entry only where the timestamp grew."""
     path.unlink(missing_ok=True)
-    index = TimeIndex.open(path, BASE, max_size=12 * 100)
+    index = TimeIndex(path, BASE, max_size=12 * 100)
     expected: list[TimestampOffset] = []
     timestamp, offset = T0, BASE
     for timestamp_step, offset_step in steps:
@@ -66,12 +66,12 @@ def test_truncation_drops_the_entries_at_and_behind_an_offset(
         index.truncate_to(cut)
         assert list(index) == kept
         assert index.last_entry == (kept[-1] if kept else TimestampOffset(-1, BASE))
-    with TimeIndex.open(path, BASE, max_size=0, writable=False) as reopened:
+    with TimeIndex(path, BASE, max_size=0, writable=False) as reopened:
         assert list(reopened) == kept
 
 
 def test_one_slot_is_kept_for_the_entry_at_the_roll(tmp_path: Path) -> None:
-    index = TimeIndex.open(tmp_path / "t.timeindex", BASE, max_size=47)
+    index = TimeIndex(tmp_path / "t.timeindex", BASE, max_size=47)
     assert (tmp_path / "t.timeindex").stat().st_size == 36
     index.maybe_append(T0, BASE)
     index.maybe_append(T0 + 1, BASE + 1)
@@ -86,7 +86,7 @@ def test_one_slot_is_kept_for_the_entry_at_the_roll(tmp_path: Path) -> None:
 
 
 def test_timestamps_and_offsets_never_go_back(tmp_path: Path) -> None:
-    with TimeIndex.open(tmp_path / "t.timeindex", BASE, max_size=1200) as index:
+    with TimeIndex(tmp_path / "t.timeindex", BASE, max_size=1200) as index:
         index.maybe_append(T0, BASE + 5)
         index.maybe_append(T0, BASE + 9)  # no newer timestamp: nothing to add
         for timestamp, offset in ((T0 - 1, BASE + 6), (T0 + 1, BASE + 4), (T0 + 1, BASE + 2**31)):
@@ -96,7 +96,7 @@ def test_timestamps_and_offsets_never_go_back(tmp_path: Path) -> None:
 
 
 def test_a_timestamp_below_zero_adds_nothing(tmp_path: Path) -> None:
-    with TimeIndex.open(tmp_path / "t.timeindex", BASE, max_size=1200) as index:
+    with TimeIndex(tmp_path / "t.timeindex", BASE, max_size=1200) as index:
         index.maybe_append(-1, BASE)
         assert index.entries == 0
 
@@ -113,7 +113,7 @@ def test_every_cut_and_every_flipped_byte_is_found_or_leaves_an_ordered_index(tm
     ]
     for data in damaged:
         path.write_bytes(data)
-        with contextlib.closing(TimeIndex.open(path, BASE, max_size=0, writable=False)) as reader:
+        with contextlib.closing(TimeIndex(path, BASE, max_size=0, writable=False)) as reader:
             try:
                 reader.sanity_check()
             except CorruptIndexError:
@@ -135,7 +135,7 @@ def test_entries_are_had_by_slot_and_no_other_slot(tmp_path: Path) -> None:
 
 def test_the_last_entry_follows_appends_and_truncation(tmp_path: Path) -> None:
     path = tmp_path / "i.timeindex"
-    with TimeIndex.open(path, BASE, max_size=120) as index:
+    with TimeIndex(path, BASE, max_size=120) as index:
         assert index.last_entry == TimestampOffset(-1, BASE)
         index.maybe_append(T0, BASE + 3)
         assert index.last_entry == TimestampOffset(T0, BASE + 3)
@@ -178,14 +178,14 @@ def test_an_entry_amid_an_index_of_any_size_that_goes_back_is_corrupt(tmp_path: 
     path = tmp_path / "i.timeindex"
     sound = b"".join(struct.pack(">qi", T0 + i, i) for i in range(entries))
     path.write_bytes(sound)
-    with TimeIndex.open(path, BASE, max_size=0, writable=False) as index:
+    with TimeIndex(path, BASE, max_size=0, writable=False) as index:
         index.sanity_check()
     for wrong in ((T0 + entries // 2 - 1, entries // 2), (T0 + entries // 2, entries // 2 - 2), (-5, 0)):
         damaged = bytearray(sound)
         struct.pack_into(">qi", damaged, entries // 2 * 12, *wrong)
         path.write_bytes(damaged)
         with (
-            TimeIndex.open(path, BASE, max_size=0, writable=False) as index,
+            TimeIndex(path, BASE, max_size=0, writable=False) as index,
             pytest.raises(CorruptIndexError, match=f"entry {entries // 2}"),
         ):
             index.sanity_check()

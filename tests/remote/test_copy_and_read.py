@@ -17,7 +17,7 @@ from stratalog.remote.api.segment_state import RemoteLogSegmentState
 from stratalog.remote.storage.object_names import ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.tier.copy_task import candidates
-from stratalog.remote.tier.manager import CopyLag, RunResult
+from stratalog.remote.tier.manager import RunResult, TierLag
 from tests.remote.world import BATCH_MS, CONFIG, RECORDS_IN_BATCH, World
 
 
@@ -375,7 +375,7 @@ def test_everything_expired_leaves_an_empty_bucket(tmp_path: Path) -> None:
 
 def test_the_lag_moves_while_nothing_is_copied(tmp_path: Path) -> None:
     with World(tmp_path) as world:
-        assert world.manager.copy_lag(world.partition) == CopyLag(0, 0)
+        assert world.manager.copy_lag(world.partition) == TierLag(0, 0)
         world.append(20)
         first = world.manager.copy_lag(world.partition)
         world.append(20)
@@ -383,7 +383,7 @@ def test_the_lag_moves_while_nothing_is_copied(tmp_path: Path) -> None:
         assert 0 < first.segments < second.segments
         assert 0 < first.size_bytes < second.size_bytes
         world.tier()
-        assert world.manager.copy_lag(world.partition) == CopyLag(0, 0)
+        assert world.manager.copy_lag(world.partition) == TierLag(0, 0)
 
 
 def test_what_was_deleted_before_it_was_copied_does_not_lag(tmp_path: Path) -> None:

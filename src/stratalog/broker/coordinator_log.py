@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from stratalog.broker.java_hashing import string_hash
 from stratalog.errors import (
     CoordinatorNotAvailableError,
     CorruptRecordError,
@@ -86,10 +87,7 @@ def partition_for(name: str, partition_count: int) -> int:
 
     |Java's String.hashCode| modulo the count.
     """
-    value = 0
-    encoded = name.encode("utf-16-be", "surrogatepass")
-    for at in range(0, len(encoded), 2):
-        value = (value * 31 + (encoded[at] << 8 | encoded[at + 1])) & 0xFFFFFFFF
+    value = string_hash(name)
     signed = value - (1 << 32) if value & 0x80000000 else value
     magnitude = 0 if signed == -(1 << 31) else abs(signed)
     return magnitude % partition_count

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from uuid import UUID
 
 from stratalog.errors import CorruptRecordError
 from stratalog.util import encode_unsigned
@@ -65,6 +66,9 @@ class FieldReader:
     def int64(self) -> int:
         return int(INT64.unpack(self._take(8))[0])
 
+    def uuid(self) -> UUID:
+        return UUID(bytes=self._take(16))
+
     def string(self) -> str:
         text = self.nullable_string()
         if text is None:
@@ -82,6 +86,10 @@ class FieldReader:
 
     def blob(self) -> bytes:
         return self._take(self.count())
+
+    def nullable_blob(self) -> bytes | None:
+        length = self.count()
+        return None if length == -1 else self._take(length)
 
     def count(self) -> int:
         """Read the count of an array or of BYTES; -1 is null."""

@@ -41,6 +41,8 @@ class GroupSpec:
 COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("demo", "stratalog.cli.demo:demo", "Run the main job end to end on real data and check every answer."),
     CommandSpec("serve", "stratalog.cli.serve:serve", "Serve a data directory to Kafka clients."),
+    CommandSpec("produce", "stratalog.cli.produce.command:produce", "Write records to a topic."),
+    CommandSpec("consume", "stratalog.cli.consume.command:consume", "Read records of topics, and follow them."),
     GroupSpec(
         "topics",
         "Create, list, describe, alter and delete topics.",

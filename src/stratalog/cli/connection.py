@@ -16,10 +16,9 @@ def connection_options(bootstrap_server: str, command_config: Path | None) -> Co
     """Return how to reach the cluster, and as whom. Raises UsageError, which names the file and the property."""
     properties = {} if command_config is None else _client_properties(command_config)
     options = {f"kafka.{name}": value for name, value in properties.items()}
-    try:
-        return ConnectionOptions.of({**options, "kafka.bootstrap.servers": bootstrap_server}, what=_WHAT)
-    except UsageError as error:
-        raise UsageError(str(error).replace("option kafka.", f"{command_config}: ")) from None
+    return ConnectionOptions.of(
+        {**options, "kafka.bootstrap.servers": bootstrap_server}, what=_WHAT, where=f"{command_config}: "
+    )
 
 
 def open_cluster(bootstrap_server: str, command_config: Path | None = None) -> Cluster:

@@ -92,6 +92,9 @@ from .metadata_version import (
     lost_by_downgrade as lost_by_downgrade,
 )
 from .other_features import (
+    GROUP_VERSION as GROUP_VERSION,
+)
+from .other_features import (
     OTHER_FEATURES as OTHER_FEATURES,
 )
 from .other_features import (

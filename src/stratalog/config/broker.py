@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from stratalog.config.group_limits import check_group_limits
 from stratalog.config.keys import (
     INT_MAX,
     LONG_MAX,
@@ -20,7 +21,9 @@ from stratalog.config.keys import (
     at_least,
     between,
     invalid,
+    list_of,
     one_of,
+    one_of_any_case,
 )
 from stratalog.config.metadata_version import INITIAL_LEVEL, LEVEL_MAX, LEVEL_MIN
 from stratalog.config.properties_file import parse_properties
@@ -69,6 +72,8 @@ _HOUR_MS = 60 * 60 * 1000
 _ONE_REPLICA = "one broker keeps one replica"
 
 #: Coarser spellings of a time that yield to the one in milliseconds.
+_ASSIGNORS = "org.apache.kafka.coordinator.group.assignor"
+
 _COARSER = {
     "log.retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", _HOUR_MS)),
     "log.roll.ms": (("log.roll.hours", _HOUR_MS),),
@@ -220,7 +225,38 @@ BROKER_KEYS = ConfigRegistry(
              "Longest session timeout that a member may have.", at_least(1)),
         _key("group.initial.rebalance.delay.ms", _INT, 3_000,
              "How long a new group waits for more members.", at_least(0)),
-        _key("group.max.size", _INT, INT_MAX, "Largest number of members of a group.", at_least(1)),
+        _key("group.max.size", _INT, INT_MAX, "Largest number of members of a classic group.", at_least(1)),
+        _key("group.coordinator.rebalance.protocols", _LIST, ("classic", "consumer", "streams"),
+             "The protocols of groups that clients may use; streams groups are not there yet.",
+             list_of("classic", "consumer", "streams", "share")),
+        _key("group.consumer.session.timeout.ms", _INT, 45_000,
+             "How long a member of a group of the consumer protocol (KIP-848) may be silent.", at_least(1)),
+        _key("group.consumer.min.session.timeout.ms", _INT, 45_000,
+             "Shortest such time that a group may be given.", at_least(1)),
+        _key("group.consumer.max.session.timeout.ms", _INT, 60_000,
+             "Longest such time that a group may be given.", at_least(1)),
+        _key("group.consumer.heartbeat.interval.ms", _INT, 5_000,
+             "How often members of such a group are to send a heartbeat.", at_least(1)),
+        _key("group.consumer.min.heartbeat.interval.ms", _INT, 5_000,
+             "Shortest such interval that a group may be given.", at_least(1)),
+        _key("group.consumer.max.heartbeat.interval.ms", _INT, 15_000,
+             "Longest such interval that a group may be given.", at_least(1)),
+        _key("group.consumer.assignment.interval.ms", _INT, 1_000,
+             "Shortest time between two assignments of such a group.", at_least(0)),
+        _key("group.consumer.min.assignment.interval.ms", _INT, 0,
+             "Shortest such interval that a group may be given.", at_least(0)),
+        _key("group.consumer.max.assignment.interval.ms", _INT, 15_000,
+             "Longest such interval that a group may be given.", at_least(0)),
+        _key("group.consumer.regex.refresh.interval.ms", _INT, 600_000,
+             "How often the regular expressions of such a group are matched again without a reason.",
+             at_least(10_000)),
+        _key("group.consumer.max.size", _INT, INT_MAX, "Largest number of members of such a group.", at_least(1)),
+        _key("group.consumer.assignors", _LIST, ("uniform", "range"),
+             "Assignors that such groups may use, the first one by default.",
+             list_of("uniform", "range", *(f"{_ASSIGNORS}.{name}Assignor" for name in ("Uniform", "Range")))),
+        _key("group.consumer.migration.policy", _STR, "bidirectional",
+             "Whether groups with members may change between the classic and the consumer protocol.",
+             one_of_any_case("bidirectional", "upgrade", "downgrade", "disabled")),
         _key("offset.metadata.max.bytes", _INT, 4096, "The longest metadata of a commit.", at_least(0)),
         _key("offsets.topic.num.partitions", _INT, 50, "Partitions of __consumer_offsets.", at_least(1)),
         _key("offsets.topic.replication.factor", _SHORT, 1,
@@ -392,6 +428,7 @@ class BrokerConfig(Mapping[str, Any]):
         for key in BROKER_KEYS:
             if key.coarser and key.name not in self._set:
                 self._derive(key)
+        check_group_limits(self._values)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str | None]) -> BrokerConfig:

@@ -89,7 +89,6 @@ _LIMITS = {LONG_MAX: "no limit", INT_MAX: "no limit", 1.7976931348623157e308: "n
 
 
 def page() -> str:
-    """Return the whole page."""
     return "\n".join(
         [
             _HEAD,

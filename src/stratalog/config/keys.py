@@ -99,6 +99,14 @@ def one_of(*allowed: str) -> Validator:
     return check
 
 
+def one_of_any_case(*allowed: str) -> Validator:
+    def check(key: str, value: Any) -> None:
+        if value.lower() not in allowed:
+            raise invalid(key, value, f"String must be one of (case insensitive): {', '.join(map(str.upper, allowed))}")
+
+    return check
+
+
 def list_of(*allowed: str) -> Validator:
     def check(key: str, value: Any) -> None:
         for item in value:

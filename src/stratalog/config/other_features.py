@@ -13,11 +13,13 @@ from collections.abc import Mapping
 from typing import Final
 
 TRANSACTION_VERSION: Final = "transaction.version"
+#: The feature that brings groups of the new protocol (KIP-848).
+GROUP_VERSION: Final = "group.version"
 
 #: Feature -> level of `metadata.version` -> level of the feature from there on.
 _LEVELS_OF_RELEASES: Final[Mapping[str, Mapping[int, int]]] = {
     "eligible.leader.replicas.version": {26: 1},
-    "group.version": {22: 1},
+    GROUP_VERSION: {22: 1},
     "kraft.version": {21: 1},
     "share.version": {28: 1, 31: 2},
     "streams.version": {29: 1},

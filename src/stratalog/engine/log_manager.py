@@ -32,7 +32,7 @@ from stratalog.engine.dirs import (
     survey,
 )
 from stratalog.engine.housekeeping import Housekeeping
-from stratalog.engine.metrics import Traffic
+from stratalog.engine.metrics import TopicTraffic
 from stratalog.engine.partition import OfflinePartition, Partition
 from stratalog.engine.partition_table import PartitionTable
 from stratalog.engine.tiering import allowed_config, tier
@@ -47,7 +47,7 @@ from stratalog.errors import (
 from stratalog.log import FlushTimes, PartitionLog
 from stratalog.log.format import DELETE_DIR_SUFFIX, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, TopicPartition
 from stratalog.log.recovery import plausible_start
-from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, Schedule
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, Schedule, TopicCounts
 
 if TYPE_CHECKING:
     from stratalog.remote.tier import RemoteLogManager
@@ -95,7 +95,7 @@ class LogManager:
         """Lock the directories; errors as `LogDirs`."""
         self.config = config
         self.remote: RemoteLogManager | None = None
-        self.traffic = Traffic()
+        self.traffic = TopicCounts(TopicTraffic)
         #: Flushes of logs that are deleted.
         self._flushes_gone = FlushTimes()
         self.on_last_dir_failed: Callable[[str], object] = _ignore
@@ -591,11 +591,9 @@ class LogManager:
     # --- housekeeping -------------------------------------------------------------------------------------------------
 
     def apply_retention(self) -> int:
-        """`Housekeeping.apply_retention`."""
         return self._housekeeping.apply_retention()
 
     def flush_due(self) -> None:
-        """`Housekeeping.flush_due`."""
         self._housekeeping.flush_due()
 
     def expire_producers(self) -> None:
@@ -603,7 +601,6 @@ class LogManager:
         self._housekeeping.expire_producers(self.config["producer.id.expiration.ms"])
 
     def purge(self) -> None:
-        """`Housekeeping.purge`."""
         self._housekeeping.purge()
 
     def write_checkpoints(self, names: Collection[str] = ALL_CHECKPOINTS) -> None:

@@ -62,7 +62,6 @@ class PartitionTable:
             self._counts[directory] += 1
 
     def pop_topic(self, topic: str) -> list[Partition]:
-        """Take all partitions of a topic out."""
         found = self._by_topic.pop(topic, {})
         if found:
             self._ordered = None

@@ -92,7 +92,6 @@ class DataDirSet:
 
     @property
     def has_metadata(self) -> bool:
-        """Whether there is any of `__remote_log_metadata`."""
         return bool(self._metadata)
 
     @property

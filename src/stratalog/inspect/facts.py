@@ -84,7 +84,6 @@ class SegmentObjects:
         return self.objects.get(kind.value)
 
     def at(self, key: str) -> ObjectInfo | None:
-        """Return the object with this key."""
         return self.objects.get(_suffix(key))
 
     def keys_to_delete(self) -> tuple[str, ...]:

@@ -31,5 +31,4 @@ class Finding:
 
     @property
     def is_problem(self) -> bool:
-        """Whether it is more than a note."""
         return self.severity > Severity.NOTE

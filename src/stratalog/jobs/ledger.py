@@ -77,7 +77,6 @@ class State:
             self._fs.remove(self._directory / _file_name(name))
 
     def names(self) -> list[str]:
-        """Return the names of all documents, sorted."""
         if self._store is not None:
             files = [info.key for info in self._store.list_level("").objects]
         elif self._directory is not None and self._fs.is_dir(self._directory):

@@ -80,7 +80,7 @@ class Flusher:
             is_as_it_was = truncations == local.truncations
             if is_as_it_was:
                 local.recovery_point = max(local.recovery_point, min(end, local.end.offset))
-                local.producers.forget_unsynced(snapshots)  # a roll may have taken another meanwhile
+                local.producers.snapshots.forget_unsynced(snapshots)  # a roll may have taken another meanwhile
                 self._last_flush_ms = local.clock.now_ms()
         if not is_as_it_was:  # what was appended in place of what was cut may not have been synced
             self.flush(up_to)
@@ -101,7 +101,7 @@ class Flusher:
         """
         local = self._local
         with self._lock:
-            snapshots = local.producers.unsynced_snapshots(end)
+            snapshots = local.producers.snapshots.unsynced(end)
         for snapshot in snapshots:
             self._sync(partial(_sync_if_there, snapshot.path, local.fs))
         return snapshots

@@ -99,7 +99,6 @@ class LeaderEpochCache:
         return entries[at].epoch if at < len(entries) else None
 
     def entries_up_to(self, offset: int) -> list[EpochEntry]:
-        """Return the entries that begin below `offset`."""
         return list(_before(self._entries, offset))
 
     def entries_in_range(self, start_offset: int, end_offset: int) -> list[EpochEntry]:

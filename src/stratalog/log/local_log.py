@@ -306,7 +306,7 @@ class LocalLog:
     def _condemn_segment(self, segment: LogSegment) -> None:
         """Rename a segment's files and its snapshot to `.deleted`; they are removed later."""
         self._condemn_files(segment)
-        snapshot = self.producers.mark_snapshot_deleted(segment.base_offset)
+        snapshot = self.producers.snapshots.mark_deleted(segment.base_offset)
         if snapshot is not None:
             self._condemn([snapshot])
 

@@ -18,7 +18,6 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 
 from typing_extensions import Buffer
 
@@ -150,9 +149,7 @@ class OpenLog:
     def __enter__(self) -> OpenLog:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

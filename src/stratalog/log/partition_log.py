@@ -145,7 +145,6 @@ class PartitionLog:
 
     @property
     def log_end_offset(self) -> int:
-        """The offset of the next record."""
         return self._local.end.offset
 
     @property

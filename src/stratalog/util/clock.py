@@ -17,8 +17,6 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clocks."""
-
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 

@@ -53,7 +53,6 @@ class ReadAhead(Generic[Key]):
         return None if block is None else block.done()
 
     def forget(self, is_meant: Callable[[Key], bool]) -> None:
-        """Drop blocks."""
         with self._lock:
             for key in [key for key in self._blocks if is_meant(key)]:
                 del self._blocks[key]

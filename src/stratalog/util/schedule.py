@@ -97,7 +97,6 @@ class Schedule:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to run jobs."""
         with self._changed:
             self._held = False
             self._start()

@@ -32,7 +32,6 @@ class WorkerPool:
 
     @property
     def size(self) -> int:
-        """How many threads there may be."""
         return self._size
 
     @property
@@ -42,7 +41,6 @@ class WorkerPool:
 
     @property
     def busy(self) -> int:
-        """Threads that are at work."""
         return self._busy
 
     @property

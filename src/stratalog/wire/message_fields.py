@@ -27,8 +27,6 @@ _FIXED_SIZES: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MessageField:
-    """One field of a message."""
-
     #: Its number among the tagged fields; None for one that is always there.
     tag: int | None
     is_array: bool

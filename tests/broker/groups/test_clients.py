@@ -144,7 +144,7 @@ def test_a_group_lives_on_through_a_restart(served: Served) -> None:
     member = consumer.memberid()
     consumer.commit(asynchronous=False)
     served.restart()
-    generation = served.broker.services.groups.known("g").generation
+    generation = served.broker.services.groups.known_classic("g").generation
 
     def committed_again() -> bool:
         consumer.poll(0.1)
@@ -156,7 +156,7 @@ def test_a_group_lives_on_through_a_restart(served: Served) -> None:
 
     eventually(committed_again, "a member of before commits to the broker of after")
     assert consumer.memberid() == member
-    assert served.broker.services.groups.known("g").generation == generation
+    assert served.broker.services.groups.known_classic("g").generation == generation
     consumer.close()
 
 
@@ -170,7 +170,7 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(served
         return len(partitions(first)) == len(partitions(second)) == PARTITIONS // 2
 
     eventually(settled, "both have half of the partitions")
-    mine, generation = partitions(second), served.broker.services.groups.known("g").generation
+    mine, generation = partitions(second), served.broker.services.groups.known_classic("g").generation
     second.close()  # a static member does not leave
     second = served.consumer("g", group_instance_id="two", session_timeout_ms=30_000)
 
@@ -179,7 +179,7 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(served
         return partitions(second) == mine
 
     eventually(is_back, "the static member has its partitions again")
-    assert served.broker.services.groups.known("g").generation == generation
+    assert served.broker.services.groups.known_classic("g").generation == generation
     assert partitions(first) == set(range(PARTITIONS)) - mine
     first.close()
     second.close()

@@ -201,9 +201,10 @@ class OurLog:
         shutil.copytree(source, target)
         if self.log is not None and self.log.directory == Path(source):
             active = self.log.active_segment
-            for path, index in zip(active.index_paths, (active.offset_index, active.time_index), strict=False):
+            sizes = (active.offset_index.size_in_bytes, active.time_index.size_in_bytes)
+            for path, size in zip(active.index_paths, sizes, strict=False):
                 if (copied := Path(target) / path.name).exists():
-                    _clear_behind_entries(copied, index.size_in_bytes)
+                    _clear_behind_entries(copied, size)
 
     def do_offsets(self) -> str:
         log = self._open

@@ -3,7 +3,8 @@
 From version 2 on a null list of topics asks for all; from 8 on several groups can be asked for at once; 10 names topics
 by id. With `require_stable` (7) a partition for which an open transaction has a commit is answered with
 UNSTABLE_OFFSET_COMMIT: the client asks again until it is known which offset counts (KIP-447). A group that is still
-read back at a start is answered with COORDINATOR_LOAD_IN_PROGRESS.
+read back at a start is answered with COORDINATOR_LOAD_IN_PROGRESS. Version 9 adds the
+member and its epoch, for groups of the new protocol.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.groups import CommittedOffset, TopicPartition, requested_topic
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.errors import KafkaError, UnstableOffsetCommitError
+from stratalog.errors import KafkaError, UnknownTopicIdError, UnstableOffsetCommitError
 
 if TYPE_CHECKING:
     from stratalog.broker.metadata import Topic
@@ -36,7 +37,7 @@ def offset_fetch(ctx: RequestContext, request: Any) -> Any:
 
 
 def _group(ctx: RequestContext, group: Any, stable: bool) -> Any:
-    code = _not_there(ctx, group.group_id)
+    code = _not_there(ctx, group.group_id, getattr(group, "member_id", None), getattr(group, "member_epoch", -1))
     if code:
         return ctx.make("OffsetFetchResponseGroup", group_id=group.group_id, error_code=code)
     return ctx.make(
@@ -46,10 +47,10 @@ def _group(ctx: RequestContext, group: Any, stable: bool) -> Any:
     )
 
 
-def _not_there(ctx: RequestContext, group_id: str) -> int:
-    """Return the error code of a group whose commits have not been read back; 0 for the others."""
+def _not_there(ctx: RequestContext, group_id: str, member_id: str | None = None, member_epoch: int = -1) -> int:
+    """Return the error code of a group whose commits are not for this member, or not read back; 0 for the others."""
     try:
-        ctx.broker.groups.loading.check(group_id)
+        ctx.broker.groups.check_fetch(group_id, member_id, member_epoch)
     except KafkaError as error:
         return error.code
     return 0
@@ -158,6 +159,6 @@ def _partition(
         partition_index=index,
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
+        metadata=None if error_code == UnknownTopicIdError.code else committed.metadata,
         error_code=error_code,
     )

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from stratalog.broker.groups import AnyGroup
+from stratalog.broker.groups.consumer import ConsumerGroup
 from stratalog.broker.server import ApiKey, RequestContext, handles
 
-_TYPE = "classic"
+
+def _type(group: AnyGroup) -> str:
+    return "consumer" if isinstance(group, ConsumerGroup) else "classic"
 
 
 @handles(ApiKey.LIST_GROUPS, versions=(0, 5))
@@ -25,9 +29,9 @@ def list_groups(ctx: RequestContext, request: Any) -> Any:
                 group_id=group.group_id,
                 protocol_type=group.protocol_type or "",
                 group_state=group.state.value,
-                group_type=_TYPE,
+                group_type=_type(group),
             )
-            for group in ctx.broker.groups.groups()
-            if (not states or group.state.value.lower() in states) and (not types or _TYPE in types)
+            for group in ctx.broker.groups.all_groups()
+            if (not states or group.state.value.lower() in states) and (not types or _type(group) in types)
         ],
     )

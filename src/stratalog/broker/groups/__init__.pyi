@@ -1,4 +1,7 @@
 from .coordinator import (
+    AnyGroup as AnyGroup,
+)
+from .coordinator import (
     GroupCoordinator as GroupCoordinator,
 )
 from .group import (
@@ -41,7 +44,7 @@ from .wire import (
     OPERATIONS_UNKNOWN as OPERATIONS_UNKNOWN,
 )
 from .wire import (
-    answered_topics as answered_topics,
+    check_consumer_protocol as check_consumer_protocol,
 )
 from .wire import (
     requested_topic as requested_topic,

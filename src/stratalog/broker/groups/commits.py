@@ -22,6 +22,7 @@ from stratalog.broker.groups.records import OffsetKey, encode_offset_key, encode
 from stratalog.errors import OffsetMetadataTooLargeError
 
 if TYPE_CHECKING:
+    from stratalog.broker.groups.consumer import ConsumerGroup
     from stratalog.broker.groups.group import ClassicGroup
     from stratalog.config import BrokerConfig
     from stratalog.engine import Partition
@@ -131,10 +132,10 @@ class GroupCommits:
         found = chain(self.committed.of_topic(topic), self.pending.of_topic(topic))
         return list(dict.fromkeys(islice(found, _PIECE)))
 
-    def remove_group(self, group_id: str, tombstone: KeyValue) -> None:
-        """Forget all of a group, and write `tombstone` behind it. All or nothing, as `remove`."""
+    def remove_group(self, group_id: str, tombstones: Iterable[KeyValue]) -> None:
+        """Forget all of a group, and write `tombstones` behind it. All or nothing, as `remove`."""
         known = dict.fromkeys((*self.committed.of_group(group_id), *self.pending.partitions(group_id)))
-        self._remove(group_id, list(known), [tombstone])
+        self._remove(group_id, list(known), list(tombstones))
 
     def _remove(self, group_id: str, partitions: list[TopicPartition], more: list[KeyValue]) -> None:
         self._log.append(group_id, [*_tombstones(group_id, partitions), *more])
@@ -147,7 +148,7 @@ class GroupCommits:
 
     # --- age ----------------------------------------------------------------------------------------------------------
 
-    def expired(self, group: ClassicGroup, now_ms: int) -> list[TopicPartition]:
+    def expired(self, group: ClassicGroup | ConsumerGroup, now_ms: int) -> list[TopicPartition]:
         """Return the partitions whose commits the group may lose by now."""
         found = expired_partitions(
             self.committed.of_group(group.group_id),

@@ -6,11 +6,21 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from stratalog.broker.coordinator_loading import CoordinatorLoading, in_pieces
 from stratalog.broker.coordinator_log import Contents, CoordinatorLog, KeyValue, TransactionalWrite
 from stratalog.broker.groups.commits import GroupCommits
+from stratalog.broker.groups.consumer import (
+    ConsumerCoordinator,
+    ConsumerGroup,
+    GroupChange,
+    HeartbeatReply,
+    MemberHeartbeat,
+    check_commit,
+    check_fetch,
+    decode_change,
+)
 from stratalog.broker.groups.group import ClassicGroup
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
 from stratalog.broker.groups.offsets_log import offsets_log
@@ -47,6 +57,7 @@ from stratalog.errors import (
     InvalidGroupIdError,
     InvalidSessionTimeoutError,
     KafkaError,
+    StaleMemberEpochError,
     UnknownMemberIdError,
 )
 from stratalog.util import random_uuid
@@ -85,13 +96,29 @@ class _StoredGroup:
     metadata: GroupMetadata
 
 
-_Stored = _StoredCommit | _StoredGroup
+@dataclass(frozen=True, slots=True)
+class _StoredChange:
+    """A part of a group of the new protocol as it was read back."""
+
+    key: GroupKey
+    change: GroupChange
+
+
+_Stored = _StoredCommit | _StoredGroup | _StoredChange
+#: A group of either protocol.
+AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup
 
 
 def _decode(contents: Contents) -> Iterator[_Stored]:
     """Yield what a partition of `__consumer_offsets` holds; records that cannot be understood are passed over."""
+    commits: list[_StoredCommit] = []
     for key, offset, value in contents.live():
-        yield from _decode_record(key, offset, value, None)
+        for found in _decode_record(key, offset, value, None):
+            if isinstance(found, _StoredCommit):
+                commits.append(found)
+            else:
+                yield found
+    yield from commits  # a group without another record than these is a classic one
     for producer_id, written in contents.in_transaction.items():
         for key, entry in written.items():
             if entry.value is not None:
@@ -105,6 +132,10 @@ def _decode_record(key_bytes: bytes, offset: int, value: bytes, producer_id: int
             yield _StoredCommit(key, decode_offset_value(value).stored_at(offset), producer_id)
         elif isinstance(key, GroupKey):
             yield _StoredGroup(key, decode_group_value(value))
+        else:
+            found = decode_change(key_bytes, value)
+            if found is not None:
+                yield _StoredChange(GroupKey(found[0]), found[1])
     except CorruptRecordError as error:
         logger.error("A record of __consumer_offsets is passed over: %s", error)
 
@@ -132,6 +163,15 @@ class GroupCoordinator:
         self._expiration: asyncio.TimerHandle | None = None
         self._closed = False
         self.log: CoordinatorLog = offsets_log(storage, workers)
+        #: Those of the new protocol; a group is here or there.
+        self.consumers = ConsumerCoordinator(
+            storage,
+            workers,
+            self.log,
+            self._settings,
+            on_upgraded=self._upgraded,
+            on_downgraded=self._downgraded,
+        )
         self.commits = GroupCommits(self.log, config)
         self.loading = CoordinatorLoading(storage, workers, self.log, decode=_decode, take=self._take)
         #: Transactions (producer id, committed) whose marker was written while its partition was read, by its number.
@@ -147,6 +187,7 @@ class GroupCoordinator:
         """Stop the timers. What is stored stays as it is; whoever waits is left to the end of its connection."""
         self._closed = True
         self.loading.close()
+        self.consumers.close()
         for timer in self._timers.values():
             timer.handle.cancel()
         self._timers.clear()
@@ -157,8 +198,8 @@ class GroupCoordinator:
         """Take in what has been read of a partition, in pieces."""
         now = self._now()
         yield from in_pieces(entries, lambda entry: self._take_entry(entry, now))
-        groups = {self._groups[entry.key.group_id]: None for entry in entries}
-        yield from in_pieces(groups, lambda group: self._carry_out(group, group.shrink_to_limit(self._now())))
+        groups = dict.fromkeys(entry.key.group_id for entry in entries)
+        yield from in_pieces(groups, self._loaded)
         for producer_id, committed in self._ended_while_loading.pop(number, ()):
             self.commits.transaction_ended(producer_id, number, committed=committed)
         if groups:
@@ -169,9 +210,23 @@ class GroupCoordinator:
         if isinstance(entry, _StoredGroup):
             self._groups[group_id] = ClassicGroup.load(group_id, entry.metadata, self._settings, now)
             return
+        if isinstance(entry, _StoredChange):
+            self.consumers.load(group_id, entry.change)
+            return
         self.commits.load(entry.key, entry.commit, entry.producer_id)
-        if group_id not in self._groups:
+        if self._group(group_id) is None:
             self._groups[group_id] = ClassicGroup(group_id, self._settings, now)
+
+    def _loaded(self, group_id: str) -> None:
+        consumers = self.consumers.get(group_id)
+        if consumers is not None:
+            self.consumers.loaded(consumers)
+        else:
+            group = self._groups[group_id]
+            self._carry_out(group, group.shrink_to_limit(self._now()))
+
+    def _group(self, group_id: str) -> AnyGroup | None:
+        return self._groups.get(group_id) or self.consumers.get(group_id)
 
     def transaction_ended(self, producer_id: int, number: int, *, committed: bool) -> None:
         """`GroupCommits.transaction_ended`, now or when what is in the partition has been loaded."""
@@ -197,6 +252,9 @@ class GroupCoordinator:
         if not self.log.exists:
             await self.log.ensure()
         self.loading.check(group_id)
+        consumers = self.consumers.get(group_id)
+        if consumers is not None and consumers.members:
+            return self.consumers.join(consumers, request, None)
         group = self._groups.get(group_id)
         if group is None:
             if request.member_id != UNKNOWN_MEMBER_ID:
@@ -209,7 +267,11 @@ class GroupCoordinator:
     def _create(self, group_id: str) -> ClassicGroup:
         """Return a new group, stored as empty: it is found again even if its first rebalance never ends."""
         group = ClassicGroup(group_id, self._settings, self._now())
-        self._store(group_id, group.metadata())
+        empty = self.consumers.get(group_id)
+        before = [] if empty is None else self.consumers.tombstones(empty)
+        self._store(group_id, group.metadata(), before)
+        if empty is not None:
+            self.consumers.forget(empty)
         self._groups[group_id] = group
         return group
 
@@ -217,6 +279,9 @@ class GroupCoordinator:
         """Answers when the leader's assignments are stored, or at once."""
         _check_group_id(group_id)
         self.loading.check(group_id)
+        consumers = self.consumers.get(group_id)
+        if consumers is not None:
+            return self.consumers.sync(consumers, request, None)
         group = self._groups.get(group_id)
         if group is None:
             raise UnknownMemberIdError(f"Group {group_id} not found.")
@@ -228,6 +293,10 @@ class GroupCoordinator:
         """Record that a member is alive. Raises the error that its heartbeat is answered with."""
         _check_group_id(group_id)
         self.loading.check(group_id)
+        consumers = self.consumers.get(group_id)
+        if consumers is not None:
+            self.consumers.classic_heartbeat(consumers, member_id, instance_id, generation)
+            return
         group = self._groups.get(group_id)
         if group is None:
             raise UnknownMemberIdError(f"Group {group_id} not found.")
@@ -236,12 +305,35 @@ class GroupCoordinator:
     def leave(self, group_id: str, leaving: list[LeavingMember]) -> list[LeftMember]:
         _check_group_id(group_id)
         self.loading.check(group_id)
+        consumers = self.consumers.get(group_id)
+        if consumers is not None:
+            return self.consumers.leave_classic(consumers, leaving)
         group = self._groups.get(group_id)
         if group is None:
             return [LeftMember(who.member_id, who.instance_id, Answer.UNKNOWN_MEMBER_ID) for who in leaving]
         left, effects = group.leave(leaving, self._now())
         self._carry_out(group, effects)
         return left
+
+    async def consumer_heartbeat(self, group_id: str, request: MemberHeartbeat) -> HeartbeatReply:
+        """Answer a member of the new protocol, at once; the first one converts a classic group."""
+        if not self.log.exists:
+            await self.log.ensure()
+        self.loading.check(group_id)
+        classic = self._groups.get(group_id)
+        if request.is_leave:
+            return self.consumers.leave(group_id, request, classic)
+        return self.consumers.heartbeat(group_id, request, classic)
+
+    def _upgraded(self, group: ClassicGroup) -> None:
+        """Drop a classic group that goes on with the new protocol; those who wait join again."""
+        del self._groups[group.group_id]
+        self._carry_out(group, group.die(Answer.REBALANCE_IN_PROGRESS, self._now()))
+
+    def _downgraded(self, group: ClassicGroup, needs_rebalance: bool) -> None:
+        """Take in a group that goes on with the classic protocol."""
+        self._groups[group.group_id] = group
+        self._carry_out(group, group.rebalance(self._now()) if needs_rebalance else [])
 
     @staticmethod
     def new_member_id(client_id: str, instance_id: str | None) -> str:
@@ -285,8 +377,8 @@ class GroupCoordinator:
             return group.store_failed(effect, Answer.UNKNOWN_SERVER_ERROR, self._now())
         return group.stored(effect, self._now())
 
-    def _store(self, group_id: str, metadata: GroupMetadata) -> None:
-        self.log.append(group_id, [(encode_group_key(GroupKey(group_id)), encode_group_value(metadata))])
+    def _store(self, group_id: str, metadata: GroupMetadata, before: Sequence[KeyValue] = ()) -> None:
+        self.log.append(group_id, [*before, (encode_group_key(GroupKey(group_id)), encode_group_value(metadata))])
 
     def _arm(self, group: ClassicGroup) -> None:
         """Have the group called when its next deadline comes; a timer that is early enough stays."""
@@ -328,20 +420,23 @@ class GroupCoordinator:
         commits: Mapping[TopicPartition, CommittedOffset],
         *,
         missing_group: type[KafkaError] = IllegalGenerationError,
+        version: int = 0,
     ) -> dict[TopicPartition, int]:
         """Store commits; the error code of each. Raises when the group refuses all of them.
 
         A commit without generation to a group that does not exist makes one without members; with a generation it is
-        answered with `missing_group`.
+        answered with `missing_group`. `version` is that of the request.
         """
         if not self.log.exists:
             await self.log.ensure()
         self.loading.check(group_id)
         now = self._now()
-        group = self._groups.get(group_id)
+        group = self._group(group_id)
         if group is None and generation > NO_GENERATION:
             raise missing_group(f"Group {group_id} not found.")
-        if group is not None:
+        if isinstance(group, ConsumerGroup):
+            check_commit(group, member_id, instance_id, generation, commits, version=version)
+        elif group is not None:
             group.check_commit(member_id, instance_id, generation, now)
         codes = self.commits.store(group_id, commits)
         if group is None:
@@ -367,47 +462,86 @@ class GroupCoordinator:
         self.loading.check(group_id)
         transaction = admit(self.log.partition_of(group_id))
         now = self._now()
-        group = self._groups.get(group_id)
+        group = self._group(group_id)
         if group is None and generation > NO_GENERATION:
             raise IllegalGenerationError(f"Group {group_id} not found.")
-        if group is not None:
+        if isinstance(group, ConsumerGroup):
+            try:
+                check_commit(group, member_id, instance_id, generation, commits)
+            except StaleMemberEpochError as error:  # these versions do not know of it
+                raise IllegalGenerationError(str(error)) from error
+        elif group is not None:
             group.check_commit(member_id, instance_id, generation, now, transactional=True)
         codes = self.commits.store(group_id, commits, transaction)
         if group is None:
             self._groups[group_id] = ClassicGroup(group_id, self._settings, now)
         return codes
 
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
+        """Raise unless what the group has committed may be fetched now, by this member."""
+        self.loading.check(group_id)
+        consumers = self.consumers.get(group_id)
+        if consumers is not None:
+            check_fetch(consumers, member_id, epoch)
+
     def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, bool]:
         """Forget commits; False for a partition whose topic the group is subscribed to."""
         _check_group_id(group_id)
         group = self.known(group_id)
-        group.check_offset_delete()
+        if isinstance(group, ClassicGroup):
+            group.check_offset_delete()
         allowed = {partition: not group.is_subscribed(partition.topic) for partition in partitions}
         self.commits.remove(group_id, [partition for partition, ok in allowed.items() if ok])
         return allowed
 
     # --- administration -----------------------------------------------------------------------------------------------
 
-    def known(self, group_id: str) -> ClassicGroup:
+    def known(self, group_id: str) -> AnyGroup:
         """Return the group, or GroupIdNotFoundError."""
         self.loading.check(group_id)
-        group = self._groups.get(group_id)
+        group = self._group(group_id)
         if group is None:
             raise GroupIdNotFoundError(f"Group {group_id} not found.")
         return group
 
+    def known_classic(self, group_id: str) -> ClassicGroup:
+        """Return the classic group, or GroupIdNotFoundError."""
+        group = self.known(group_id)
+        if isinstance(group, ClassicGroup):
+            return group
+        raise GroupIdNotFoundError(f"Group {group_id} is not a classic group.")
+
+    def known_consumer(self, group_id: str) -> ConsumerGroup:
+        """Return the group of the new protocol, or GroupIdNotFoundError."""
+        group = self.known(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        raise GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
+
     def groups(self) -> list[ClassicGroup]:
+        """All classic groups."""
         return list(self._groups.values())
+
+    def all_groups(self) -> list[AnyGroup]:
+        return [*self._groups.values(), *self.consumers.groups()]
 
     def delete(self, group_id: str) -> None:
         """Forget a group without members, with its commits; NonEmptyGroupError, GroupIdNotFoundError."""
         group = self.known(group_id)
         group.check_deletable()
-        self.commits.remove_group(group_id, _tombstone(group))
+        self.commits.remove_group(group_id, self._tombstones(group))
         self._forget(group)
 
-    def _forget(self, group: ClassicGroup) -> None:
-        """Drop a group whose tombstone is in the log."""
+    def _tombstones(self, group: AnyGroup) -> list[KeyValue]:
+        if isinstance(group, ConsumerGroup):
+            return self.consumers.tombstones(group)
+        return [(encode_group_key(GroupKey(group.group_id)), None)]
+
+    def _forget(self, group: AnyGroup) -> None:
+        """Drop a group whose tombstones are in the log."""
+        if isinstance(group, ConsumerGroup):
+            self.consumers.forget(group)
+            return
         del self._groups[group.group_id]
         self._carry_out(group, group.die(Answer.COORDINATOR_NOT_AVAILABLE, self._now()))
 
@@ -427,19 +561,15 @@ class GroupCoordinator:
     def expire(self) -> int:
         """Remove commits that have grown too old, and empty groups that have none left; how many commits went."""
         now = self._now()
-        return sum(self._expire(group, now) for group in self.groups())
+        return sum(self._expire(group, now) for group in self.all_groups())
 
-    def _expire(self, group: ClassicGroup, now: Moment) -> int:
+    def _expire(self, group: AnyGroup, now: Moment) -> int:
         """0 when it failed, which is no reason to keep what others have."""
         expired = self.commits.expired(group, now.wall_ms)
-        is_unused = (
-            group.state is GroupState.EMPTY
-            and not group.members.pending
-            and not self.commits.pending.has_group(group.group_id)
-        )
+        is_unused = _is_unused(group) and not self.commits.pending.has_group(group.group_id)
         try:
             if is_unused and len(expired) == len(self.commits.committed.of_group(group.group_id)):
-                self.commits.expire(group.group_id, expired, [_tombstone(group)])
+                self.commits.expire(group.group_id, expired, self._tombstones(group))
                 self._forget(group)
             elif expired:
                 self.commits.expire(group.group_id, expired)
@@ -449,8 +579,11 @@ class GroupCoordinator:
         return len(expired)
 
 
-def _tombstone(group: ClassicGroup) -> KeyValue:
-    return encode_group_key(GroupKey(group.group_id)), None
+def _is_unused(group: AnyGroup) -> bool:
+    """Whether nobody is in a group, or about to be."""
+    if isinstance(group, ConsumerGroup):
+        return not group.members
+    return group.state is GroupState.EMPTY and not group.members.pending
 
 
 def _check_group_id(group_id: str | None) -> None:

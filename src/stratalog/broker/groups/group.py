@@ -30,6 +30,7 @@ from stratalog.broker.groups.state import (
 from stratalog.broker.groups.static_members import PendingReplacement, StaticMembers
 from stratalog.broker.groups.sync_phase import PendingAssignment, SyncPhase
 from stratalog.broker.groups.values import (
+    CONSUMER_PROTOCOL_TYPE,
     UNKNOWN_MEMBER_ID,
     AgeSince,
     Answer,
@@ -104,6 +105,26 @@ class ClassicGroup:
                 core.members.leader = stored.leader
         core.read_subscriptions()
         return group
+
+    @classmethod
+    def converted(cls, group_id: str, generation: int, settings: GroupSettings, now: Moment) -> ClassicGroup:
+        """Return a stable group of consumers that was one of the new protocol; its members are to be added.
+
+        `settle_protocol` comes then.
+        """
+        group = cls(group_id, settings, now)
+        core = group._core
+        core.generation, core.protocol_type, core.state = generation, CONSUMER_PROTOCOL_TYPE, GroupState.STABLE
+        return group
+
+    def settle_protocol(self) -> None:
+        """Elect the protocol of a group that was converted."""
+        self._core.protocol = self.members.elected_protocol()
+        self._core.read_subscriptions()
+
+    def rebalance(self, now: Moment) -> Effects:
+        """Have the members of a stable group join again."""
+        return self._fire(GroupEvent.MEMBER_LEFT, now)
 
     # --- questions --------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 from typing import TypeAlias
 
+from stratalog.errors import KafkaError
+
 #: Whoever waits for an answer; the machine only hands it back.
 Token: TypeAlias = Hashable
 
@@ -49,6 +51,11 @@ class Answer(IntEnum):
     MEMBER_ID_REQUIRED = 79
     GROUP_MAX_SIZE_REACHED = 81
     FENCED_INSTANCE_ID = 82
+
+    @classmethod
+    def of_error(cls, error: KafkaError) -> Answer:
+        """Return the answer with an error's code; UNKNOWN_SERVER_ERROR for one that no member expects."""
+        return next((answer for answer in cls if answer == error.code), cls.UNKNOWN_SERVER_ERROR)
 
 
 class AgeSince(Enum):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from stratalog.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
+from stratalog.config import GROUP_VERSION
+from stratalog.errors import UnknownTopicIdError, UnknownTopicOrPartitionError, UnsupportedVersionError
 
 if TYPE_CHECKING:
     from stratalog.broker.metadata import Topic
@@ -26,29 +26,6 @@ def to_ms(duration: datetime.timedelta) -> int:
     return duration // _MILLISECOND
 
 
-def answered_topics(
-    topics: Iterable[Any], key_of: Callable[[Any], Any], *, as_asked: bool, keep_empty: bool = False
-) -> list[tuple[Any, list[tuple[int, int, Any]]]]:
-    """Return the topics of an answer, each by its key with (topic number, partition number, partition) of the request.
-
-    Kafka's coordinator answers topics as they were asked for. Once some were refused before it was asked, the answers
-    are joined, and each topic is there once. Topics without partitions are left out unless `keep_empty`.
-    """
-    answers: list[tuple[Any, list[tuple[int, int, Any]]]] = []
-    known: dict[Any, list[tuple[int, int, Any]]] = {}
-    for at, topic in enumerate(topics):
-        entries = [(at, number, partition) for number, partition in enumerate(topic.partitions)]
-        key = key_of(topic)
-        if not (entries or keep_empty):
-            continue
-        if key in known and not as_asked:
-            known[key].extend(entries)
-        else:
-            known[key] = entries
-            answers.append((key, entries))
-    return answers
-
-
 def requested_topic(broker: BrokerServices, requested: Any, *, by_id: bool) -> tuple[Topic | None, int]:
     """Return the topic that a part of a request names, and the error code of its partitions when there is none."""
     if by_id:
@@ -56,3 +33,10 @@ def requested_topic(broker: BrokerServices, requested: Any, *, by_id: bool) -> t
         return topic, 0 if topic is not None else UnknownTopicIdError.code
     topic = broker.metadata.topic(requested.name)
     return topic, 0 if topic is not None else UnknownTopicOrPartitionError.code
+
+
+def check_consumer_protocol(broker: BrokerServices) -> None:
+    """Raise UnsupportedVersionError unless groups of the new protocol (KIP-848) are switched on."""
+    is_enabled = "consumer" in broker.config["group.coordinator.rebalance.protocols"]
+    if not is_enabled or broker.metadata.features.level(GROUP_VERSION) < 1:
+        raise UnsupportedVersionError("The version of API is not supported.")

@@ -214,6 +214,16 @@ class MetadataStore:
     def topic_by_id(self, topic_id: UUID) -> Topic | None:
         return self._topics.by_id(topic_id)
 
+    @property
+    def topics_version(self) -> int:
+        """How often topics have come, changed or gone since the start."""
+        return self._topics.version
+
+    @property
+    def new_topics_version(self) -> int:
+        """`topics_version` when the latest topic came."""
+        return self._topics.new_topics_version
+
     def colliding_topic(self, name: str) -> str | None:
         """Another topic's name that differs from `name` in '.' and '_' only."""
         return self._topics.colliding(name)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from stratalog.config import (
+    GROUP_VERSION,
     LEVEL_MAX,
     LEVEL_MIN,
     METADATA_VERSION,
@@ -76,7 +77,7 @@ def _create(connection: sqlite3.Connection, cluster_id: str, metadata_version: i
             ("cluster.id", cluster_id),
             (METADATA_VERSION, str(metadata_version)),
             (FEATURES_EPOCH, "0"),
-            (TRANSACTION_VERSION, str(level_with(TRANSACTION_VERSION, metadata_version))),
+            *((name, str(level_with(name, metadata_version))) for name in (GROUP_VERSION, TRANSACTION_VERSION)),
             ("producer.ids.next", "0"),
         ],
     )

@@ -32,6 +32,9 @@ class TopicMap:
         self._names = sorted(self._by_name)
         #: Names by what metrics call them. Kafka lets no two collide, but older stores may hold some.
         self._by_metric_name: dict[str, list[str]] = {}
+        #: How many changes there have been, and how many there had been with the latest new topic.
+        self.version = 0
+        self.new_topics_version = 0
         for name in self._names:
             self._by_metric_name.setdefault(_metric_name(name), []).append(name)
 
@@ -64,6 +67,9 @@ class TopicMap:
         if is_new:
             insort(self._names, topic.name)
             self._by_metric_name.setdefault(_metric_name(topic.name), []).append(topic.name)
+        self.version += 1
+        if is_new:
+            self.new_topics_version = self.version
 
     def remove(self, name: str) -> None:
         topic = self._by_name.pop(name)
@@ -73,6 +79,7 @@ class TopicMap:
         sharing.remove(name)
         if not sharing:
             del self._by_metric_name[_metric_name(name)]
+        self.version += 1
 
 
 def _metric_name(topic: str) -> str:

@@ -121,7 +121,6 @@ class LogCleaner:
 
     @property
     def threads(self) -> list[threading.Thread]:
-        """Those that clean, by now."""
         return list(self._threads)
 
     @property

@@ -64,7 +64,6 @@ class LogDirs:
 
     @property
     def live(self) -> list[DataDir]:
-        """Those that serve."""
         return [opened for opened in self._opened if opened.path not in self._offline]
 
     @property

@@ -60,8 +60,6 @@ class LoadJob(NamedTuple):
 
 @dataclass(slots=True)
 class DirectoryContent:
-    """What lies in a data directory."""
-
     jobs: list[LoadJob] = field(default_factory=list)
     #: Of no topic that is known, left as they are.
     unknown: list[Path] = field(default_factory=list)

@@ -64,7 +64,6 @@ class DirCheckpoints:
                 self._flush_unknown.add(data_dir.path)
 
     def of(self, directory: Path, partition: TopicPartition) -> Checkpointed:
-        """Return what was found of a partition."""
         with self._lock:
             recovery_point, start = (
                 self._found.get((directory, name), {}).get(partition, 0)

@@ -28,6 +28,3 @@ from .metrics_absent import (
 from .traffic import (
     TopicTraffic as TopicTraffic,
 )
-from .traffic import (
-    Traffic as Traffic,
-)

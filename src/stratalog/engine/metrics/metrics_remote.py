@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from stratalog.engine.log_manager import LogManager
 from stratalog.engine.metrics.metric import Metric, MetricKind, Sample, kafka_metric, own_metric, single
 from stratalog.engine.metrics.metrics_logs import PARTITION
-from stratalog.engine.metrics.metrics_traffic import BY_TOPIC
+from stratalog.engine.metrics.metrics_traffic import BY_TOPIC, by_topic
 from stratalog.engine.tiering import tier_statuses
 from stratalog.remote.tier import PartitionGauges, RemoteLogManager, RemoteTopicCounts, ThrottleCounts, TierStatus
 
@@ -40,11 +40,9 @@ def _counted(name: str, attribute: str, help_text: str) -> Metric[RemoteView]:
     """By topic, and over all topics."""
 
     def read(view: RemoteView) -> Iterable[Sample]:
-        counts = RemoteTopicCounts() if view.remote is None else view.remote.counts.total()
-        yield Sample(("",), getattr(counts, attribute))
-        if view.remote is not None:
-            for topic, of_topic in sorted(view.remote.counts.topics().items()):
-                yield Sample((topic,), getattr(of_topic, attribute))
+        if view.remote is None:
+            return by_topic(RemoteTopicCounts(), {}, attribute)
+        return by_topic(view.remote.counts.total(), view.remote.counts.topics(), attribute)
 
     return kafka_metric(BY_TOPIC + name, read, help_text, ("topic",))
 

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from stratalog.engine.log_manager import LogManager
 from stratalog.engine.metrics.metric import Metric, Sample, kafka_metric
@@ -13,17 +14,18 @@ from stratalog.engine.metrics.metric import Metric, Sample, kafka_metric
 BY_TOPIC = "kafka.server:type=BrokerTopicMetrics,name="
 
 
-def _reader(attribute: str) -> Callable[[LogManager], Iterable[Sample]]:
-    def read(logs: LogManager) -> Iterable[Sample]:
-        yield Sample(("",), getattr(logs.traffic.total(), attribute))
-        for topic, counts in sorted(logs.traffic.topics().items()):
-            yield Sample((topic,), getattr(counts, attribute))
-
-    return read
+def by_topic(total: Any, topics: Mapping[str, Any], attribute: str) -> Iterator[Sample]:
+    """One count of all topics and of each."""
+    yield Sample(("",), getattr(total, attribute))
+    for topic, counts in sorted(topics.items()):
+        yield Sample((topic,), getattr(counts, attribute))
 
 
 def _counter(name: str, attribute: str, help_text: str) -> Metric[LogManager]:
-    return kafka_metric(BY_TOPIC + name, _reader(attribute), help_text, ("topic",))
+    def read(logs: LogManager) -> Iterator[Sample]:
+        return by_topic(logs.traffic.total(), logs.traffic.topics(), attribute)
+
+    return kafka_metric(BY_TOPIC + name, read, help_text, ("topic",))
 
 
 METRICS: tuple[Metric[LogManager], ...] = (

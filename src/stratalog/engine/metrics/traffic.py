@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stratalog.util import TopicCounts
-
 
 @dataclass(slots=True)
 class TopicTraffic:
@@ -31,10 +29,3 @@ class TopicTraffic:
     invalid_offset_or_sequence: int = 0
     #: Refused: no key, in a compacted topic.
     no_key_compacted: int = 0
-
-
-class Traffic(TopicCounts[TopicTraffic]):
-    """Of every topic."""
-
-    def __init__(self) -> None:
-        super().__init__(TopicTraffic)

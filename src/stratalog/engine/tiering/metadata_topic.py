@@ -26,8 +26,6 @@ _INTERVAL_KEY: Final = "remote.log.metadata.initialization.retry.interval.ms"
 
 
 class TopicMade(Protocol):
-    """What is made of a request for a topic."""
-
     @property
     def partition_count(self) -> int: ...
 

@@ -39,8 +39,6 @@ from stratalog.util import crc32c
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """What a mend did."""
-
     text: str
 
 

@@ -33,8 +33,6 @@ from stratalog.remote.transactions import is_bulk
 
 
 class MetadataState(enum.Enum):
-    """What the metadata says of a segment."""
-
     UNKNOWN = "the metadata is not at hand, or does not reach back"
     ABSENT = "it is not mentioned"
     COPYING = "COPY_SEGMENT_STARTED"

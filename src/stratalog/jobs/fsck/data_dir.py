@@ -14,7 +14,7 @@ from stratalog.config import parse_properties
 from stratalog.errors import CorruptCheckpointError, UsageError
 from stratalog.jobs.findings import Severity
 from stratalog.jobs.fsck.actions import FileAction, WriteFile, WriteRecoveryPoints
-from stratalog.jobs.fsck.findings import FileFinding, FileFindings, FsckKind
+from stratalog.jobs.fsck.findings import FileFinding, FsckFindings, FsckKind
 from stratalog.jobs.fsck.partition import PartitionReport
 from stratalog.log.format import (
     CLEAN_SHUTDOWN,
@@ -47,7 +47,7 @@ class DirReport:
     """What a check of one log directory found, beside what its partitions have."""
 
     path: Path
-    findings: FileFindings = field(default_factory=FileFindings)
+    findings: FsckFindings = field(default_factory=FsckFindings)
     partitions: list[PartitionReport] = field(default_factory=list)
     was_clean: bool = False
     meta: dict[str, str] | None = None

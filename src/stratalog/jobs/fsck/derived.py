@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stratalog.errors import CorruptIndexError, CorruptSnapshotError
 from stratalog.jobs.fsck.actions import FileAction, RemoveFile, WriteFile
-from stratalog.jobs.fsck.findings import FileFinding, FileFindings, FsckKind
+from stratalog.jobs.fsck.findings import FileFinding, FsckFindings, FsckKind
 from stratalog.jobs.fsck.layout import Layout
 from stratalog.jobs.fsck.producers import Replay, difference
 from stratalog.jobs.fsck.segment import SegmentScan
@@ -37,7 +37,7 @@ class _Derived:
         fs: FileSystem,
         log_end_offset: int,
     ) -> None:
-        self.findings = FileFindings(layout.directory.name)
+        self.findings = FsckFindings(layout.directory.name)
         self._tell = self.findings.tell
         self._segments = segments
         self._end_offset = log_end_offset

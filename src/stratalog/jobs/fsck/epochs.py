@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stratalog.errors import CorruptCheckpointError
 from stratalog.jobs.fsck.actions import WriteFile
-from stratalog.jobs.fsck.findings import FileFinding, FileFindings, FsckKind
+from stratalog.jobs.fsck.findings import FileFinding, FsckFindings, FsckKind
 from stratalog.jobs.fsck.segment import EpochRun, SegmentScan
 from stratalog.log.format import LEADER_EPOCH_CHECKPOINT, EpochEntry, decode_epochs, encode_epochs
 from stratalog.util import FileSystem
@@ -54,8 +54,8 @@ def check_epochs(
     return findings
 
 
-def _descending(runs: Sequence[tuple[SegmentScan, EpochRun]], partition: str) -> FileFindings:
-    findings = FileFindings(partition)
+def _descending(runs: Sequence[tuple[SegmentScan, EpochRun]], partition: str) -> FsckFindings:
+    findings = FsckFindings(partition)
     for (facts, run), (_, following) in pairwise(runs):
         if following.epoch < run.epoch:
             findings.tell(

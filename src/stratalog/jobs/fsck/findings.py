@@ -98,7 +98,7 @@ class FileFinding(Finding):
     action: FileAction | None = None
 
 
-class FileFindings(list[FileFinding]):
+class FsckFindings(list[FileFinding]):
     """The findings of one check, of files of `partition` unless said otherwise."""
 
     def __init__(self, partition: str = "") -> None:

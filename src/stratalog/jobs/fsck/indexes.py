@@ -7,7 +7,7 @@ from typing import Final
 
 from stratalog.inspect import offset_entries, time_entries
 from stratalog.jobs.fsck.actions import RebuildIndexes
-from stratalog.jobs.fsck.findings import FileFinding, FileFindings, FsckKind
+from stratalog.jobs.fsck.findings import FileFinding, FsckFindings, FsckKind
 from stratalog.jobs.fsck.segment import SegmentScan
 from stratalog.jobs.index import INDEX_INTERVAL_BYTES, check
 from stratalog.log.format import (
@@ -37,7 +37,7 @@ def check_indexes(facts: SegmentScan, fs: FileSystem, *, is_sealed: bool, can_re
     action = RebuildIndexes(log, base_offset, form, INDEX_INTERVAL_BYTES) if can_rebuild else None
     found = check.verify_offset_index(log, index, base_offset, expected=form, fs=fs)
     found += check.verify_time_index(log, times, base_offset, is_sealed=is_sealed, fs=fs)
-    findings = FileFindings(log.parent.name)
+    findings = FsckFindings(log.parent.name)
     for one in found:
         position = None if one.slot is None else one.slot * _entry_size(one.path, form)
         kind = _KINDS.get(one.kind, FsckKind.INDEX_ENTRY)
@@ -62,7 +62,7 @@ def index_format(facts: SegmentScan, fs: FileSystem) -> OffsetIndexFormat:
 
 
 def _tell_inexact(
-    facts: SegmentScan, index: Path, times: Path, form: OffsetIndexFormat, fs: FileSystem, findings: FileFindings
+    facts: SegmentScan, index: Path, times: Path, form: OffsetIndexFormat, fs: FileSystem, findings: FsckFindings
 ) -> None:
     """Tell entries that lead readers right, but are not those that Kafka makes by now."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from stratalog.jobs.fsck.findings import FileFindings, FsckKind
+from stratalog.jobs.fsck.findings import FsckFindings, FsckKind
 from stratalog.log.format import (
     DELETED_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
@@ -32,7 +32,7 @@ class Layout:
     """`segments`: base offsets, ascending. `files`: suffix -> offsets of the files with that suffix and no other."""
 
     directory: Path
-    findings: FileFindings
+    findings: FsckFindings
     files: dict[str, set[int]] = field(default_factory=dict)
 
     @property
@@ -46,7 +46,7 @@ class Layout:
 
 def read_layout(directory: Path, fs: FileSystem) -> Layout:
     """List a partition directory; the findings are those that names alone tell."""
-    layout = Layout(directory, FileFindings(directory.name))
+    layout = Layout(directory, FsckFindings(directory.name))
 
     def tell(kind: FsckKind, name: str, found: str, expected: str) -> None:
         path = directory / name

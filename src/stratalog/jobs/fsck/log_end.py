@@ -18,7 +18,7 @@ from typing import Final
 
 from stratalog.jobs.findings import Severity
 from stratalog.jobs.fsck.actions import BeginSegment, CutTail, RebuildIndexes
-from stratalog.jobs.fsck.findings import FileFindings, FsckKind
+from stratalog.jobs.fsck.findings import FsckFindings, FsckKind
 from stratalog.jobs.fsck.indexes import index_format
 from stratalog.jobs.fsck.segment import DAMAGE, Fault, SegmentScan
 from stratalog.jobs.index import INDEX_INTERVAL_BYTES
@@ -72,9 +72,9 @@ class LogEnd:
     def _is_more_than_torn(self) -> bool:
         return self._last is not None and bool(self._tail) and not _is_torn_write(self._last, self._fs)
 
-    def findings(self, *, accept_loss: bool) -> FileFindings:
+    def findings(self, *, accept_loss: bool) -> FsckFindings:
         """Return what is wrong at the end, with what mends it."""
-        found = FileFindings(self._directory.name)
+        found = FsckFindings(self._directory.name)
         is_lost = self.offset > self.sound_end_offset
         if self._last is None or not self._tail:
             if is_lost:

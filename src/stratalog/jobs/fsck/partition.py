@@ -12,7 +12,7 @@ from stratalog.errors import CorruptCheckpointError
 from stratalog.jobs.fsck.actions import CutTail
 from stratalog.jobs.fsck.derived import check_derived
 from stratalog.jobs.fsck.epochs import check_epochs
-from stratalog.jobs.fsck.findings import FileFindings, FsckKind
+from stratalog.jobs.fsck.findings import FsckFindings, FsckKind
 from stratalog.jobs.fsck.indexes import check_indexes
 from stratalog.jobs.fsck.layout import Layout, read_layout
 from stratalog.jobs.fsck.log_end import LogEnd, cut_of, trailing_damage
@@ -30,7 +30,7 @@ class PartitionReport:
 
     name: str
     directory: Path
-    findings: FileFindings
+    findings: FsckFindings
     segments: int = 0
     batches: int = 0
     size: int = 0
@@ -61,7 +61,7 @@ def check_partition(
 
     A file that cannot be read is a finding. Raises OSError when the directory cannot be listed.
     """
-    report = PartitionReport(directory.name, directory, FileFindings(directory.name))
+    report = PartitionReport(directory.name, directory, FsckFindings(directory.name))
     layout = read_layout(directory, fs)
     report.findings += layout.findings
     segments = _read_segments(layout, report, fs, facts)

@@ -44,7 +44,6 @@ class Replay:
     _producers: dict[int, _Producer] = field(default_factory=dict)
 
     def load(self, entries: Iterable[ProducerSnapshotEntry]) -> None:
-        """Begin with what a snapshot says."""
         for entry in entries:
             self._producers[entry.producer_id] = _Producer(
                 epoch=entry.epoch,

@@ -21,7 +21,7 @@ from stratalog.jobs.fsck.data_dir import (
     is_partition_dir,
     partition_facts,
 )
-from stratalog.jobs.fsck.findings import FileFinding, FileFindings
+from stratalog.jobs.fsck.findings import FileFinding, FsckFindings
 from stratalog.jobs.fsck.layout import read_layout
 from stratalog.jobs.fsck.partition import PartitionReport, check_partition
 from stratalog.jobs.fsck.segment import EpochRun, SegmentScan, read_segment
@@ -215,7 +215,7 @@ def _check(task: _PartitionTask) -> tuple[Path, PartitionReport | FileFinding]:
             directory, task.fs, task.facts, accept_loss=task.accept_loss, **task.partition.known
         )
     except OSError as error:
-        findings = FileFindings(directory.name)
+        findings = FsckFindings(directory.name)
         findings.tell_unreadable(directory, error)
         return directory, findings[0]
 

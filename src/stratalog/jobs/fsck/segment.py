@@ -109,7 +109,6 @@ class _Reader:
         self._told: dict[FsckKind, tuple[int, int]] = {}
 
     def see(self, piece: Window | Unreadable) -> None:
-        """Take a piece in."""
         if isinstance(piece, Unreadable):
             size = piece.end - piece.position
             self._tell(FsckKind.NO_BATCH, piece.position, size, piece.reason, "a record batch")

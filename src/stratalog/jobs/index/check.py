@@ -38,8 +38,6 @@ Entry = TypeVar("Entry", OffsetPosition, TimestampOffset)
 
 
 class FaultKind(enum.Enum):
-    """What is wrong with an index."""
-
     MISSING = "missing"
     FORMAT = "format"
     ORDER = "order"
@@ -199,8 +197,6 @@ class _TimeWalk:
 
 
 class _Faults:
-    """The findings of one file so far."""
-
     def __init__(self, path: Path) -> None:
         self.all: list[IndexFault] = []
         self._path = path

@@ -16,8 +16,6 @@ _COLUMNS: Final = (Column("partition"), Column("index"), Column("outcome"), Colu
 
 
 class Outcome(enum.Enum):
-    """What became of one index."""
-
     REBUILT = "rebuilt"
     CONVERTED = "converted"
     #: it is as it is wanted already

@@ -11,8 +11,6 @@ CHECK_INTERVAL_MS: Final = 300_000
 
 
 class Tier(enum.Enum):
-    """Where a copy of the records is."""
-
     LOCAL = "local"
     REMOTE = "remote"
 

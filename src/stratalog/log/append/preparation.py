@@ -50,8 +50,6 @@ _pack_prefix = _PREFIX.pack
 
 
 class BatchFacts(NamedTuple):
-    """What the log keeps in mind of a batch while it appends it."""
-
     base_offset: int
     last_offset: int
     max_timestamp: int

@@ -31,8 +31,6 @@ _IS_FULL: Final = True
 
 
 class MapBuilder:
-    """One filling of one map."""
-
     def __init__(
         self,
         offset_map: OffsetMap,

@@ -28,8 +28,6 @@ from stratalog.util import crc32c
 
 @dataclass(frozen=True, slots=True)
 class RewritingFacts:
-    """What the filter of one segment goes by."""
-
     rules: FilterRules
     transactions: CleanedTransactions
     last_records: Mapping[int, LastRecord]

@@ -67,7 +67,6 @@ class CleanerStats:
         return (self.map_complete_ms - self.start_ms) / 1000
 
     def line(self, name: str, first_dirty_offset: int, next_dirty_offset: int) -> str:
-        """One line on the cleaning of the log `name`."""
         megabyte = 1024 * 1024
         return (
             f"{name}: cleaned up to offset {next_dirty_offset} (dirty from {first_dirty_offset}) in"

@@ -49,7 +49,6 @@ _NUMBER: Final = re.compile(r"[-+]?[0-9]{1,19}", re.ASCII)
 
 
 def encode_lines(entries: Sequence[str]) -> bytes:
-    """Return a checkpoint of these entries."""
     return "".join(f"{line}\n" for line in (VERSION, len(entries), *entries)).encode()
 
 

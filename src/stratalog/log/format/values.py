@@ -20,8 +20,6 @@ class OffsetPosition(NamedTuple):
 
 
 class TimestampOffset(NamedTuple):
-    """A timestamp in milliseconds and an offset that goes with it."""
-
     timestamp_ms: int
     offset: int
 
@@ -57,8 +55,6 @@ class LogOffset(NamedTuple):
 
 
 class BatchPosition(NamedTuple):
-    """Where a batch lies in its `.log`."""
-
     base_offset: int
     position: int
     size: int

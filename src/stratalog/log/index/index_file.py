@@ -21,15 +21,18 @@ thread may rename, flush and close. A file that has gone is FileNotFoundError; a
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from pathlib import Path
-from types import TracebackType
-from typing import Final, TypeVar
+from typing import Final, Generic, Self, TypeVar
+
+from typing_extensions import Buffer
 
 from stratalog.errors import CorruptIndexError, KafkaStorageError
+from stratalog.log.format import OffsetPosition, TimestampOffset
 from stratalog.log.index.index_memory import INDEX_MEMORY
 from stratalog.util import REAL_FILESYSTEM, File, FileSystem, StrPath
 
-Self_ = TypeVar("Self_", bound="IndexFile")
+EntryT = TypeVar("EntryT", bound=OffsetPosition | TimestampOffset)
 #: In memory; never changed in place but by appends at the end.
 Entries = bytes | bytearray
 
@@ -40,19 +43,23 @@ RELATIVE_OFFSET_MAX = 0x7FFF_FFFF
 _PAGE: Final = 4096
 
 
-class IndexFile:
+class IndexFile(ABC, Generic[EntryT]):
     """Entries of `entry_size` bytes, big-endian, ascending. `entries` of them are valid."""
 
     def __init__(
         self,
         path: StrPath,
         base_offset: int,
-        entry_size: int,
         *,
+        entry_size: int,
         max_size: int,
         fs: FileSystem = REAL_FILESYSTEM,
         writable: bool = True,
     ) -> None:
+        """Open an index, or make it at `max_size` bytes (rounded down to whole entries) if it is missing.
+
+        FileNotFoundError if it is missing and not `writable`.
+        """
         self.path = path if isinstance(path, Path) else Path(path)
         self.base_offset = base_offset
         self.entry_size = entry_size
@@ -74,6 +81,7 @@ class IndexFile:
         self._lent = 0
         self._held_open: File | None = None
         self._closed = False
+        self._last: EntryT | None = None
         self.length = self._create_or_measure()
         self.entries = 0 if self._created else self.length // entry_size
         self.max_entries = self.length // entry_size
@@ -154,7 +162,6 @@ class IndexFile:
                 self._write_out(file, self.length)
 
     def flush(self) -> None:
-        """Make the entries durable."""
         with self._lock:
             if self._is_synced and not self._is_unwritten:
                 return
@@ -227,6 +234,27 @@ class IndexFile:
         return self._fs.open(self.path, write=write)
 
     # --- entries ------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _decoded(self, entry: Buffer) -> EntryT:
+        """Return the entry in these bytes."""
+
+    @property
+    @abstractmethod
+    def _none(self) -> EntryT:
+        """What stands for the last entry where there is none."""
+
+    @property
+    def last_entry(self) -> EntryT:
+        """The last entry; of an empty index (base offset, 0), or (-1, base offset)."""
+        last = self._last
+        if last is None:
+            last = self._last = self.entry(self.entries - 1) if self.entries else self._none
+        return last
+
+    def entry(self, slot: int) -> EntryT:
+        """Return the entry in a slot. Raises IndexError unless 0 <= slot < entries."""
+        return self._decoded(self._at(slot))
 
     def _add(self, entry: bytes) -> None:
         """Put an entry behind the last one; OSError, and it is not there."""
@@ -314,33 +342,53 @@ class IndexFile:
             self._tail = self._tail[: max(0, size - self._written)]
             self._written = min(self._written, size)
             self.entries = entries
+            self._last = None
             self.drop()
 
     # --- checks -------------------------------------------------------------------------------------------------------
 
-    def _check_size(self) -> None:
-        """Raise CorruptIndexError unless the file is made of whole entries."""
+    @abstractmethod
+    def _ascends(self, first: EntryT, last: EntryT) -> bool:
+        """Whether the second of two entries is larger than the first."""
+
+    @abstractmethod
+    def _first_fault(self) -> int | None:
+        """Return the slot of the first entry that is not larger than the one before."""
+
+    def check_ends(self) -> None:
+        """Raise CorruptIndexError for damage that shows in size, first and last entry."""
         if self.length % self.entry_size:
             raise CorruptIndexError(
                 f"{self.path}: {self.length} bytes are no multiple of the entry size {self.entry_size}"
             )
-
-    def _check_last_offset(self, offset: int) -> None:
-        """Raise CorruptIndexError for an offset that no record of the segment can have."""
-        if offset < self.base_offset:
-            raise CorruptIndexError(f"{self.path}: last offset {offset} is less than base offset {self.base_offset}")
-
-    def _check_ends(self, is_ascending: bool, first: object, last: object) -> None:
-        """Raise CorruptIndexError unless the last entry is larger than the first, as `is_ascending` tells."""
-        if not is_ascending:
+        if not self.entries:
+            return
+        first, last = map(self._decoded, self._first_and_last())
+        self._last = last
+        if last.offset < self.base_offset:
+            raise CorruptIndexError(
+                f"{self.path}: last offset {last.offset} is less than base offset {self.base_offset}"
+            )
+        if self.entries > 1 and not self._ascends(first, last):
             raise CorruptIndexError(f"{self.path}: the last entry {last} is not larger than the first, {first}")
 
-    def __enter__(self: Self_) -> Self_:
+    def sanity_check(self) -> None:
+        """Raise CorruptIndexError unless the file is whole entries that ascend. All of them are looked at.
+
+        Source: KIP-1333, "Corruption detection for ambiguous files".
+        """
+        self.check_ends()
+        slot = self._first_fault()
+        if slot is not None:
+            before = self.entry(slot - 1) if slot else self._none
+            raise CorruptIndexError(
+                f"{self.path}: entry {slot}, {self.entry(slot)}, is not larger than the one before, {before}"
+            )
+
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

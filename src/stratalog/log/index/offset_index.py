@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 from typing_extensions import Buffer
 
-from stratalog.errors import CorruptIndexError
 from stratalog.log.format import (
     LEGACY,
     RELATIVE_OFFSET,
@@ -25,7 +24,7 @@ from stratalog.log.index.index_search import Array, count_up_to, count_up_to_man
 from stratalog.util import REAL_FILESYSTEM, FileSystem, StrPath
 
 
-class OffsetIndex(IndexFile):
+class OffsetIndex(IndexFile[OffsetPosition]):
     """See the module, and `IndexFile` for life cycle and threads."""
 
     def __init__(
@@ -36,37 +35,10 @@ class OffsetIndex(IndexFile):
         max_size: int,
         fs: FileSystem = REAL_FILESYSTEM,
         writable: bool = True,
-        entry_format: OffsetIndexFormat = LEGACY,
-    ) -> None:
-        self._take_format(entry_format)
-        super().__init__(path, base_offset, entry_format.entry_size, max_size=max_size, fs=fs, writable=writable)
-        self._last: OffsetPosition | None = None
-
-    @classmethod
-    def open(
-        cls,
-        path: StrPath,
-        base_offset: int,
-        *,
-        max_size: int,
-        fs: FileSystem = REAL_FILESYSTEM,
-        writable: bool = True,
         entry_size: int = LEGACY.entry_size,
-    ) -> OffsetIndex:
-        """Open an index, or make it at `max_size` bytes (rounded down to whole entries) if it is missing.
-
-        FileNotFoundError if it is missing and not `writable`.
-        """
-        form = format_of(entry_size)
-        return cls(path, base_offset, max_size=max_size, fs=fs, writable=writable, entry_format=form)
-
-    @property
-    def last_entry(self) -> OffsetPosition:
-        """The last entry; (base offset, 0) for an empty index."""
-        last = self._last
-        if last is None:
-            last = self._last = self.entry(self.entries - 1) if self.entries else OffsetPosition(self.base_offset, 0)
-        return last
+    ) -> None:
+        self._take_format(format_of(entry_size))
+        super().__init__(path, base_offset, entry_size=entry_size, max_size=max_size, fs=fs, writable=writable)
 
     @property
     def last_offset(self) -> int:
@@ -101,12 +73,7 @@ class OffsetIndex(IndexFile):
             f" offset {self.base_offset}"
         )
 
-    def entry(self, slot: int) -> OffsetPosition:
-        """Return the entry in a slot. Raises IndexError unless 0 <= slot < entries."""
-        return self._decoded(self._at(slot))
-
     def __iter__(self) -> Iterator[OffsetPosition]:
-        """All entries, as they are now."""
         return decode_entries(self._copy(), self.base_offset, self.format)
 
     def lookup(self, target: int) -> OffsetPosition:
@@ -165,29 +132,11 @@ class OffsetIndex(IndexFile):
         before = offset - 1 - self.base_offset
         self._truncate_to_entries(count_up_to(self._all(), RELATIVE_OFFSET, 0, self.entry_size, self.entries, before))
 
-    def check_ends(self) -> None:
-        """Raise CorruptIndexError for damage that shows in size, first and last entry."""
-        self._check_size()
-        if not self.entries:
-            return
-        first, last = map(self._decoded, self._first_and_last())
-        self._last = last
-        self._check_last_offset(last.offset)
-        ascends = self.entries == 1 or (first.offset < last.offset and first.position < last.position)
-        self._check_ends(ascends, first, last)
+    def _ascends(self, first: OffsetPosition, last: OffsetPosition) -> bool:
+        return first.offset < last.offset and first.position < last.position
 
-    def sanity_check(self) -> None:
-        """Raise CorruptIndexError unless the file is whole entries and both fields are positive and strictly ascend.
-
-        All entries are looked at. Source: KIP-1333, "Corruption detection for ambiguous files".
-        """
-        self.check_ends()
-        slot = first_fault(self._copy(), self.format, self.entries)
-        if slot is not None:
-            before = self.entry(slot - 1) if slot else OffsetPosition(self.base_offset, 0)
-            raise CorruptIndexError(
-                f"{self.path}: entry {slot}, {self.entry(slot)}, is not larger than the one before, {before}"
-            )
+    def _first_fault(self) -> int | None:
+        return first_fault(self._copy(), self.format, self.entries)
 
     def reset(self, entry_format: OffsetIndexFormat | None = None) -> None:
         """Drop all entries, to fill the file anew at its maximum size, in another format if one is given."""
@@ -206,6 +155,6 @@ class OffsetIndex(IndexFile):
         relative, position = self._unpack(entry)
         return OffsetPosition(self.base_offset + relative, position)
 
-    def _truncate_to_entries(self, entries: int) -> None:
-        super()._truncate_to_entries(entries)
-        self._last = None
+    @property
+    def _none(self) -> OffsetPosition:
+        return OffsetPosition(self.base_offset, 0)

@@ -18,7 +18,6 @@ from typing import Final
 
 from typing_extensions import Buffer
 
-from stratalog.errors import CorruptIndexError
 from stratalog.log.format import TimestampOffset
 from stratalog.log.index.index_file import IndexFile
 from stratalog.log.index.index_search import Array, count_up_to, count_up_to_many
@@ -59,7 +58,7 @@ def first_fault(data: Buffer, entries: int) -> int | None:
     return None
 
 
-class TimeIndex(IndexFile):
+class TimeIndex(IndexFile[TimestampOffset]):
     """See the module, and `IndexFile` for life cycle and threads."""
 
     def __init__(
@@ -71,39 +70,12 @@ class TimeIndex(IndexFile):
         fs: FileSystem = REAL_FILESYSTEM,
         writable: bool = True,
     ) -> None:
-        super().__init__(path, base_offset, ENTRY_SIZE, max_size=max_size, fs=fs, writable=writable)
-        self._last: TimestampOffset | None = None
-
-    @classmethod
-    def open(
-        cls,
-        path: StrPath,
-        base_offset: int,
-        *,
-        max_size: int,
-        fs: FileSystem = REAL_FILESYSTEM,
-        writable: bool = True,
-    ) -> TimeIndex:
-        """Open an index, or make it at `max_size` bytes (rounded down to whole entries) if it is missing.
-
-        FileNotFoundError if it is missing and not `writable`.
-        """
-        return cls(path, base_offset, max_size=max_size, fs=fs, writable=writable)
+        super().__init__(path, base_offset, entry_size=ENTRY_SIZE, max_size=max_size, fs=fs, writable=writable)
 
     @property
     def is_full(self) -> bool:
         """One slot is kept back for the entry that is added when the segment rolls."""
         return self.entries >= self.max_entries - 1
-
-    @property
-    def last_entry(self) -> TimestampOffset:
-        """The last entry; (-1, base offset) for an empty index."""
-        last = self._last
-        if last is None:
-            last = self._last = (
-                self.entry(self.entries - 1) if self.entries else TimestampOffset(NO_TIMESTAMP, self.base_offset)
-            )
-        return last
 
     def maybe_append(self, timestamp_ms: int, offset: int, skip_full_check: bool = False) -> None:
         """Add an entry if its timestamp is larger than the last one's; an equal one adds nothing.
@@ -128,16 +100,11 @@ class TimeIndex(IndexFile):
         self._add(ENTRY.pack(timestamp_ms, offset - self.base_offset))
         self._last = TimestampOffset(timestamp_ms, offset)
 
-    def entry(self, slot: int) -> TimestampOffset:
-        """Return the entry in a slot. Raises IndexError unless 0 <= slot < entries."""
-        return self._decoded(self._at(slot))
-
     def _decoded(self, entry: Buffer, at: int = 0) -> TimestampOffset:
         timestamp_ms, relative = ENTRY.unpack_from(entry, at)
         return TimestampOffset(timestamp_ms, self.base_offset + relative)
 
     def __iter__(self) -> Iterator[TimestampOffset]:
-        """All entries, as they are now."""
         return decode_entries(self._copy(), self.base_offset)
 
     def lookup(self, target_ms: int) -> TimestampOffset:
@@ -186,32 +153,12 @@ class TimeIndex(IndexFile):
             count_up_to(self._all(), _RELATIVE_OFFSET, _TIMESTAMP.size, ENTRY_SIZE, self.entries, before)
         )
 
-    def check_ends(self) -> None:
-        """Raise CorruptIndexError for damage that shows in size, first and last entry."""
-        self._check_size()
-        if not self.entries:
-            return
-        first, last = map(self._decoded, self._first_and_last())
-        self._last = last
-        self._check_last_offset(last.offset)
-        ascends = self.entries == 1 or (last.timestamp_ms > first.timestamp_ms and last.offset >= first.offset)
-        self._check_ends(ascends, first, last)
+    def _ascends(self, first: TimestampOffset, last: TimestampOffset) -> bool:
+        return first.timestamp_ms < last.timestamp_ms and first.offset <= last.offset
 
-    def sanity_check(self) -> None:
-        """Raise CorruptIndexError unless the file is whole entries in order.
+    def _first_fault(self) -> int | None:
+        return first_fault(self._copy(), self.entries)
 
-        Timestamps strictly ascend and offsets do not descend.
-
-        All entries are looked at.
-        """
-        self.check_ends()
-        slot = first_fault(self._copy(), self.entries)
-        if slot is not None:
-            before = self.entry(slot - 1) if slot else TimestampOffset(NO_TIMESTAMP, self.base_offset)
-            raise CorruptIndexError(
-                f"{self.path}: entry {slot}, {self.entry(slot)}, is not larger than the one before, {before}"
-            )
-
-    def _truncate_to_entries(self, entries: int) -> None:
-        super()._truncate_to_entries(entries)
-        self._last = None
+    @property
+    def _none(self) -> TimestampOffset:
+        return TimestampOffset(NO_TIMESTAMP, self.base_offset)

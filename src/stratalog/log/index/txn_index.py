@@ -83,7 +83,6 @@ class TransactionIndex:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a file at all."""
         return self._fs.exists(self.path)
 
     @property

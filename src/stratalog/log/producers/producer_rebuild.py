@@ -30,7 +30,7 @@ def rebuild_producer_state(
     cleanly and has no snapshot at all has no producers to find (Kafka's way to skip the scan of an old log).
     """
     to_snapshot = {segment.base_offset for segment in segments.all[-2:]}
-    if producers.latest_snapshot_offset is None and after_clean_shutdown:
+    if producers.snapshots.latest_offset is None and after_clean_shutdown:
         for offset in (*sorted(to_snapshot), last_offset):
             producers.take_snapshot(offset)
         return

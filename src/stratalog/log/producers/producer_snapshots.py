@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +24,8 @@ class SnapshotDirectory:
         self.directory = Path(directory)
         self._fs = fs
         self._paths = self._find()
+        #: Offsets of the snapshots that were taken without a sync.
+        self._unsynced: set[int] = set()
 
     def __iter__(self) -> Iterator[SnapshotFile]:
         """Ascending by offset."""
@@ -40,8 +42,19 @@ class SnapshotDirectory:
         """Where a snapshot at this offset belongs; `add` it once it is written."""
         return self.directory / snapshot_file(offset)
 
-    def add(self, offset: int) -> None:
+    def add(self, offset: int, *, synced: bool = True) -> None:
         self._paths[offset] = self.path_for(offset)
+        if not synced:
+            self._unsynced.add(offset)
+
+    def unsynced(self, up_to: int) -> list[SnapshotFile]:
+        """Return those up to an offset that were taken without a sync, as far as they are still there."""
+        paths = ((offset, self._paths.get(offset)) for offset in sorted(self._unsynced) if offset <= up_to)
+        return [SnapshotFile(offset, path) for offset, path in paths if path is not None]
+
+    def forget_unsynced(self, synced: Iterable[SnapshotFile]) -> None:
+        """Take note that snapshots that `unsynced` gave are durable, or gone."""
+        self._unsynced.difference_update(snapshot.offset for snapshot in synced)
 
     def delete(self, offset: int) -> None:
         path = self._paths.pop(offset, None)

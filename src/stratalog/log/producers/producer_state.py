@@ -12,7 +12,7 @@ Not thread-safe: the partition's lock is held.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -22,7 +22,7 @@ from stratalog.log.format import producer_snapshot
 from stratalog.log.index import AbortedTransaction
 from stratalog.log.producers.packed_producers import MANY_PRODUCERS, PackedProducers
 from stratalog.log.producers.producer_entry import ProducerEntry
-from stratalog.log.producers.producer_snapshots import SnapshotDirectory, SnapshotFile
+from stratalog.log.producers.producer_snapshots import SnapshotDirectory
 from stratalog.log.producers.producer_updates import (
     AppendOrigin,
     DuplicateOf,
@@ -75,9 +75,7 @@ class ProducerStateManager:
         self._ongoing: dict[int, int] = {}
         #: First offset -> offset of the marker, for transactions whose marker is not below the high watermark yet.
         self._unreplicated: dict[int, int] = {}
-        self._snapshots = SnapshotDirectory(directory, fs)
-        #: Offsets of the snapshots that were taken without a sync.
-        self._unsynced: set[int] = set()
+        self.snapshots = SnapshotDirectory(directory, fs)
 
     # --- what is known ------------------------------------------------------------------------------------------
 
@@ -272,10 +270,9 @@ class ProducerStateManager:
         return producer.current_txn_first_offset is None and now_ms - producer.last_timestamp_ms >= self.expiration_ms
 
     def on_log_start_offset(self, log_start_offset: int) -> None:
-        """Advance the log start offset."""
         self._drop_replicated(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
-        latest = self.latest_snapshot_offset
+        latest = self.snapshots.latest_offset
         self._last_snapshot_offset = log_start_offset if latest is None else latest
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int | None = None) -> None:
@@ -286,7 +283,7 @@ class ProducerStateManager:
         `map_end_offset` then says from where on the caller has to feed batches to `update`. Damaged snapshots are
         removed with a warning.
         """
-        self._snapshots.delete_outside(log_start_offset, log_end_offset)
+        self.snapshots.delete_outside(log_start_offset, log_end_offset)
         if log_end_offset == self.map_end_offset:
             self.on_log_start_offset(log_start_offset)
             return
@@ -296,7 +293,7 @@ class ProducerStateManager:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forget everything, snapshots too."""
         self._clear()
-        self._snapshots.delete_all()
+        self.snapshots.delete_all()
         self._last_snapshot_offset = 0
         self.map_end_offset = offset
 
@@ -307,12 +304,12 @@ class ProducerStateManager:
         self._unreplicated.clear()
 
     def _load(self, log_start_offset: int, now_ms: int) -> None:
-        while (latest := self.latest_snapshot_offset) is not None:
+        while (latest := self.snapshots.latest_offset) is not None:
             try:
-                entries = producer_snapshot.read(self._snapshots.path_for(latest), self._fs)
+                entries = producer_snapshot.read(self.snapshots.path_for(latest), self._fs)
             except (CorruptSnapshotError, FileNotFoundError) as error:
                 logger.warning("%s: removing a producer snapshot that cannot be used: %s", self.name, error)
-                self.delete_snapshot(latest)
+                self.snapshots.delete(latest)
                 continue
             for producer in map(ProducerEntry.from_snapshot, entries):
                 if not self._is_expired(producer, now_ms):
@@ -330,23 +327,11 @@ class ProducerStateManager:
 
     # --- snapshots ------------------------------------------------------------------------------------------------
 
-    @property
-    def snapshots(self) -> list[SnapshotFile]:
-        """Ascending by offset."""
-        return list(self._snapshots)
-
-    @property
-    def latest_snapshot_offset(self) -> int | None:
-        return self._snapshots.latest_offset
-
-    def snapshot_for(self, offset: int) -> Path | None:
-        return self._snapshots.get(offset)
-
     def take_snapshot(self, offset: int | None = None, *, sync: bool = True) -> Path | None:
         """Write the state as of `map_end_offset`, unless it did not move since the last one.
 
         With `offset`, `map_end_offset` is set to that first. Without `sync`, the next flush makes it durable
-        (`unsynced_snapshots`).
+        (`snapshots.unsynced`).
         """
         if offset is not None:
             self.map_end_offset = offset
@@ -358,37 +343,8 @@ class ProducerStateManager:
             data = producer_snapshot.encode_packed([self._producers[pid].packed() for pid in order])
         else:
             data = self._packed.snapshot(self._hash_table_size)
-        path = self._snapshots.path_for(end)
+        path = self.snapshots.path_for(end)
         producer_snapshot.write_encoded(path, data, self._fs, sync=sync)
-        self._snapshots.add(end)
-        if not sync:
-            self._unsynced.add(end)
+        self.snapshots.add(end, synced=sync)
         self._last_snapshot_offset = end
         return path
-
-    def unsynced_snapshots(self, up_to: int) -> list[SnapshotFile]:
-        """Return the snapshots up to an offset that were taken without a sync, as far as they are still there."""
-        paths = ((offset, self._snapshots.get(offset)) for offset in sorted(self._unsynced) if offset <= up_to)
-        return [SnapshotFile(offset, path) for offset, path in paths if path is not None]
-
-    def forget_unsynced(self, synced: Iterable[SnapshotFile]) -> None:
-        """Say that snapshots that `unsynced_snapshots` gave are durable, or gone."""
-        self._unsynced.difference_update(snapshot.offset for snapshot in synced)
-
-    def delete_snapshot(self, offset: int) -> None:
-        self._snapshots.delete(offset)
-
-    def delete_snapshots_before(self, offset: int) -> None:
-        self._snapshots.delete_before(offset)
-
-    def mark_snapshot_deleted(self, offset: int) -> Path | None:
-        """Rename a snapshot to `.deleted`, with its segment; its new path, for the removal later."""
-        return self._snapshots.mark_deleted(offset)
-
-    def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
-        """Delete snapshots that stand at no segment's base offset; one above all of them (clean shutdown) stays."""
-        self._snapshots.delete_strays(segment_base_offsets)
-
-    def moved_to(self, directory: StrPath) -> None:
-        """Go on under the new name of the partition directory."""
-        self._snapshots.moved_to(directory)

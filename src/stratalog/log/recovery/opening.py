@@ -29,8 +29,6 @@ logger = logging.getLogger(__name__)
 
 
 class OpenedLog(NamedTuple):
-    """What a partition directory holds."""
-
     topic: str
     partition: int
     topic_id: UUID | None

@@ -46,8 +46,6 @@ _NO_END: Final = 0x7FFF_FFFF_FFFF_FFFF
 
 @dataclass
 class LoadedLog:
-    """What `load_log` found and made."""
-
     segments: SegmentTable
     log_start_offset: int
     recovery_point: int
@@ -152,7 +150,7 @@ class LogLoader:
         self._epochs.truncate_from_end(log_end_offset)
         self._epochs.truncate_from_start(self._log_start_offset)
         segments = SegmentTable(tuple(self._segments))
-        self._producers.remove_stray_snapshots([segment.base_offset for segment in segments])
+        self._producers.snapshots.delete_strays([segment.base_offset for segment in segments])
         rebuild_producer_state(
             self._producers,
             segments,
@@ -368,7 +366,7 @@ class LogLoader:
     @property
     def _is_end_certain(self) -> bool:
         """Whether two files agree that a clean stop left the log's end at the recovery point."""
-        return self._clean and self._producers.latest_snapshot_offset == self._recovery_point
+        return self._clean and self._producers.snapshots.latest_offset == self._recovery_point
 
     # --- where the log ends -----------------------------------------------------------------------------------------
 
@@ -427,7 +425,7 @@ class LogLoader:
         point has no checksum: it counts where the log is damaged at its end, or if there is a snapshot of the same
         offset.
         """
-        snapshot = self._producers.latest_snapshot_offset
+        snapshot = self._producers.snapshots.latest_offset
         if snapshot is not None and (self._clean or not self._settings.is_flush_known):
             end = max(end, snapshot)
         if not is_whole or snapshot == self._recovery_point:
@@ -467,7 +465,7 @@ class LogLoader:
             else:
                 for path in segment.index_paths:
                     self._fs.remove(path)
-            snapshot = self._producers.mark_snapshot_deleted(segment.base_offset)
+            snapshot = self._producers.snapshots.mark_deleted(segment.base_offset)
             if snapshot is not None:
                 self._condemned.append(snapshot)
         self._mended.segments_dropped += len(segments)

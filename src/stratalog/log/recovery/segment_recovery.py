@@ -72,8 +72,6 @@ class _Gap(NamedTuple):
 
 
 class SoundBatches(NamedTuple):
-    """What a scan found."""
-
     #: Bytes up to where the segment is to end.
     size_bytes: int
     max_timestamp: TimestampOffset

@@ -35,16 +35,12 @@ class RetentionSegment(Protocol):
 
 
 class DeletionReason(enum.Enum):
-    """The rule that takes a segment."""
-
     LOG_START_OFFSET = "below the log start offset"
     SIZE = "retention size"
     TIME = "retention time"
 
 
 class DeletedSegment(NamedTuple):
-    """A segment that retention took."""
-
     base_offset: int
     size_bytes: int
     reason: DeletionReason

@@ -99,7 +99,6 @@ def topic_id_in(data_dir: Path, topic: str, fs: FileSystem = REAL_FILESYSTEM) ->
 
 
 def topics_in(data_dir: Path, fs: FileSystem = REAL_FILESYSTEM) -> set[str]:
-    """Return the topics that have partitions in a data directory."""
     return {parsed[0] for name in fs.list_dir(data_dir) if (parsed := parse_partition_dir(name)) is not None}
 
 

@@ -60,7 +60,6 @@ class LogBytes:
         return memoryview(data if got == wanted else bytes(data) + bytes(wanted - got))
 
     def header(self, position: int) -> tuple[int, ...] | None:
-        """`header_at` a position."""
         head = self.at(position, HEADER_SIZE)
         return header_at(head, 0, len(head))
 

@@ -68,7 +68,7 @@ class SegmentIndexes:
         with self._lock:
             if self._offset is None:
                 self._check_open(self.offset_path)
-                self._offset = OffsetIndex.open(
+                self._offset = OffsetIndex(
                     self.offset_path,
                     self.base_offset,
                     max_size=self.size_max,
@@ -95,7 +95,7 @@ class SegmentIndexes:
         with self._lock:
             if self._time is None:
                 self._check_open(self.time_path)
-                self._time = TimeIndex.open(
+                self._time = TimeIndex(
                     self.time_path,
                     self.base_offset,
                     max_size=self.size_max,

@@ -38,7 +38,6 @@ class SegmentTable:
         return sum(segment.size_bytes for segment in self.all)
 
     def added(self, segment: LogSegment) -> SegmentTable:
-        """With one more at the end."""
         return SegmentTable((*self.all, segment))
 
     def without_first(self, count: int) -> SegmentTable:

@@ -175,8 +175,6 @@ class RemoteLogSegmentMetadataUpdate:
 
 @dataclass(frozen=True, slots=True)
 class RemotePartitionDeleteMetadata:
-    """Progress of the deletion of everything that a partition has remotely."""
-
     topic_id_partition: TopicIdPartition
     state: RemotePartitionDeleteState
     event_timestamp_ms: int

@@ -32,7 +32,6 @@ class BrokerIdentity:
     KEYS: ClassVar[tuple[str, ...]] = ("broker.id", "node.id", "cluster.id", "log.dir")
 
     def told(self) -> dict[str, str]:
-        """Return the values of `KEYS`."""
         node_id = str(self.node_id)
         return dict(zip(self.KEYS, (node_id, node_id, self.cluster_id, str(self.log_dir)), strict=True))
 

@@ -55,7 +55,6 @@ class PluginMetrics:
             self._metrics.pop((name, frozenset((tags or {}).items())), None)
 
     def metrics(self) -> list[RegisteredMetric]:
-        """Return what there is, by name."""
         with self._lock:
             return sorted(self._metrics.values(), key=lambda metric: metric.name)
 

@@ -19,8 +19,6 @@ class RemoteLogSegmentState(IntEnum):
 
 
 class RemotePartitionDeleteState(IntEnum):
-    """Progress of the deletion of all remote segments of a partition."""
-
     DELETE_PARTITION_MARKED = 0
     DELETE_PARTITION_STARTED = 1
     DELETE_PARTITION_FINISHED = 2

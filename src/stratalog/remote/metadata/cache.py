@@ -55,7 +55,6 @@ def epoch_end_offset(segment: RemoteLogSegmentMetadata, epoch: int) -> int:
 
 
 def _extents(segment: RemoteLogSegmentMetadata) -> list[tuple[int, Extent]]:
-    """Return the leader epochs of a segment, each with its extent."""
     number, end, epochs = segment.segment_id.id.int, segment.end_offset, segment.segment_leader_epochs
     found = []
     for epoch, start in reversed(list(epochs.items())):  # they ascend: each one ends where the next begins
@@ -99,7 +98,6 @@ class RemoteLogMetadataCache:
             return True
 
     def update(self, update: RemoteLogSegmentMetadataUpdate) -> bool:
-        """Apply a change of state."""
         state = update.state
         with self._lock:
             known = self._segments.get(update.segment_id.id.int)

@@ -67,7 +67,6 @@ class EpochSegments:
             self._uncover(extent)
 
     def deleted(self, segment: int) -> None:
-        """Remove a segment."""
         self.unreadable.discard(segment)
 
     def _place(self, extent: Extent) -> None:

@@ -86,7 +86,6 @@ class MetadataSnapshot:
 
 
 def encode_snapshot(snapshot: MetadataSnapshot) -> bytes:
-    """Return the bytes of the file."""
     covers = snapshot.covers
     parts = [
         _COVERS.pack(covers.log_start_offset, covers.next_offset, *covers.last_event),

@@ -60,10 +60,10 @@ def rebuild_indexes(
     slots = metadata.segment_size_bytes // INTERVAL_BYTES + 2
     base = metadata.start_offset
     with (
-        OffsetIndex.open(
+        OffsetIndex(
             offset_index_path, base, max_size=slots * form.entry_size, fs=fs, entry_size=form.entry_size
         ) as offsets,
-        TimeIndex.open(time_index_path, base, max_size=slots * ENTRY_SIZE, fs=fs) as times,
+        TimeIndex(time_index_path, base, max_size=slots * ENTRY_SIZE, fs=fs) as times,
     ):
         try:
             _fill(records, metadata, offsets, times)

@@ -98,7 +98,6 @@ class RemoteIndexes:
             self._fs.remove(path)
 
     def paths(self) -> list[Path]:
-        """Return the files of the three indexes."""
         return [index_path(self._stem, index_type) for index_type in SUFFIXES]
 
 
@@ -108,11 +107,11 @@ def index_path(stem: Path, index_type: IndexType) -> Path:
 
 
 def open_offset_index(path: Path, start_offset: int, entry_size: int, fs: FileSystem) -> OffsetIndex:
-    return OffsetIndex.open(path, start_offset, max_size=0, fs=fs, writable=False, entry_size=entry_size)
+    return OffsetIndex(path, start_offset, max_size=0, fs=fs, writable=False, entry_size=entry_size)
 
 
 def open_time_index(path: Path, start_offset: int, fs: FileSystem) -> TimeIndex:
-    return TimeIndex.open(path, start_offset, max_size=0, fs=fs, writable=False)
+    return TimeIndex(path, start_offset, max_size=0, fs=fs, writable=False)
 
 
 # --- what a file is ---------------------------------------------------------------------------------------------------

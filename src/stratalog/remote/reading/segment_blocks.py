@@ -73,7 +73,6 @@ class SegmentBlocks:
         return pieces
 
     def forget(self, segment_id: bytes) -> None:
-        """Drop the blocks of a segment."""
         self._blocks.forget(lambda key: key[0] == segment_id)
 
     def close(self) -> None:

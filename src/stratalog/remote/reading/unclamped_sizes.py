@@ -79,7 +79,6 @@ class UnclampedSizes:
         return replace(metadata, segment_size_bytes=max(size, INT32_MAX))
 
     def forget(self, segment_id: RemoteLogSegmentId) -> None:
-        """Forget the segment, which is gone."""
         with self._lock:
             self._known.pop(segment_id, None)
 

@@ -11,7 +11,8 @@ import itertools
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -75,7 +76,7 @@ class DeadlineObjectStore(ForwardingObjectStore):
         with self._lock:
             waiting, self._waiting = self._waiting, set()
         for future in waiting:
-            _fail(future, RetriableRemoteStorageError(f"{self.url} is being closed"))
+            _settle(future.set_exception, RetriableRemoteStorageError(f"{self.url} is being closed"))
 
     def _call(
         self, operation: str, key: str, function: Callable[[], _Result], moved: _Progress | None = None
@@ -156,25 +157,15 @@ class _Workers:
             try:
                 result = function()
             except BaseException as error:  # noqa: BLE001
-                _fail(future, error)
+                _settle(future.set_exception, error)
             else:
-                _finish(future, result)
+                _settle(future.set_result, result)
             del future, function
             with self._lock:
                 self._idle += 1
 
 
-def _fail(future: Future[Any], error: BaseException) -> None:
-    if not future.done():
-        try:
-            future.set_exception(error)
-        except Exception:  # lost the race against close  # noqa: BLE001
-            return
-
-
-def _finish(future: Future[Any], result: object) -> None:
-    if not future.done():
-        try:
-            future.set_result(result)
-        except Exception:  # lost the race against close  # noqa: BLE001
-            return
+def _settle(settle: Callable[[Any], None], value: object) -> None:
+    """Give a future its result or error, unless it has one."""
+    with suppress(InvalidStateError):
+        settle(value)

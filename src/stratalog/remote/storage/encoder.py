@@ -64,7 +64,6 @@ class Encoder:
         self._codec = None if encoding.is_plain else _codec(encoding, metadata)
 
     def put_file(self, kind: ObjectKind, path: Path) -> StoredObject:
-        """Return a file's content."""
         try:
             if self._codec is None:
                 return _plain(self._store.put_file(self._key(kind), path, progress=self._on_progress))
@@ -74,7 +73,6 @@ class Encoder:
             raise RetriableRemoteStorageError(f"{path} went away while it was copied") from error
 
     def put(self, kind: ObjectKind, content: bytes) -> StoredObject:
-        """Return a small content."""
         if self._codec is None:
             return _plain(self._store.put(self._key(kind), content))
 

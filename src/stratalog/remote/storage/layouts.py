@@ -162,7 +162,6 @@ class SegmentReader:
                 self._manifests.popitem(last=False)
 
     def forget(self, key: ObjectKey) -> None:
-        """Prepare for the deletion of the segment."""
         with self._lock:
             self._manifests.pop(_identity(key), None)
             self._codecs.pop(key.segment_id.id, None)

@@ -185,14 +185,12 @@ class SegmentManifest:
         )
 
     def to_json(self) -> bytes:
-        """See `manifest_json.encode`."""
         from stratalog.remote.storage.manifest_json import encode  # it is made of this module
 
         return encode(self)
 
     @classmethod
     def from_json(cls, data: Buffer, source: str) -> SegmentManifest:
-        """See `manifest_json.decode`."""
         from stratalog.remote.storage.manifest_json import decode  # it is made of this module
 
         return decode(data, source)

@@ -60,19 +60,15 @@ _KINDS = {kind.value: kind for kind in ObjectKind}
 
 @dataclass(frozen=True, slots=True)
 class ObjectKey:
-    """The parts of a key."""
-
     segment_id: RemoteLogSegmentId
     start_offset: int
     kind: ObjectKind
 
     @classmethod
     def of(cls, metadata: RemoteLogSegmentMetadata, kind: ObjectKind) -> ObjectKey:
-        """Return the key of one object of a segment."""
         return cls(metadata.segment_id, metadata.start_offset, kind)
 
     def __str__(self) -> str:
-        """Return the key as text."""
         directory = partition_directory(self.segment_id.topic_id_partition)
         return f"{directory}/{self.start_offset:020d}-{uuid_to_base64(self.segment_id.id)}.{self.kind.value}"
 

@@ -231,8 +231,6 @@ class ForwardingObjectStore(ObjectStore):
 
 
 class ObstoreObjectStore(ObjectStore):
-    """Any store of obstore."""
-
     def __init__(
         self, store: Any, url: str, *, directory: Path | None = None, fs: FileSystem = REAL_FILESYSTEM
     ) -> None:

@@ -69,7 +69,6 @@ _memory_stores_lock = threading.Lock()
 
 
 def open_store(url: str, options: Mapping[str, str], fs: FileSystem) -> ObstoreObjectStore:
-    """`ObjectStore.from_url`."""
     parts = urlsplit(url)
     own, rest = StoreOptions.split(options)
     base = url.rstrip("/")

@@ -192,7 +192,6 @@ class ObjectStoreRemoteStorageManager:
         return self.reader.read(self.manifest(metadata), KIND_OF_INDEX[index_type])
 
     def stored_segment(self, metadata: RemoteLogSegmentMetadata) -> StoredSegment:
-        """Return what the manifest says."""
         manifest = self.manifest(metadata)
         return StoredSegment(manifest.segment_size_in_bytes, manifest.offset_index_entry_size)
 

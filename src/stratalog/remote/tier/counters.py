@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stratalog.util import TopicCounts
-
 
 @dataclass(slots=True)
 class RemoteTopicCounts:
@@ -25,10 +23,3 @@ class RemoteTopicCounts:
     delete_errors: int = 0
     aux_state_requests: int = 0
     aux_state_errors: int = 0
-
-
-class RemoteCounts(TopicCounts[RemoteTopicCounts]):
-    """Of every topic."""
-
-    def __init__(self) -> None:
-        super().__init__(RemoteTopicCounts)

@@ -30,7 +30,7 @@ from stratalog.remote.tier.retention import (
 )
 from stratalog.remote.tier.segment_deletion import delete_segment
 from stratalog.remote.tier.services import TierServices
-from stratalog.remote.tier.tier_facts import DeleteLag, RemoteTally
+from stratalog.remote.tier.tier_facts import RemoteTally, TierLag
 from stratalog.remote.tier.tiering_task import TieringTask
 from stratalog.remote.tier.watchdog import StepKind, TaskProgress
 
@@ -90,7 +90,7 @@ class ExpirationTask(TieringTask):
         super().__init__(services, log, partition, progress=progress, cancelled=cancelled)
         self._start_checked = False
         self._idle: _Idle | None = None
-        self.delete_lag = DeleteLag()
+        self.delete_lag = TierLag()
         self.tally = RemoteTally()
 
     def run(self) -> int:
@@ -180,7 +180,6 @@ class ExpirationTask(TieringTask):
         ]
 
     def _tallied(self) -> list[RemoteLogSegmentMetadata]:
-        """All segments, added up."""
         started = self._services.clock.monotonic()
         listed = self._services.rlmm.list_remote_log_segments(self._partition)
         size = sum(segment.segment_size_bytes for segment in listed if segment.is_readable)
@@ -195,4 +194,4 @@ class ExpirationTask(TieringTask):
         delete_segment(self._services, segment)
 
     def _set_lag(self, left: list[Expiration]) -> None:
-        self.delete_lag = DeleteLag(len(left), sum(e.segment.segment_size_bytes for e in left))
+        self.delete_lag = TierLag(len(left), sum(e.segment.segment_size_bytes for e in left))

@@ -27,25 +27,24 @@ from stratalog.remote.api import (
     position_max,
 )
 from stratalog.remote.reading import RemoteIndexCache, RemoteLogReader, RemoteReadResult, SegmentBlocks, UnclampedSizes
-from stratalog.remote.tier.counters import RemoteCounts
+from stratalog.remote.tier.counters import RemoteTopicCounts
 from stratalog.remote.tier.health import RemoteHealth
 from stratalog.remote.tier.log_view import LogView, topic_id_partition
 from stratalog.remote.tier.partition_deletion import PartitionDeleter, RemembersDeletions
 from stratalog.remote.tier.quota import RateQuota
 from stratalog.remote.tier.services import PartitionCount, TierServices, not_known
 from stratalog.remote.tier.tier_facts import (
-    CopyLag,
-    DeleteLag,
     PartitionGauges,
     ReaderTime,
     RemoteSizes,
     RunResult,
+    TierLag,
 )
 from stratalog.remote.tier.tiered_partition import FOLLOWER, READ, TieredPartition, tier_partition
 from stratalog.remote.tier.watchdog import Step, Watchdog
-from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, Retries, Schedule, WorkerPool
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, Retries, Schedule, TopicCounts, WorkerPool
 
-__all__ = ["CopyLag", "RemoteLogManager", "RemoteSizes", "RunResult"]
+__all__ = ["RemoteLogManager", "RemoteSizes", "RunResult", "TierLag"]
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +85,7 @@ class RemoteLogManager:
         self._rlmm = UnclampedSizes(rlmm, rsm)
         self._clock = clock
         self.health = RemoteHealth(clock)
-        self.counts = RemoteCounts()
+        self.counts = TopicCounts(RemoteTopicCounts)
         self.reader_time = ReaderTime()
         self.watchdog = Watchdog(config["stratalog.remote.stall.ms"], clock)
         self.copy_quota = _quota("copy", config, clock)
@@ -422,16 +421,15 @@ class RemoteLogManager:
         tiered = self._tiered.get(partition)
         return None if tiered is None else tiered.copy_step
 
-    def copy_lag(self, partition: TopicIdPartition) -> CopyLag:
+    def copy_lag(self, partition: TopicIdPartition) -> TierLag:
         """Return what is sealed and not remote, as of now: it grows while copies hang or fail."""
         return self._of(partition).copy_lag
 
-    def delete_lag(self, partition: TopicIdPartition) -> DeleteLag:
+    def delete_lag(self, partition: TopicIdPartition) -> TierLag:
         """Return what the last turn of the expiration task has not deleted yet."""
         return self._of(partition).delete_lag
 
     def sizes(self, partition: TopicIdPartition) -> RemoteSizes:
-        """Return what the metadata says of a partition."""
         return self._rlmm.sizes(partition)
 
     def _of(self, partition: TopicIdPartition) -> TieredPartition:

@@ -48,7 +48,6 @@ class PartitionDeleter:
         self._lock = threading.Lock()
 
     def covers(self, partition: TopicIdPartition) -> bool:
-        """Whether the partition is being deleted."""
         return partition in self._going
 
     def begin(self, partition: TopicIdPartition, stopped: TieredPartition | None) -> None:

@@ -39,8 +39,6 @@ class RetentionFacts:
 
 @dataclass(frozen=True, slots=True)
 class Expiration:
-    """One segment that goes."""
-
     segment: RemoteLogSegmentMetadata
     reason: ExpirationReason
 

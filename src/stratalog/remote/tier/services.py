@@ -13,11 +13,11 @@ from stratalog.remote.api import (
     RemoteLogSegmentMetadata,
     RemoteStorageManager,
 )
-from stratalog.remote.tier.counters import RemoteCounts
+from stratalog.remote.tier.counters import RemoteTopicCounts
 from stratalog.remote.tier.health import RemoteHealth
 from stratalog.remote.tier.quota import RateQuota
 from stratalog.remote.tier.watchdog import Watchdog
-from stratalog.util import Clock, FileSystem
+from stratalog.util import Clock, FileSystem, TopicCounts
 
 #: How many partitions the topic of an id has, None when that is not known.
 PartitionCount = Callable[[UUID], int | None]
@@ -61,7 +61,7 @@ class TierServices:
     broker_id: int
     custom_metadata_bytes_max: int
     copy_quota: RateQuota
-    counts: RemoteCounts
+    counts: TopicCounts[RemoteTopicCounts]
     health: RemoteHealth
     watchdog: Watchdog
     partition_count: PartitionCount

@@ -16,16 +16,8 @@ class RunResult:
 
 
 @dataclass(frozen=True, slots=True)
-class CopyLag:
-    """Sealed segments that are not in the remote tier yet."""
-
-    segments: int = 0
-    size_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteLag:
-    """What is left to delete."""
+class TierLag:
+    """Sealed segments that are not in the remote tier yet, or remote ones that are left to delete."""
 
     segments: int = 0
     size_bytes: int = 0

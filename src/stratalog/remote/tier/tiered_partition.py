@@ -16,7 +16,7 @@ from stratalog.remote.tier.expiration_task import ExpirationTask
 from stratalog.remote.tier.follower_task import FollowerTask
 from stratalog.remote.tier.log_view import LogView, segments_not_remote
 from stratalog.remote.tier.services import TierServices
-from stratalog.remote.tier.tier_facts import CopyLag, DeleteLag, PartitionGauges
+from stratalog.remote.tier.tier_facts import PartitionGauges, TierLag
 from stratalog.remote.tier.watchdog import Step, TaskProgress
 from stratalog.util import Job
 
@@ -88,7 +88,7 @@ class TieredPartition:
             return self._tasks.follower.run()
 
     @property
-    def copy_lag(self) -> CopyLag:
+    def copy_lag(self) -> TierLag:
         """What is sealed and not remote, as of now: it grows while copies hang or fail.
 
         What lies below the log start offset is not going to be copied, and does not count.
@@ -97,7 +97,7 @@ class TieredPartition:
         sealed = [
             segment for segment, following in pairwise(segments_not_remote(self.log)) if following.base_offset > start
         ]
-        return CopyLag(len(sealed), sum(segment.size_bytes for segment in sealed))
+        return TierLag(len(sealed), sum(segment.size_bytes for segment in sealed))
 
     @property
     def copy_step(self) -> Step | None:
@@ -105,7 +105,7 @@ class TieredPartition:
         return self._tasks.copying.current
 
     @property
-    def delete_lag(self) -> DeleteLag:
+    def delete_lag(self) -> TierLag:
         return self._tasks.expiration.delete_lag
 
     @property
@@ -113,7 +113,7 @@ class TieredPartition:
         """Nothing waits to be copied by a follower, or where copying is switched off."""
         is_disabled = self.log.config.remote_log_copy_disable or self._tasks.copy.is_read_only
         copies = self.is_leader and not is_disabled
-        copy_lag = self.copy_lag if copies else CopyLag()
+        copy_lag = self.copy_lag if copies else TierLag()
         delete_lag, tally = self.delete_lag, self._tasks.expiration.tally
         return PartitionGauges(
             copy_lag_bytes=copy_lag.size_bytes,

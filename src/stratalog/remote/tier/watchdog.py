@@ -57,7 +57,6 @@ class TaskProgress:
             self._step = (self._clock.monotonic(), self._clock.now_ms(), step[2])
 
     def end(self) -> None:
-        """End the turn."""
         self._step = None
 
     @property

@@ -186,7 +186,6 @@ def is_bulk(segment: UUID) -> bool:
 
 
 def segment_id(job: UUID) -> UUID:
-    """Return a new one."""
     return UUID(bytes=job.bytes[:_JOB_BYTES] + random_uuid().bytes[_JOB_BYTES:])
 
 

@@ -73,3 +73,6 @@ from .transactions import (
 from .transactions import (
     ProducerIdentity as ProducerIdentity,
 )
+from .transport import (
+    tls_context as tls_context,
+)

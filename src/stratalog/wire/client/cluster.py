@@ -12,7 +12,6 @@ import struct
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 from uuid import UUID
 
@@ -98,9 +97,7 @@ class Cluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -121,7 +118,6 @@ class Cluster:
             return self._any
 
     def cluster_id(self) -> str:
-        """Return the id that the brokers have in common."""
         told = self.any.call(ApiKey.DESCRIBE_CLUSTER, (0, 2), endpoint_type=1)
         check(told.error_code, told.error_message)
         return str(told.cluster_id)

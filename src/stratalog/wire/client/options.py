@@ -84,14 +84,16 @@ class ConnectionOptions:
     what: str = "kafka.bootstrap.servers"
 
     @classmethod
-    def of(cls, options: Mapping[str, str], *, what: str = "kafka.bootstrap.servers") -> Self:
+    def of(
+        cls, options: Mapping[str, str], *, what: str = "kafka.bootstrap.servers", where: str = "option kafka."
+    ) -> Self:
         """From options named `kafka.<property>`.
 
         Others, and properties of no concern to a connection, are not looked at.
 
-        UsageError names the option, never its value where that is a secret.
+        UsageError names the option behind `where`, never its value where that is a secret.
         """
-        reader = _Properties(options)
+        reader = _Properties(options, where)
         protocol = _protocol(reader)
         return cls(
             servers=addresses(reader.text("bootstrap.servers") or "", what),
@@ -125,7 +127,8 @@ def addresses(bootstrap_servers: str, what: str) -> tuple[tuple[str, int], ...]:
 class _Properties:
     """Properties without their prefix; names are not case-sensitive, as in Spark."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], where: str) -> None:
+        self.where = where
         self._values = {
             name.lower()[len(_PREFIX) :]: str(value)
             for name, value in options.items()
@@ -142,7 +145,7 @@ class _Properties:
     def seconds(self, name: str, default_ms: int) -> float:
         value = self.text(name)
         if value is not None and not value.isdecimal():
-            raise UsageError(f"option {_PREFIX}{name}={value}: expected milliseconds")
+            raise UsageError(f"{self.where}{name}={value}: expected milliseconds")
         return int(value or default_ms) / 1000
 
 
@@ -152,7 +155,7 @@ def _protocol(reader: _Properties) -> SecurityProtocol:
         return SecurityProtocol(value)
     except ValueError:
         expected = ", ".join(each.value for each in SecurityProtocol)
-        raise UsageError(f"option kafka.security.protocol={value}: expected one of {expected}") from None
+        raise UsageError(f"{reader.where}security.protocol={value}: expected one of {expected}") from None
 
 
 def _tls(reader: _Properties) -> Tls:
@@ -160,11 +163,11 @@ def _tls(reader: _Properties) -> Tls:
         kind = reader.text(f"ssl.{store}.type")
         if kind is not None and kind.upper() != "PEM":
             raise UsageError(
-                f"option kafka.ssl.{store}.type={kind}: only PEM is read; keytool and openssl turn others into it"
+                f"{reader.where}ssl.{store}.type={kind}: only PEM is read; keytool and openssl turn others into it"
             )
     endpoint = reader.verbatim("ssl.endpoint.identification.algorithm")
     if (endpoint or "").strip().lower() not in ("", "https"):
-        raise UsageError(f"option kafka.ssl.endpoint.identification.algorithm={endpoint}: expected https, or nothing")
+        raise UsageError(f"{reader.where}ssl.endpoint.identification.algorithm={endpoint}: expected https, or nothing")
     return Tls(
         truststore_path=reader.text("ssl.truststore.location"),
         truststore_text=reader.text("ssl.truststore.certificates"),
@@ -180,16 +183,16 @@ def _sasl(reader: _Properties) -> Sasl:
     mechanism = (reader.text("sasl.mechanism") or "GSSAPI").upper()
     if mechanism not in _MECHANISMS:
         raise UsageError(
-            f"option kafka.sasl.mechanism={mechanism}: expected one of {', '.join(_MECHANISMS)}"
+            f"{reader.where}sasl.mechanism={mechanism}: expected one of {', '.join(_MECHANISMS)}"
             + (" (GSSAPI is what Kafka takes where it is not set)" if mechanism == "GSSAPI" else "")
         )
     config = reader.text("sasl.jaas.config")
     wanted = 'a login module, such as ...PlainLoginModule required username="..." password="...";'
     if config is None:
-        raise UsageError(f"option kafka.sasl.jaas.config is not set: {mechanism} needs {wanted}")
+        raise UsageError(f"{reader.where}sasl.jaas.config is not set: {mechanism} needs {wanted}")
     values = _jaas_options(config)
     if values is None or "username" not in values or "password" not in values:
-        raise UsageError(f"option kafka.sasl.jaas.config: expected {wanted}")
+        raise UsageError(f"{reader.where}sasl.jaas.config: expected {wanted}")
     return Sasl(mechanism, values["username"], values["password"])
 
 

@@ -34,8 +34,6 @@ class ProducerIdentity:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """What a group has committed for a partition."""
-
     offset: int
     metadata: str
 
@@ -156,8 +154,6 @@ class Coordinators:
         self._cluster.retry(ask, f"commit of group {group}", by_topic)
 
     def committed(self, group: str) -> dict[TopicPartition, GroupOffset]:
-        """Everything that a group has committed."""
-
         def ask() -> dict[TopicPartition, GroupOffset]:
             told = self._coordinator(_GROUP, group).call(
                 ApiKey.OFFSET_FETCH, (2, 7), group_id=group, topics=None, require_stable=False

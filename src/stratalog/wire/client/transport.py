@@ -24,7 +24,9 @@ def connect(host: str, port: int, options: ConnectionOptions) -> socket.socket:
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = (
-            _context(options.tls).wrap_socket(plain, server_hostname=host) if options.protocol.is_encrypted else plain
+            tls_context(options.tls).wrap_socket(plain, server_hostname=host)
+            if options.protocol.is_encrypted
+            else plain
         )
         connection.settimeout(options.request_timeout_s)
     except BaseException:
@@ -33,7 +35,8 @@ def connect(host: str, port: int, options: ConnectionOptions) -> socket.socket:
     return connection
 
 
-def _context(tls: Tls) -> ssl.SSLContext:
+def tls_context(tls: Tls) -> ssl.SSLContext:
+    """Return trust and identity as Python's `ssl` takes them. Raises UsageError for certificates that are none."""
     context = ssl.create_default_context(cadata=_trusted(tls))
     context.check_hostname = tls.checks_host
     if tls.keystore_path is not None:

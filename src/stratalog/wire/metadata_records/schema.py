@@ -76,7 +76,7 @@ def _values(record: Message) -> tuple[object, ...]:
 @cache
 def version_class(cls: type[Message], version: int) -> Any:
     """Return the subclass of a message that kio reads and writes as `version`."""
-    from stratalog.wire.protocol import entity_type
+    from stratalog.wire.protocol import entity_type  # start-up cost: most of the package needs no kio
 
     hints = get_type_hints(cls, include_extras=True)
     annotations: dict[str, Any] = {}

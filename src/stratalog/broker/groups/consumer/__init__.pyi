@@ -1,0 +1,30 @@
+from .coordinator import (
+    ConsumerCoordinator as ConsumerCoordinator,
+)
+from .group import (
+    ConsumerGroup as ConsumerGroup,
+)
+from .heartbeat import (
+    HeartbeatReply as HeartbeatReply,
+)
+from .heartbeat import (
+    MemberHeartbeat as MemberHeartbeat,
+)
+from .heartbeat import (
+    check_heartbeat as check_heartbeat,
+)
+from .offset_checks import (
+    check_commit as check_commit,
+)
+from .offset_checks import (
+    check_fetch as check_fetch,
+)
+from .records import (
+    decode_change as decode_change,
+)
+from .values import (
+    ConsumerMember as ConsumerMember,
+)
+from .values import (
+    GroupChange as GroupChange,
+)

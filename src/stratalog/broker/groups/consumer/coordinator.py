@@ -1,0 +1,373 @@
+"""The groups of the new protocol on this broker: joins their rules with the log, the timers and the background."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from stratalog.broker.coordinator_log import CoordinatorLog, KeyValue
+from stratalog.broker.groups.consumer import classic_protocol
+from stratalog.broker.groups.consumer.classic_protocol import find_leaving, may_downgrade
+from stratalog.broker.groups.consumer.conversion import check_upgrade, downgraded, upgraded
+from stratalog.broker.groups.consumer.deadlines import Timeout
+from stratalog.broker.groups.consumer.departures import leave_for_a_while, leaving_member, remove_members
+from stratalog.broker.groups.consumer.group import PROTOCOL_TYPE, ConsumerGroup
+from stratalog.broker.groups.consumer.heartbeat import HeartbeatReply, MemberHeartbeat, heartbeat
+from stratalog.broker.groups.consumer.records import encode_change
+from stratalog.broker.groups.consumer.regexes import resolve_regexes
+from stratalog.broker.groups.consumer.subscription_update import resolved_changes
+from stratalog.broker.groups.consumer.surroundings import ConsumerGroupSettings, Surroundings
+from stratalog.broker.groups.consumer.topic_hashes import TopicHashes
+from stratalog.broker.groups.consumer.values import (
+    JOIN_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    ConsumerMember,
+    GroupChange,
+    MemberState,
+    ResolvedRegex,
+)
+from stratalog.broker.groups.group import ClassicGroup
+from stratalog.broker.groups.records import GroupKey, encode_group_key, encode_group_value
+from stratalog.broker.groups.state import GroupState
+from stratalog.broker.groups.values import (
+    UNKNOWN_MEMBER_ID,
+    Answer,
+    GroupSettings,
+    JoinReply,
+    JoinRequest,
+    LeavingMember,
+    LeftMember,
+    Moment,
+    SyncReply,
+    SyncRequest,
+)
+from stratalog.errors import GroupIdNotFoundError, KafkaError, UnknownMemberIdError
+from stratalog.util import random_uuid, uuid_to_base64
+
+if TYPE_CHECKING:
+    from stratalog.broker.storage import BrokerStorage
+    from stratalog.broker.workers import Workers
+
+logger = logging.getLogger(__name__)
+
+#: When a member could not be removed that was not heard of, it is tried again after this long.
+_RETRY_MS = 1000
+
+
+@dataclass(slots=True)
+class _Alarm:
+    due_ms: int
+    handle: asyncio.TimerHandle
+
+
+class ConsumerCoordinator:
+    """Everything belongs to the loop's thread. A change is in the log before it is answered, and applied then.
+
+    `on_upgraded` is told of a classic group whose place one of these has taken; `on_downgraded` of one that takes the
+    place of one of these, and whether it has to rebalance.
+    """
+
+    def __init__(
+        self,
+        storage: BrokerStorage,
+        workers: Workers,
+        log: CoordinatorLog,
+        classic_settings: GroupSettings,
+        *,
+        on_upgraded: Callable[[ClassicGroup], None],
+        on_downgraded: Callable[[ClassicGroup, bool], None],
+    ) -> None:
+        self._storage = storage
+        self._workers = workers
+        self._log = log
+        self._classic_settings = classic_settings
+        self._on_upgraded = on_upgraded
+        self._on_downgraded = on_downgraded
+        self._clock = storage.clock
+        self._groups: dict[str, ConsumerGroup] = {}
+        self._alarms: dict[str, _Alarm] = {}
+        self._hashes = TopicHashes(storage.metadata, storage.config["broker.rack"])
+        self._resolving: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def close(self) -> None:
+        self._closed = True
+        for alarm in self._alarms.values():
+            alarm.handle.cancel()
+        self._alarms.clear()
+        for task in self._resolving:
+            if not self._workers.loop.is_closed():
+                task.cancel()
+
+    @property
+    def settings(self) -> ConsumerGroupSettings:
+        return ConsumerGroupSettings.of_config(self._storage.config)
+
+    def _around(self) -> Surroundings:
+        now = Moment(self._clock.now_ms(), round(self._clock.monotonic() * 1000))
+        return Surroundings(self.settings, self._storage.metadata, self._hashes, now)
+
+    # --- questions ----------------------------------------------------------------------------------------------------
+
+    def get(self, group_id: str) -> ConsumerGroup | None:
+        return self._groups.get(group_id)
+
+    def groups(self) -> list[ConsumerGroup]:
+        return list(self._groups.values())
+
+    # --- at a start ---------------------------------------------------------------------------------------------------
+
+    def load(self, group_id: str, change: GroupChange) -> None:
+        """Take in what the log has."""
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = ConsumerGroup(group_id)
+        group.apply([change])
+
+    def loaded(self, group: ConsumerGroup) -> None:
+        """Give the members of a group that has been read a full session to show themselves."""
+        around = self._around()
+        now_ms = around.now.monotonic_ms
+        for member in group.members.values():
+            group.deadlines.set(Timeout.SESSION, member.member_id, now_ms + around.settings.session_timeout_ms)
+            if member.current.state is MemberState.UNREVOKED_PARTITIONS:
+                due_ms = now_ms + member.subscription.rebalance_timeout_ms
+                group.deadlines.set(Timeout.REBALANCE, member.member_id, due_ms, member.epoch)
+        self._arm(group)
+
+    # --- members of the new protocol ----------------------------------------------------------------------------------
+
+    def heartbeat(self, group_id: str, request: MemberHeartbeat, classic: ClassicGroup | None) -> HeartbeatReply:
+        """Answer a member that stays or joins. `classic` is the classic group of this name, which may be converted."""
+        around = self._around()
+        group = self._groups.get(group_id)
+        before: list[KeyValue] = []
+        if group is None:
+            group, before = self._begin(group_id, request, classic, around)
+        outcome = heartbeat(group, request, around)
+        self._write(group, outcome.changes, before)
+        self._adopt(group, classic)
+        self._resolve(group, outcome.regexes)
+        self._arm(group)
+        return outcome.reply
+
+    def _begin(
+        self, group_id: str, request: MemberHeartbeat, classic: ClassicGroup | None, around: Surroundings
+    ) -> tuple[ConsumerGroup, list[KeyValue]]:
+        """Return a group for the first member of this protocol, and the records that come before its own."""
+        joins = request.epoch == JOIN_EPOCH
+        if classic is None:
+            if not joins:
+                raise GroupIdNotFoundError(f"Consumer group {group_id} not found.")
+            return ConsumerGroup(group_id), []
+        if not joins:
+            raise GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
+        tombstone: KeyValue = (encode_group_key(GroupKey(group_id)), None)
+        if classic.state is GroupState.EMPTY:
+            return ConsumerGroup(group_id), [tombstone]
+        check_upgrade(classic, around)
+        group, changes = upgraded(classic, around)
+        return group, [tombstone, *(encode_change(group_id, change) for change in changes)]
+
+    def _adopt(self, group: ConsumerGroup, classic: ClassicGroup | None) -> None:
+        if group.group_id in self._groups:
+            return
+        self._groups[group.group_id] = group
+        if classic is not None:
+            logger.info("Group %s goes on with the consumer protocol", group.group_id)
+            self._on_upgraded(classic)
+
+    def leave(self, group_id: str, request: MemberHeartbeat, classic: ClassicGroup | None) -> HeartbeatReply:
+        """Let a member go, for good or (static ones) for a while."""
+        group = self._groups.get(group_id)
+        if group is None:
+            what = "not found." if classic is None else "is not a consumer group."
+            raise GroupIdNotFoundError(f"Group {group_id} {what}")
+        member = leaving_member(group, request)
+        if request.instance_id is not None and request.epoch == LEAVE_STATIC_EPOCH:
+            self._write(group, leave_for_a_while(member))
+        else:
+            self._remove(group, {member.member_id: member})
+        return HeartbeatReply(member.member_id, request.epoch)
+
+    def _remove(self, group: ConsumerGroup, leaving: dict[str, ConsumerMember]) -> None:
+        if not leaving:
+            return
+        around = self._around()
+        if may_downgrade(group, leaving, around):
+            self._downgrade(group, leaving, None, [], around, rebalance=True)
+        else:
+            self._write(group, remove_members(group, leaving, around))
+            self._arm(group)
+
+    # --- members of the classic protocol ------------------------------------------------------------------------------
+
+    def join(self, group: ConsumerGroup, request: JoinRequest, token: object) -> JoinReply:
+        """Answer a JoinGroup at once: there is nothing that it would have to wait for."""
+        try:
+            return self._join(group, request, token)
+        except KafkaError as error:
+            return JoinReply(token, Answer.of_error(error), UNKNOWN_MEMBER_ID)
+
+    def _join(self, group: ConsumerGroup, request: JoinRequest, token: object) -> JoinReply:
+        around = self._around()
+        is_unknown = request.member_id == UNKNOWN_MEMBER_ID
+        member_id = uuid_to_base64(random_uuid()) if is_unknown else request.member_id
+        classic_protocol.check_join(group, request, member_id, around)
+        if is_unknown and request.id_required and request.instance_id is None:
+            return JoinReply(token, Answer.MEMBER_ID_REQUIRED, member_id)
+        joined = classic_protocol.join(group, request, member_id, around)
+        if joined.downgrade is not None:
+            replaced = joined.downgrade
+            records = [encode_change(group.group_id, change) for change in joined.changes]
+            leaving = {replaced.member_id: replaced}
+            self._downgrade(group, leaving, joined.member, records, around, rebalance=joined.needs_rebalance)
+        else:
+            self._write(group, joined.changes)
+            classic_protocol.joined(group, joined.member, around)
+            self._resolve(group, joined.regexes)
+            self._arm(group)
+        member = joined.member
+        assert member.classic is not None
+        return JoinReply(
+            token, Answer.NONE, member.member_id, member.epoch, PROTOCOL_TYPE, member.classic.protocols[0].name
+        )
+
+    def sync(self, group: ConsumerGroup, request: SyncRequest, token: object) -> SyncReply:
+        if not group.members:
+            raise UnknownMemberIdError(f"Group {group.group_id} has no members.")
+        try:
+            assignment = classic_protocol.sync(group, request, self._around())
+        finally:
+            self._arm(group)
+        return SyncReply(token, Answer.NONE, request.protocol_type, request.protocol_name, assignment)
+
+    def classic_heartbeat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> None:
+        try:
+            classic_protocol.classic_heartbeat(group, member_id, instance_id, generation, self._around())
+        finally:
+            self._arm(group)
+
+    def leave_classic(self, group: ConsumerGroup, leaving: Iterable[LeavingMember]) -> list[LeftMember]:
+        left, found = find_leaving(group, leaving)
+        self._remove(group, found)
+        return left
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def _write(self, group: ConsumerGroup, changes: Sequence[GroupChange], before: Sequence[KeyValue] = ()) -> None:
+        """Append what changes, then apply it. When the log refuses, nothing has changed."""
+        entries = [*before, *(encode_change(group.group_id, change) for change in changes)]
+        if not entries:
+            return
+        epoch = group.epoch
+        try:
+            self._log.append(group.group_id, entries)
+        except Exception:
+            group.seen_topics_version = None  # what was seen is not stored: it is looked at again
+            raise
+        group.apply(changes)
+        if group.epoch != epoch:
+            logger.info("Group %s: epoch %d, %d members", group.group_id, group.epoch, len(group.members))
+
+    def _downgrade(
+        self,
+        group: ConsumerGroup,
+        leaving: dict[str, ConsumerMember],
+        joining: ConsumerMember | None,
+        records: Sequence[KeyValue],
+        around: Surroundings,
+        *,
+        rebalance: bool,
+    ) -> None:
+        """Let a classic group take the place of a group whose members all speak its protocol now."""
+        classic = downgraded(group, leaving, joining, self._classic_settings, around)
+        renamed = {} if joining is None else dict.fromkeys(leaving, joining.member_id)
+        entries = [
+            *records,
+            *(encode_change(group.group_id, change) for change in group.tombstones(renamed=renamed)),
+            (encode_group_key(GroupKey(group.group_id)), encode_group_value(classic.metadata())),
+        ]
+        self._log.append(group.group_id, entries)
+        self.forget(group)
+        logger.info("Group %s goes on with the classic protocol", group.group_id)
+        self._on_downgraded(classic, rebalance)
+
+    def tombstones(self, group: ConsumerGroup) -> list[KeyValue]:
+        """Return the records that remove a group."""
+        return [encode_change(group.group_id, change) for change in group.tombstones()]
+
+    def forget(self, group: ConsumerGroup) -> None:
+        """Drop a group whose tombstones are in the log."""
+        group.is_gone = True
+        del self._groups[group.group_id]
+        alarm = self._alarms.pop(group.group_id, None)
+        if alarm is not None:
+            alarm.handle.cancel()
+
+    # --- regular expressions ------------------------------------------------------------------------------------------
+
+    def _resolve(self, group: ConsumerGroup, regexes: frozenset[str]) -> None:
+        """Match regular expressions in the background; what they match comes to members with a later heartbeat."""
+        if not regexes:
+            return
+        group.is_resolving = True
+        task = self._workers.loop.create_task(self._resolve_and_write(group, regexes))
+        self._resolving.add(task)
+        task.add_done_callback(self._resolving.discard)
+
+    async def _resolve_and_write(self, group: ConsumerGroup, regexes: frozenset[str]) -> None:
+        topics = self._storage.metadata
+        version = topics.topics_version
+        match = partial(
+            resolve_regexes,
+            regexes,
+            [topic.name for topic in topics.topics()],
+            version=version,
+            now_ms=self._clock.now_ms(),
+        )
+        try:
+            resolved: Mapping[str, ResolvedRegex] = await self._workers.run(match)
+            if not group.is_gone and not self._closed:
+                self._write(group, resolved_changes(group, resolved, self._around()))
+                group.resolved_at_version = version
+        except KafkaError as error:
+            logger.error("Group %s: its regular expressions are matched again later: %s", group.group_id, error)
+        finally:
+            group.is_resolving = False
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _arm(self, group: ConsumerGroup) -> None:
+        """Have the group looked at when its next deadline comes; an alarm that is early enough stays."""
+        due_ms = group.deadlines.next_ms
+        alarm = self._alarms.get(group.group_id)
+        if due_ms is None or self._closed or group.is_gone:
+            if alarm is not None:
+                self._alarms.pop(group.group_id).handle.cancel()
+            return
+        if alarm is not None:
+            if alarm.due_ms <= due_ms:
+                return
+            alarm.handle.cancel()
+        delay = max(due_ms / 1000 - self._clock.monotonic(), 0)
+        self._alarms[group.group_id] = _Alarm(due_ms, self._workers.loop.call_later(delay, self._on_alarm, group))
+
+    def _on_alarm(self, group: ConsumerGroup) -> None:
+        self._alarms.pop(group.group_id, None)
+        now_ms = round(self._clock.monotonic() * 1000)
+        for timeout, member_id, deadline in group.deadlines.take_due(now_ms):
+            member = group.members.get(member_id)
+            if group.is_gone or member is None or (timeout is Timeout.REBALANCE and member.epoch != deadline.epoch):
+                continue
+            logger.info("Group %s: member %s is removed, %s timeout", group.group_id, member_id, timeout.name.lower())
+            try:
+                self._remove(group, {member_id: member})
+            except Exception:
+                logger.exception("Group %s: a member that is gone could not be removed", group.group_id)
+                group.deadlines.set(timeout, member_id, now_ms + _RETRY_MS, deadline.epoch)
+        self._arm(group)

@@ -1,0 +1,90 @@
+"""The consumer's own protocol inside the classic one: what members say and get as bytes that the leader would read.
+
+All integers are big-endian; STRING has an int16 length, BYTES and arrays an int32 count, -1 for null.
+
+    subscription  version int16, [topic STRING], user data BYTES, from 1: owned [topic STRING, [partition int32]],
+                  from 2: generation int32, from 3: rack nullable STRING
+    assignment    version int16, [topic STRING, [partition int32]], user data BYTES
+
+Source: ConsumerProtocolSubscription and ConsumerProtocolAssignment of Kafka 4.4.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from stratalog.broker.record_fields import INT16, FieldReader, put_count, put_string
+from stratalog.broker.record_fields import INT32 as _INT32
+
+_VERSION_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedSubscription:
+    """What a consumer wants and has, by names."""
+
+    topics: tuple[str, ...]
+    owned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    rack_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedAssignment:
+    """What a consumer got from its leader, by names; `has_user_data` when the leader's assignor keeps notes in it."""
+
+    partitions: Mapping[str, tuple[int, ...]]
+    has_user_data: bool
+
+
+def decode_subscription(data: bytes) -> EmbeddedSubscription:
+    """Raise CorruptRecordError for bytes that are no subscription."""
+    reader = FieldReader(data, "subscription of a consumer")
+    version = _version(reader)
+    topics = tuple([reader.string() for _ in range(reader.count())])
+    _skip_user_data(reader)
+    owned = _partitions(reader) if version >= 1 else {}
+    if version >= 2:
+        reader.int32()
+    return EmbeddedSubscription(topics, owned, (reader.nullable_string() or None) if version >= 3 else None)
+
+
+def decode_assignment(data: bytes) -> EmbeddedAssignment:
+    """Raise CorruptRecordError for bytes that are no assignment."""
+    reader = FieldReader(data, "assignment of a consumer")
+    _version(reader)
+    partitions = _partitions(reader)
+    return EmbeddedAssignment(partitions, _skip_user_data(reader) > 0)
+
+
+def encode_assignment(partitions: Mapping[str, Collection[int]], version: int) -> bytes:
+    out = bytearray(INT16.pack(version))
+    put_count(out, len(partitions))
+    for topic, numbers in partitions.items():
+        put_string(out, topic)
+        put_count(out, len(numbers))
+        for number in numbers:
+            out += _INT32.pack(number)
+    put_count(out, -1)
+    return bytes(out)
+
+
+def subscription_version(data: bytes) -> int:
+    """Return the version that a consumer speaks, as far as it is known here."""
+    return _version(FieldReader(data, "subscription of a consumer"))
+
+
+def _version(reader: FieldReader) -> int:
+    version = reader.int16()
+    if version < 0:
+        raise reader.damaged(f"there is no version {version}")
+    return min(version, _VERSION_MAX)
+
+
+def _partitions(reader: FieldReader) -> dict[str, tuple[int, ...]]:
+    return {reader.string(): tuple([reader.int32() for _ in range(reader.count())]) for _ in range(reader.count())}
+
+
+def _skip_user_data(reader: FieldReader) -> int:
+    """Return how many bytes there were."""
+    return len(reader.nullable_blob() or b"")

@@ -1,0 +1,109 @@
+"""Who may speak for a member: the checks of ids and epochs, with Kafka's errors and messages."""
+
+from __future__ import annotations
+
+from stratalog.broker.groups.consumer.group import PROTOCOL_TYPE, ConsumerGroup
+from stratalog.broker.groups.consumer.reconciliation import Owned
+from stratalog.broker.groups.consumer.values import JOIN_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
+from stratalog.errors import (
+    FencedInstanceIdError,
+    FencedMemberEpochError,
+    GroupMaxSizeReachedError,
+    IllegalGenerationError,
+    InconsistentGroupProtocolError,
+    UnknownMemberIdError,
+    UnreleasedInstanceIdError,
+)
+
+
+def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, members_max: int) -> None:
+    """Raise GroupMaxSizeReachedError for a new member of a group that is full."""
+    if instance_id in group.static_members or len(group.members) < members_max:
+        return
+    if not member_id or member_id not in group.members:
+        raise GroupMaxSizeReachedError(f"The consumer group has reached its maximum capacity of {members_max} members.")
+
+
+def check_epoch(member: ConsumerMember, received: int, owned: Owned | None) -> None:
+    """Raise FencedMemberEpochError unless a member may be at this epoch.
+
+    The one before is good while the answer with the new one may have been lost: the member then has no partition that
+    is not in its assignment.
+    """
+    if received in (JOIN_EPOCH, member.epoch):
+        return
+    if received < member.epoch and received == member.current.previous_epoch and _owns_only_assigned(member, owned):
+        return
+    which = "greater" if received > member.epoch else "smaller"
+    raise FencedMemberEpochError(
+        f"The consumer group member has a {which} member epoch ({received}) than the one known by the group "
+        f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin."
+    )
+
+
+def _owns_only_assigned(member: ConsumerMember, owned: Owned | None) -> bool:
+    if owned is None:
+        return False
+    assigned = member.current.assigned
+    return all(
+        topic_id in assigned and all(partition in assigned[topic_id] for partition in partitions)
+        for topic_id, partitions in owned.items()
+    )
+
+
+def static_member(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
+    """Return the member with an instance id; UnknownMemberIdError, or FencedInstanceIdError when it has another id."""
+    member = group.static_member(instance_id)
+    if member is None:
+        raise UnknownMemberIdError(f"Instance id {instance_id} is unknown.")
+    if member.member_id != member_id:
+        raise FencedInstanceIdError(
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}."
+        )
+    return member
+
+
+def check_released(member: ConsumerMember, member_id: str, instance_id: str) -> None:
+    """Raise UnreleasedInstanceIdError unless the owner of an instance id has left for a while."""
+    if member.epoch != LEAVE_STATIC_EPOCH:
+        raise UnreleasedInstanceIdError(
+            f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
+            f"is owned by {member.member_id} member."
+        )
+
+
+# --- members that speak the classic protocol --------------------------------------------------------------------------
+
+
+def classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
+    """Return a member of the classic protocol that is at this generation."""
+    if instance_id is None:
+        member = group.member(member_id)
+    elif group.static_member(instance_id) is None:
+        raise UnknownMemberIdError(f"Member with instance id {instance_id} is not a member of group {group.group_id}.")
+    else:
+        member = static_member(group, member_id, instance_id)
+    if not member.uses_classic_protocol:
+        raise UnknownMemberIdError(f"Member {member.member_id} does not use the classic protocol.")
+    if member.epoch != generation:
+        raise IllegalGenerationError(
+            f"The request generation id {generation} is not equal to the member epoch {member.epoch} of member "
+            f"{member.member_id}."
+        )
+    return member
+
+
+def check_classic_protocol(member: ConsumerMember, protocol_type: str | None, protocol_name: str | None) -> None:
+    """Raise InconsistentGroupProtocolError when a sync names another protocol than the answer to the join did."""
+    assert member.classic is not None
+    joined_with = member.classic.protocols[0].name
+    if protocol_type is not None and protocol_type != PROTOCOL_TYPE:
+        raise InconsistentGroupProtocolError(
+            f"The protocol type {protocol_type} from member {member.member_id} request is not equal to the group "
+            f"protocol type {PROTOCOL_TYPE}."
+        )
+    if protocol_name is not None and protocol_name != joined_with:
+        raise InconsistentGroupProtocolError(
+            f"The protocol name {protocol_name} from member {member.member_id} request is not equal to the protocol "
+            f"name {joined_with} returned in the join response."
+        )

@@ -1,0 +1,97 @@
+"""What a group of the new protocol is ruled by: settings, the topics that there are, and the time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
+
+from stratalog.broker.groups.values import Moment
+
+if TYPE_CHECKING:
+    from stratalog.broker.groups.consumer.topic_hashes import TopicHashes
+    from stratalog.broker.metadata import Topic
+
+
+class MigrationPolicy(Enum):
+    """Which groups with members may change their protocol; empty ones always may."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def allows_upgrade(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def allows_downgrade(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupSettings:
+    """Broker settings that rule groups of the new protocol; times in milliseconds.
+
+    The first of `assignors` is taken by groups whose members name none.
+    """
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    regex_refresh_interval_ms: int = 600_000
+    members_max: int = 2**31 - 1
+    classic_members_max: int = 2**31 - 1
+    assignors: tuple[str, ...] = ("uniform", "range")
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+
+    @classmethod
+    def of_config(cls, config: Mapping[str, Any]) -> ConsumerGroupSettings:
+        return cls(
+            session_timeout_ms=config["group.consumer.session.timeout.ms"],
+            heartbeat_interval_ms=config["group.consumer.heartbeat.interval.ms"],
+            assignment_interval_ms=config["group.consumer.assignment.interval.ms"],
+            regex_refresh_interval_ms=config["group.consumer.regex.refresh.interval.ms"],
+            members_max=config["group.consumer.max.size"],
+            classic_members_max=config["group.max.size"],
+            assignors=tuple([_assignor_name(name) for name in config["group.consumer.assignors"]]),
+            migration_policy=MigrationPolicy(config["group.consumer.migration.policy"].lower()),
+        )
+
+
+def _assignor_name(name: str) -> str:
+    """Return the short name of an assignor that is given by Kafka's class."""
+    return name.rpartition(".")[2].removesuffix("Assignor").lower()
+
+
+class TopicsView(Protocol):
+    """The topics of the cluster. The versions grow with each change."""
+
+    @property
+    def topics_version(self) -> int: ...
+
+    @property
+    def new_topics_version(self) -> int: ...
+
+    def topic(self, name: str) -> Topic | None: ...
+
+    def topic_by_id(self, topic_id: UUID) -> Topic | None: ...
+
+    def topics(self) -> list[Topic]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The facts for one step of a group."""
+
+    settings: ConsumerGroupSettings
+    topics: TopicsView
+    hashes: TopicHashes
+    now: Moment
+
+    def name_of(self, topic_id: UUID) -> str | None:
+        topic = self.topics.topic_by_id(topic_id)
+        return None if topic is None else topic.name

@@ -1,0 +1,142 @@
+"""From a subscription that has changed to a new target: the group's epoch goes up, and an assignor is asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from stratalog.broker.groups.consumer.assignment_input import AssignmentInput, MemberInput, member_order, name_order
+from stratalog.broker.groups.consumer.group import ConsumerGroup, SubscriptionCounts
+from stratalog.broker.groups.consumer.range_assignor import assign_ranges
+from stratalog.broker.groups.consumer.reconciliation import Goal
+from stratalog.broker.groups.consumer.surroundings import Surroundings
+from stratalog.broker.groups.consumer.uniform_assignor import assign_uniformly
+from stratalog.broker.groups.consumer.values import (
+    ChangeKind,
+    ConsumerMember,
+    GroupChange,
+    GroupEpoch,
+    Target,
+    TargetEpoch,
+    target_change,
+)
+from stratalog.errors import UnknownServerError
+
+ASSIGNORS = {"uniform": assign_uniformly, "range": assign_ranges}
+
+
+@dataclass(frozen=True, slots=True)
+class MemberUpdate:
+    """A member before and after what it says now; `old` is a fresh one when it joins."""
+
+    old: ConsumerMember
+    new: ConsumerMember
+
+
+@dataclass(frozen=True, slots=True)
+class EpochUpdate:
+    """The group's epoch after a step, and whether all members are then subscribed to the same topics."""
+
+    epoch: int
+    are_alike: bool
+
+
+def subscriptions_after(group: ConsumerGroup, update: MemberUpdate) -> SubscriptionCounts:
+    """Return what the group is subscribed to once the member has changed."""
+    after = group.subscriptions.copy()
+    old, new = update.old.subscription, update.new.subscription
+    after.count(old, -1)
+    after.count(new, 1)
+    if old.regex and old.regex != new.regex and group.subscriptions.regexes[old.regex] == 1:
+        after.count_resolved(group.resolved.get(old.regex), -1)
+    return after
+
+
+def update_epoch(
+    group: ConsumerGroup, update: MemberUpdate, around: Surroundings, changes: list[GroupChange], *, bump: bool
+) -> EpochUpdate:
+    """Look at the topics again; the epoch goes up with `bump`, and when they are not what they were."""
+    after = subscriptions_after(group, update)
+    metadata_hash = around.hashes.of_group(after.topics)
+    is_known = update.new.member_id in group.members or update.new.instance_id in group.static_members
+    epoch = group.epoch
+    if bump or metadata_hash != group.metadata_hash:
+        epoch += 1
+        changes.append(GroupChange(ChangeKind.GROUP, value=GroupEpoch(epoch, metadata_hash)))
+    group.seen_topics_version = around.topics.topics_version
+    if group.has_partition_metadata:
+        changes.append(GroupChange(ChangeKind.PARTITION_METADATA))
+    return EpochUpdate(epoch, after.are_alike(len(group.members) + (not is_known)))
+
+
+def update_target(
+    group: ConsumerGroup, update: MemberUpdate, epoch: EpochUpdate, around: Surroundings, changes: list[GroupChange]
+) -> Goal:
+    """Compute a new target when the group's epoch is ahead of it; what the member is to get by the target in force.
+
+    Not more often than the assignment interval allows: until then the one before stays in force.
+    """
+    target_epoch = group.target_epoch
+    if target_epoch.epoch >= epoch.epoch or not _may_assign(target_epoch, around):
+        return Goal(target_epoch.epoch, group.target_of(update.new))
+    members, targets = _members_after(group, update.new)
+    default = around.settings.assignors[0]
+    name = group.preferred_assignor(update.old, update.new, default)
+    try:
+        assigned = ASSIGNORS[name](_input(group, members, targets, around, are_alike=epoch.are_alike))
+    except UnknownServerError as error:
+        raise UnknownServerError(
+            f"Failed to compute a new target assignment for epoch {epoch.epoch}: {error}"
+        ) from error
+    for member_id in member_order(members):
+        target = assigned.get(member_id, {})
+        known = targets.get(member_id)
+        if known is None or _as_sets(known) != _as_sets(target):
+            changes.append(target_change(member_id, target))
+    changes.append(GroupChange(ChangeKind.TARGET_EPOCH, value=TargetEpoch(epoch.epoch, around.now.wall_ms)))
+    return Goal(epoch.epoch, assigned.get(update.new.member_id, {}))
+
+
+def _may_assign(last: TargetEpoch, around: Surroundings) -> bool:
+    interval_ms = around.settings.assignment_interval_ms
+    return not last.timestamp_ms or not interval_ms or around.now.wall_ms >= last.timestamp_ms + interval_ms
+
+
+def _as_sets(target: Target) -> dict[object, frozenset[int]]:
+    return {topic_id: frozenset(partitions) for topic_id, partitions in target.items()}
+
+
+def _members_after(group: ConsumerGroup, new: ConsumerMember) -> tuple[dict[str, ConsumerMember], dict[str, Target]]:
+    """Return members and targets with `new` in its place, also in that of the one whose instance id it goes on with."""
+    members, targets = {**group.members, new.member_id: new}, dict(group.targets)
+    before = None if new.instance_id is None else group.static_members.get(new.instance_id)
+    if before is not None and before != new.member_id:
+        del members[before]
+        if before in targets:
+            targets[new.member_id] = targets.pop(before)
+    return members, targets
+
+
+def _input(
+    group: ConsumerGroup,
+    members: dict[str, ConsumerMember],
+    targets: dict[str, Target],
+    around: Surroundings,
+    *,
+    are_alike: bool,
+) -> AssignmentInput:
+    given: dict[str, MemberInput] = {}
+    counts = {}
+    for member_id in member_order(members):
+        said = members[member_id].subscription
+        resolved = group.resolved.get(said.regex) if said.regex else None
+        names = name_order(said.topics, frozenset() if resolved is None else resolved.topics)
+        topics = [topic for name in names if (topic := around.topics.topic(name)) is not None]
+        counts.update({topic.topic_id: topic.partition_count for topic in topics})
+        topic_ids = tuple([topic.topic_id for topic in topics])
+        given[member_id] = MemberInput(said.instance_id, topic_ids, targets.get(member_id, {}))
+    return AssignmentInput(given, are_alike, group.has_target_owner, counts)
+
+
+def replaced(member: ConsumerMember, member_id: str) -> ConsumerMember:
+    """Return a static member that goes on under another id, from the start of its epochs."""
+    return replace(member, member_id=member_id, current=replace(member.current, epoch=0, previous_epoch=0))

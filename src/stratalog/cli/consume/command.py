@@ -1,0 +1,212 @@
+"""`stratalog consume`: what its options mean."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from stratalog.cli.connection import open_cluster
+from stratalog.cli.consume.offset_range import (
+    END,
+    START,
+    Anchor,
+    OffsetPoint,
+    OffsetSpan,
+    moment_ms,
+    parse_offset,
+    resolve,
+)
+from stratalog.cli.consume.output_format import PersonPrinter, RecordPrinter, compile_format, print_as_json
+from stratalog.cli.consume.record_filter import compile_filter
+from stratalog.cli.options import BootstrapServer, CommandConfig, JsonLines
+from stratalog.cli.out import on_terminal
+from stratalog.cli.topic_lookup import matching_topics, named_topics
+from stratalog.errors import UsageError
+from stratalog.util import SYSTEM_CLOCK
+from stratalog.wire.client import Cluster, TopicInfo
+
+
+class IsolationLevel(Enum):
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+def consume(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC..", show_default=False, help="The topics.")],
+    bootstrap_server: BootstrapServer,
+    regex: Annotated[
+        bool, typer.Option("--regex", "-r", help="TOPIC.. are regular expressions for whole names.")
+    ] = False,
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", min=0, metavar="N", help="Only this partition.")
+    ] = None,
+    offset: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--offset",
+            "-o",
+            metavar="[P=]OFFSET",
+            help="Where to begin: start, end, an offset N, N-M (up to M, without it), -N before the end, +N behind the "
+            "start, @TIME, @-1h, @TIME:TIME. P= says it of partition P alone. Default: start.",
+        ),
+    ] = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="Begin at this time: ISO 8601, ms, -1h, now.")
+    ] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Stop at the first record as new.")] = None,
+    until_end: Annotated[
+        bool, typer.Option("--exit", "-e", help="Stop at what is the end now. Default: wait for more.")
+    ] = False,
+    num: Annotated[
+        int | None, typer.Option("--num", "--count", "-n", "-c", min=0, metavar="N", help="Stop after N records.")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", "-G", metavar="GROUP", help="Join this group, begin where it is, and commit."),
+    ] = None,
+    commit: Annotated[bool, typer.Option("--commit/--no-commit", help="With --group: commit what was printed.")] = True,
+    filter_: Annotated[
+        str | None,
+        typer.Option("--filter", metavar="CONDITION", help="Only records for which this holds, see below."),
+    ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", "-f", metavar="FORMAT", help="How a record is printed, see below."),
+    ] = None,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-K", metavar="SEP", help="Print keys too, and this behind them.")
+    ] = None,
+    delimiter: Annotated[
+        str, typer.Option("--delimiter", "-D", metavar="SEP", help="Print this behind each record.", show_default=False)
+    ] = "\\n",
+    null: Annotated[bool, typer.Option("--null", "-Z", help="Print NULL for keys and values that are null.")] = False,
+    isolation_level: Annotated[
+        IsolationLevel, typer.Option("--isolation-level", help="Read records of open and aborted transactions, or not.")
+    ] = IsolationLevel.READ_UNCOMMITTED,
+    command_config: CommandConfig = None,
+    json_: JsonLines = False,
+    json_of_kcat: Annotated[bool, typer.Option("-J", hidden=True)] = False,
+) -> int:
+    """Read records of topics: values as they are in a pipe; where, when, key, value and headers on a terminal.
+
+    FORMAT has verbs: %t topic, %p partition, %o offset, %k key, %v value, %h headers, %d timestamp in ms, %K %V sizes,
+    %H number of headers, %R size of the value as four bytes; %v{hex}, %v{base64}, %d{iso}, %d{%H:%M}; \\n, \\t, \\xHH.
+
+    CONDITION compares topic, partition, offset, timestamp, key, value, headers.NAME, and parts of JSON such as
+    value.items[0].sku, by == != < <= > >= ~ (regular expression) in, with and, or, not and parentheses.
+
+    \b
+    Examples:
+      stratalog consume orders -b h:9092
+      stratalog consume orders -o -10 -e --json -b h:9092
+      stratalog consume 'web-.*' --regex -o @-1h -f '%t %k %v\\n' -b h:9092
+      stratalog consume orders -o 0=100-200 -p 0 -b h:9092
+      stratalog consume orders -e -b h:9092 \\
+        --filter 'value.total > 100 and headers.source == "web"'
+    """
+    now_ms = SYSTEM_CLOCK.now_ms()
+    ranges = _ranges(offset or (), from_, to, until_end, now_ms)
+    passes = None if filter_ is None else compile_filter(filter_, now_ms)
+    write = _printer(json_ or json_of_kcat, format_, key_separator, delimiter, null, len(topics) > 1 or regex)
+
+    from stratalog.cli.consume.printing import print_records
+    from stratalog.cli.consume.reading import GroupReader, RangeReader
+    from stratalog.cli.threads import run_to_end
+
+    with open_cluster(bootstrap_server, command_config) as cluster:
+        found = matching_topics(cluster, topics) if regex else named_topics(cluster, topics)
+        read_committed = isolation_level is IsolationLevel.READ_COMMITTED
+        reader: GroupReader | RangeReader
+        if group is not None:
+            if partition or any(each.stop not in (None, END) for each in ranges.values()) or len(ranges) > 1:
+                raise UsageError("--group: the group decides on partitions and offsets; give --offset start or end")
+            reader = GroupReader(
+                cluster,
+                group,
+                list(found),
+                pattern="|".join(f"(?:{text})$" for text in topics) if regex else None,
+                from_start=_group_begins_at_start(ranges[None]),
+                until_end=until_end,
+                commits=commit,
+                read_committed=read_committed,
+            )
+        else:
+            chosen = _chosen(cluster, found, partition or (), ranges)
+            reader = RangeReader(
+                cluster, resolve(cluster, chosen, read_committed=read_committed), read_committed=read_committed
+            )
+        run_to_end(print_records(reader, write, passes, num))
+    return 0
+
+
+def _ranges(
+    offsets: Sequence[str], from_: str | None, to: str | None, until_end: bool, now_ms: int
+) -> dict[int | None, OffsetSpan]:
+    """Return the range of each partition that is named, and under None that of the others."""
+    ranges: dict[int | None, OffsetSpan] = {}
+    for text in offsets:
+        number, parsed = parse_offset(text, now_ms)
+        before = ranges.get(number)
+        if before is not None and text.startswith("e@"):  # the end to the begin that stands before it
+            parsed = replace(before, stop=parsed.stop)
+        elif before is not None:
+            raise UsageError(f"--offset {text}: there is another one for the same partitions")
+        ranges[number] = parsed
+    common = ranges.setdefault(None, OffsetSpan())
+    if from_ is not None:
+        if common.begin != START:
+            raise UsageError("give either --offset or --from")
+        ranges[None] = replace(common, begin=OffsetPoint(Anchor.TIME, moment_ms(from_, "--from", now_ms)))
+    stop = END if until_end else None
+    if to is not None:
+        stop = OffsetPoint(Anchor.TIME, moment_ms(to, "--to", now_ms))
+    return {number: each if each.stop is not None else replace(each, stop=stop) for number, each in ranges.items()}
+
+
+def _group_begins_at_start(common: OffsetSpan) -> bool:
+    if common.begin not in (START, END):
+        raise UsageError("--group: the group says where to begin; --offset start or end is for a group without commits")
+    return common.begin == START
+
+
+def _chosen(
+    cluster: Cluster,
+    topics: dict[str, TopicInfo],
+    partitions: Collection[int],
+    ranges: dict[int | None, OffsetSpan],
+) -> dict[tuple[str, int], OffsetSpan]:
+    """Return the range of each partition that is asked for. Raises UsageError for one that no topic has."""
+    known = {number for topic in topics.values() for number in topic.partitions}
+    for number in [*partitions, *ranges]:
+        if number is not None and number not in known:
+            raise UsageError(f"{' and '.join(topics)} at {cluster.any.address}: no partition {number}")
+    return {
+        (name, number): ranges.get(number, ranges[None])
+        for name, topic in topics.items()
+        for number in topic.partitions
+        if not partitions or number in partitions
+    }
+
+
+def _printer(
+    as_json: bool, format_: str | None, key_separator: str | None, delimiter: str, null: bool, with_topic: bool
+) -> RecordPrinter:
+    if as_json:
+        if format_ is not None:
+            raise UsageError("give either --json or --format")
+        return print_as_json
+    written = b"NULL" if null else b""
+    if format_ is not None:
+        return compile_format(format_, written)
+    if key_separator is None and delimiter == "\\n" and not null and on_terminal():
+        in_colour = not os.environ.get("NO_COLOR")
+        width = shutil.get_terminal_size().columns
+        return PersonPrinter(with_topic=with_topic, width=width, in_colour=in_colour)
+    key = "" if key_separator is None else f"%k{key_separator.replace('%', '%%')}"
+    return compile_format(f"{key}%v{delimiter.replace('%', '%%')}", written)

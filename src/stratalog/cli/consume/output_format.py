@@ -1,0 +1,201 @@
+"""Records as they are printed: by a format with verbs, as JSON lines, or for the eyes of a person."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import struct
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from stratalog.cli.escapes import unescaped
+from stratalog.errors import UsageError
+
+#: Makes the bytes that are printed for a record.
+RecordPrinter = Callable[[Any], bytes]
+
+_VERB: Final = re.compile(r"%(.)(?:\{([^}]*)\})?", re.DOTALL)
+_SIZE: Final = struct.Struct(">i")
+_NO_TIMESTAMP: Final = -1
+#: Holds the parts of an emoji together; other characters without a form are escaped.
+_JOINER: Final = "\u200d"
+
+
+def compile_format(text: str, null: bytes = b"") -> RecordPrinter:
+    """Return what prints a record by a format. Raises UsageError.
+
+    %v %s value, %k key, %h headers, %t topic, %p partition, %o offset, %T %d timestamp, %V %S size of the value, %K
+    size of the key, %H number of headers, %R size of the value as four bytes. %v{hex}, %v{base64}, %d{iso}, %d{%H:%M}.
+    """
+    pieces: list[RecordPrinter] = []
+    at = 0
+    for match in _VERB.finditer(text):
+        pieces.append(_literal(unescaped(text[at : match.start()], "--format")))
+        verb, how = match[1], match[2]
+        at = match.end()
+        if verb == "%":
+            pieces.append(_literal(b"%" + (b"{%s}" % how.encode() if how is not None else b"")))
+        else:
+            pieces.append(_piece(text, verb, how, null))
+    pieces.append(_literal(unescaped(text[at:], "--format")))
+    return lambda record: b"".join([piece(record) for piece in pieces])
+
+
+def _literal(constant: bytes) -> RecordPrinter:
+    return lambda _: constant
+
+
+def _piece(text: str, verb: str, how: str | None, null: bytes) -> RecordPrinter:
+    plain = _PLAIN.get(verb)
+    if plain is not None and how is None:
+        return plain
+    if verb in "kvs":
+        encode = _ENCODINGS.get(how or "")
+        if encode is None:
+            raise UsageError(f"--format {text}: %{verb}{{{how}}}: expected hex or base64")
+        name = "key" if verb == "k" else "value"
+        return lambda record: null if (value := field_bytes(record, name)) is None else encode(value)
+    if verb in "dT":
+        return _time_piece(how)
+    raise UsageError(f"--format {text}: unknown verb %{verb}; known are %t %p %o %k %v %h %d %K %V %H %R %%")
+
+
+def _time_piece(how: str | None) -> RecordPrinter:
+    if how is None:
+        return lambda record: str(record.timestamp).encode()
+    pattern = "%Y-%m-%dT%H:%M:%S.%fZ" if how == "iso" else how
+
+    def write(record: Any) -> bytes:
+        moment = utc(record.timestamp)
+        if moment is None:
+            return str(record.timestamp).encode()
+        text = moment.strftime(pattern)
+        return (f"{text[:-4]}Z" if how == "iso" else text).encode()
+
+    return write
+
+
+def utc(timestamp_ms: int) -> datetime | None:
+    """Return a timestamp as a time, or None for one that no calendar holds."""
+    try:
+        return None if timestamp_ms < 0 else datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def field_bytes(record: Any, name: str) -> bytes | None:
+    """Return a key or value as bytes; one that a schema decoded, as JSON."""
+    value = getattr(record, name)
+    return value if value is None or isinstance(value, bytes) else json_text(value).encode()
+
+
+def json_text(value: Any) -> str:
+    """Return JSON without blanks; text stays readable."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_json_default)
+
+
+def _json_default(value: Any) -> Any:
+    """Return what stands in JSON for values of schemas that JSON does not have."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+def _size(value: Any, name: str) -> int:
+    found = field_bytes(value, name)
+    return -1 if found is None else len(found)
+
+
+def _headers(record: Any) -> bytes:
+    return b",".join(key.encode() + b"=" + (value or b"") for key, value in record.headers)
+
+
+def _sized(record: Any) -> bytes:
+    return _SIZE.pack(_size(record, "value"))
+
+
+_PLAIN: Final[dict[str, RecordPrinter]] = {
+    "t": lambda record: record.topic.encode(),
+    "p": lambda record: b"%d" % record.partition,
+    "o": lambda record: b"%d" % record.offset,
+    "h": _headers,
+    "H": lambda record: b"%d" % len(record.headers),
+    "K": lambda record: b"%d" % _size(record, "key"),
+    "V": lambda record: b"%d" % _size(record, "value"),
+    "S": lambda record: b"%d" % _size(record, "value"),
+    "R": _sized,
+}
+_ENCODINGS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "": bytes,
+    "hex": lambda value: value.hex().encode(),
+    "base64": base64.b64encode,
+}
+
+
+def print_as_json(record: Any) -> bytes:
+    """Return a line of JSON. Text is in `key` and `value`; bytes that are no UTF-8 in `keyBase64`, `valueBase64`."""
+    told: dict[str, Any] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": None if record.timestamp == _NO_TIMESTAMP else record.timestamp,
+        **_json_field("key", record.key),
+        **_json_field("value", record.value),
+        "headers": [{"key": key, **_json_field("value", value)} for key, value in record.headers],
+    }
+    return f"{json_text(told)}\n".encode()
+
+
+def _json_field(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, bytes):
+        return {name: value}
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}Base64": base64.b64encode(value).decode()}
+
+
+class PersonPrinter:
+    """Prints a line for a person: where and when, dim; the key, coloured; the value; headers, dim.
+
+    What would move the cursor or set colours is escaped, so that no record changes the terminal.
+    """
+
+    def __init__(self, *, with_topic: bool, width: int, in_colour: bool) -> None:
+        self._with_topic = with_topic
+        self._time_format = "%Y-%m-%d %H:%M:%S" if width >= 100 else "%H:%M:%S"
+        self._in_colour = in_colour
+
+    def __call__(self, record: Any) -> bytes:
+        where = f"{record.topic}/" if self._with_topic else ""
+        moment = utc(record.timestamp)
+        time = "" if moment is None else f" {moment.astimezone().strftime(self._time_format)}"
+        parts = [self._styled("2", f"{where}{record.partition}:{record.offset}{time}")]
+        if record.key is not None:
+            parts.append(self._styled("36", shown(field_bytes(record, "key"))))
+        value = field_bytes(record, "value")
+        parts.append(self._styled("2;3", "null") if value is None else shown(value))
+        if record.headers:
+            text = " ".join(f"{shown(key.encode())}={shown(value)}" for key, value in record.headers)
+            parts.append(self._styled("2", f"[{text}]"))
+        return ("  ".join(parts) + "\n").encode("utf-8", "backslashreplace")
+
+    def _styled(self, style: str, text: str) -> str:
+        return f"\x1b[{style}m{text}\x1b[0m" if self._in_colour else text
+
+
+def shown(value: bytes | None) -> str:
+    r"""Return bytes as text that is safe on a terminal: \xHH for what is no text, escapes for what has no form."""
+    if value is None:
+        return "null"
+    text = value.decode(errors="backslashreplace")
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter in _SHOWN_AS_IT_IS else _escaped(letter) for letter in text)
+
+
+_SHOWN_AS_IT_IS: Final = frozenset({"\n", "\t", _JOINER})
+
+
+def _escaped(letter: str) -> str:
+    return letter.encode("unicode_escape").decode()

@@ -1,0 +1,51 @@
+"""Prints what a reader gives, piece by piece, so that a reader of ours that is slow slows nothing but itself."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, Protocol
+
+from stratalog.cli.threads import call_beside
+
+
+class RecordSource(Protocol):
+    """Where records come from."""
+
+    def read(self) -> AsyncGenerator[Sequence[Any], None]:
+        """Yield records of one partition at a time, in order."""
+
+    async def done(self, records: Sequence[Any]) -> None:
+        """Take note that records were printed."""
+
+
+async def print_records(
+    source: RecordSource,
+    write: Callable[[Any], bytes],
+    passes: Callable[[Any], bool] | None,
+    count: int | None,
+) -> None:
+    """Print the records that pass, `count` of them at most. Raises BrokenPipeError when there is no reader left."""
+    left = count
+    if left == 0:
+        return
+    async with aclosing(source.read()) as pieces:
+        async for piece in pieces:
+            seen = piece
+            chosen = piece if passes is None else [each for each in piece if passes(each)]
+            if left is not None and len(chosen) >= left:
+                chosen = chosen[:left]
+                seen = [each for each in piece if each.offset <= chosen[-1].offset]
+            if chosen:
+                await call_beside(_print, b"".join(map(write, chosen)))
+            await source.done(seen)
+            if left is not None:
+                left -= len(chosen)
+                if not left:
+                    return
+
+
+def _print(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()

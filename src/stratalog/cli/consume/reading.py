@@ -1,0 +1,211 @@
+"""Records of partitions, in pieces as they arrive, with aiokafka: of chosen ranges, or as a member of a group."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from stratalog.cli.kafka_client import client_errors, client_settings
+from stratalog.cli.threads import call_beside
+from stratalog.wire.client import LATEST_OFFSET, Cluster, ConnectionOptions
+
+TopicPartition = tuple[str, int]
+
+_POLL_MS: Final = 200
+#: After so long without a record, the cluster is asked whether it is there.
+_IDLE_S: Final = 10.0
+_COMMIT_INTERVAL_S: Final = 5.0
+
+
+class RangeReader:
+    """Reads each partition from its first offset up to its last, without it; for ever where that is None."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ranges: Mapping[TopicPartition, tuple[int, int | None]],
+        *,
+        read_committed: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._ranges = {key: each for key, each in ranges.items() if each[1] is None or each[0] < each[1]}
+        self._read_committed = read_committed
+
+    async def read(self) -> AsyncGenerator[Sequence[Any], None]:
+        """Yield what there is, partition by partition; ends when all ranges have been read."""
+        from aiokafka import TopicPartition as Partition
+
+        open_ = {Partition(*key): stop for key, (_, stop) in self._ranges.items()}
+        if not open_:
+            return
+        async with _consumer(self._cluster.options, self._read_committed) as consumer:
+            consumer.assign(list(open_))
+            for key, (begin, _) in self._ranges.items():
+                consumer.seek(Partition(*key), begin)
+            watch = _Watch(self._cluster, {topic for topic, _ in self._ranges})
+            while open_:
+                got = await consumer.getmany(timeout_ms=_POLL_MS)
+                await watch.saw(bool(got))
+                for partition, records in got.items():
+                    stop = open_[partition]
+                    yield records if stop is None else [each for each in records if each.offset < stop]
+                for partition, stop in list(open_.items()):
+                    if stop is not None and await consumer.position(partition) >= stop:
+                        consumer.pause(partition)
+                        del open_[partition]
+
+    async def done(self, records: Sequence[Any]) -> None:
+        """Take note that records were printed: nothing depends on it."""
+
+
+class GroupReader:
+    """Reads as a member of a group (of the classic protocol), and commits what was printed."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        group: str,
+        topics: Collection[str],
+        *,
+        pattern: str | None,
+        from_start: bool,
+        until_end: bool,
+        commits: bool,
+        read_committed: bool,
+    ) -> None:
+        """`topics` are those that are subscribed to, or that match `pattern` now."""
+        self._cluster = cluster
+        self._group = group
+        self._topics = topics
+        self._pattern = pattern
+        self._from_start = from_start
+        self._until_end = until_end
+        self._commits = commits
+        self._read_committed = read_committed
+        self._printed: dict[Any, int] = {}
+        self._consumer: Any = None
+        self._committed_at = time.monotonic()
+        self._is_assigned = False
+        #: Ends of partitions as they were when they came to this member first.
+        self._ends: dict[TopicPartition, int] = {}
+        self._missing: dict[TopicPartition, int] = {}
+
+    async def read(self) -> AsyncGenerator[Sequence[Any], None]:
+        """Yield what there is; ends with the group's partitions when that was asked for."""
+        from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+        from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+
+        settings = {
+            "group_id": self._group,
+            "enable_auto_commit": False,
+            "auto_offset_reset": "earliest" if self._from_start else "latest",
+            "partition_assignment_strategy": (RangePartitionAssignor, RoundRobinPartitionAssignor),
+        }
+        async with _consumer(self._cluster.options, self._read_committed, **settings) as consumer:
+            self._consumer = consumer
+            chosen: dict[str, Any] = {"pattern": self._pattern} if self._pattern else {"topics": list(self._topics)}
+            consumer.subscribe(**chosen, listener=_listener(self))
+            watch = _Watch(self._cluster, self._topics)
+            try:
+                while not await self._is_at_end():
+                    got = await consumer.getmany(timeout_ms=_POLL_MS)
+                    await watch.saw(bool(got))
+                    for records in got.values():
+                        yield records
+                    if time.monotonic() - self._committed_at >= _COMMIT_INTERVAL_S:
+                        await self.commit()
+            finally:
+                await self.commit()
+
+    async def done(self, records: Sequence[Any]) -> None:
+        """Take note that records were printed: the next commit covers them."""
+        from aiokafka import TopicPartition as Partition
+
+        if records:
+            last = records[-1]
+            self._printed[Partition(last.topic, last.partition)] = last.offset + 1
+
+    async def commit(self) -> None:
+        """Commit what was printed, as far as the partitions are still this member's."""
+        self._committed_at = time.monotonic()
+        mine = {key: offset for key, offset in self._printed.items() if key in self._consumer.assignment()}
+        self._printed.clear()
+        if self._commits and mine:
+            await self._consumer.commit(mine)
+
+    def assigned(self, partitions: Collection[Any]) -> None:
+        """Take note of a new assignment, whose ends are not known yet."""
+        self._is_assigned = True
+        self._missing = {(each.topic, each.partition): LATEST_OFFSET for each in partitions}
+
+    async def _is_at_end(self) -> bool:
+        if not self._until_end or not self._is_assigned:
+            return False
+        missing, self._missing = self._missing, {}
+        if missing:
+            found = await call_beside(self._list_offsets, missing)
+            self._ends = {**{key: told.offset for key, told in found.items()}, **self._ends}
+        for each in self._consumer.assignment():
+            end = self._ends.get((each.topic, each.partition))
+            if end is None or await self._consumer.position(each) < end:
+                return False
+        return True
+
+    def _list_offsets(self, asked: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Any]:
+        return self._cluster.list_offsets(asked, read_committed=self._read_committed)
+
+
+def _listener(reader: GroupReader) -> Any:
+    from aiokafka import ConsumerRebalanceListener
+
+    class _Rebalance(ConsumerRebalanceListener):  # type: ignore[misc]
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            if revoked:
+                await reader.commit()
+
+        async def on_partitions_assigned(self, assigned: Any) -> None:
+            reader.assigned(assigned)
+
+    return _Rebalance()
+
+
+class _Watch:
+    """Notices that a cluster is gone, which aiokafka would wait for in silence."""
+
+    def __init__(self, cluster: Cluster, topics: Collection[str]) -> None:
+        self._cluster = cluster
+        self._topics = topics
+        self._since = time.monotonic()
+
+    async def saw(self, anything: bool) -> None:
+        """Raise UnreachableError when nothing has come for long and no broker answers."""
+        now = time.monotonic()
+        if anything:
+            self._since = now
+        elif now - self._since >= _IDLE_S:
+            await call_beside(self._cluster.topics, self._topics)
+            self._since = time.monotonic()
+
+
+@asynccontextmanager
+async def _consumer(options: ConnectionOptions, read_committed: bool, **settings: Any) -> AsyncIterator[Any]:
+    """Give a started consumer, which leaves its group in the end."""
+    from aiokafka import AIOKafkaConsumer
+
+    with client_errors():
+        consumer = AIOKafkaConsumer(
+            **{
+                "auto_offset_reset": "earliest",
+                "enable_auto_commit": False,
+                "isolation_level": "read_committed" if read_committed else "read_uncommitted",
+                **client_settings(options),
+                **settings,
+            }
+        )
+        try:
+            await consumer.start()
+            yield consumer
+        finally:
+            await consumer.stop()

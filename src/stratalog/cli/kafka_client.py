@@ -1,0 +1,53 @@
+"""aiokafka, as a command line describes the connection, and its errors in the words of the other commands."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from stratalog.errors import StratalogError
+from stratalog.util import join_host_port
+from stratalog.wire.client import ConnectionOptions, RefusedError, UnreachableError, tls_context
+
+
+def client_settings(options: ConnectionOptions) -> dict[str, Any]:
+    """Return the keyword arguments that aiokafka's producer and consumer have in common."""
+    settings: dict[str, Any] = {
+        "bootstrap_servers": [join_host_port(host, port) for host, port in options.servers],
+        "client_id": options.client_id,
+        "request_timeout_ms": round(options.request_timeout_s * 1000),
+        "retry_backoff_ms": round(options.retry_backoff_s * 1000),
+        "security_protocol": options.protocol.value,
+    }
+    if options.protocol.is_encrypted:
+        settings["ssl_context"] = tls_context(options.tls)
+    if options.sasl is not None:
+        settings["sasl_mechanism"] = options.sasl.mechanism
+        settings["sasl_plain_username"] = options.sasl.username
+        settings["sasl_plain_password"] = options.sasl.password
+    return settings
+
+
+@contextmanager
+def client_errors() -> Iterator[None]:
+    """Turn what aiokafka raises into our errors. Its log, which would stand between the records, is not shown."""
+    import aiokafka.errors
+
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    except aiokafka.errors.KafkaError as error:
+        raise refusal(error) from error
+
+
+def refusal(error: BaseException, what: str = "") -> StratalogError:
+    """Return our error for one of aiokafka's: what was asked for, Kafka's name of the error, the message."""
+    import aiokafka.errors
+
+    name = getattr(error, "message", type(error).__name__)
+    message = ": ".join(part for part in (what, name, *map(str, error.args)) if part)
+    if isinstance(error, aiokafka.errors.KafkaConnectionError):
+        return UnreachableError(message)
+    return RefusedError(message)

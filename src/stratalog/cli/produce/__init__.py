@@ -1,0 +1,1 @@
+"""`stratalog produce`: records from standard input, files or the command line into a topic."""

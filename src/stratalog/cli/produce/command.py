@@ -1,0 +1,279 @@
+"""`stratalog produce`: what its options mean."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stratalog.cli.connection import connection_options
+from stratalog.cli.escapes import unescaped
+from stratalog.cli.missing import NothingFoundError
+from stratalog.cli.options import BootstrapServer, CommandConfig, Json
+from stratalog.cli.out import counted, notice, on_terminal, print_json
+from stratalog.cli.produce.input_records import (
+    ChunkReader,
+    DelimitedReader,
+    FieldParser,
+    InputFormat,
+    JsonParser,
+    OutgoingRecord,
+    RecordParser,
+    RecordReader,
+    SizedReader,
+    WholeReader,
+    parse_headers,
+)
+from stratalog.cli.tier import time_ms
+from stratalog.cli.topic_lookup import create_topic, named_topics
+from stratalog.errors import UsageError
+from stratalog.jobs import SILENT, terminal_progress
+
+_CHUNK_BYTES = 1 << 16
+
+
+class CodecName(Enum):
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Acks(Enum):
+    NONE = "0"
+    LEADER = "1"
+    ALL = "all"
+
+
+def produce(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic.")],
+    bootstrap_server: BootstrapServer,
+    messages: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="MESSAGE..", show_default=False, help="Records. Without any, the input is read."),
+    ] = None,
+    file: Annotated[
+        list[Path] | None, typer.Option("--file", "-l", metavar="FILE", help="Read this file, not standard input.")
+    ] = None,
+    input_: Annotated[
+        InputFormat,
+        typer.Option(
+            "--input",
+            "-i",
+            help="How the input is divided: lines; JSON objects, one a line; one record of all bytes (raw); records "
+            "behind sizes of four bytes, big-endian (sized).",
+        ),
+    ] = InputFormat.LINES,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="FORMAT",
+            help="The fields of a line: %k key, %v value, %h headers (a=b,c=d), %p partition, %T timestamp in ms.",
+        ),
+    ] = None,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-K", metavar="SEP", help="What ends the key in a line.")
+    ] = None,
+    delimiter: Annotated[
+        str, typer.Option("--delimiter", "-D", metavar="SEP", help="What ends a line.", show_default=False)
+    ] = "\\n",
+    key: Annotated[str | None, typer.Option("--key", "-k", metavar="KEY", help="Key of every record.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="Partition. Default: by the key, as in Java.")
+    ] = None,
+    timestamp: Annotated[
+        str | None,
+        typer.Option("--timestamp", metavar="TIME", help="Timestamp of every record: ISO 8601 or milliseconds."),
+    ] = None,
+    empty_is_null: Annotated[
+        bool, typer.Option("--null", "-Z", help="Send empty keys and values as null (a tombstone).")
+    ] = False,
+    compression: Annotated[CodecName, typer.Option("--compression", "-z", help="Codec.")] = CodecName.NONE,
+    acks: Annotated[Acks, typer.Option("--acks", help="Who has to acknowledge.")] = Acks.ALL,
+    idempotence: Annotated[
+        bool | None,
+        typer.Option(
+            "--idempotence/--no-idempotence",
+            help="Write each record once, also when a request is repeated. Default with --acks all.",
+        ),
+    ] = None,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Bytes of a batch, at most.")] = 1 << 18,
+    linger_ms: Annotated[int, typer.Option("--linger-ms", min=0, help="Wait so long for a batch to fill.")] = 5,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the topic, with the broker's defaults, if it is not there.")
+    ] = False,
+    command_config: CommandConfig = None,
+    json_: Json = False,
+) -> int:
+    """Write records to a topic: one for each MESSAGE, or one for each line of the input.
+
+    Separators and formats may hold \\n, \\t, \\0 and \\xHH. The form of --input json is that of `consume --json`.
+
+    Exit code 1: the broker refused a record. What was read before it has been sent.
+
+    \b
+    Examples:
+      stratalog produce orders "first" "second" -b h:9092
+      stratalog produce orders -K : -z zstd -b h:9092 < keyed.txt
+      stratalog produce orders -f '%k %v' -H source=shop -b h:9092 < lines.txt
+      stratalog consume orders --json -e -b h:9092 | \\
+        stratalog produce copy --input json -b h:9092
+    """
+    like = OutgoingRecord(
+        None,
+        None if key is None else key.encode(),
+        parse_headers(header or (), "--header"),
+        partition,
+        None if timestamp is None else time_ms(timestamp, "--timestamp"),
+    )
+    parse = _parser(input_, like, format_, key_separator, empty_is_null)
+    reader = _reader(input_, parse, unescaped(delimiter, "--delimiter"))
+    settings = _settings(compression, acks, idempotence, batch_size, linger_ms)
+    if messages and file:
+        raise UsageError("give either MESSAGE.. or --file")
+    options = connection_options(bootstrap_server, command_config)
+
+    from stratalog.cli.produce.sending import ProducerSettings, send_stream
+    from stratalog.cli.threads import run_to_end
+    from stratalog.wire.client import Cluster
+
+    with Cluster(options) as cluster:
+        if create:
+            create_topic(cluster, topic)
+        try:
+            partitions = named_topics(cluster, [topic])[topic].partitions
+        except NothingFoundError as error:
+            raise NothingFoundError(f"{error} (--create makes the topic)") from None
+    if messages:
+        stream = InputStream([message.encode("utf-8", "surrogateescape") for message in messages])
+        reader = ChunkReader(parse)
+    else:
+        stream = _files(file) if file else _standard_input()
+    with _progress(stream.size) as advance:
+        summary = run_to_end(
+            send_stream(
+                options,
+                ProducerSettings(**settings),
+                topic=topic,
+                partitions=partitions,
+                chunks=stream.chunks,
+                reader=reader,
+                advance=advance,
+            )
+        )
+    by_partition = sorted(summary.partitions.items())
+    if json_:
+        told = [
+            {
+                "partition": number,
+                "records": each.records,
+                "firstOffset": each.first_offset,
+                "lastOffset": each.last_offset,
+            }
+            for number, each in by_partition
+            if number >= 0
+        ]
+        print_json({"topic": topic, "records": summary.records, "partitions": told})
+    elif on_terminal():
+        where = ", ".join(
+            f"partition {number} at {_range(each.first_offset, each.last_offset)}"
+            for number, each in by_partition
+            if each.first_offset >= 0
+        )
+        print(f"{counted(summary.records, 'record')} to {topic}" + (f": {where}" if where else ""))
+    return 0
+
+
+def _range(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first} to {last}"
+
+
+def _parser(
+    input_: InputFormat, like: OutgoingRecord, format_: str | None, key_separator: str | None, empty_is_null: bool
+) -> RecordParser:
+    if input_ is not InputFormat.LINES and (format_ is not None or key_separator is not None):
+        raise UsageError(f"--format and --key-separator are for lines, not for --input {input_.value}")
+    if input_ is InputFormat.JSON:
+        return JsonParser(like)
+    return FieldParser(
+        like,
+        key_separator=unescaped(key_separator or "", "--key-separator"),
+        template=format_,
+        empty_is_null=empty_is_null,
+    )
+
+
+def _reader(input_: InputFormat, parse: RecordParser, delimiter: bytes) -> RecordReader:
+    if not delimiter:
+        raise UsageError("--delimiter: expected at least one character")
+    if input_ is InputFormat.RAW:
+        return WholeReader(parse)
+    return SizedReader(parse) if input_ is InputFormat.SIZED else DelimitedReader(delimiter, parse)
+
+
+def _settings(
+    compression: CodecName, acks: Acks, idempotence: bool | None, batch_size: int, linger_ms: int
+) -> dict[str, Any]:
+    if idempotence and acks is not Acks.ALL:
+        raise UsageError(f"--idempotence needs --acks all, not {acks.value}")
+    return {
+        "codec": None if compression is CodecName.NONE else compression.value,
+        "acks": {"0": 0, "1": 1, "all": -1}[acks.value],
+        "is_idempotent": acks is Acks.ALL if idempotence is None else idempotence,
+        "batch_bytes": batch_size,
+        "linger_ms": linger_ms,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class InputStream:
+    """Chunks of bytes, and how many there are; 0 where that is not known."""
+
+    chunks: Iterable[bytes]
+    size: int = 0
+
+
+def _standard_input() -> InputStream:
+    stream: Any = sys.stdin.buffer
+    if sys.stdin.isatty():
+        notice("type records, one a line; Ctrl-D ends")
+    try:
+        told = os.fstat(stream.fileno())
+        size = told.st_size if stat.S_ISREG(told.st_mode) else 0
+    except OSError:
+        size = 0
+    return InputStream(iter(lambda: stream.read1(_CHUNK_BYTES), b""), size)
+
+
+def _files(paths: list[Path]) -> InputStream:
+    def chunks() -> Iterator[bytes]:
+        for path in paths:
+            with path.open("rb") as file:
+                yield from iter(lambda: file.read(_CHUNK_BYTES), b"")
+
+    return InputStream(chunks(), sum(path.stat().st_size for path in paths))
+
+
+@contextmanager
+def _progress(size: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar where the size is known, and give what advances it."""
+    progress = terminal_progress() if size else SILENT
+    progress.begin("sending", size)
+    try:
+        yield progress.advance
+    finally:
+        progress.end()

@@ -1,0 +1,295 @@
+"""Records out of a stream of bytes: lines, JSON lines, one record of all bytes, or records behind their sizes.
+
+A reader is fed chunks as they come and returns the records that are whole. It knows nothing of brokers.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final, NamedTuple, Protocol
+
+from stratalog.cli.escapes import unescaped
+from stratalog.errors import UsageError
+
+Headers = tuple[tuple[str, bytes], ...]
+
+_SIZE: Final = struct.Struct(">i")
+_VERB: Final = re.compile(r"%(.)", re.DOTALL)
+_FIELDS: Final = {
+    "k": "key",
+    "v": "value",
+    "h": "headers",
+    "p": "partition",
+    "T": "timestamp",
+    "s": "value",
+    "d": "timestamp",  # spellings of other tools
+}
+
+
+class InputFormat(Enum):
+    """How the bytes of the input are divided into records."""
+
+    LINES = "lines"
+    JSON = "json"
+    RAW = "raw"
+    SIZED = "sized"
+
+
+class OutgoingRecord(NamedTuple):
+    """A record as it is sent. None as partition or timestamp leaves the choice to the producer."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+#: Makes a record of the bytes between two delimiters.
+RecordParser = Callable[[bytes], OutgoingRecord]
+
+
+class RecordReader(Protocol):
+    """Divides a stream into records."""
+
+    def feed(self, chunk: bytes) -> Iterable[OutgoingRecord]:
+        """Return the records that this chunk completes."""
+
+    def finish(self) -> Iterable[OutgoingRecord]:
+        """Return what is left when the stream ends."""
+
+
+class DelimitedReader:
+    """Records that end with a delimiter; the last one may lack it."""
+
+    def __init__(self, delimiter: bytes, parse: RecordParser) -> None:
+        self._delimiter = delimiter
+        self._parse = parse
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> Iterable[OutgoingRecord]:
+        *whole, self._rest = (self._rest + chunk).split(self._delimiter)
+        return map(self._parse, whole)
+
+    def finish(self) -> Iterable[OutgoingRecord]:
+        rest, self._rest = self._rest, b""
+        return [self._parse(rest)] if rest else []
+
+
+class ChunkReader:
+    """One record of each chunk."""
+
+    def __init__(self, parse: RecordParser) -> None:
+        self._parse = parse
+
+    def feed(self, chunk: bytes) -> Iterable[OutgoingRecord]:
+        return [self._parse(chunk)]
+
+    def finish(self) -> Iterable[OutgoingRecord]:
+        return []
+
+
+class WholeReader:
+    """One record of all bytes."""
+
+    def __init__(self, parse: RecordParser) -> None:
+        self._parse = parse
+        self._chunks: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> Iterable[OutgoingRecord]:
+        self._chunks.append(chunk)
+        return []
+
+    def finish(self) -> Iterable[OutgoingRecord]:
+        return [self._parse(b"".join(self._chunks))]
+
+
+class SizedReader:
+    """Records behind their sizes, four bytes each, big-endian; -1 is a record without a value."""
+
+    def __init__(self, parse: RecordParser) -> None:
+        self._parse = parse
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> Iterable[OutgoingRecord]:
+        data, at, found = self._rest + chunk, 0, []
+        while len(data) - at >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(data, at)
+            if size < -1:
+                raise UsageError(f"--input sized: a record of {size} bytes; expected sizes of four bytes, big-endian")
+            end = at + _SIZE.size + max(size, 0)
+            if end > len(data):
+                break
+            record = self._parse(data[at + _SIZE.size : end])
+            found.append(record if size >= 0 else record._replace(value=None))
+            at = end
+        self._rest = data[at:]
+        return found
+
+    def finish(self) -> Iterable[OutgoingRecord]:
+        if self._rest:
+            raise UsageError(f"--input sized: the input ends within a record ({len(self._rest)} bytes are left)")
+        return []
+
+
+class FieldParser:
+    """Makes records of lines: the whole line, a key in front of a separator, or fields by a format."""
+
+    def __init__(
+        self,
+        like: OutgoingRecord,
+        *,
+        key_separator: bytes = b"",
+        template: str | None = None,
+        empty_is_null: bool = False,
+    ) -> None:
+        """`like` has what all records have in common."""
+        if key_separator and template is not None:
+            raise UsageError("give either --key-separator or --format")
+        self._like = like
+        self._separator = key_separator
+        self._template = None if template is None else compile_template(template)
+        self._empty_is_null = empty_is_null
+
+    def __call__(self, line: bytes) -> OutgoingRecord:
+        record = self._like
+        if self._template is not None:
+            record = self._by_template(line)
+        elif self._separator:
+            key, found, value = line.partition(self._separator)
+            record = record._replace(key=key, value=value) if found else record._replace(value=line)
+        else:
+            record = OutgoingRecord(line, *record[1:])
+        if self._empty_is_null:
+            record = record._replace(key=record.key or None, value=record.value or None)
+        return record
+
+    def _by_template(self, line: bytes) -> OutgoingRecord:
+        assert self._template is not None
+        match = self._template.fullmatch(line)
+        if match is None:
+            raise UsageError(f"{shortened(line)} does not have the form of --format")
+        fields: dict[str, Any] = match.groupdict()
+        if "partition" in fields:
+            fields["partition"] = _whole_number(fields["partition"], "partition")
+        if "timestamp" in fields:
+            fields["timestamp_ms"] = _whole_number(fields.pop("timestamp"), "timestamp")
+        if "headers" in fields:
+            text = fields["headers"].decode(errors="replace")
+            fields["headers"] = self._like.headers + parse_headers(filter(None, text.split(",")), "--format %h")
+        return self._like._replace(**fields)
+
+
+def compile_template(template: str) -> re.Pattern[bytes]:
+    """Return a pattern whose groups are the fields that the verbs of `template` name. Raises UsageError."""
+    pattern, at, used = b"", 0, set[str]()
+    for match in _VERB.finditer(template):
+        pattern += re.escape(unescaped(template[at : match.start()], "--format"))
+        at = match.end()
+        field = _FIELDS.get(match[1])
+        if match[1] == "%":
+            pattern += b"%"
+        elif field is None:
+            raise UsageError(f"--format {template}: unknown verb {match[0]}; known are %k %v %h %p %T")
+        elif field in used:
+            raise UsageError(f"--format {template}: the {field} stands in it twice")
+        else:
+            used.add(field)
+            pattern += b"(?P<%s>.*?)" % field.encode()
+    if "value" not in used:
+        raise UsageError(f"--format {template}: no value in it; write it as %v")
+    return re.compile(pattern + re.escape(unescaped(template[at:], "--format")), re.DOTALL)
+
+
+def parse_headers(texts: Iterable[str], option: str) -> Headers:
+    """Return NAME=VALUE texts as headers. Raises UsageError."""
+    found = []
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not name or not separator:
+            raise UsageError(f"{option} {text}: expected NAME=VALUE")
+        found.append((name, value.encode()))
+    return tuple(found)
+
+
+class JsonParser:
+    """Makes records of JSON objects, as `consume --json` prints them.
+
+    Members that are no part of a record are not read. Text is sent as UTF-8, other values as JSON. `keyBase64` and
+    `valueBase64` are for bytes.
+    """
+
+    def __init__(self, like: OutgoingRecord) -> None:
+        self._like = like
+
+    def __call__(self, line: bytes) -> OutgoingRecord:
+        try:
+            told = json.loads(line)
+        except ValueError as error:
+            raise UsageError(f"{shortened(line)} is no JSON: {error}") from None
+        if not isinstance(told, dict) or ("value" not in told and "valueBase64" not in told):
+            raise UsageError(f'{shortened(line)}: expected an object with "value", such as {{"key":"a","value":"b"}}')
+        like = self._like
+        timestamp = told.get("timestamp", like.timestamp_ms)
+        partition = like.partition if like.partition is not None else told.get("partition")
+        return OutgoingRecord(
+            _field_bytes(told, "value", None),
+            _field_bytes(told, "key", like.key),
+            like.headers + _json_headers(told.get("headers")),
+            None if partition is None else _whole_number(partition, "partition"),
+            None if timestamp is None else _whole_number(timestamp, "timestamp"),
+        )
+
+
+def shortened(line: bytes, length: int = 60) -> str:
+    """Return the beginning of a line, for a message."""
+    text = ascii(line[:length].decode(errors="replace")) if not line.isascii() else repr(line[:length].decode())
+    return f"{text}.." if len(line) > length else text
+
+
+def _field_bytes(told: Mapping[str, Any], name: str, missing: bytes | None) -> bytes | None:
+    encoded = told.get(f"{name}Base64")
+    if encoded is not None:
+        try:
+            return base64.b64decode(encoded, validate=True)
+        except (TypeError, binascii.Error):
+            raise UsageError(f"{name}Base64: expected text in Base64") from None
+    if name not in told:
+        return missing
+    value = told[name]
+    return None if value is None else json_bytes(value)
+
+
+def json_bytes(value: Any) -> bytes:
+    """Return text as UTF-8, and any other value as JSON."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def _json_headers(told: Any) -> Headers:
+    """Headers as an object, or as a list of objects with key and value, in which a name may stand twice."""
+    if told is None:
+        return ()
+    pairs: Sequence[Any] = (
+        [{"key": name, "value": value} for name, value in told.items()] if isinstance(told, dict) else told
+    )
+    if not isinstance(pairs, list) or not all(isinstance(each, dict) and "key" in each for each in pairs):
+        raise UsageError('headers: expected {"name":"value"}, or [{"key":"name","value":"value"}]')
+    return tuple((str(each["key"]), _field_bytes(each, "value", None) or b"") for each in pairs)
+
+
+def _whole_number(value: Any, what: str) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = -1
+    if number < 0 or isinstance(value, float | bool):
+        raise UsageError(f"{what} {value!r}: expected a number from 0 on")
+    return number

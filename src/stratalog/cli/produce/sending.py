@@ -1,0 +1,191 @@
+"""Sends records with aiokafka and counts what the broker acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from stratalog.cli.kafka_client import client_errors, client_settings, refusal
+from stratalog.cli.produce.input_records import OutgoingRecord, RecordReader
+from stratalog.errors import StratalogError, UsageError
+from stratalog.wire.client import ConnectionOptions
+
+#: Larger than any batch that a broker takes: the limit is the topic's max.message.bytes.
+_REQUEST_BYTES_MAX: Final = 1 << 30
+#: Chunks that are read ahead of what is sent.
+_CHUNKS_AHEAD: Final = 4
+#: How many sends pass before other tasks get their turn.
+_SENDS_AT_ONCE: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    """How records are sent. `acks` is Kafka's number, -1 for all replicas."""
+
+    codec: str | None = None
+    acks: int = -1
+    is_idempotent: bool = True
+    batch_bytes: int = 1 << 18
+    linger_ms: int = 5
+
+
+@dataclass(slots=True)
+class PartitionSummary:
+    """What was acknowledged in one partition; offsets are -1 where the broker was not asked to acknowledge."""
+
+    records: int = 0
+    first_offset: int = -1
+    last_offset: int = -1
+
+
+@dataclass(slots=True)
+class SendSummary:
+    """What was acknowledged, by partition."""
+
+    partitions: dict[int, PartitionSummary] = field(default_factory=dict)
+
+    @property
+    def records(self) -> int:
+        return sum(each.records for each in self.partitions.values())
+
+    def add(self, partition: int, offset: int) -> None:
+        summary = self.partitions.setdefault(partition, PartitionSummary())
+        summary.records += 1
+        if offset >= 0:
+            summary.first_offset = offset if summary.first_offset < 0 else min(offset, summary.first_offset)
+            summary.last_offset = max(offset, summary.last_offset)
+
+
+class RecordSender:
+    """Sends to one topic, whose partitions are known. The first failure ends it."""
+
+    def __init__(self, producer: Any, topic: str, partitions: Collection[int]) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._partitions = partitions
+        self._sent = 0
+        self._open = 0
+        self._failure: StratalogError | None = None
+        self.summary = SendSummary()
+
+    async def send(self, records: Iterable[OutgoingRecord]) -> None:
+        """Hand records to the producer. Raises the error of a record of these, or of earlier ones."""
+        records = iter(records)
+        while True:
+            number = self._sent + 1
+            try:
+                record = next(records, None)
+            except UsageError as error:
+                raise UsageError(f"record {number}: {error}") from None
+            if record is None:
+                return
+            if record.partition is not None and record.partition not in self._partitions:
+                raise UsageError(
+                    f"record {number}: topic {self._topic} has no partition {record.partition}; "
+                    f"it has {len(self._partitions)}"
+                )
+            sending = await self._begin(record)
+            self._sent = number
+            sending.add_done_callback(functools.partial(self._done, number))
+            if number % _SENDS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            self.raise_failure()
+
+    async def _begin(self, record: OutgoingRecord) -> Any:
+        """Return the future of a record. One without key and value goes in a batch of its own: `send` refuses it."""
+        headers = list(record.headers)
+        if record.key is None and record.value is None:
+            batch = self._producer.create_batch()
+            batch.append(key=None, value=None, timestamp=record.timestamp_ms, headers=headers)
+            partition = min(self._partitions) if record.partition is None else record.partition
+            return await self._producer.send_batch(batch, self._topic, partition=partition)
+        return await self._producer.send(
+            self._topic,
+            value=record.value,
+            key=record.key,
+            partition=record.partition,
+            timestamp_ms=record.timestamp_ms,
+            headers=headers,
+        )
+
+    def _done(self, number: int, sending: Any) -> None:
+        error = asyncio.CancelledError() if sending.cancelled() else sending.exception()
+        if error is None:
+            told = sending.result()
+            self.summary.add(-1 if told is None else told.partition, -1 if told is None else told.offset)
+        elif self._failure is None:
+            self._failure = refusal(error, f"record {number}")
+
+    def raise_failure(self) -> None:
+        """Raise what became of the first record that was not taken."""
+        if self._failure is not None:
+            raise self._failure
+
+
+async def send_stream(
+    options: ConnectionOptions,
+    settings: ProducerSettings,
+    *,
+    topic: str,
+    partitions: Collection[int],
+    chunks: Iterable[bytes],
+    reader: RecordReader,
+    advance: Callable[[int], None],
+) -> SendSummary:
+    """Send the records of a stream, and wait until all are acknowledged.
+
+    What was read before an error is sent all the same. UsageError, RefusedError, UnreachableError.
+    """
+    from aiokafka import AIOKafkaProducer
+
+    with client_errors():
+        producer = AIOKafkaProducer(
+            **client_settings(options),
+            acks=settings.acks,
+            enable_idempotence=settings.is_idempotent,
+            compression_type=settings.codec,
+            max_batch_size=settings.batch_bytes,
+            max_request_size=_REQUEST_BYTES_MAX,
+            linger_ms=settings.linger_ms,
+        )
+        await producer.start()
+        sender = RecordSender(producer, topic, partitions)
+        try:
+            async for chunk in _ahead(chunks):
+                await sender.send(reader.feed(chunk))
+                advance(len(chunk))
+            await sender.send(reader.finish())
+        finally:
+            await producer.stop()
+        await asyncio.sleep(0)  # the last answers are counted
+        sender.raise_failure()
+        return sender.summary
+
+
+async def _ahead(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield chunks that a thread reads, which nothing has to wait for when the program ends."""
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue(_CHUNKS_AHEAD)
+
+    def put(item: bytes | BaseException | None) -> None:
+        asyncio.run_coroutine_threadsafe(queue.put(item), loop).result()
+
+    def read() -> None:
+        with suppress(RuntimeError, asyncio.CancelledError):  # the loop has ended: so has the need for more
+            try:
+                for chunk in chunks:
+                    put(chunk)
+                put(None)
+            except OSError as error:
+                put(error)
+
+    threading.Thread(target=read, name="produce-input", daemon=True).start()
+    while (item := await queue.get()) is not None:
+        if isinstance(item, BaseException):
+            raise item
+        yield item

@@ -1,0 +1,81 @@
+"""Groups of the new protocol get the answers and the records that Apache Kafka 4.4.0 gives them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+from tests.broker.groups.consumer_cases import CONFIG, run
+from tests.golden.consumer_groups.make import ANSWERS, RECORDS
+from tests.support.consumer_offsets import stored_records
+
+from stratalog.broker.groups.consumer.records import decode_change, encode_change
+from stratalog.broker.groups.consumer.topic_hashes import TopicHashes
+from stratalog.broker.groups.consumer.values import ChangeKind, CurrentAssignment, GroupEpoch
+from stratalog.broker.metadata.store import MetadataStore
+from stratalog.broker.metadata.topic_map import Topic
+from stratalog.broker.server.server import Broker
+
+KAFKA: dict[str, Any] = json.loads(ANSWERS.read_text())
+STORED = [
+    (bytes.fromhex(key), None if value is None else bytes.fromhex(value))
+    for _, key, value in json.loads(RECORDS.read_text())
+]
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], list[tuple[bytes, bytes | None]]]:
+    """Our answers, and the records behind them."""
+    directory = tmp_path_factory.mktemp("data")
+    with Broker(data_dir=directory, config={**CONFIG, "offsets.topic.num.partitions": "1"}) as broker:
+        answers: dict[str, Any] = json.loads(json.dumps(run(broker.bootstrap_servers)))
+    return answers, [(key, value) for _, key, value in stored_records(directory)]
+
+
+@pytest.mark.parametrize("step", KAFKA)
+def test_the_answer_is_kafkas(played: tuple[dict[str, Any], object], step: str) -> None:
+    assert played[0][step] == KAFKA[step]
+
+
+def test_no_step_is_left_out(played: tuple[dict[str, Any], object]) -> None:
+    assert list(played[0]) == list(KAFKA)
+
+
+def test_kafkas_records_are_read_and_written_back_byte_for_byte() -> None:
+    kinds = set()
+    for key, value in STORED:
+        found = decode_change(key, value)
+        if found is None:
+            continue
+        group_id, change = found
+        kinds.add((change.kind, value is None))
+        assert encode_change(group_id, change) == (key, value)
+    written = set(ChangeKind) - {ChangeKind.PARTITION_METADATA}
+    assert kinds >= {(kind, is_tombstone) for kind in written for is_tombstone in (False, True)}
+
+
+def _shape(records: list[tuple[bytes, bytes | None]]) -> list[tuple[str, ChangeKind, bool]]:
+    """The records without what differs from run to run."""
+    found = [decode_change(key, value) for key, value in records]
+    return [(each[0], each[1].kind, each[1].value is None) for each in found if each is not None]
+
+
+def test_we_write_the_records_that_kafka_writes(
+    played: tuple[object, list[tuple[bytes, bytes | None]]],
+) -> None:
+    assert sorted(_shape(played[1])) == sorted(_shape(STORED))
+
+
+def test_the_hash_of_the_topics_is_kafkas() -> None:
+    """All members of this group are subscribed to one topic, whose id their assignments tell."""
+    changes = [found[1] for key, value in STORED if (found := decode_change(key, value)) and found[0] == "static"]
+    values = [each.value for each in changes]
+    ids = {topic_id for value in values if isinstance(value, CurrentAssignment) for topic_id in value.assigned}
+    hashes = {value.metadata_hash for value in values if isinstance(value, GroupEpoch)}
+    (topic_id,) = ids
+    topics = MagicMock(MetadataStore)
+    topics.topic.side_effect = {"three": Topic("three", topic_id, 3, {}, 0)}.get
+    assert {TopicHashes(topics, None).of_group(["three", "gone"]), 0} >= hashes
+    assert len(hashes - {0}) == 1

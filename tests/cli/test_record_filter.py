@@ -1,0 +1,117 @@
+"""`--filter`: the conditions that records pass, and the texts that are none."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from stratalog.cli.consume.record_filter import compile_filter
+from stratalog.errors import UsageError
+
+NOW_MS = 1_700_000_100_000
+ORDER = SimpleNamespace(
+    topic="orders",
+    partition=3,
+    offset=42,
+    timestamp=1_700_000_000_000,
+    key=b"customer-7",
+    value=b'{"total": 99.5, "paid": true, "items": [{"sku": "a-1"}, {"sku": "b"}], "by": {"x y": null}, "note": "1"}',
+    headers=(("source", b"old"), ("source", b"web"), ("x-id", b"5"), ("bytes", b"\xff"), ("none", None)),
+)
+TOMBSTONE = SimpleNamespace(topic="t", partition=0, offset=0, timestamp=-1, key=None, value=None, headers=())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "offset == 42",
+        "offset = 42 and partition != 2",
+        "topic == 'orders' && !(offset < 42)",
+        'key == "customer-7"',
+        "key ~ '^customer-\\d$'",
+        "key !~ 'nobody'",
+        "value ~ 'sku'",
+        "value.total > 99 and value.total <= 99.5",
+        "value.paid",
+        "value.paid == true",
+        "value.items[0].sku == 'a-1'",
+        "value.items[-1].sku in ['b', 'c']",
+        "value['by']['x y'] == null",
+        "value.missing == null and value.items[7].sku == null and value.total.deep == null",
+        "not value.missing",
+        "headers.source == 'web'",
+        "headers.x-id == '5' and headers[\"x-id\"] == '5'",
+        "headers.nothing == null and headers.none == null",
+        "timestamp == 1700000000000",
+        "timestamp >= '2023-11-14T22:13:20Z' and timestamp < '2023-11-15'",
+        "timestamp > '-1h'",
+        "'customer' in key",
+        "offset in [1, 42]",
+        "offset not in [1, 2]",
+        "offset == 1 or offset == 42 and key == 'customer-7'",
+        "value.total != '99.5'",
+    ],
+)
+def test_a_record_passes(text: str) -> None:
+    assert compile_filter(text, NOW_MS)(ORDER)
+    assert not compile_filter(f"not ({text})", NOW_MS)(ORDER)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "value.total > '5'",
+        "value.note < 5",
+        "key.part == 'x'",
+        "value.paid == 1",
+        "offset == true",
+        "value.by ~ 'nothing'",
+        "value.items > 3",
+        "value.missing",
+        "key in null",
+    ],
+)
+def test_values_of_different_kinds_are_unequal_and_have_no_order(text: str) -> None:
+    assert not compile_filter(text, NOW_MS)(ORDER)
+
+
+def test_a_record_without_key_value_and_headers_has_nulls() -> None:
+    assert compile_filter("key == null and value == null and value.a == null and not key", NOW_MS)(TOMBSTONE)
+    assert not compile_filter("key ~ '.' or value > 'a' or headers.a", NOW_MS)(TOMBSTONE)
+
+
+@pytest.mark.parametrize("value", [b"", b"{", b"[" * 100_000, b"\xff", b"NaN"])
+def test_a_value_that_is_no_json_has_no_parts(value: bytes) -> None:
+    record = SimpleNamespace(**{**vars(TOMBSTONE), "value": value})
+    assert compile_filter("value.a == null", NOW_MS)(record)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "expected a field, a text in quotes or a number at the end"),
+        ("value ==", "at the end"),
+        ("value == web", "web is no field (texts stand in quotes)"),
+        ("(offset == 1", "expected ) at the end"),
+        ("offset == 1 2", "expected an operator such as ==, and, or at '2'"),
+        ("offset == 'a", "cannot read"),
+        ("key ~ '('", "is no regular expression"),
+        ("key ~ 5", "expected a regular expression in quotes"),
+        ("headers == 1", "expected a name behind headers"),
+        ("offset.x == 1", "offset has no parts"),
+        ("value.[1]", "expected a name behind the dot"),
+        ("value[1.5]", "expected a number or a name in quotes"),
+        ("timestamp > 'late'", "expected 2026-01-31"),
+        ("__import__('os').system('true')", "__import__ is no field"),
+        ("value.__class__()", "expected an operator"),
+        ("lambda: 1", "cannot read ': 1'"),
+        ("(" * 1000, "too many conditions within one another"),
+        ("not " * 1000 + "key", "too many conditions within one another"),
+        ("[" * 1000, "too many"),
+    ],
+)
+def test_a_text_that_is_no_condition_says_where(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        compile_filter(text, NOW_MS)
+    assert said in str(raised.value)
