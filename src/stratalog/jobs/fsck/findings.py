@@ -122,7 +122,11 @@ class FsckFindings(list[FileFinding]):
         if severity is None:
             severity = Severity.NOTE if kind in _NOTES else Severity.WARNING if kind in _WARNINGS else Severity.ERROR
         name = self._partition if partition is None else partition
-        self.append(FileFinding(severity, kind, name, path, found, expected, position, size, action))
+        self.append(
+            FileFinding(
+                severity, kind, name, path, found=found, expected=expected, position=position, size=size, action=action
+            )
+        )
 
     def tell_unreadable(self, path: Path, error: OSError) -> None:
         """Add a file or directory that the system does not let us read."""
