@@ -178,6 +178,13 @@ class InvalidRequestError(KafkaError):
     code = 42
 
 
+#: What Kafka says of an InvalidRequestError that has no message of its own.
+INVALID_REQUEST_MESSAGE = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
+    "incompatible broker. See the broker logs for more details."
+)
+
+
 class UnsupportedForMessageFormatError(KafkaError):
     code = 43
 

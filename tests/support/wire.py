@@ -52,10 +52,10 @@ def _leaves(type_: Any) -> list[Any]:
 class Wire:
     """One connection; requests are answered in order. `client_id` goes into every header."""
 
-    def __init__(self, bootstrap_servers: str, client_id: str | None = "wire") -> None:
+    def __init__(self, bootstrap_servers: str, client_id: str | None = "wire", timeout_s: float = TIMEOUT_S) -> None:
         host, _, port = bootstrap_servers.split(",")[0].rpartition(":")
         self.client_id = client_id
-        self._socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
+        self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
         self._correlation_id = 0
 
     def __enter__(self) -> Wire:
@@ -96,11 +96,15 @@ class Wire:
         body = out.getvalue()
         return struct.pack(">i", len(body)) + body
 
+    def receive_bytes(self) -> bytes:
+        """The next response as it came, without its size."""
+        (size,) = struct.unpack(">i", self._exactly(4))
+        return self._exactly(size)
+
     def receive(self, key: ApiKey, version: int) -> Any:
         from kio.serial import entity_reader
 
-        (size,) = struct.unpack(">i", self._exactly(4))
-        body = self._exactly(size)
+        body = self.receive_bytes()
         cls = response_class(key, version)
         header = 5 if cls.__flexible__ and key is not ApiKey.API_VERSIONS else 4
         response, _ = entity_reader(cls)(body, header)

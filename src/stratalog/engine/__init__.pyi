@@ -8,6 +8,9 @@ from .log_manager import (
     TopicSpec as TopicSpec,
 )
 from .partition import (
+    NO_EPOCH as NO_EPOCH,
+)
+from .partition import (
     Partition as Partition,
 )
 from .partition import (

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from stratalog.engine.metrics import TopicTraffic
@@ -54,6 +54,10 @@ class FoundOffset:
     timestamp_ms: int
     offset: int
     leader_epoch: int
+
+
+#: The leader epoch of a client that knows none.
+NO_EPOCH: Final = -1
 
 
 class Partition:
@@ -107,10 +111,10 @@ class Partition:
         return NotLeaderOrFollowerError(f"{self.topic}-{self.partition} is not led by this broker")
 
     def check_epoch(self, client_epoch: int) -> None:
-        """Raise unless the leader epoch that a client knows (-1: none) is the one in force."""
+        """Raise unless the leader epoch that a client knows (NO_EPOCH: none) is the one in force."""
         if self._leader_epoch < 0:
             raise self._not_led()
-        if client_epoch < 0 or client_epoch == self._leader_epoch:
+        if client_epoch in (NO_EPOCH, self._leader_epoch):
             return
         error = FencedLeaderEpochError if client_epoch < self._leader_epoch else UnknownLeaderEpochError
         raise error(

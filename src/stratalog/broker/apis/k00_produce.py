@@ -25,6 +25,7 @@ from stratalog.broker.produce import (
     append_records,
     encode_produce,
     is_transactional,
+    once_each,
     parse_produce,
 )
 from stratalog.broker.server import ApiKey, Caller, Chunk, Deferred, handles_frames
@@ -47,6 +48,8 @@ from stratalog.wire import read_client_id
 #: Producer id, epoch and base sequence of a batch.
 _PRODUCER = struct.Struct(">qhi")
 
+_ACKS = (-1, 0, 1)
+
 #: The client that Kafka's own tools use to write to internal topics.
 _ADMIN_CLIENT = "__admin_client"
 
@@ -65,17 +68,19 @@ class Produce:
 
     def answer(self, version: int, correlation_id: int, frame: memoryview, position: int) -> Sequence[Chunk] | Deferred:
         request = parse_produce(frame, position, version)
+        asked = once_each(request.topics)
         state = self._caller.broker
         refusal = _refusal(request)
+        acks_error = None if request.acks in _ACKS else InvalidRequiredAcksError(f"acks is {request.acks}")
         # All names before the first append: one that is no UTF-8 refuses the request as a whole.
-        names = [_topic_name(state, key, version) for key, _ in request.topics]
+        names = [_topic_name(state, key, version) for key, _ in asked]
         topics = []
-        for (key, partitions), (name, unknown) in zip(request.topics, names, strict=True):
+        for (key, partitions), (name, unknown) in zip(asked, names, strict=True):
             if name in INTERNAL_TOPICS and read_client_id(frame)[0] != _ADMIN_CLIENT:
                 unknown = InvalidTopicError(f"clients may not write to the internal topic {name}")
             topics.append(_Topic(key, name, refusal or unknown, partitions, []))
         admission = _admission(state, request.transactional_id, version)
-        work = _Work(state, version, request.acks, topics, admission)
+        work = _Work(state, version, request.acks, topics, admission, acks_error)
         try:
             partition = work.go_on(may_wait=True)
         except StillLoadingError:
@@ -119,12 +124,19 @@ class _Topic(NamedTuple):
 class _Work:
     """The appends of one request."""
 
-    __slots__ = ("_admission", "_state", "acks", "failed", "topics", "version")
+    __slots__ = ("_acks_error", "_admission", "_state", "acks", "failed", "topics", "version")
 
     def __init__(
-        self, state: BrokerServices, version: int, acks: int, topics: list[_Topic], admission: Admission | None
+        self,
+        state: BrokerServices,
+        version: int,
+        acks: int,
+        topics: list[_Topic],
+        admission: Admission | None,
+        acks_error: KafkaError | None,
     ) -> None:
         self._state = state
+        self._acks_error = acks_error
         self._admission = admission
         self.version = version
         self.acks = acks
@@ -146,6 +158,7 @@ class _Work:
                         version=self.version,
                         admit=self._admission,
                         may_wait=may_wait,
+                        refusal=self._acks_error,
                     )
                 else:
                     result = PartitionResult(entry.partition, error.code, error_message=str(error))
@@ -164,8 +177,6 @@ class _Work:
 
 def _refusal(request: ProduceRequest) -> KafkaError | None:
     """Why nothing of the request is done."""
-    if request.acks not in (-1, 0, 1):
-        return InvalidRequiredAcksError(f"acks is {request.acks}, expected -1, 0 or 1")
     if request.transactional_id is None and any(
         is_transactional(entry.records) for _, partitions in request.topics for entry in partitions
     ):

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from stratalog.broker.fetch import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
+    FetchedPartition,
     FetchExchange,
     FetchPlan,
     FetchRead,
@@ -30,8 +31,10 @@ from stratalog.broker.fetch import (
 )
 from stratalog.broker.server import ApiKey, Caller, Chunk, Deferred, handles_frames
 from stratalog.broker.services import BrokerServices
-from stratalog.errors import KafkaError, UnknownTopicIdError
+from stratalog.errors import KafkaError, UnknownServerError, UnknownTopicIdError
 from stratalog.log.format import Isolation
+
+_ISOLATION_LEVELS = (0, 1)
 
 
 @handles_frames(ApiKey.FETCH, versions=(4, 18), flexible_from=FLEXIBLE_FROM)
@@ -55,6 +58,8 @@ class Fetch:
         if exchange.error is not None:
             return encode_fetch(version, correlation_id, (), error_code=exchange.error.code)
         plan = _plan(state, request, exchange.topics, version)
+        if request.isolation_level not in _ISOLATION_LEVELS and _finds_any(plan):
+            return _refused(request, version, correlation_id)
         read = read_plan(plan)
 
         def encoded(results: Results) -> Sequence[Chunk]:
@@ -83,6 +88,20 @@ class Fetch:
         if _must_wait(plan, read):
             return PendingFetch(state, plan, read, answer_again)
         return encoded(read.results)
+
+
+def _finds_any(plan: FetchPlan) -> bool:
+    return any(wanted.partition is not None for topic in plan.topics for wanted in topic.partitions)
+
+
+def _refused(request: FetchRequest, version: int, correlation_id: int) -> Sequence[Chunk]:
+    """Answer an isolation level that does not exist: for each partition, as long as topics have names."""
+    code = UnknownServerError.code
+    results = [
+        (key, [FetchedPartition(entry.partition, code, aborted=()) for entry in partitions])
+        for key, partitions in (request.topics if version < TOPIC_IDS_FROM else ())
+    ]
+    return encode_fetch(version, correlation_id, results, session_id=request.session_id, error_code=code)
 
 
 def _must_wait(plan: FetchPlan, read: FetchRead) -> bool:

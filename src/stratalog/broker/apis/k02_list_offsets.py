@@ -21,6 +21,7 @@ from stratalog.errors import (
     InvalidRequestError,
     KafkaError,
     RemoteStorageError,
+    UnknownServerError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     wire_code,
@@ -57,20 +58,40 @@ class _Found(NamedTuple):
 
 @handles(ApiKey.LIST_OFFSETS, versions=(1, 11), waits=True)
 async def list_offsets(ctx: RequestContext, request: Any) -> Any:
-    committed = getattr(request, "isolation_level", 0) == 1
-    isolation = Isolation.TXN_COMMITTED if committed else Isolation.HIGH_WATERMARK
+    level = getattr(request, "isolation_level", 0)
+    if level not in (0, 1):
+        return _refused(ctx, request)
+    isolation = Isolation.TXN_COMMITTED if level == 1 else Isolation.HIGH_WATERMARK
     asked = Counter((topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions)
     timeout_ms = _timeout_ms(ctx, request)
-    topics = []
+    topics: dict[str, dict[int, Any]] = {}
     for topic in request.topics:
-        entries = {entry.partition_index: entry for entry in topic.partitions}
+        if topic.partitions:
+            entries = topics.setdefault(topic.name, {})
+            entries.update((entry.partition_index, entry) for entry in topic.partitions)
+    responses = []
+    for name, entries in topics.items():
         answers = (
-            _answer(ctx, topic.name, entry, isolation, timeout_ms, is_double=asked[topic.name, index] > 1)
+            _answer(ctx, name, entry, isolation, timeout_ms, is_double=asked[name, index] > 1)
             for index, entry in entries.items()
         )
         partitions = await asyncio.gather(*answers)
-        topics.append(ctx.make("ListOffsetsTopicResponse", name=topic.name, partitions=list(partitions)))
-    return ctx.respond(topics=topics)
+        responses.append(ctx.make("ListOffsetsTopicResponse", name=name, partitions=list(partitions)))
+    return ctx.respond(topics=responses)
+
+
+def _refused(ctx: RequestContext, request: Any) -> Any:
+    """Answer an isolation level that does not exist."""
+    return ctx.respond(
+        topics=[
+            ctx.make(
+                "ListOffsetsTopicResponse",
+                name=topic.name,
+                partitions=[_partition(ctx, entry, UnknownServerError.code, _Found()) for entry in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 def _timeout_ms(ctx: RequestContext, request: Any) -> int:
@@ -92,6 +113,10 @@ async def _answer(
         if not isinstance(error, KafkaError):
             logger.warning("%s-%d: %s", topic, entry.partition_index, error)
         code = wire_code(error)
+    return _partition(ctx, entry, code, found)
+
+
+def _partition(ctx: RequestContext, entry: Any, code: int, found: _Found) -> Any:
     return ctx.make(
         "ListOffsetsPartitionResponse",
         partition_index=entry.partition_index,
@@ -103,20 +128,20 @@ async def _answer(
 
 
 async def _find(ctx: RequestContext, topic: str, entry: Any, isolation: Isolation, timeout_ms: int) -> _Found:
+    time_ms = entry.timestamp
+    if time_ms < 0:
+        since = _SINCE.get(time_ms)
+        if since is None or ctx.version < since:
+            raise UnsupportedVersionError(f"timestamp {time_ms} means nothing in ListOffsets v{ctx.version}")
     partition = ctx.broker.partition(topic, entry.partition_index)
     if partition is None:
         raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
     partition.check_epoch(getattr(entry, "current_leader_epoch", -1))
-    # kio gives times as datetimes where the specification has a plain number.
-    time_ms = entry.timestamp
     if time_ms >= 0:
         if not partition.is_remote(partition.log.log_start_offset):
             return _by_time(partition, time_ms, isolation)
         search = partial(_by_time, partition, time_ms, isolation)
         return await ctx.broker.remote_reads.run(search, timeout_ms)
-    since = _SINCE.get(time_ms)
-    if since is None or ctx.version < since:
-        raise UnsupportedVersionError(f"timestamp {time_ms} means nothing in ListOffsets v{ctx.version}")
     return _special(partition, time_ms, isolation)
 
 

@@ -16,6 +16,7 @@ from stratalog.broker.metadata import Topic
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.topics import INTERNAL_TOPICS, check_topic_name
 from stratalog.errors import (
+    InvalidRequestError,
     InvalidTopicError,
     KafkaError,
     TopicAlreadyExistsError,
@@ -35,6 +36,8 @@ _CLUSTER_OPERATIONS = sum(1 << n for n in (5, 7, 8, 9, 10, 11, 12))
 _BEHIND_TOPICS = {8: 4, 9: 4, 10: 4, 13: 2}
 _TOPIC_OPERATIONS_FROM = 8
 _LEADER_EPOCH_FROM = 7
+_TOPIC_IDS_FROM = 10
+_BY_ID_FROM = 12
 _WITH_EPOCH = struct.Struct(">hiii")
 _WITHOUT_EPOCH = struct.Struct(">hii")
 
@@ -42,6 +45,8 @@ _WITHOUT_EPOCH = struct.Struct(">hii")
 @handles(ApiKey.METADATA, versions=(0, 13))
 async def metadata(ctx: RequestContext, request: Any) -> Any:
     broker = ctx.broker
+    if _names_wrongly(ctx, request):
+        return _refused_all(ctx, request)
     topics = await _asked_topics(ctx, request)
     fields: dict[str, Any] = {}
     if getattr(request, "include_cluster_authorized_operations", False):
@@ -63,6 +68,31 @@ async def metadata(ctx: RequestContext, request: Any) -> Any:
     return ctx.respond_encoded(ctx.parts(response, topics, behind=_BEHIND_TOPICS.get(ctx.version, 0)))
 
 
+def _names_wrongly(ctx: RequestContext, request: Any) -> bool:
+    """Whether the request names a topic as its version may not: 10 and 11 have ids in their schema alone."""
+    if ctx.version < _TOPIC_IDS_FROM or request.topics is None:
+        return False
+    if ctx.version < _BY_ID_FROM:
+        return any(topic.name is None or topic.topic_id is not None for topic in request.topics)
+    return any(topic.name is None and topic.topic_id is None for topic in request.topics)
+
+
+def _refused_all(ctx: RequestContext, request: Any) -> Any:
+    return ctx.respond(
+        brokers=(),
+        controller_id=-1,
+        topics=[
+            ctx.make(
+                "MetadataResponseTopic",
+                error_code=InvalidRequestError.code,
+                name=topic.name if topic.name is not None or ctx.version >= _BY_ID_FROM else "",
+                topic_id=topic.topic_id,
+            )
+            for topic in request.topics
+        ],
+    )
+
+
 async def _asked_topics(ctx: RequestContext, request: Any) -> list[bytes]:
     store = ctx.broker.metadata
     operations = _TOPIC_OPERATIONS if getattr(request, "include_topic_authorized_operations", False) else -(2**31)
@@ -71,6 +101,7 @@ async def _asked_topics(ctx: RequestContext, request: Any) -> list[bytes]:
         return [_describe(ctx, topic, operations, partitions) for topic in store.topics()]
     may_create = getattr(request, "allow_auto_topic_creation", True) and ctx.broker.config["auto.create.topics.enable"]
     answers = []
+    described: set[str] = set()
     for name, topic_id in _distinct((entry.name, getattr(entry, "topic_id", None)) for entry in request.topics):
         try:
             if topic_id is not None:
@@ -86,10 +117,13 @@ async def _asked_topics(ctx: RequestContext, request: Any) -> list[bytes]:
                 name=name if topic_id is None or ctx.version >= 12 else "",
                 topic_id=topic_id,
                 is_internal=name in INTERNAL_TOPICS,
+                topic_authorized_operations=operations if topic_id is None else -(2**31),
             )
             answers.append(write_message(refused))
         else:
-            answers.append(_describe(ctx, topic, operations, partitions))
+            if topic.name not in described:  # named twice: by its name and by its id
+                described.add(topic.name)
+                answers.append(_describe(ctx, topic, operations, partitions))
     return answers
 
 

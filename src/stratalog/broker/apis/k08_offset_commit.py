@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from stratalog.broker.groups import CommittedOffset, TopicPartition, requested_topic, to_ms
+from stratalog.broker.groups import CommittedOffset, TopicPartition, answered_topics, requested_topic, to_ms
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import (
     GroupIdNotFoundError,
@@ -30,8 +30,8 @@ _PARTITION = struct.Struct(">ih")
 @handles(ApiKey.OFFSET_COMMIT, versions=(2, 10))
 async def offset_commit(ctx: RequestContext, request: Any) -> Any:
     codes: dict[tuple[int, int], int] = {}
-    places: dict[TopicPartition, tuple[int, int]] = {}
-    commits: dict[TopicPartition, CommittedOffset] = {}
+    #: Commits and where they stand in the request; a partition that is named again is in another one.
+    turns: list[dict[TopicPartition, tuple[tuple[int, int], CommittedOffset]]] = []
     now_ms = ctx.broker.clock.now_ms()
     expiry = _expiry(request, now_ms)
     for at, requested in enumerate(request.topics):
@@ -43,17 +43,25 @@ async def offset_commit(ctx: RequestContext, request: Any) -> Any:
                 codes[at, number] = UnknownTopicOrPartitionError.code
             else:
                 key = TopicPartition(topic.name, partition.partition_index)
-                places[key] = (at, number)
-                commits[key] = CommittedOffset(
-                    partition.committed_offset,
-                    partition.committed_metadata or "",
-                    now_ms,
-                    getattr(partition, "committed_leader_epoch", -1),
-                    expiry,
-                    topic.topic_id,
+                turn = next((turn for turn in turns if key not in turn), None)
+                if turn is None:
+                    turn = {}
+                    turns.append(turn)
+                turn[key] = (
+                    (at, number),
+                    CommittedOffset(
+                        partition.committed_offset,
+                        partition.committed_metadata or "",
+                        now_ms,
+                        getattr(partition, "committed_leader_epoch", -1),
+                        expiry,
+                        topic.topic_id,
+                    ),
                 )
-    if commits:
-        missing = GroupIdNotFoundError if ctx.version >= _GROUP_NOT_FOUND_FROM else IllegalGenerationError
+    as_asked = not codes
+    missing = GroupIdNotFoundError if ctx.version >= _GROUP_NOT_FOUND_FROM else IllegalGenerationError
+    for turn in turns:
+        commits = {key: commit for key, (_, commit) in turn.items()}
         try:
             stored = await ctx.broker.groups.commit(
                 request.group_id,
@@ -66,8 +74,8 @@ async def offset_commit(ctx: RequestContext, request: Any) -> Any:
             )
         except KafkaError as error:
             stored = dict.fromkeys(commits, wire_code(error))
-        codes.update({places[key]: code for key, code in stored.items()})
-    return _response(ctx, request, codes)
+        codes.update({turn[key][0]: code for key, code in stored.items()})
+    return _response(ctx, request, codes, as_asked=as_asked)
 
 
 def _expiry(request: Any, now_ms: int) -> int | None:
@@ -76,18 +84,19 @@ def _expiry(request: Any, now_ms: int) -> int | None:
     return None if retention_ms == -1 else now_ms + retention_ms
 
 
-def _response(ctx: RequestContext, request: Any, codes: dict[tuple[int, int], int]) -> Any:
+def _response(ctx: RequestContext, request: Any, codes: dict[tuple[int, int], int], *, as_asked: bool) -> Any:
     partition_end = b"\0" if ctx.version >= _FLEXIBLE_FROM else b""  # no tagged fields
-    topics = []
-    for at, topic in enumerate(request.topics):
-        answer = ctx.make(
-            "OffsetCommitResponseTopic",
-            name=getattr(topic, "name", None),
-            topic_id=getattr(topic, "topic_id", None),
+    by_id = ctx.version >= _TOPIC_IDS_FROM
+    encoded = [
+        ctx.parts(
+            ctx.make("OffsetCommitResponseTopic", name=key, topic_id=key),
+            [
+                _PARTITION.pack(partition.partition_index, codes[at, number]) + partition_end
+                for at, number, partition in entries
+            ],
         )
-        partitions = [
-            _PARTITION.pack(partition.partition_index, codes[at, number]) + partition_end
-            for number, partition in enumerate(topic.partitions)
-        ]
-        topics.append(ctx.parts(answer, partitions))
-    return ctx.respond_encoded(ctx.parts(ctx.respond(), topics))
+        for key, entries in answered_topics(
+            request.topics, lambda topic: topic.topic_id if by_id else topic.name, as_asked=as_asked
+        )
+    ]
+    return ctx.respond_encoded(ctx.parts(ctx.respond(), encoded))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.groups import CommittedOffset, TopicPartition, requested_topic
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.errors import KafkaError, UnknownTopicIdError, UnstableOffsetCommitError
+from stratalog.errors import KafkaError, UnstableOffsetCommitError
 
 if TYPE_CHECKING:
     from stratalog.broker.metadata import Topic
@@ -159,6 +159,6 @@ def _partition(
         partition_index=index,
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
-        metadata=None if error_code == UnknownTopicIdError.code else committed.metadata,
+        metadata=committed.metadata,
         error_code=error_code,
     )

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.errors import InvalidRequestError
+from stratalog.errors import INVALID_REQUEST_MESSAGE, InvalidRequestError
 
-_GROUP, _TRANSACTION = 0, 1
-_KINDS = {2: "share groups"}
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _BATCHED_FROM = 4
 
 
@@ -32,13 +31,12 @@ async def find_coordinator(ctx: RequestContext, request: Any) -> Any:
             "error_message": "NONE" if ctx.version < _BATCHED_FROM else "",
         }
     else:
-        kind = _KINDS.get(key_type, f"keys of type {key_type}")
         answer = {
             "node_id": -1,
             "host": "",
             "port": -1,
             "error_code": InvalidRequestError.code,
-            "error_message": f"This broker has no coordinator for {kind}.",
+            "error_message": "" if key_type == _SHARE else INVALID_REQUEST_MESSAGE,
         }
     if ctx.version < _BATCHED_FROM:
         return ctx.respond(**answer)

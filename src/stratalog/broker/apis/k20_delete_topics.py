@@ -54,7 +54,9 @@ async def delete_topics(ctx: RequestContext, request: Any) -> Any:
         if failure is None and topic is not None:
             responses.append(_result(ctx, topic.name, topic.topic_id, None))
         else:
-            responses.append(_result(ctx, each.name, each.topic_id, failure))
+            says_both = each.name is not None and each.topic_id is not None
+            refused = _result(ctx, each.name, each.topic_id, failure)
+            responses.extend([refused] * (times[each] if says_both else 1))
     return ctx.respond(responses=responses)
 
 

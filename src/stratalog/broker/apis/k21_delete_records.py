@@ -25,15 +25,17 @@ _NO_OFFSET = -1
 
 @handles(ApiKey.DELETE_RECORDS, versions=(0, 2))
 async def delete_records(ctx: RequestContext, request: Any) -> Any:
-    topics = []
+    asked: dict[str, dict[int, Any]] = {}  # the last offset for a partition counts, as in Kafka's map
     for topic in request.topics:
+        if topic.partitions:
+            asked.setdefault(topic.name, {}).update((wanted.partition_index, wanted) for wanted in topic.partitions)
+    topics = []
+    for name, entries in asked.items():
         partitions = []
-        for wanted in topic.partitions:
+        for wanted in entries.values():
             error_code, low_watermark = 0, _NO_OFFSET
             try:
-                low_watermark = await ctx.broker.workers.run(
-                    _delete, ctx, topic.name, wanted.partition_index, wanted.offset
-                )
+                low_watermark = await ctx.broker.workers.run(_delete, ctx, name, wanted.partition_index, wanted.offset)
             except KafkaError as error:
                 error_code = error.code
             partitions.append(
@@ -44,7 +46,7 @@ async def delete_records(ctx: RequestContext, request: Any) -> Any:
                     error_code=error_code,
                 )
             )
-        topics.append(ctx.make("DeleteRecordsTopicResult", name=topic.name, partitions=partitions))
+        topics.append(ctx.make("DeleteRecordsTopicResult", name=name, partitions=partitions))
     # The leader epochs below are gone from the disk by now: a log that began earlier again after a crash would lack
     # them.
     await ctx.broker.workers.run(ctx.broker.logs.write_checkpoints)
@@ -61,7 +63,7 @@ def _delete(ctx: RequestContext, topic: str, index: int, offset: int) -> int:
     if partition.leader_epoch < 0:
         raise NotLeaderOrFollowerError(f"{topic}-{index} is not led by this broker")
     log = partition.log
-    if log.config.cleanup_policy != {"delete"}:
+    if "compact" in log.config.cleanup_policy and "delete" not in log.config.cleanup_policy:
         raise PolicyViolationError(
             f"Records of partition {topic}-{index} can not be deleted due to the configured policy"
         )

@@ -63,11 +63,14 @@ def _add(
     *,
     verify_only: bool,
 ) -> list[Any]:
-    wanted = [TopicPartition(topic.name, number) for topic in topics for number in topic.partitions]
+    wanted = list(dict.fromkeys(TopicPartition(topic.name, number) for topic in topics for number in topic.partitions))
     codes = _impossible(ctx, wanted)
-    if not codes and verify_only:
+    if codes:
+        return _results(ctx, _joined(codes), codes)
+    if verify_only:
         codes = {partition: _verify(ctx, transactional_id, producer, partition) for partition in wanted}
-    elif not codes:
+        return _results(ctx, _joined(codes), codes)
+    else:
         version = EPOCH_BUMP_FROM if ctx.version >= _BROKERS_FROM else 0
         code = 0
         try:
@@ -75,7 +78,7 @@ def _add(
         except KafkaError as error:
             code = code_for(error, knows_fenced=ctx.version >= _FENCED_FROM)
         codes = dict.fromkeys(wanted, code)
-    return _results(ctx, topics, codes)
+    return _results(ctx, ((topic.name, topic.partitions) for topic in topics), codes)
 
 
 def _impossible(ctx: RequestContext, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -99,19 +102,29 @@ def _verify(ctx: RequestContext, transactional_id: str, producer: ProducerIdAndE
     return 0
 
 
-def _results(ctx: RequestContext, topics: Iterable[Any], codes: Mapping[TopicPartition, int]) -> list[Any]:
+def _results(
+    ctx: RequestContext, topics: Iterable[tuple[str, Iterable[int]]], codes: Mapping[TopicPartition, int]
+) -> list[Any]:
     return [
         ctx.make(
             "AddPartitionsToTxnTopicResult",
-            name=topic.name,
+            name=name,
             results_by_partition=[
                 ctx.make(
                     "AddPartitionsToTxnPartitionResult",
                     partition_index=number,
-                    partition_error_code=codes[TopicPartition(topic.name, number)],
+                    partition_error_code=codes[TopicPartition(name, number)],
                 )
-                for number in topic.partitions
+                for number in numbers
             ],
         )
-        for topic in topics
+        for name, numbers in topics
     ]
+
+
+def _joined(codes: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
+    """Return each topic once, as Kafka answers partitions that it refuses by itself."""
+    topics: dict[str, list[int]] = {}
+    for partition in codes:
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    return list(topics.items())

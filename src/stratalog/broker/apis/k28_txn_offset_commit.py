@@ -8,10 +8,18 @@ commit on.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.coordinator_log import TransactionalWrite
-from stratalog.broker.groups import NO_GENERATION, UNKNOWN_MEMBER_ID, CommittedOffset, TopicPartition, requested_topic
+from stratalog.broker.groups import (
+    NO_GENERATION,
+    UNKNOWN_MEMBER_ID,
+    CommittedOffset,
+    TopicPartition,
+    answered_topics,
+    requested_topic,
+)
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.transactions import ClientSupport, ProducerIdAndEpoch, admit
 from stratalog.errors import (
@@ -47,9 +55,11 @@ async def txn_offset_commit(ctx: RequestContext, request: Any) -> Any:
                     getattr(partition, "committed_leader_epoch", -1),
                     topic_id=topic.topic_id,
                 )
+    as_asked = not codes
     if commits:
         codes.update(await _store(ctx, request, commits))
-    return ctx.respond(topics=[_answer(ctx, topic, codes) for topic in request.topics])
+    answers = answered_topics(request.topics, lambda topic: topic.name, as_asked=as_asked, keep_empty=as_asked)
+    return ctx.respond(topics=[_answer(ctx, name, partitions, codes) for name, partitions in answers])
 
 
 async def _store(
@@ -77,16 +87,16 @@ async def _store(
         return dict.fromkeys(commits, error.code)
 
 
-def _answer(ctx: RequestContext, topic: Any, codes: dict[TopicPartition, int]) -> Any:
+def _answer(ctx: RequestContext, name: str, partitions: Iterable[Any], codes: dict[TopicPartition, int]) -> Any:
     return ctx.make(
         "TxnOffsetCommitResponseTopic",
-        name=topic.name,
+        name=name,
         partitions=[
             ctx.make(
                 "TxnOffsetCommitResponsePartition",
                 partition_index=partition.partition_index,
-                error_code=codes[TopicPartition(topic.name, partition.partition_index)],
+                error_code=codes[TopicPartition(name, partition.partition_index)],
             )
-            for partition in topic.partitions
+            for _, _, partition in partitions
         ],
     )

@@ -22,15 +22,19 @@ from stratalog.broker.metadata import (
 )
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.topics import check_topic_name
-from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
+from stratalog.errors import INVALID_REQUEST_MESSAGE, InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
 from stratalog.wire import write_message
 
 #: How many resources are described before the loop has its turn.
 _PIECE = 25
+#: Topics, brokers, loggers of brokers, client metrics, groups.
+_KNOWN_TYPES = (2, 4, 8, 16, 32)
 
 
 @handles(ApiKey.DESCRIBE_CONFIGS, versions=(1, 4))
 async def describe_configs(ctx: RequestContext, request: Any) -> Any:
+    if any(resource.resource_type not in _KNOWN_TYPES for resource in request.resources):
+        return _refused(ctx, request)
     levels = BrokerLevels.of(ctx.broker)
     documented = getattr(request, "include_documentation", False)
 
@@ -62,6 +66,23 @@ async def describe_configs(ctx: RequestContext, request: Any) -> Any:
         if at % _PIECE == 0:
             await asyncio.sleep(0)  # others have their turn
     return ctx.respond_encoded(ctx.parts(ctx.respond(), results))
+
+
+def _refused(ctx: RequestContext, request: Any) -> Any:
+    """Answer a type of resource that does not exist: Kafka refuses the whole request."""
+    return ctx.respond(
+        results=[
+            ctx.make(
+                "DescribeConfigsResult",
+                error_code=InvalidRequestError.code,
+                error_message=INVALID_REQUEST_MESSAGE,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                configs=(),
+            )
+            for resource in request.resources
+        ]
+    )
 
 
 def _known_topic(ctx: RequestContext, name: str) -> Topic:

@@ -11,6 +11,7 @@ from typing import Any
 
 from stratalog.broker.metadata import (
     TOPIC,
+    Operation,
     alter,
     answer_each,
     changed_broker_configs,
@@ -18,11 +19,36 @@ from stratalog.broker.metadata import (
     parse_changes,
 )
 from stratalog.broker.server import ApiKey, RequestContext, handles
+from stratalog.errors import InvalidRequestError, UnknownServerError
+
+_OPERATIONS = frozenset(Operation)
 
 
 @handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1))
 async def incremental_alter_configs(ctx: RequestContext, request: Any) -> Any:
-    return await answer_each(ctx, request, _alter)
+    fails = any(_fails_in_the_controller(resource) for resource in request.resources)
+    return await answer_each(ctx, request, _fail if fails else _alter)
+
+
+def _fails_in_the_controller(resource: Any) -> bool:
+    """Whether Kafka's controller fails over the resource, and with it over all that the request brings it."""
+    try:
+        parse_changes((config.name, Operation.SET, config.value) for config in resource.configs)
+    except InvalidRequestError:
+        return False  # the broker refuses it before
+    return resource.resource_type == TOPIC and _has_unknown_operation(resource)
+
+
+def _has_unknown_operation(resource: Any) -> bool:
+    return any(config.config_operation not in _OPERATIONS for config in resource.configs)
+
+
+def _fail(ctx: RequestContext, resource: Any, validate_only: bool) -> None:  # noqa: ARG001
+    if resource.resource_type != TOPIC:
+        _alter(ctx, resource, True)  # raises what the broker itself refuses
+    elif not _has_unknown_operation(resource):
+        parse_changes((config.name, config.config_operation, config.value) for config in resource.configs)
+    raise UnknownServerError
 
 
 def _alter(ctx: RequestContext, resource: Any, validate_only: bool) -> None:

@@ -16,6 +16,8 @@ _NO_REASSIGNMENT_IN_PROGRESS = 85
 
 @handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1))
 def alter_partition_reassignments(ctx: RequestContext, request: Any) -> Any:
+    if not request.topics:
+        return ctx.respond(allow_replication_factor_change=True, error_message="")
     return ctx.respond(
         allow_replication_factor_change=getattr(request, "allow_replication_factor_change", True),
         error_code=0,

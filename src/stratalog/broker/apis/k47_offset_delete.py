@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.groups import TopicPartition
+from stratalog.broker.groups import TopicPartition, answered_topics
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import GroupSubscribedToTopicError, UnknownTopicOrPartitionError
 
@@ -18,25 +18,28 @@ def offset_delete(ctx: RequestContext, request: Any) -> Any:
     ]
     existing = [key for key in wanted if ctx.broker.partition(key.topic, key.partition) is not None]
     allowed = ctx.broker.groups.delete_offsets(request.group_id, existing)
+    as_asked = len(existing) == len(wanted)
     codes = {key: 0 if ok else GroupSubscribedToTopicError.code for key, ok in allowed.items()}
     return ctx.respond(
         error_code=0,
         topics=[
             ctx.make(
                 "OffsetDeleteResponseTopic",
-                name=topic.name,
+                name=name,
                 partitions=[
                     ctx.make(
                         "OffsetDeleteResponsePartition",
                         partition_index=partition.partition_index,
                         error_code=codes.get(
-                            TopicPartition(topic.name, partition.partition_index),
+                            TopicPartition(name, partition.partition_index),
                             UnknownTopicOrPartitionError.code,
                         ),
                     )
-                    for partition in topic.partitions
+                    for _, _, partition in partitions
                 ],
             )
-            for topic in request.topics
+            for name, partitions in answered_topics(
+                request.topics, lambda topic: topic.name, as_asked=as_asked, keep_empty=as_asked
+            )
         ],
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.errors import KafkaStorageError, UnknownTopicOrPartitionError
+from stratalog.broker.topics import check_topic_name
+from stratalog.errors import InvalidTopicError, KafkaStorageError, UnknownTopicOrPartitionError
 from stratalog.log.format import ProducerSnapshotEntry
 
 
@@ -24,9 +25,15 @@ def describe_producers(ctx: RequestContext, request: Any) -> Any:
 
 
 def _partition(ctx: RequestContext, topic: str, number: int) -> Any:
+    try:
+        check_topic_name(topic)
+    except InvalidTopicError as error:
+        return ctx.make("PartitionResponse", partition_index=number, error_code=error.code, error_message=str(error))
     partition = ctx.broker.partition(topic, number)
     if partition is None:
         code, message = UnknownTopicOrPartitionError.code, None
+        if ctx.broker.metadata.topic(topic) is None:
+            message = "This server does not host this topic-partition."
     elif partition.failure is not None:
         code, message = KafkaStorageError.code, str(partition.failure)
     else:

@@ -12,7 +12,7 @@ from typing import Any
 from stratalog.broker.metadata import Topic
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.topics import INTERNAL_TOPICS, check_topic_name
-from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
+from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError, wire_code
 from stratalog.wire import write_message
 
 _PARTITIONS_MAX = 2000
@@ -24,7 +24,19 @@ _NO_CURSOR_BYTES = 1
 _TOPIC_OPERATIONS = sum(1 << n for n in (3, 4, 5, 6, 7, 8, 10, 11))
 
 
-@handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0))
+def _refuse(ctx: RequestContext, request: Any, error: BaseException) -> Any:
+    """Answer the error for each topic that was asked for."""
+    code = wire_code(error)
+    return ctx.respond(
+        topics=[
+            ctx.make("DescribeTopicPartitionsResponseTopic", error_code=code, name=topic.name)
+            for topic in request.topics
+        ],
+        next_cursor=None,
+    )
+
+
+@handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0), on_error=_refuse)
 def describe_topic_partitions(ctx: RequestContext, request: Any) -> Any:
     names = {topic.name for topic in request.topics} or {topic.name for topic in ctx.broker.metadata.topics()}
     begin_topic, begin_partition = "", 0
@@ -33,6 +45,10 @@ def describe_topic_partitions(ctx: RequestContext, request: Any) -> Any:
         if begin_partition < 0:
             raise InvalidRequestError(
                 f"DescribeTopicPartitionsRequest cursor partition must be valid: {begin_partition}"
+            )
+        if request.topics and min((name for name in names if name >= begin_topic), default="") != begin_topic:
+            raise InvalidRequestError(
+                f"DescribeTopicPartitionsRequest topic list should contain the cursor topic: {begin_topic}"
             )
     room = min(max(request.response_partition_limit, 1), _PARTITIONS_MAX)
     answers: list[bytes] = []

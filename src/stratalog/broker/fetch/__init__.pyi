@@ -5,6 +5,9 @@ from .fetch_frames import (
     TOPIC_IDS_FROM as TOPIC_IDS_FROM,
 )
 from .fetch_frames import (
+    FetchedPartition as FetchedPartition,
+)
+from .fetch_frames import (
     FetchRequest as FetchRequest,
 )
 from .fetch_frames import (

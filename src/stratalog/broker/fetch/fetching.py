@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from stratalog.broker.fetch.fetch_frames import FetchedPartition, FetchPartition
 from stratalog.broker.fetch.remote_reads import RemoteJob, RemoteResult
 from stratalog.broker.server import Deferred
-from stratalog.engine import Partition
+from stratalog.engine import NO_EPOCH, Partition
 from stratalog.errors import (
     KafkaError,
     KafkaStorageError,
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
+    UnknownLeaderEpochError,
     UnknownServerError,
     UnknownTopicOrPartitionError,
     wire_code,
@@ -90,16 +91,18 @@ def read_plan(plan: FetchPlan) -> FetchRead:
     #: What remote reads may bring, counted as if they did: the response must hold it (as Kafka 4.4 reckons).
     reserved = 0
     urgent = False
+    is_first = True
     for topic_index, (key, partitions) in enumerate(plan.topics):
         answers: list[FetchedPartition] = []
         for partition_index, wanted in enumerate(partitions):
-            limit = min(wanted.request.max_bytes, plan.max_bytes - size - reserved)
-            if limit < 0:
-                limit = 0
             partition = wanted.partition
+            room = plan.max_bytes - size - reserved
+            limit = min(wanted.request.max_bytes, room if is_first else max(room, 0))  # as Kafka's limits are
+            is_first = is_first and partition is None
             if partition is not None and partition.is_remote(wanted.request.fetch_offset):
                 refusal = _refusal(partition, wanted, plan)
                 if refusal is None:
+                    limit = max(limit, 0)
                     if (limit or not (size or remote)) and not partition.is_remote_throttled():
                         reserved += limit
                         remote.append(RemoteRead(topic_index, partition_index, wanted, limit))
@@ -141,9 +144,9 @@ def _check(partition: Partition, request: FetchPartition, plan: FetchPlan) -> Fe
     """Epoch checks of KIP-320 and KIP-595: raise, or answer with the point of divergence, or None: go on."""
     partition.check_epoch(request.current_leader_epoch)
     if plan.replica_id >= 0:
-        raise NotLeaderOrFollowerError(
-            f"broker {plan.replica_id} is no replica of {partition.topic}-{partition.partition}"
-        )
+        # one that knows the epoch also knows the replicas, and may learn of them later than the broker
+        error = NotLeaderOrFollowerError if request.current_leader_epoch == NO_EPOCH else UnknownLeaderEpochError
+        raise error(f"broker {plan.replica_id} is no replica of {partition.topic}-{partition.partition}")
     last_epoch = request.last_fetched_epoch
     if last_epoch < 0:
         return None
@@ -160,7 +163,6 @@ def _check(partition: Partition, request: FetchPartition, plan: FetchPlan) -> Fe
             log.high_watermark,
             log.last_stable_offset,
             log.log_start_offset,
-            aborted=[] if plan.isolation is Isolation.TXN_COMMITTED else None,
             diverging=(epoch, end_offset),
         )
     return None
@@ -183,6 +185,8 @@ def _read(wanted: WantedPartition, plan: FetchPlan, limit: int, *, min_one_messa
             return FetchedPartition(
                 index, 0, high_watermark, log.last_stable_offset, log.log_start_offset, aborted=aborted
             )
+        if limit < 0:
+            return _refuse_to_read(partition, request, plan)
         data = partition.read(request.fetch_offset, limit, isolation=plan.isolation, min_one_message=min_one_message)
     except KafkaError as failure:
         return FetchedPartition(index, failure.code)
@@ -200,6 +204,17 @@ def _read(wanted: WantedPartition, plan: FetchPlan, limit: int, *, min_one_messa
         data.log_start_offset,
         b"" if data.slice is None else data.slice,
         None if data.aborted is None else _aborted(data.aborted),
+    )
+
+
+def _refuse_to_read(partition: Partition, request: FetchPartition, plan: FetchPlan) -> FetchedPartition:
+    """Answer a request for a negative number of bytes: an error, as Kafka has it, if there is something to read."""
+    data = partition.read(request.fetch_offset, 0, isolation=plan.isolation, min_one_message=True)
+    if data.slice is not None and data.slice.size:
+        raise UnknownServerError("a negative number of bytes was asked for")
+    aborted = () if plan.isolation is Isolation.TXN_COMMITTED else None
+    return FetchedPartition(
+        request.partition, 0, data.high_watermark, data.last_stable_offset, data.log_start_offset, aborted=aborted
     )
 
 

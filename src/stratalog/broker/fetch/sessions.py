@@ -285,8 +285,10 @@ def _without_doubles(topics: Sequence[FetchTopic]) -> Sequence[FetchTopic]:
     if len(topics) == 1 and len(topics[0].partitions) == 1:
         return topics
     wanted = {(key, entry.partition): entry for key, entries in topics for entry in entries}
-    if len(wanted) == sum(len(entries) for _, entries in topics):
-        return topics
+    if len(wanted) == sum(len(entries) for _, entries in topics) and len({topic.key for topic in topics}) == len(
+        topics
+    ):
+        return [topic for topic in topics if topic.partitions]
     return _by_topic((key, entry) for (key, _), entry in wanted.items())
 
 
@@ -311,4 +313,10 @@ def _missing_behind(results: _TopicResults) -> _TopicResults:
 def _reordered(results: _TopicResults) -> _TopicResults:
     found = ((key, [each for each in answers if each.error_code not in _MISSING]) for key, answers in results)
     missing = ((key, [each for each in answers if each.error_code in _MISSING]) for key, answers in results)
-    return [(key, answers) for key, answers in (*found, *missing) if answers]
+    ordered: list[tuple[bytes, list[FetchedPartition]]] = []
+    for key, answers in (*found, *missing):
+        if ordered and ordered[-1][0] == key:  # as Kafka groups them: by topic, where one follows another
+            ordered[-1][1].extend(answers)
+        elif answers:
+            ordered.append((key, answers))
+    return ordered

@@ -44,6 +44,9 @@ from .wire import (
     OPERATIONS_UNKNOWN as OPERATIONS_UNKNOWN,
 )
 from .wire import (
+    answered_topics as answered_topics,
+)
+from .wire import (
     check_consumer_protocol as check_consumer_protocol,
 )
 from .wire import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from stratalog.config import GROUP_VERSION
@@ -24,6 +25,29 @@ GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 def to_ms(duration: datetime.timedelta) -> int:
     """Milliseconds of a duration as kio gives it."""
     return duration // _MILLISECOND
+
+
+def answered_topics(
+    topics: Iterable[Any], key_of: Callable[[Any], Any], *, as_asked: bool, keep_empty: bool = False
+) -> list[tuple[Any, list[tuple[int, int, Any]]]]:
+    """Return the topics of an answer, each by its key with (topic number, partition number, partition) of the request.
+
+    Kafka's coordinator answers topics as they were asked for. Once some were refused before it was asked, the answers
+    are joined, and each topic is there once. Topics without partitions are left out unless `keep_empty`.
+    """
+    answers: list[tuple[Any, list[tuple[int, int, Any]]]] = []
+    known: dict[Any, list[tuple[int, int, Any]]] = {}
+    for at, topic in enumerate(topics):
+        entries = [(at, number, partition) for number, partition in enumerate(topic.partitions)]
+        key = key_of(topic)
+        if not (entries or keep_empty):
+            continue
+        if key in known and not as_asked:
+            known[key].extend(entries)
+        else:
+            known[key] = entries
+            answers.append((key, entries))
+    return answers
 
 
 def requested_topic(broker: BrokerServices, requested: Any, *, by_id: bool) -> tuple[Topic | None, int]:

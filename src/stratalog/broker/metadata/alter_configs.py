@@ -44,7 +44,7 @@ async def answer_each(ctx: RequestContext, request: Any, alter_one: Callable[[Re
                 raise InvalidRequestError("Each resource must appear at most once.")
             await ctx.broker.workers.run(alter_one, ctx, resource, request.validate_only)
         except KafkaError as error:
-            error_code, message = error.code, str(error)
+            error_code, message = error.code, str(error) or None
         responses.append(
             ctx.make(
                 "AlterConfigsResourceResponse",
@@ -79,12 +79,12 @@ def alter(
 
 
 def _alter_topic(broker: BrokerServices, name: str, make: Make, validate_only: bool) -> None:
-    if not name:
-        raise InvalidRequestError("Default topic resources are not allowed.")
-    check_topic_name(name)
     topic = broker.metadata.topic(name)
     before: Mapping[str, str] = {} if topic is None else topic.configs
     after = make(before)
+    if not name:
+        raise InvalidRequestError("Default topic resources are not allowed.")
+    check_topic_name(name)
     broker.topics.new_config(after)
     check_topic_configs(name, before, after, broker.config)
     if topic is None:

@@ -85,7 +85,7 @@ def changed_broker_configs(current: Mapping[str, str], changes: Sequence[Change]
     """Return what is set dynamically on a broker, or on all, after the changes."""
     after = dict(current)
     for change in changes:
-        _apply(after, change, BROKER_KEYS, "Config value append is not allowed for config key: {name}")
+        _apply(after, change, BROKER_KEYS, "Config value {lower} is not allowed for config key: {name}")
     return after
 
 
@@ -98,7 +98,8 @@ def _apply(configs: dict[str, str], change: Change, registry: ConfigRegistry, re
         return
     key = registry.get(change.name)
     if key is None or key.type is not ConfigType.LIST:
-        raise InvalidConfigError(refusal.format(operation=change.operation.name, name=change.name))
+        operation = change.operation.name
+        raise InvalidConfigError(refusal.format(operation=operation, lower=operation.lower(), name=change.name))
     parts = _parts(configs.get(change.name), key)
     for part in (change.value or "").split(","):
         if change.operation is Operation.APPEND and part not in parts:

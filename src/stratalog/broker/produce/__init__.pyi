@@ -17,6 +17,9 @@ from .produce_frames import (
     encode_produce as encode_produce,
 )
 from .produce_frames import (
+    once_each as once_each,
+)
+from .produce_frames import (
     parse_produce as parse_produce,
 )
 from .produce_template import (

@@ -136,6 +136,20 @@ def _parse_flexible(frame: memoryview, position: int, version: int) -> ProduceRe
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
+def once_each(topics: list[ProducedTopic]) -> list[ProducedTopic]:
+    """Return the topics with each partition once, as Kafka's map of them has it: the last records count.
+
+    A topic without partitions is left out.
+    """
+    if len(topics) == 1 and len(topics[0].partitions) == 1:
+        return topics
+    found: dict[bytes, dict[int, ProducedPartition]] = {}
+    for key, partitions in topics:
+        if partitions:
+            found.setdefault(key, {}).update((entry.partition, entry) for entry in partitions)
+    return [ProducedTopic(key, list(partitions.values())) for key, partitions in found.items()]
+
+
 def encode_produce(
     version: int, correlation_id: int, results: Sequence[tuple[bytes, Sequence[PartitionResult]]]
 ) -> bytearray:

@@ -62,15 +62,19 @@ def append_records(
     version: int,
     admit: Admission | None = None,
     may_wait: bool = False,
+    refusal: KafkaError | None = None,
 ) -> PartitionResult:
     """Append what a request has for one partition; every error becomes an answer.
 
     `admit` is asked about the batch of a transaction. With `may_wait` a StillLoadingError is raised: nothing has been
-    done, and the caller tries again later.
+    done, and the caller tries again later. `refusal` is the answer for what could be appended otherwise.
     """
     index = entry.partition
     try:
         accepted = _accepted(partition, topic, entry, version)
+        if refusal is not None:
+            checked_batch_size(accepted, 0)
+            raise refusal
         assert partition is not None
         log = partition.log
         guard = admit(partition, accepted) if admit is not None and is_transactional(accepted) else None

@@ -1,0 +1,156 @@
+"""Ask both brokers the same, note each difference once with the seed that shows it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from stratalog.wire.api_keys import ApiKey
+from tests.comparison.broker_view import BrokerView
+from tests.comparison.explained import reason_for
+from tests.comparison.requests import LEFT_OUT, Names, Request, make_requests
+
+#: Requests of a round: what goes wrong in one is forgotten with its topics, groups and producers.
+ROUND_SIZE = 150
+#: Characters of a request or an answer in a report.
+_SHOWN = 1200
+_INDEX = re.compile(r"\[\d+\]")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One field of one answer. `where` leads to it; indexes are left out of `kind`."""
+
+    seed: int
+    round: int
+    number: int
+    request: Request
+    where: str
+    theirs: Any
+    ours: Any
+    #: The whole answers.
+    answers: tuple[Any, Any]
+
+    @property
+    def kind(self) -> str:
+        return f"{self.request.key.message} {_INDEX.sub('', self.where)}"
+
+    def __str__(self) -> str:
+        theirs, ours = (str(answer)[:_SHOWN] for answer in self.answers)
+        return (
+            f"seed {self.seed} round {self.round} request {self.number}: {str(self.request)[:_SHOWN]}\n"
+            f"  {self.where or 'the answer'}: {str(self.theirs)[:_SHOWN]} != {str(self.ours)[:_SHOWN]}\n"
+            f"  Kafka: {theirs}\n  ours:  {ours}"
+        )
+
+
+@dataclass
+class Outcome:
+    """The result of a comparison."""
+
+    requests: int = 0
+    asked: dict[tuple[ApiKey, int], int] = field(default_factory=dict)
+    differences: list[Difference] = field(default_factory=list)
+    explained: dict[str, int] = field(default_factory=dict)
+
+    def note(self, difference: Difference) -> None:
+        reason = reason_for(difference)
+        if reason is None:
+            self.differences.append(difference)
+        else:
+            self.explained[reason] = self.explained.get(reason, 0) + 1
+
+
+def common_versions(theirs: BrokerView, ours: BrokerView) -> dict[ApiKey, tuple[int, int]]:
+    """The APIs that both have, with the first and last version that both have."""
+    their_versions, our_versions = theirs.versions(), ours.versions()
+    common = {}
+    for key in sorted(their_versions.keys() & our_versions.keys() - LEFT_OUT.keys()):
+        first = max(their_versions[key][0], our_versions[key][0])
+        last = min(their_versions[key][1], our_versions[key][1])
+        if key is ApiKey.PRODUCE:
+            first = max(first, 3)  # 0 to 2 are advertised, and refused
+        common[key] = (first, last)
+    return common
+
+
+def compare(
+    theirs: BrokerView,
+    ours: BrokerView,
+    *,
+    seed: int,
+    count: int,
+    first_round: int = 0,
+    only: set[ApiKey] | None = None,
+    verbose: bool = False,
+) -> Outcome:
+    """Ask both `count` requests."""
+    outcome = Outcome()
+    versions = common_versions(theirs, ours)
+    if only:
+        versions = {key: both for key, both in versions.items() if key in only}
+    number = first_round
+    with ThreadPoolExecutor(2) as pool:
+
+        def both(method: str, *arguments: Any) -> list[Any]:
+            return list(pool.map(lambda view: getattr(view, method)(*arguments), (theirs, ours)))
+
+        both("warm_up")
+        while outcome.requests < count:
+            names = Names(number)
+            both("begin", names)
+            random = Random(f"{seed}/{number}")
+            size = min(ROUND_SIZE, count - outcome.requests)
+            for at, request in enumerate(make_requests(random, names, versions, size)):
+                answers = both("ask", request)
+                if verbose:
+                    print(at, request, "\n   K", answers[0], "\n   o", answers[1], flush=True)
+                outcome.requests += 1
+                version = (request.key, request.version)
+                outcome.asked[version] = outcome.asked.get(version, 0) + 1
+                for where, kafka, own in different("", *answers):
+                    outcome.note(Difference(seed, number, at, request, where, kafka, own, (answers[0], answers[1])))
+            both("end")
+            number += 1
+    return outcome
+
+
+def ask_alone(view: BrokerView, versions: Mapping[ApiKey, tuple[int, int]], *, seed: int, count: int) -> list[Any]:
+    """Ask one broker alone what `compare` asks both; the answers in order."""
+    answers: list[Any] = []
+    view.warm_up()
+    for number in range(math.ceil(count / ROUND_SIZE)):
+        names = Names(number)
+        view.begin(names)
+        size = min(ROUND_SIZE, count - len(answers))
+        answers.extend(
+            view.ask(request) for request in make_requests(Random(f"{seed}/{number}"), names, versions, size)
+        )
+        view.end()
+    return answers
+
+
+def asked(versions: Mapping[ApiKey, tuple[int, int]], *, seed: int, count: int) -> list[Request]:
+    """The requests of `ask_alone`."""
+    requests: list[Request] = []
+    for number in range(math.ceil(count / ROUND_SIZE)):
+        size = min(ROUND_SIZE, count - len(requests))
+        requests.extend(make_requests(Random(f"{seed}/{number}"), Names(number), versions, size))
+    return requests
+
+
+def different(where: str, theirs: Any, ours: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the path and both values of each field that differs."""
+    if isinstance(theirs, dict) and isinstance(ours, dict) and theirs.keys() == ours.keys():
+        for name in theirs:
+            yield from different(f"{where}.{name}", theirs[name], ours[name])
+    elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
+        for index, (kafka, own) in enumerate(zip(theirs, ours, strict=True)):
+            yield from different(f"{where}[{index}]", kafka, own)
+    elif theirs != ours:
+        yield where, theirs, ours

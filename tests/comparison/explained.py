@@ -1,0 +1,110 @@
+"""Differences that are meant, each with its reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from stratalog.wire.api_keys import ApiKey
+from tests.comparison.requests import INT32_MAX
+
+if TYPE_CHECKING:
+    from tests.comparison.comparison import Difference
+
+_ZERO_ID = UUID(int=0)
+#: Types of DescribeConfigs.
+_INT, _LONG = 3, 5
+
+
+def _is_message_of_produce(difference: Difference) -> bool:
+    return difference.request.key is ApiKey.PRODUCE and difference.where.endswith(".error_message")
+
+
+def _is_of_a_key_of_kafka_alone(difference: Difference) -> bool:
+    keys = {ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS}
+    return difference.request.key in keys and any(
+        config["name"] in ("num.io.threads", "background.threads")
+        for resource in difference.request.fields["resources"]
+        for config in resource["configs"]
+    )
+
+
+def _is_long_segment(difference: Difference) -> bool:
+    return difference.where.endswith(".config_type") and (difference.theirs, difference.ours) == (_INT, _LONG)
+
+
+def _is_documentation(difference: Difference) -> bool:
+    return difference.where.endswith(".documentation")
+
+
+def _is_first_wrong_feature(difference: Difference) -> bool:
+    key = difference.request.key
+    return key is ApiKey.UPDATE_FEATURES and len(difference.request.fields["feature_updates"]) > 1
+
+
+def _names_transaction_twice(difference: Difference) -> bool:
+    transactions = difference.request.fields.get("transactions", ())
+    names = Counter(asked["transactional_id"] for asked in transactions)
+    return difference.request.key is ApiKey.ADD_PARTITIONS_TO_TXN and max(names.values(), default=0) > 1
+
+
+def _produces_twice_to_a_partition(difference: Difference) -> bool:
+    if difference.request.key is not ApiKey.PRODUCE:
+        return False
+    entries = [
+        (str(topic.get("name", topic.get("topic_id"))), entry["index"])
+        for topic in difference.request.fields["topic_data"]
+        for entry in topic["partition_data"]
+    ]
+    return len(set(entries)) < len(entries)
+
+
+def _kafka_fails(difference: Difference) -> bool:
+    """Where Kafka's own code fails over a wrong request, and ours says what is wrong with it."""
+    fields, key = difference.request.fields, difference.request.key
+    topics = fields.get("topics") or ()
+    match key:
+        case ApiKey.FETCH:
+            sets = (*topics, *fields.get("forgotten_topics_data", ()))
+            return any(topic.get("topic_id") == _ZERO_ID for topic in sets)
+        case ApiKey.METADATA:
+            return any(topic.get("topic_id") == _ZERO_ID and topic["name"] is None for topic in topics)
+        case ApiKey.DESCRIBE_TOPIC_PARTITIONS:
+            cursor = fields["cursor"] or {"topic_name": "x", "partition_index": 0}
+            return "" in (cursor["topic_name"], *(topic["name"] for topic in topics)) or (
+                cursor["partition_index"] == INT32_MAX
+            )
+        case ApiKey.ADD_PARTITIONS_TO_TXN:
+            return fields.get("transactions") == ()
+    return False
+
+
+def _is_first_wrong_config(difference: Difference) -> bool:
+    if not difference.where.endswith(".error_message"):
+        return False
+    entries = (*difference.request.fields.get("resources", ()), *(difference.request.fields.get("topics") or ()))
+    return any(len(entry.get("configs", ())) > 1 for entry in entries)
+
+
+EXPLAINED: dict[str, Callable[[Difference], bool]] = {
+    "Produce says why it refuses; Kafka leaves the message out for most errors": _is_message_of_produce,
+    "a key of the broker that ours does not have counts as unknown": _is_of_a_key_of_kafka_alone,
+    "KIP-1333 makes `segment.bytes` a long": _is_long_segment,
+    "the documentation of settings is our own text": _is_documentation,
+    "Kafka fails with an error of its own (UNKNOWN_SERVER_ERROR, an overflow, or no answer at all)": _kafka_fails,
+    "which of several wrong configs Kafka names follows a hash map": _is_first_wrong_config,
+    "which of several wrong features Kafka names follows a hash map": _is_first_wrong_feature,
+    "AddPartitionsToTxn of brokers that names a transaction twice: Kafka takes the first for both": (
+        _names_transaction_twice
+    ),
+    "Produce with a partition twice, one of them refused: Kafka appends one and answers the other": (
+        _produces_twice_to_a_partition
+    ),
+}
+
+
+def reason_for(difference: Difference) -> str | None:
+    """Why a difference is meant; None for one that is not."""
+    return next((reason for reason, applies in EXPLAINED.items() if applies(difference)), None)
