@@ -63,6 +63,11 @@ def partition_order(partitions: Iterable[int], capacity_for: Callable[[int], int
     return in_hash_order(sorted(partitions), int, capacity_for)
 
 
+def as_read_back(target: Target) -> Target:
+    """Return a target in the order in which Kafka has it once its record has been read."""
+    return {topic_id: tuple(in_hash_order(target[topic_id], int, copied_capacity)) for topic_id in topic_order(target)}
+
+
 def as_target(draft: Mapping[UUID, Iterable[int]]) -> Target:
     """Return a target in the order in which Kafka writes it."""
     return {topic_id: tuple(partition_order(draft[topic_id])) for topic_id in topic_order(draft)}

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from uuid import UUID
 
-from stratalog.broker.groups.consumer.assignment_input import AssignmentInput, as_target
+from stratalog.broker.groups.consumer.assignment_input import AssignmentInput, topic_order
 from stratalog.broker.groups.consumer.values import Target
 
 
@@ -27,7 +27,7 @@ def assign_ranges(given: AssignmentInput) -> Mapping[str, Target]:
             served[topic_id] += 1
             if row:
                 rows[topic_id] = row
-        targets[member_id] = as_target(rows)
+        targets[member_id] = {topic_id: tuple(rows[topic_id]) for topic_id in topic_order(rows)}
     return targets
 
 

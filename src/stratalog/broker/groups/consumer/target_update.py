@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from stratalog.broker.groups.consumer.assignment_input import AssignmentInput, MemberInput, member_order, name_order
+from stratalog.broker.groups.consumer.assignment_input import (
+    AssignmentInput,
+    MemberInput,
+    as_read_back,
+    member_order,
+    name_order,
+)
 from stratalog.broker.groups.consumer.group import ConsumerGroup, SubscriptionCounts
 from stratalog.broker.groups.consumer.range_assignor import assign_ranges
 from stratalog.broker.groups.consumer.reconciliation import Goal
@@ -133,7 +139,7 @@ def _input(
         topics = [topic for name in names if (topic := around.topics.topic(name)) is not None]
         counts.update({topic.topic_id: topic.partition_count for topic in topics})
         topic_ids = tuple([topic.topic_id for topic in topics])
-        given[member_id] = MemberInput(said.instance_id, topic_ids, targets.get(member_id, {}))
+        given[member_id] = MemberInput(said.instance_id, topic_ids, as_read_back(targets.get(member_id, {})))
     return AssignmentInput(given, are_alike, group.has_target_owner, counts)
 
 
