@@ -519,7 +519,7 @@ CONVERSATIONS = [
 ]
 
 
-def _find_coordinator(wire: Wire) -> None:
+def find_coordinator(wire: Wire) -> None:
     """Wait until there is one: it makes its topic first."""
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
@@ -538,7 +538,7 @@ def run(bootstrap_servers: str) -> dict[str, Any]:
     with Wire(bootstrap_servers) as wire:
         topics = [{"name": name, "num_partitions": count, "replication_factor": 1} for name, count in TOPICS.items()]
         wire.call(ApiKey.CREATE_TOPICS, 7, topics=topics, timeout=30_000)
-        _find_coordinator(wire)
+        find_coordinator(wire)
         for conversation in CONVERSATIONS:
             talk = Talk(wire)
             conversation(talk)
