@@ -78,6 +78,18 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         ),
     ),
     GroupSpec(
+        "cluster",
+        "Show the state of a cluster of brokers.",
+        ("cluster status -b localhost:9092",),
+        (CommandSpec("status", "stratalog.cli.cluster:status", "Show brokers, controllers and replicas behind."),),
+    ),
+    GroupSpec(
+        "storage",
+        "Format the log directories of a broker that joins a cluster.",
+        ("storage format --cluster-id 5L6g3nShT-eMCtK--X86sw --config server.properties",),
+        (CommandSpec("format", "stratalog.cli.storage:format_", "Format the log directories of a broker."),),
+    ),
+    GroupSpec(
         "log-dirs",
         "Describe the log directories of brokers and their remote tier.",
         ("log-dirs describe --topic orders -b localhost:9092",),

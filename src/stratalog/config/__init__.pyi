@@ -137,5 +137,8 @@ from .unkept import (
     asks_for as asks_for,
 )
 from .unkept import (
+    joins_cluster as joins_cluster,
+)
+from .unkept import (
     refuse_unkept as refuse_unkept,
 )

@@ -36,7 +36,6 @@ _KEYS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
             "server.callback.handler.class",
             "login.callback.handler.class",
             "mechanism.inter.broker.protocol",
-            "mechanism.controller.protocol",
         )
     },
     "delegation.token.secret.key": ("delegation tokens", _NOTHING),
@@ -53,6 +52,7 @@ _KEYS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
 _OF_A_LISTENER = re.compile(r"listener\.name\.([^.]+)\.(.+)")
 _QUORUM = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
 _ROLES = "process.roles"
+_PREVIEW = "stratalog.cluster.preview"
 
 
 def refuse_unkept(
@@ -94,6 +94,15 @@ def asks_for(name: str, value: str | None, properties: Mapping[str, str | None])
     return None if of_all is None else asks_for(of_all, value, properties)
 
 
+def joins_cluster(properties: Mapping[str, str | None]) -> bool:
+    """Whether they are the settings of a broker of a cluster, with the preview switched on."""
+    return _roles(properties) == {"broker"} and (properties.get(_PREVIEW) or "").strip().lower() == "true"
+
+
+def _roles(properties: Mapping[str, str | None]) -> set[str]:
+    return {role.strip() for role in (properties.get(_ROLES) or "").split(",") if role.strip()}
+
+
 def _refuse_listeners(properties: Mapping[str, str | None], source: Callable[[str], str], *, plain_only: bool) -> None:
     value = properties.get(LISTENERS)
     if not value:
@@ -119,17 +128,20 @@ def _refuse_listeners(properties: Mapping[str, str | None], source: Callable[[st
 
 
 def _refuse_quorum(properties: Mapping[str, str | None], source: Callable[[str], str]) -> None:
-    roles = {role.strip() for role in (properties.get(_ROLES) or "").split(",") if role.strip()}
+    roles = _roles(properties)
     if roles == {"controller"}:
         raise UsageError(
             f"{source(_ROLES)}: {_ROLES}=controller asks for a controller without a broker, but this is a broker "
             f"that needs none; use the file of a broker, or override it with --set {_ROLES}="
         )
+    if joins_cluster(properties):
+        return
     for key in _QUORUM:
         members = [member for member in (properties.get(key) or "").split(",") if member.strip()]
         elsewhere = members and roles and "controller" not in roles
         if len(members) > 1 or elsewhere:
             raise UsageError(
-                f"{source(key)}: {key} asks to join a cluster, which this broker does not support; to serve its "
-                f"directories alone, remove the key, or override it with --set {key}="
+                f"{source(key)}: {key} asks to join a cluster, which this broker does not support yet "
+                f"({_PREVIEW}=true joins one without serving); to serve its directories alone, remove the key, or "
+                f"override it with --set {key}="
             )

@@ -1,0 +1,6 @@
+from .member import (
+    ClusterMember as ClusterMember,
+)
+from .settings import (
+    ClusterSettings as ClusterSettings,
+)

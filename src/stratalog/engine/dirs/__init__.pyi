@@ -5,6 +5,9 @@ from .data_dir import (
     DataDir as DataDir,
 )
 from .data_dir import (
+    format_dir as format_dir,
+)
+from .data_dir import (
     is_served as is_served,
 )
 from .data_dir import (

@@ -39,11 +39,22 @@ _served_here: set[Path] = set()
 class DataDir:
     """An open, locked log directory. Close it to release the lock."""
 
-    def __init__(self, path: Path, fs: FileSystem, lock: DirLock, directory_id: uuid.UUID, was_clean: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        fs: FileSystem,
+        lock: DirLock,
+        directory_id: uuid.UUID,
+        *,
+        was_clean: bool,
+        previous_broker_epoch: int,
+    ) -> None:
         self.path = path
         self.directory_id = directory_id
         #: Whether the last process that served the directory stopped cleanly (or none ever did).
         self.was_clean = was_clean
+        #: The epoch of a cluster's broker that stopped cleanly here; -1 for none, and after an unclean stop.
+        self.previous_broker_epoch = previous_broker_epoch
         self._fs = fs
         self._lock = lock
 
@@ -75,6 +86,7 @@ class DataDir:
             marker = path / CLEAN_SHUTDOWN
             is_new = not any(entry not in (LOCK, META_PROPERTIES) for entry in fs.list_dir(path))
             was_clean = fs.exists(marker) or is_new
+            epoch = _broker_epoch(marker, fs)
             fs.remove(marker)
             fs.sync_dir(path)  # a marker that comes back after a power failure would hide it
         except OSError as error:
@@ -84,17 +96,40 @@ class DataDir:
             lock.close()
             raise
         _served_here.add(path)
-        return cls(path, fs, lock, directory_id, was_clean)
+        return cls(path, fs, lock, directory_id, was_clean=was_clean, previous_broker_epoch=epoch)
 
-    def close(self, *, clean: bool) -> None:
-        """Release the directory; `clean` says that everything in it is flushed and checkpointed."""
+    def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
+        """Release the directory; `clean` says that everything in it is flushed and checkpointed.
+
+        `broker_epoch` is that of a cluster's broker: with it the controller knows that nothing was lost (KIP-966).
+        """
         if self._lock.closed:
             return
         if clean:
-            content = json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":")).encode()
+            content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
             write_atomic(self.path / CLEAN_SHUTDOWN, content, self._fs)
         self._lock.close()
         _served_here.discard(self.path)
+
+
+def _broker_epoch(marker: Path, fs: FileSystem) -> int:
+    """Return the broker epoch in a marker of a clean stop; -1 for none, and for one that cannot be read."""
+    try:
+        return int(json.loads(fs.read_bytes(marker))["brokerEpoch"]) if fs.exists(marker) else -1
+    except (ValueError, KeyError, TypeError):
+        return -1
+
+
+def format_dir(path: Path, *, cluster_id: str, node_id: int, fs: FileSystem = REAL_FILESYSTEM) -> bool:
+    """Write meta.properties into a directory, made if it is missing. False for one that has it, of the same broker.
+
+    Raises DataDirError for a directory of another broker or cluster, or one that a process serves.
+    """
+    if stored_cluster_id(path, fs) is not None:
+        _identify(path, cluster_id, node_id, fs)
+        return False
+    DataDir.open(path, cluster_id=cluster_id, node_id=node_id, fs=fs).close(clean=False)
+    return True
 
 
 def stored_cluster_id(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> str | None:

@@ -1,0 +1,173 @@
+"""A broker's membership in a cluster, from its formatted directories to the controlled shutdown.
+
+The order of the start is Kafka's (`BrokerServer`): lock and identify the directories, follow the metadata log, check
+that the cluster can be joined, register, wait for the own registration in the metadata. What comes behind that (open
+partitions, accept clients, ask to be unfenced) is the caller's: `ready_to_unfence`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from stratalog.broker.cluster.features import refuse_cluster
+from stratalog.broker.cluster.image import MetadataImage
+from stratalog.broker.cluster.lifecycle import Lifecycle, LifecycleState, Registration
+from stratalog.broker.cluster.loader import ImageLoader, Publisher
+from stratalog.broker.cluster.metadata_log import ClusterMetadataLog
+from stratalog.broker.cluster.observer import Observer, ObserverSettings
+from stratalog.broker.cluster.quorum import Quorum
+from stratalog.broker.cluster.settings import ClusterSettings
+from stratalog.broker.metadata import STORE_FILE
+from stratalog.engine.dirs import DataDir, stored_cluster_id
+from stratalog.errors import DataDirError, UsageError
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, join_host_port
+from stratalog.wire.client import Client, ConnectionOptions, UnreachableError
+
+logger = logging.getLogger(__name__)
+
+_CHECK_S: Final = 0.05
+#: How long leadership may take to be handed over (Kafka's limit).
+_SHUTDOWN_TIMEOUT_S: Final = 300.0
+
+
+class ClusterMember:
+    """Joins with `join`, leaves with `close`. `publish` is called on the observer's thread."""
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        publish: Publisher,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        fs: FileSystem = REAL_FILESYSTEM,
+        connect: Callable[[str, int, ConnectionOptions], Client] = Client,
+    ) -> None:
+        self.settings = settings
+        self._clock = clock
+        self.cluster_id = _cluster_id(settings.data_dirs, fs)
+        with ExitStack() as undo:
+            self._dirs = [self._open_dir(path, fs, undo) for path in settings.data_dirs]
+            first = self._dirs[0]
+            log = ClusterMetadataLog.open(first.path, clean_shutdown=first.was_clean, clock=clock, fs=fs)
+            undo.pop_all()
+        self.quorum = Quorum(settings.bootstrap, settings.voters)
+        self._loader = ImageLoader(publish)
+        self._observer = Observer(
+            ObserverSettings(
+                node_id=settings.node_id,
+                cluster_id=self.cluster_id,
+                directory_id=first.directory_id,
+                connection=settings.connection,
+                fetch_timeout_s=settings.fetch_timeout_s,
+                controller_listener=settings.controller_listener,
+            ),
+            log,
+            self.quorum,
+            self._loader,
+            connect=connect,
+        )
+        self.lifecycle = Lifecycle(
+            Registration(
+                node_id=settings.node_id,
+                cluster_id=self.cluster_id,
+                listeners=settings.listeners,
+                directory_ids=[each.directory_id for each in self._dirs],
+                rack=settings.rack,
+                previous_broker_epoch=_previous_epoch(self._dirs),
+            ),
+            settings.connection,
+            controller=lambda: self.quorum.leader,
+            applied_offset=lambda: self._loader.image.offset,
+            heartbeat_s=settings.heartbeat_s,
+            registration_timeout_s=settings.registration_timeout_s,
+            clock=clock,
+            connect=connect,
+        )
+
+    def _open_dir(self, path: Path, fs: FileSystem, undo: ExitStack) -> DataDir:
+        opened = DataDir.open(path, cluster_id=self.cluster_id, node_id=self.settings.node_id, fs=fs)
+        undo.callback(opened.close, clean=opened.was_clean, broker_epoch=opened.previous_broker_epoch)
+        return opened
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest metadata that is committed."""
+        return self._loader.image
+
+    @property
+    def failure(self) -> Exception | None:
+        """What ended the membership by itself, once it has."""
+        return self._observer.failure or self.lifecycle.failure
+
+    def join(self) -> None:
+        """Follow the metadata and register; the broker is fenced until `ready_to_unfence`.
+
+        Raises UsageError for a cluster that cannot be joined, UnreachableError when no controller answers in time.
+        Whatever is raised, `close` is still to be called.
+        """
+        self._observer.start()
+        self._wait(lambda: self._loader.is_caught_up, "no controller has sent the metadata of the cluster")
+        refuse_cluster(self.image, kraft_version=self._observer.kraft_version)
+        self.lifecycle.start()
+        self._wait(self._is_registered, "the registration of this broker is not in the metadata")
+
+    def ready_to_unfence(self) -> None:
+        """Let the controller unfence the broker: everything that the metadata assigns to it is served."""
+        self.lifecycle.ready_to_unfence()
+
+    def close(self, *, clean: bool = True) -> None:
+        """Leave: a controlled shutdown if it was joined, then everything is closed. Harmless when called again.
+
+        Directories that were clean, and are, say so, with the epoch of this registration.
+        """
+        lifecycle = self.lifecycle
+        if clean and self.failure is None and lifecycle.broker_epoch >= 0:
+            lifecycle.begin_controlled_shutdown()
+            if not lifecycle.wait_for(lambda each: each.state is LifecycleState.SHUTTING_DOWN, _SHUTDOWN_TIMEOUT_S):
+                logger.warning("The controller did not let this broker go; it stops all the same")
+        lifecycle.close()
+        self._observer.close(clean=clean)
+        dirs, self._dirs = self._dirs, []
+        for each in dirs:
+            epoch = lifecycle.broker_epoch if lifecycle.broker_epoch >= 0 else each.previous_broker_epoch
+            each.close(clean=clean and each.was_clean, broker_epoch=epoch)
+
+    def _is_registered(self) -> bool:
+        mine = self.image.brokers.get(self.settings.node_id)
+        return mine is not None and mine.epoch == self.lifecycle.broker_epoch >= 0
+
+    def _wait(self, reached: Callable[[], bool], what: str) -> None:
+        deadline = self._clock.monotonic() + self.settings.registration_timeout_s
+        while not reached():
+            if self.failure is not None:
+                raise self.failure
+            if self._clock.monotonic() >= deadline:
+                asked = ", ".join(join_host_port(*each) for each in self.settings.connection.servers)
+                raise UnreachableError(f"{what}; asked were {asked}")
+            self._clock.sleep(_CHECK_S)
+
+
+def _cluster_id(paths: tuple[Path, ...], fs: FileSystem) -> str:
+    """Return the cluster that the directories were formatted for. Raises DataDirError or UsageError for others."""
+    found: dict[str, Path] = {}
+    for path in paths:
+        if fs.exists(path / STORE_FILE):
+            raise DataDirError(f"{path} holds the topics of a broker without a cluster; give a directory of its own")
+        cluster_id = stored_cluster_id(path, fs)
+        if cluster_id is None:
+            raise UsageError(f"{path} is not formatted; run 'stratalog storage format --cluster-id ID --config FILE'")
+        found[cluster_id] = path
+    if len(found) > 1:
+        shown = ", ".join(f"{path} of {cluster_id}" for cluster_id, path in found.items())
+        raise DataDirError(f"the log directories belong to several clusters: {shown}")
+    return next(iter(found))
+
+
+def _previous_epoch(dirs: list[DataDir]) -> int:
+    """Return the epoch that all directories were closed cleanly in; -1 when they do not agree."""
+    epochs = {each.previous_broker_epoch if each.was_clean else -1 for each in dirs}
+    return epochs.pop() if len(epochs) == 1 else -1

@@ -1,0 +1,122 @@
+"""What the configuration says about the cluster that a broker joins: Kafka's keys, checked before anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from stratalog.broker.cluster.lifecycle import AdvertisedListener
+from stratalog.broker.cluster.quorum import Address
+from stratalog.config import (
+    ADVERTISED,
+    LISTENERS,
+    BrokerConfig,
+    client_listeners,
+    listener_settings,
+    parse_listeners,
+)
+from stratalog.errors import UsageError
+from stratalog.wire.client import ConnectionOptions
+
+_ROLES: Final = "process.roles"
+_BOOTSTRAP: Final = "controller.quorum.bootstrap.servers"
+_VOTERS: Final = "controller.quorum.voters"
+_CONTROLLER_NAMES: Final = "controller.listener.names"
+_PROTOCOL_NUMBERS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """A broker's place in a cluster."""
+
+    node_id: int
+    rack: str | None
+    data_dirs: tuple[Path, ...]
+    bootstrap: tuple[Address, ...]
+    voters: Mapping[int, Address]
+    controller_listener: str
+    #: How the controllers are reached.
+    connection: ConnectionOptions
+    listeners: tuple[AdvertisedListener, ...]
+    heartbeat_s: float
+    registration_timeout_s: float
+    fetch_timeout_s: float
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> ClusterSettings:
+        """Read the keys. Raises UsageError, or InvalidConfigError, that names the key and what it should be."""
+        if not config.is_set("node.id") and not config.is_set("broker.id"):
+            raise UsageError(f"{_ROLES}=broker needs node.id, which no other node of the cluster has")
+        data_dirs = tuple(Path(name) for name in config["log.dirs"] or config["log.dir"])
+        if not data_dirs:
+            raise UsageError(f"{_ROLES}=broker needs log.dirs, formatted with 'stratalog storage format'")
+        if not config[_CONTROLLER_NAMES]:
+            raise UsageError(f"{_ROLES}=broker needs {_CONTROLLER_NAMES}, such as CONTROLLER")
+        voters = _voters(config[_VOTERS])
+        bootstrap = tuple(_address(each, _BOOTSTRAP, "HOST:PORT") for each in config[_BOOTSTRAP])
+        if not voters and not bootstrap:
+            raise UsageError(f"{_ROLES}=broker needs {_BOOTSTRAP}=HOST:PORT, or {_VOTERS}=ID@HOST:PORT")
+        name = config[_CONTROLLER_NAMES][0].upper()
+        return cls(
+            node_id=config["node.id"],
+            rack=config["broker.rack"],
+            data_dirs=data_dirs,
+            bootstrap=bootstrap,
+            voters=voters,
+            controller_listener=name,
+            connection=_connection(config, name, (*voters.values(), *bootstrap)),
+            listeners=_advertised(config),
+            heartbeat_s=config["broker.heartbeat.interval.ms"] / 1000,
+            registration_timeout_s=config["initial.broker.registration.timeout.ms"] / 1000,
+            fetch_timeout_s=config["controller.quorum.fetch.timeout.ms"] / 1000,
+        )
+
+
+def _voters(entries: tuple[str, ...]) -> dict[int, Address]:
+    found = {}
+    for entry in entries:
+        number, separator, address = entry.partition("@")
+        if not separator or not number.isdecimal():
+            raise UsageError(f"{_VOTERS}: {entry}: expected ID@HOST:PORT")
+        found[int(number)] = _address(address, _VOTERS, "ID@HOST:PORT")
+    return found
+
+
+def _address(text: str, key: str, expected: str) -> Address:
+    host, separator, port = text.rpartition(":")
+    if not separator or not port.isdecimal() or not 0 < int(port) < 1 << 16 or not host:
+        raise UsageError(f"{key}: {text}: expected {expected}")
+    return host.strip("[]"), int(port)
+
+
+def _connection(config: BrokerConfig, name: str, servers: tuple[Address, ...]) -> ConnectionOptions:
+    """Return how the controllers' listener is reached: its protocol, and TLS and SASL settings for it or for all."""
+    listener = parse_listeners(f"{name}://:0", config.properties)[0]
+    settings = listener_settings(config, name).properties
+    options = {f"kafka.{key}": value for key, value in settings.items() if value and key.startswith(("ssl.", "sasl."))}
+    options["kafka.security.protocol"] = listener.protocol
+    options["kafka.bootstrap.servers"] = ",".join(f"{host}:{port}" for host, port in servers)
+    if mechanism := settings.get("sasl.mechanism.controller.protocol"):
+        options["kafka.sasl.mechanism"] = mechanism
+    return ConnectionOptions.of(options, what=_BOOTSTRAP)
+
+
+def _advertised(config: BrokerConfig) -> tuple[AdvertisedListener, ...]:
+    """Return the listeners for clients as they are advertised. An address of all interfaces must not be."""
+    asked = {each.name: each for each in client_listeners(config)}
+    if config[ADVERTISED]:
+        told = {each.name: each for each in parse_listeners(config[ADVERTISED], config.properties, ADVERTISED)}
+        asked |= {name: each for name, each in told.items() if name in asked}
+    found = []
+    for listener in asked.values():
+        host, port = listener.address.rpartition(":")[::2]
+        if host in ("", "0.0.0.0", "[::]") or not port.isdecimal() or port == "0":
+            raise UsageError(
+                f"{LISTENERS}={listener}: a broker of a cluster needs an address that others reach; set"
+                f" {ADVERTISED}={listener.name}://HOST:PORT"
+            )
+        protocol = _PROTOCOL_NUMBERS[listener.protocol]
+        found.append(AdvertisedListener(name=listener.name, host=host.strip("[]"), port=int(port), protocol=protocol))
+    return tuple(found)

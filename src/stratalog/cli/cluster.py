@@ -1,0 +1,189 @@
+"""`stratalog cluster`: brokers and controllers of a cluster, who leads what, and which replicas are behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from stratalog.cli.connection import open_cluster
+from stratalog.cli.options import BootstrapServer, CommandConfig, Json
+from stratalog.cli.out import counted, print_json, print_rows
+from stratalog.errors import StratalogError
+from stratalog.util import join_host_port
+from stratalog.wire import ApiKey
+from stratalog.wire.client import Client, Cluster, ConnectionOptions, check
+
+_BROKER: Final = 4
+#: A setting that brokers of stratalog have, and others do not.
+_OWN_KEY: Final = "stratalog.cluster.preview"
+_METADATA_TOPIC: Final = "__cluster_metadata"
+_PARTITIONS_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """One broker. `kind` is "stratalog", "kafka", or "unknown" for one that does not answer."""
+
+    id: int
+    address: str
+    kind: str
+    rack: str | None
+    is_fenced: bool
+    leaders: int
+    replicas: int
+    #: Records of the metadata log that it has not fetched yet; None where the quorum does not say.
+    metadata_lag: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerStatus:
+    """One voter of the quorum."""
+
+    id: int
+    leads: bool
+    metadata_lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """A partition that is not as it should be: without a leader, or with replicas that are not in sync."""
+
+    topic: str
+    partition: int
+    leader: int
+    replicas: list[int]
+    isr: list[int]
+
+
+def status(bootstrap_server: BootstrapServer, command_config: CommandConfig = None, json_: Json = False) -> int:
+    """Show brokers, controllers, and partitions with replicas that are behind.
+
+    The exit code is 1 when a partition has no leader or replicas that are not in sync, or a broker is fenced.
+
+    \b
+    Example:
+      stratalog cluster status --bootstrap-server h:9092
+    """
+    with open_cluster(bootstrap_server, command_config) as cluster:
+        cluster_id = cluster.cluster_id()
+        partitions = _partitions(cluster.any)
+        leader_epoch, controllers, lags = _quorum(cluster.any)
+        brokers = _brokers(cluster, partitions, lags)
+    behind = [each for each in partitions if each.leader < 0 or set(each.isr) != set(each.replicas)]
+    if json_:
+        print_json(
+            {
+                "cluster_id": cluster_id,
+                "brokers": [asdict(each) for each in brokers],
+                "controllers": [asdict(each) for each in controllers],
+                "controller_epoch": leader_epoch,
+                "partitions": len(partitions),
+                "under_replicated": [asdict(each) for each in behind],
+            }
+        )
+    else:
+        _print(cluster_id, brokers, controllers, partitions, behind)
+    return 1 if behind or any(each.is_fenced for each in brokers) else 0
+
+
+def _partitions(client: Client) -> list[PartitionStatus]:
+    told = client.call(ApiKey.METADATA, (1, 12), topics=None, allow_auto_topic_creation=False)
+    return [
+        PartitionStatus(
+            str(topic.name),
+            int(each.partition_index),
+            int(each.leader_id),
+            list(map(int, each.replica_nodes)),
+            list(map(int, each.isr_nodes)),
+        )
+        for topic in told.topics
+        for each in topic.partitions
+    ]
+
+
+def _quorum(client: Client) -> tuple[int, list[ControllerStatus], dict[int, int]]:
+    """Return the epoch of the quorum, its voters, and how far each observer is behind."""
+    told = client.call(
+        ApiKey.DESCRIBE_QUORUM, (0, 2), topics=[{"topic_name": _METADATA_TOPIC, "partitions": [{"partition_index": 0}]}]
+    )
+    check(told.error_code, getattr(told, "error_message", None), "quorum")
+    partition = told.topics[0].partitions[0]
+    check(partition.error_code, getattr(partition, "error_message", None), "quorum")
+    ends = {int(each.replica_id): int(each.log_end_offset) for each in partition.current_voters}
+    end = ends.get(int(partition.leader_id), max(ends.values(), default=0))
+    controllers = [
+        ControllerStatus(voter, voter == int(partition.leader_id), max(0, end - offset))
+        for voter, offset in sorted(ends.items())
+    ]
+    lags = {int(each.replica_id): max(0, end - int(each.log_end_offset)) for each in partition.observers}
+    return int(partition.leader_epoch), controllers, lags
+
+
+def _brokers(cluster: Cluster, partitions: list[PartitionStatus], lags: dict[int, int]) -> list[BrokerStatus]:
+    told = cluster.any.call(ApiKey.DESCRIBE_CLUSTER, (0, 2), endpoint_type=1, include_fenced_brokers=True)
+    check(told.error_code, told.error_message)
+    leaders = Counter(each.leader for each in partitions)
+    replicas = Counter(broker for each in partitions for broker in each.replicas)
+    return [
+        BrokerStatus(
+            id=int(each.broker_id),
+            address=join_host_port(each.host, each.port),
+            kind=_kind(each, cluster.options),
+            rack=each.rack,
+            is_fenced=bool(getattr(each, "is_fenced", False)),
+            leaders=leaders[int(each.broker_id)],
+            replicas=replicas[int(each.broker_id)],
+            metadata_lag=lags.get(int(each.broker_id)),
+        )
+        for each in sorted(told.brokers, key=lambda each: each.broker_id)
+    ]
+
+
+def _kind(broker: Any, options: ConnectionOptions) -> str:
+    """Ask a broker for a setting of ours: no answer of Kafka's names its maker."""
+    wanted = {"resource_type": _BROKER, "resource_name": str(broker.broker_id), "configuration_keys": [_OWN_KEY]}
+    try:
+        client = Client(broker.host, int(broker.port), options)
+        try:
+            told = client.call(ApiKey.DESCRIBE_CONFIGS, (1, 4), resources=[wanted])
+        finally:
+            client.close()
+    except StratalogError:
+        return "unknown"
+    return "stratalog" if any(each.configs for each in told.results) else "kafka"
+
+
+def _print(
+    cluster_id: str,
+    brokers: list[BrokerStatus],
+    controllers: list[ControllerStatus],
+    partitions: list[PartitionStatus],
+    behind: list[PartitionStatus],
+) -> None:
+    columns = ("broker", "address", "kind", "rack", "state", "leaders", "replicas", "metadata lag")
+    rows = [
+        (
+            each.id,
+            each.address,
+            each.kind,
+            each.rack or "-",
+            "fenced" if each.is_fenced else "alive",
+            each.leaders,
+            each.replicas,
+            "-" if each.metadata_lag is None else each.metadata_lag,
+        )
+        for each in brokers
+    ]
+    print_rows(columns, rows, f"cluster {cluster_id}")
+    lines = [(each.id, "leads" if each.leads else "follows", each.metadata_lag) for each in controllers]
+    print_rows(("controller", "role", "metadata lag"), lines)
+    if not behind:
+        print(f"{counted(len(partitions), 'partition')}, all replicas in sync")
+        return
+    shown = [
+        (each.topic, each.partition, "none" if each.leader < 0 else each.leader, each.replicas, each.isr)
+        for each in behind[:_PARTITIONS_SHOWN]
+    ]
+    print_rows(("topic", "partition", "leader", "replicas", "in sync"), shown)
+    print(f"{counted(len(behind), 'partition')} of {len(partitions)} with replicas that are not in sync, or no leader")

@@ -1,0 +1,56 @@
+"""`stratalog storage`: log directories made ready for a broker of a cluster, as kafka-storage does it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stratalog.config import BrokerConfig, parse_properties
+from stratalog.errors import UsageError
+from stratalog.util import uuid_from_base64
+
+
+def format_(
+    cluster_id: Annotated[
+        str, typer.Option("--cluster-id", "-t", metavar="ID", help="The id of the cluster that the broker joins.")
+    ],
+    config: Annotated[Path, typer.Option("--config", "-c", help="The server.properties file of the broker.")],
+    ignore_formatted: Annotated[
+        bool, typer.Option("--ignore-formatted", "-g", help="Accept directories that are formatted for this broker.")
+    ] = False,
+) -> int:
+    """Format the log directories of a broker that joins a cluster.
+
+    The command writes meta.properties into each directory of log.dirs. Nothing else in a directory is changed.
+
+    \b
+    Example:
+      stratalog storage format --cluster-id 5L6g3nShT-eMCtK--X86sw --config server.properties
+    """
+    try:
+        uuid_from_base64(cluster_id)
+    except ValueError as error:
+        raise UsageError(f"--cluster-id {cluster_id}: expected the id of a cluster, a base64 UUID ({error})") from None
+    settings = BrokerConfig.from_properties(parse_properties(config.read_text(encoding="utf-8"), str(config)))
+    if not settings.is_set("node.id") and not settings.is_set("broker.id"):
+        raise UsageError(f"{config}: node.id is not set")
+    paths = [Path(name) for name in settings["log.dirs"] or settings["log.dir"]]
+    if not paths:
+        raise UsageError(f"{config}: log.dirs is not set")
+
+    from stratalog.engine.dirs import format_dir, stored_cluster_id
+
+    formatted = [path for path in paths if stored_cluster_id(path) is not None]
+    if formatted and not ignore_formatted:
+        raise UsageError(
+            f"Log directory {formatted[0]} is already formatted. Use --ignore-formatted to ignore this directory and"
+            " format the others."
+        )
+    made = [path for path in paths if format_dir(path, cluster_id=cluster_id, node_id=settings["node.id"])]
+    if not made:
+        print("All of the log directories are already formatted.")
+    for path in made:
+        print(f"Formatting {path} for node {settings['node.id']} of cluster {cluster_id}.")
+    return 0
