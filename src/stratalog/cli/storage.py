@@ -9,7 +9,7 @@ import typer
 
 from stratalog.config import BrokerConfig, parse_properties
 from stratalog.errors import UsageError
-from stratalog.util import uuid_from_base64
+from stratalog.util import REAL_FILESYSTEM, uuid_from_base64
 
 
 def format_(
@@ -33,13 +33,18 @@ def format_(
         uuid_from_base64(cluster_id)
     except ValueError as error:
         raise UsageError(f"--cluster-id {cluster_id}: expected the id of a cluster, a base64 UUID ({error})") from None
-    settings = BrokerConfig.from_properties(parse_properties(config.read_text(encoding="utf-8"), str(config)))
+    try:
+        text = REAL_FILESYSTEM.read_bytes(config).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--config {config}: {getattr(error, 'strerror', None) or error}") from None
+    settings = BrokerConfig.from_properties(parse_properties(text, str(config)))
     if not settings.is_set("node.id") and not settings.is_set("broker.id"):
         raise UsageError(f"{config}: node.id is not set")
     paths = [Path(name) for name in settings["log.dirs"] or settings["log.dir"]]
     if not paths:
         raise UsageError(f"{config}: log.dirs is not set")
 
+    # start-up cost
     from stratalog.engine.dirs import format_dir, stored_cluster_id
 
     formatted = [path for path in paths if stored_cluster_id(path) is not None]

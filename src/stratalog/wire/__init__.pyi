@@ -26,6 +26,9 @@ from .protocol import (
     message_module as message_module,
 )
 from .protocol import (
+    principal_class as principal_class,
+)
+from .protocol import (
     read_client_id as read_client_id,
 )
 from .protocol import (

@@ -72,6 +72,12 @@ def entity_type(name: str) -> Any:
     return importlib.import_module("kio.static.constants").EntityType[name]
 
 
+def principal_class() -> Any:
+    """Kio's DefaultPrincipalData, the form in which brokers pass on who a client is."""
+    _kio()
+    return importlib.import_module("kio.schema.default_principal_data.v0.data").DefaultPrincipalData
+
+
 @cache
 def error_codes() -> Mapping[int, Any]:
     """Kio's ErrorCode by number."""

@@ -74,6 +74,12 @@ class BrokerRegistration:
             else _in_order(change.cordoned_log_dirs),
         )
 
+    def has_online(self, directory: UUID) -> bool:
+        """Whether a replica recorded in `directory` is there, as far as directories say (KIP-858)."""
+        if directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
+            return True
+        return directory != LOST_DIRECTORY and (not self.directories or directory in self.directories)
+
     def endpoint(self, listener: str) -> BrokerEndpoint | None:
         """Return where the broker is reached on a listener, None if it has no such one."""
         return next((each for each in self.listeners if each.name == listener), None)

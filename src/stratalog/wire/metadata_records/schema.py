@@ -11,6 +11,8 @@ from types import GenericAlias, UnionType
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
 from uuid import UUID
 
+from stratalog.wire.protocol import entity_type
+
 Bool = Annotated[bool, "bool"]
 Int8 = Annotated[int, "int8"]
 Int16 = Annotated[int, "int16"]
@@ -76,8 +78,6 @@ def _values(record: Message) -> tuple[object, ...]:
 @cache
 def version_class(cls: type[Message], version: int) -> Any:
     """Return the subclass of a message that kio reads and writes as `version`."""
-    from stratalog.wire.protocol import entity_type  # start-up cost: most of the package needs no kio
-
     hints = get_type_hints(cls, include_extras=True)
     annotations: dict[str, Any] = {}
     fields = []

@@ -1,0 +1,144 @@
+"""Requests of clients that the controller has to answer, sent on to it in an Envelope (KIP-590).
+
+The client's request goes as it came, header included, with the name that the client proved and its address; so the
+controller authorizes the client, and its answer carries the client's correlation id. Source: `ForwardingManagerImpl`,
+`NodeToControllerChannelManagerImpl`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from stratalog.broker.cluster.quorum import Address
+from stratalog.broker.security import Principal
+from stratalog.errors import RequestTimedOutError, UnknownServerError, UsageError
+from stratalog.util import SYSTEM_CLOCK, Clock
+from stratalog.wire import ApiKey, make_message, principal_class, write_message
+from stratalog.wire.client import Client, ConnectionOptions, UnreachableError
+
+logger = logging.getLogger(__name__)
+
+#: What a broker of a cluster does not answer itself.
+FORWARDED: Final = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.UNREGISTER_BROKER,
+    }
+)
+
+_ENVELOPE_VERSIONS: Final = (0, 0)
+_NOT_CONTROLLER: Final = 41
+_RETRY_S: Final = 0.1
+_PRINCIPAL_VERSION: Final = struct.Struct(">h")
+
+
+class Forwarder:
+    """One connection to the controller that leads; one request at a time, as in Kafka. Thread-safe.
+
+    A request whose connection is lost is sent again: the controller may have carried it out then, and says so.
+    """
+
+    def __init__(
+        self,
+        connection: ConnectionOptions,
+        controller: Callable[[], Address | None],
+        *,
+        timeout_s: float = 60.0,
+        clock: Clock = SYSTEM_CLOCK,
+        connect: Callable[[str, int, ConnectionOptions], Client] = Client,
+    ) -> None:
+        self._connection = replace(connection, request_timeout_s=timeout_s)
+        self._controller = controller
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._connect = connect
+        self._lock = threading.Lock()
+        self._client: Client | None = None
+        self._at: Address | None = None
+
+    def versions(self, key: ApiKey) -> tuple[int, int]:
+        """Return the lowest and highest version of an API that the controller takes. Raises UnreachableError."""
+        with self._lock:
+            told = self._connected().api_versions
+        ranges = {int(each.api_key): (int(each.min_version), int(each.max_version)) for each in told.api_keys}
+        if int(key) not in ranges:
+            raise UsageError(f"the controller does not take {key.message}")
+        return ranges[int(key)]
+
+    def forward(self, request: bytes, principal: Principal, client_host: str) -> bytes:
+        """Return the response to a request, which begins with its header. The response begins with its header too.
+
+        Blocks. Raises RequestTimedOutError when no controller answers in time, UnknownServerError for what it cannot
+        read.
+        """
+        deadline = self._clock.monotonic() + self._timeout_s
+        with self._lock:
+            while True:
+                try:
+                    answer = self._connected().call(
+                        ApiKey.ENVELOPE,
+                        _ENVELOPE_VERSIONS,
+                        request_data=request,
+                        request_principal=encode_principal(principal),
+                        client_host_address=ipaddress.ip_address(client_host).packed,
+                    )
+                except (UnreachableError, OSError) as error:
+                    self._disconnect()
+                    why: object = error
+                else:
+                    code = int(answer.error_code)
+                    if code == 0:
+                        return bytes(answer.response_data or b"")
+                    if code != _NOT_CONTROLLER:
+                        raise UnknownServerError(f"the controller answers {answer.error_code.name.upper()}")
+                    why = "it does not lead"
+                    self._disconnect()
+                if self._clock.monotonic() >= deadline:
+                    raise RequestTimedOutError(f"no controller has answered the request: {why}")
+                self._clock.sleep(_RETRY_S)
+
+    def close(self) -> None:
+        with self._lock:
+            self._disconnect()
+
+    def _connected(self) -> Client:
+        address = self._controller()
+        if address is None:
+            raise UnreachableError("no controller is known to lead the quorum")
+        if self._client is None or self._at != address:
+            self._disconnect()
+            self._client, self._at = self._connect(*address, self._connection), address
+        return self._client
+
+    def _disconnect(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+
+def encode_principal(principal: Principal) -> bytes:
+    """Return a principal as `DefaultKafkaPrincipalBuilder` writes it: version int16, then DefaultPrincipalData."""
+    data = {"type_": principal.kind, "name": principal.name, "token_authenticated": False}
+    return _PRINCIPAL_VERSION.pack(0) + write_message(make_message(principal_class(), data))
