@@ -153,7 +153,8 @@ class RecordBatch:
         return self.base_timestamp if self.has_delete_horizon else None
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """For messages: where the batch is."""
         return f"batch at position {self.start} (base offset {self.base_offset})"
 
     def as_memoryview(self) -> memoryview:
@@ -167,7 +168,7 @@ class RecordBatch:
             raise CorruptRecordError(
                 f"size {self.size} does not fit"
                 f" between the {fmt.HEADER_SIZE} header bytes and the {len(view) - self.start} bytes that are there",
-                where=self._name,
+                where=self.name,
             )
         return view[self.start : end]
 
@@ -191,11 +192,11 @@ class RecordBatch:
     def ensure_valid(self) -> None:
         """Raise CorruptRecordError unless magic, size and CRC hold (Kafka's `RecordBatch.ensureValid`)."""
         if self.magic != fmt.MAGIC:
-            raise CorruptRecordError(f"magic {self.magic}, expected {fmt.MAGIC}", where=self._name)
+            raise CorruptRecordError(f"magic {self.magic}, expected {fmt.MAGIC}", where=self.name)
         computed = self.computed_crc
         if computed != self.crc:
             raise CorruptRecordError(
-                f"stored CRC-32C {self.crc:#010x}, computed {computed:#010x}, of {self.size} bytes", where=self._name
+                f"stored CRC-32C {self.crc:#010x}, computed {computed:#010x}, of {self.size} bytes", where=self.name
             )
 
     def decompressed_payload(self, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> memoryview:
@@ -210,7 +211,7 @@ class RecordBatch:
         try:
             return decompress(codec, payload, size_max=size_max)
         except CorruptRecordError as error:
-            raise CorruptRecordError(str(error), where=self._name) from error.__cause__
+            raise CorruptRecordError(str(error), where=self.name) from error.__cause__
 
     def records(self, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> Iterator[Record]:
         """Decode every record, in order; the plain twin of `columns.decode_columns`. Does not check the CRC.

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from types import ModuleType
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from typing_extensions import Buffer
 
 from stratalog.errors import CorruptRecordError, RecordListTooLargeError
 from stratalog.records import batch_format as fmt
+from stratalog.records import native
 from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size, iter_batches
 from stratalog.records.columns_output import ColumnsOutput, rows_without_columns
 from stratalog.records.compression import Codec, codec_of, decompress
@@ -105,7 +105,7 @@ class _Wanted:
 
 def _decode_native(source: pa.Buffer, view: memoryview, start: int, wanted: _Wanted) -> tuple[pa.RecordBatch, int]:
     """Decode the records of format 2 from position `start` on. Also return where an older format ends that, or -1."""
-    headers = _headers()
+    headers = native.header_scan
     found = headers.scan_window(view, start, start_offset=wanted.start, end_offset=wanted.end)
     part = _decode_rows(source, view, found.rows, wanted)
     if found.status not in (headers.NO_BATCH, headers.OLD_FORMAT):
@@ -155,7 +155,7 @@ def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 def _decode_rows(source: pa.Buffer, view: memoryview, rows: Any, wanted: _Wanted) -> pa.RecordBatch:
     """Return the records of the batches that the rows say where they are; the rows are changed on the way."""
-    kernel = _kernel()
+    kernel = native.columns
     sizes = rows["payload_size"]
     rows_expected = int(rows["record_count"].clip(0, sizes // fmt.RECORD_SIZE_MIN).sum())
     is_compressed = bool((rows["attributes"] & fmt.CODEC_MASK).any())
@@ -245,20 +245,6 @@ def _plain(batches: Iterable[RecordBatch], wanted: _Wanted) -> pa.RecordBatch:
     if not wanted.schema.names:
         return rows_without_columns(len(rows))
     return pa.RecordBatch.from_pylist(rows, schema=wanted.schema)
-
-
-@cache
-def _kernel() -> ModuleType:
-    from stratalog.records.native import columns
-
-    return columns
-
-
-@cache
-def _headers() -> ModuleType:
-    from stratalog.records.native import header_scan
-
-    return header_scan
 
 
 def _wanted(columns: Collection[str] | None) -> tuple[str, ...]:

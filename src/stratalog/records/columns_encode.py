@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from types import ModuleType
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import Buffer
 
 from stratalog.errors import InvalidRecordError, InvalidTimestampError, RecordListTooLargeError
 from stratalog.records import batch_format as fmt
+from stratalog.records import native
 from stratalog.records.columns import HEADER_TYPE
 from stratalog.records.compression import Codec, compress
 from stratalog.util import crc32c
@@ -87,20 +87,11 @@ def encode_batches(
     return _Encoding(columns, first_offset, settings or BatchSettings()).batches()
 
 
-@cache
-def _kernel() -> ModuleType:
-    from stratalog.records.native import encode
-
-    return encode
-
-
 class _Encoding:
     """One call of `encode_batches`. Holds the arrays whose addresses stand in the context."""
 
     def __init__(self, columns: pa.RecordBatch, first_offset: int, settings: BatchSettings) -> None:
-        import numpy as np
-
-        self._k = k = _kernel()
+        self._k = k = native.encode
         self._settings = settings
         self._rows = columns.num_rows
         self._context = c = k.EncodeContext()
@@ -230,14 +221,8 @@ def _timestamps(columns: pa.RecordBatch) -> pa.Array:
         per_ms = {"us": 1_000, "ns": 1_000_000}.get(kind.unit)
         if kind.unit == "s":
             return pc.multiply(ticks, 1_000)
-        return ticks if per_ms is None else _divided_down(ticks, per_ms)
+        return ticks if per_ms is None else pa.array(np.floor_divide(ticks.to_numpy(), per_ms))
     return _cast(array, "timestamp", pa.int64())
-
-
-def _divided_down(ticks: pa.Array, divisor: int) -> pa.Array:
-    import numpy as np
-
-    return pa.array(np.floor_divide(ticks.to_numpy(), divisor))
 
 
 def _cast(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:

@@ -42,21 +42,21 @@ _INT32_BE: Final = struct.Struct(">i")
 
 @cache
 def _cramjam() -> ModuleType:
-    import cramjam
+    import cramjam  # a process that meets no such batch does without
 
     return cramjam
 
 
 @cache
 def _lz4() -> ModuleType:
-    import lz4.frame
+    import lz4.frame  # a process that meets no such batch does without
 
     return cast("ModuleType", lz4.frame)
 
 
 @cache
 def _zstandard() -> ModuleType:
-    import zstandard
+    import zstandard  # a process that meets no such batch does without
 
     return zstandard
 

@@ -39,9 +39,7 @@ def parse_records(batch: RecordBatch, payload: memoryview) -> Iterator[Record]:
     try:
         yield from _Parser(batch, payload).records()
     except _MalformedError as error:
-        raise InvalidRecordError(
-            str(error), where=f"batch at position {batch.start} (base offset {batch.base_offset})"
-        ) from None
+        raise InvalidRecordError(str(error), where=batch.name) from None
 
 
 def record_heads(batch: RecordBatch, payload: memoryview) -> Iterator[tuple[int, int, int]]:
@@ -56,9 +54,7 @@ def record_heads(batch: RecordBatch, payload: memoryview) -> Iterator[tuple[int,
             parser.skip_headers()
             yield timestamp_delta, offset_delta, key_size
     except _MalformedError as error:
-        raise InvalidRecordError(
-            str(error), where=f"batch at position {batch.start} (base offset {batch.base_offset})"
-        ) from None
+        raise InvalidRecordError(str(error), where=batch.name) from None
 
 
 class _MalformedError(Exception):

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.errors import InvalidRecordError, MessageTooLargeError, StillLoadingError
 from stratalog.records import batch_format as fmt
+from stratalog.records import native
 from stratalog.records.batch import RecordBatch
 from stratalog.records.compression import (
     Codec,
@@ -83,7 +84,7 @@ class _Words(threading.local):
     """A thread's memory for the native loops."""
 
     def __init__(self) -> None:
-        self.found = _kernel().RecordScan()
+        self.found = native.record_scan.RecordScan()
         self.address: int = self.found.address
         self._scratch = memoryview(b"")
 
@@ -104,18 +105,12 @@ _loading = False
 _waiting: list[Callable[[], object]] = []
 
 
-def _kernel() -> ModuleType:
-    from stratalog.records.native import record_scan
-
-    return record_scan
-
-
 def load_native() -> None:
     """Have the native loops, now. For who may wait."""
     global _native, _words
     with _lock:
         if _native is None:
-            kernel = _kernel()
+            kernel = native.record_scan
             _words = _Words()
             _native = kernel
 
@@ -163,10 +158,10 @@ def are_regular(batches: memoryview | bytearray, earliest_timestamp: int, keys_r
     The short way of an append, for batches whose headers are in order otherwise. The records of compressed ones are not
     looked at. False also when only `scan_records` can tell.
     """
-    native, words = _native, _words
-    if native is None or words is None:
+    kernel, words = _native, _words
+    if kernel is None or words is None:
         return False
-    found: int = native.are_regular(_address(batches), len(batches), earliest_timestamp, keys_required, words.address)
+    found: int = kernel.are_regular(_address(batches), len(batches), earliest_timestamp, keys_required, words.address)
     return found != 0
 
 
@@ -192,16 +187,16 @@ def scan_records(batch: RecordBatch) -> RecordFacts:
 
 
 def _scan_whole(batch: RecordBatch, payload: memoryview) -> RecordFacts:
-    native, words = _native, _words
-    if native is None or words is None:
+    kernel, words = _native, _words
+    if kernel is None or words is None:
         records = min(batch.record_count, payload.nbytes)
         _note_plain_work(records)
         if records > _PLAIN_RECORDS_AT_ONCE:
             raise _not_yet(batch)
         return scan_plainly(batch, payload)
     found = words.found
-    native.begin(words.address, batch.record_count, batch.base_timestamp)
-    used = native.scan_piece(_address(payload), payload.nbytes, words.address)
+    kernel.begin(words.address, batch.record_count, batch.base_timestamp)
+    used = kernel.scan_piece(_address(payload), payload.nbytes, words.address)
     if used != payload.nbytes or found.records != batch.record_count:
         raise _malformed(batch, payload, found.records)
     return _facts(found)
@@ -221,23 +216,23 @@ def _scan_large(batch: RecordBatch, codec: Codec, payload: memoryview) -> Record
 
 
 def _scan_pieces(batch: RecordBatch, pieces: Iterable[Buffer]) -> RecordFacts:
-    native, words = _native, _words
-    if native is None or words is None:
+    kernel, words = _native, _words
+    if kernel is None or words is None:
         _note_plain_work(_PLAIN_RECORDS_MAX + 1)
         raise _not_yet(batch)
     found, address = words.found, words.address
     size_max = unpacked_size_max(batch.size)
     size = 0
     rest = b""
-    native.begin(address, batch.record_count, batch.base_timestamp)
+    kernel.begin(address, batch.record_count, batch.base_timestamp)
     for unpacked in pieces:
         size += memoryview(unpacked).nbytes
         if size > size_max:
             raise MessageTooLargeError(
-                f"its {batch.size} bytes hold records of more than {size_max} bytes", where=_name(batch)
+                f"its {batch.size} bytes hold records of more than {size_max} bytes", where=batch.name
             )
         piece = memoryview(rest + bytes(unpacked) if rest else unpacked)
-        used = native.scan_piece(_address(piece), piece.nbytes, address)
+        used = kernel.scan_piece(_address(piece), piece.nbytes, address)
         if used < 0:
             raise _malformed(batch, None, found.records)
         rest = bytes(piece[used:])
@@ -247,7 +242,7 @@ def _scan_pieces(batch: RecordBatch, pieces: Iterable[Buffer]) -> RecordFacts:
 
 
 def _not_yet(batch: RecordBatch) -> StillLoadingError:
-    return StillLoadingError("what walks large batches is being loaded; send it again in a moment", where=_name(batch))
+    return StillLoadingError("what walks large batches is being loaded; send it again in a moment", where=batch.name)
 
 
 def scan_plainly(batch: RecordBatch, payload: memoryview) -> RecordFacts:
@@ -264,7 +259,7 @@ def scan_plainly(batch: RecordBatch, payload: memoryview) -> RecordFacts:
             in_order = False
             if not 0 <= offset_delta < count:
                 raise InvalidRecordError(
-                    f"record {number} has offset delta {offset_delta}, expected 0 to {count - 1}", where=_name(batch)
+                    f"record {number} has offset delta {offset_delta}, expected 0 to {count - 1}", where=batch.name
                 )
     return RecordFacts(largest, smallest, null_keys, in_order)
 
@@ -280,11 +275,7 @@ def _malformed(batch: RecordBatch, payload: memoryview | None, number: int) -> I
         what = f"bytes remain behind the last of {number} records"
     else:
         what = f"record {number} of {batch.record_count} is not whole, or not one of this batch"
-    return InvalidRecordError(what, where=_name(batch))
-
-
-def _name(batch: RecordBatch) -> str:
-    return f"batch at position {batch.start} (base offset {batch.base_offset})"
+    return InvalidRecordError(what, where=batch.name)
 
 
 def _facts(found: Any) -> RecordFacts:
@@ -300,7 +291,7 @@ def _address(view: memoryview | bytearray) -> int:
     try:
         return _addressof(_char_at(view))
     except TypeError:  # read-only
-        import numpy as np
+        import numpy as np  # seldom needed here
 
         return int(np.frombuffer(view, np.uint8).ctypes.data)
     except ValueError:  # empty

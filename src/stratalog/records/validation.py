@@ -50,16 +50,16 @@ def validate_client_batches(buffer: Buffer, *, max_message_bytes: int) -> list[R
 
 def _validate_intact(batch: RecordBatch, max_message_bytes: int) -> None:
     if batch.magic == fmt.MAGIC and batch.base_offset != 0:
-        raise InvalidRecordError("a client's batch begins at offset 0", where=_name(batch))
+        raise InvalidRecordError("a client's batch begins at offset 0", where=batch.name)
     if batch.size > max_message_bytes:
         raise MessageTooLargeError(
-            f"{batch.size} bytes, but max.message.bytes allows {max_message_bytes}", where=_name(batch)
+            f"{batch.size} bytes, but max.message.bytes allows {max_message_bytes}", where=batch.name
         )
     batch.ensure_valid()
     codec = batch.attributes & fmt.CODEC_MASK
     if codec > Codec.ZSTD:
         raise UnsupportedCompressionTypeError(
-            f"compression type {codec}, expected 0 to {Codec.ZSTD.value}", where=_name(batch)
+            f"compression type {codec}, expected 0 to {Codec.ZSTD.value}", where=batch.name
         )
 
 
@@ -81,21 +81,15 @@ def _validate_header(batch: RecordBatch) -> None:
         raise InvalidRecordError(
             f"last offset delta {batch.last_offset_delta} and record count {count} do not agree,"
             " expected a positive count and one offset for each record",
-            where=_name(batch),
+            where=batch.name,
         )
     if batch.is_control:
-        raise InvalidRecordError("clients may not write control records", where=_name(batch))
+        raise InvalidRecordError("clients may not write control records", where=batch.name)
     if batch.has_producer_id and batch.base_sequence < 0:
         raise InvalidRecordError(
             f"base sequence {batch.base_sequence} with producer id {batch.producer_id}, expected 0 or more",
-            where=_name(batch),
+            where=batch.name,
         )
-
-
-def _name(batch: RecordBatch) -> str:
-    if batch.magic != fmt.MAGIC:
-        return f"message at position {batch.start} (format {batch.magic}, offset {batch.last_offset})"
-    return f"batch at position {batch.start} (base offset {batch.base_offset})"
 
 
 def _expectation(view: memoryview, position: int) -> str:

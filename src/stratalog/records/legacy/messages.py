@@ -83,16 +83,16 @@ class LegacyBatch(RecordBatch):
             raise CorruptRecordError(
                 f"size {self.size} does not fit between the smallest message,"
                 f" {legacy.SIZE_MIN[self.magic]} bytes, and the {len(view) - self.start} bytes that are there",
-                where=self._name,
+                where=self.name,
             )
         return view[self.start : end]
 
     @property
     def records_payload(self) -> memoryview:
         """The value: of a wrapper, the messages inside, compressed."""
-        value = _parse(self.as_memoryview(), self._name).value
+        value = _parse(self.as_memoryview(), self.name).value
         if value is None:
-            raise InvalidRecordError("a wrapper has no value, expected messages", where=self._name)
+            raise InvalidRecordError("a wrapper has no value, expected messages", where=self.name)
         return memoryview(value)
 
     @property
@@ -101,7 +101,7 @@ class LegacyBatch(RecordBatch):
 
     def ensure_valid(self) -> None:
         """Raise CorruptRecordError unless size and CRC hold; the messages in a wrapper are checked by `records()`."""
-        _ensure_crc(self.as_memoryview(), self._name)
+        _ensure_crc(self.as_memoryview(), self.name)
 
     def decompressed_payload(self, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> memoryview:
         """Return the messages in a wrapper; the value of a message that is none."""
@@ -110,13 +110,13 @@ class LegacyBatch(RecordBatch):
         if codec is Codec.NONE:
             return payload
         if codec is Codec.ZSTD:
-            raise InvalidRecordError(f"zstd in message format {self.magic}, which is older than it", where=self._name)
+            raise InvalidRecordError(f"zstd in message format {self.magic}, which is older than it", where=self.name)
         try:
             if codec is Codec.LZ4 and self.magic == _MAGIC_0:
                 return decompress(codec, with_right_checksum(payload), size_max=size_max)
             return decompress(codec, payload, size_max=size_max)
         except CorruptRecordError as error:
-            raise CorruptRecordError(str(error), where=self._name) from error.__cause__
+            raise CorruptRecordError(str(error), where=self.name) from error.__cause__
 
     def records(self, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> Iterator[Record]:
         """Return the message, or those in the wrapper, in order, with absolute offsets.
@@ -127,20 +127,20 @@ class LegacyBatch(RecordBatch):
         """
         if self.is_wrapper:
             return iter(self._inner_records(size_max))
-        message = _parse(self.as_memoryview(), self._name)
+        message = _parse(self.as_memoryview(), self.name)
         return iter((Record(self.last_offset, self.max_timestamp, message.key, message.value),))
 
     def inner_magics(self) -> list[int]:
         """Return the format of each of `records()`. Kafka reads wrappers of mixed formats, but accepts none."""
         if not self.is_wrapper:
             return [self.magic]
-        return [message.magic for message in _iter_inner(self.decompressed_payload(), self._name)]
+        return [message.magic for message in _iter_inner(self.decompressed_payload(), self.name)]
 
     def _inner_records(self, size_max: int) -> list[Record]:
         append_time = self.max_timestamp if self.timestamp_type == fmt.LOG_APPEND_TIME else None
-        messages = list(_iter_inner(self.decompressed_payload(size_max=size_max), self._name))
+        messages = list(_iter_inner(self.decompressed_payload(size_max=size_max), self.name))
         if not messages:
-            raise InvalidRecordError("a wrapper with no message in it", where=self._name)
+            raise InvalidRecordError("a wrapper with no message in it", where=self.name)
         shift = self._offset_shift(messages[-1].offset)
         return [
             Record(
@@ -159,12 +159,12 @@ class LegacyBatch(RecordBatch):
             return 0
         if last_offset < last_inner:
             raise InvalidRecordError(
-                f"the wrapper's offset is less than that of the last message in it, {last_inner}", where=self._name
+                f"the wrapper's offset is less than that of the last message in it, {last_inner}", where=self.name
             )
         return last_offset - last_inner
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
         return f"message at position {self.start} (format {self.magic}, offset {self.last_offset})"
 
 
