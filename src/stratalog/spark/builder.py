@@ -15,6 +15,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from stratalog.errors import UsageError
+from stratalog.spark.options import by_topic, option_text
 from stratalog.spark.session import make_active
 
 if TYPE_CHECKING:
@@ -214,10 +215,8 @@ def option_name(argument: str) -> str:
 
 def _text(name: str, value: Any) -> str:
     match value:
-        case bool():
-            return str(value).lower()
         case int() | str():
-            return str(value)
+            return option_text(value)
         case datetime() | timedelta():
             return str(_milliseconds(value))
         case Mapping():
@@ -239,11 +238,7 @@ def _milliseconds(value: Any) -> int:
 
 def _by_partition(name: str, value: Mapping[Any, Any]) -> str:
     """{("orders", 0): 5} as the JSON that the option wants."""
-    found: dict[str, dict[str, int]] = {}
-    for key, each in value.items():
-        topic, partition = _topic_partition(name, key)
-        found.setdefault(topic, {})[str(partition)] = _milliseconds(each)
-    return json.dumps(found)
+    return json.dumps(by_topic({_topic_partition(name, key): _milliseconds(each) for key, each in value.items()}))
 
 
 def _assignment(value: Iterable[TopicPartition]) -> str:

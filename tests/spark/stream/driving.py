@@ -8,12 +8,13 @@ from typing import Any
 
 from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.options.data_loss import on_data_loss
+from stratalog.spark.options.partition_json import by_topic
 from stratalog.spark.options.read_options import TopicPartition
 from stratalog.spark.planning.intervals import EVERYTHING
 from stratalog.spark.reading.decode import Selection
 from stratalog.spark.reading.split_reader import SplitReader
 from stratalog.spark.stream.follower import Follower
-from stratalog.spark.stream.offsets import parse, render
+from stratalog.spark.stream.offsets import parse
 from stratalog.spark.stream.options import StreamOptions
 
 Record = tuple[str, int, int]
@@ -91,7 +92,7 @@ class Query:
         """
         start = self.start
         if self.finished == len(self.logged):
-            end = render(self.follower.end_of_batch(start, unlimited=unlimited))
+            end = by_topic(self.follower.end_of_batch(start, unlimited=unlimited))
             if self.logged and json.dumps(end) == self.logged[-1]:
                 return None
             self.logged.append(json.dumps(end))

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.spark.stream.offsets import CorruptOffsetsError, parse, render
+from stratalog.spark.options.partition_json import by_topic
+from stratalog.spark.stream.offsets import CorruptOffsetsError, parse
 
 topics = st.text("abc._-XYZ019", min_size=1, max_size=5)
 offsets = st.dictionaries(st.tuples(topics, st.integers(0, 12)), st.integers(0, (1 << 63) - 1))
@@ -19,7 +20,7 @@ offsets = st.dictionaries(st.tuples(topics, st.integers(0, 12)), st.integers(0, 
 @settings(deadline=None)
 def test_offsets_survive_the_checkpoint(found: dict[tuple[str, int], int]) -> None:
     """What is parsed from the text of some offsets is these offsets."""
-    assert parse(json.loads(json.dumps(render(found)))) == found
+    assert parse(json.loads(json.dumps(by_topic(found)))) == found
 
 
 @given(offsets, st.randoms(use_true_random=False))
@@ -28,7 +29,7 @@ def test_the_same_offsets_are_the_same_text(found: dict[tuple[str, int], int], r
     """The order in which offsets were found does not show: Spark compares texts."""
     shuffled = list(found.items())
     random.shuffle(shuffled)
-    assert json.dumps(render(dict(shuffled))) == json.dumps(render(found))
+    assert json.dumps(by_topic(dict(shuffled))) == json.dumps(by_topic(found))
 
 
 def test_the_shape_is_that_of_sparks_kafka_source() -> None:
@@ -39,7 +40,7 @@ def test_the_shape_is_that_of_sparks_kafka_source() -> None:
         ("flights", 2): 45,
         ("flights", 10): 1,
     }
-    assert list(render(parse(json.loads(text)))) == ["flights", "orders"]
+    assert list(by_topic(parse(json.loads(text)))) == ["flights", "orders"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stratalog.errors import StratalogError
-from stratalog.spark.options import TopicPartition
+from stratalog.spark.options import TopicPartition, by_topic
 
 #: Of the document; a reader refuses newer ones.
 COMMIT_FORMAT: Final = 1
@@ -65,15 +65,12 @@ class Commit:
 
     def to_json(self) -> str:
         """One line."""
-        by_topic: dict[str, dict[str, int]] = {}
-        for (topic, partition), offset in sorted(self.next_offsets.items()):
-            by_topic.setdefault(topic, {})[str(partition)] = offset
         document = {
             "format": COMMIT_FORMAT,
             "version": self.version,
             "run": self.run_id,
             "ranges": [[each.topic, each.partition, each.start, each.end] for each in self.ranges],
-            "next": by_topic,
+            "next": by_topic(self.next_offsets),
             "schema": self.schema,
             "partition_by": list(self.partition_by),
             "decoded": self.decoded,

@@ -19,7 +19,7 @@ from stratalog.spark.export.layout import DECODED, ExportLayout
 from stratalog.spark.export.ranges import new_ranges, steps
 from stratalog.spark.export.rows import records, table_rows
 from stratalog.spark.export.targets import CommitResult, ExportTarget
-from stratalog.spark.options import ReadOptions
+from stratalog.spark.options import ReadOptions, option_text
 from stratalog.util import random_uuid
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def export(
     two, one raises OverlappingRunsError. UsageError for what cannot work, before anything is written; DataLossError
     when offsets that come next were deleted.
     """
-    options = {name: _option_value(value) for name, value in source.items()}
+    options = {name: option_text(value) for name, value in source.items()}
     options |= {name: absolute(text) for name, text in options.items() if name.lower() == "path"}
     layout = ExportLayout.of(partition_by)
     if offsets_per_commit is not None and offsets_per_commit < 1:
@@ -224,7 +224,3 @@ def _check_schema(last: Commit | None, rows: DataFrame) -> None:
     if last is None or not last.schema:
         return
     check_evolution(json.loads(last.schema), json.loads(rows.schema.json()), DECODED)
-
-
-def _option_value(value: str | int | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

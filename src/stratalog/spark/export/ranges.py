@@ -11,7 +11,7 @@ from uuid import UUID
 from stratalog.errors import UsageError
 from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.export.commits import OffsetRange
-from stratalog.spark.options import Limit, LimitKind, ReadOptions, TopicPartition, on_data_loss
+from stratalog.spark.options import Limit, LimitKind, ReadOptions, TopicPartition, by_topic, on_data_loss
 from stratalog.spark.planning import (
     IndexAccess,
     LimitResolver,
@@ -114,13 +114,9 @@ def reading_options(options: Mapping[str, str], ranges: Sequence[OffsetRange]) -
     """Options of the source to read just these ranges. Pure."""
     replaced = {*_SUBSCRIPTION, *_LIMITS, *_MORE_LIMITS, *_COLUMNS}
     kept = {name: value for name, value in options.items() if name.lower() not in replaced}
-    assigned: dict[str, list[int]] = {}
-    starts: dict[str, dict[str, int]] = {}
-    ends: dict[str, dict[str, int]] = {}
-    for each in ranges:
-        assigned.setdefault(each.topic, []).append(each.partition)
-        starts.setdefault(each.topic, {})[str(each.partition)] = each.start
-        ends.setdefault(each.topic, {})[str(each.partition)] = each.end
+    starts = by_topic({each.key: each.start for each in ranges})
+    ends = by_topic({each.key: each.end for each in ranges})
+    assigned = {topic: [int(partition) for partition in partitions] for topic, partitions in starts.items()}
     return kept | {
         "assign": json.dumps(assigned),
         "startingOffsets": json.dumps(starts),

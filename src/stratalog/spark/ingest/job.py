@@ -25,6 +25,7 @@ from stratalog.spark.ingest.memory import Memory, query_id
 from stratalog.spark.ingest.parquet_plan import Indirect
 from stratalog.spark.ingest.through_spark import SparkInput, list_files, write_through_spark
 from stratalog.spark.ingest.values import IngestResult, Round, Rows, SourceFile
+from stratalog.spark.options import option_text
 from stratalog.spark.sink import SinkOptions, WriteTarget, target_of
 from stratalog.util import SYSTEM_CLOCK, Clock
 
@@ -70,7 +71,7 @@ def ingest(
         raise UsageError("to sort by time an expression has to say what the timestamp is")
     paths = [source] if isinstance(source, str) else list(source)
     reading = SparkInput(paths, rows, file_format, read_options or {}, schema, sort_by_time)
-    options = {name: _text(value) for name, value in sink.items()} | {"topic": topic}
+    options = {name: option_text(value) for name, value in sink.items()} | {"topic": topic}
     query = query_id(topic, "" if state is None else state.location)
     memory = Memory(state, _target(options, topic, query), topic, query)
     listed = list_files(spark, paths)
@@ -136,7 +137,3 @@ def _rounds(files: Sequence[SourceFile], count_max: int, size_max: int) -> Itera
         size += file.size
     if taken:
         yield taken
-
-
-def _text(value: str | int | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

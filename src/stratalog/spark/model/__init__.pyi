@@ -28,6 +28,7 @@ from .segment import (
 from .segment import (
     remote_segment as remote_segment,
 )
+from .segment import within as within
 from .split_plan import (
     Piece as Piece,
 )

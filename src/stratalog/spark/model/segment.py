@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from stratalog.remote.storage import ObjectKind, SegmentManifest
 from stratalog.spark.model.place import Place, PlaceTier
@@ -21,10 +22,10 @@ class Segment:
     size: int
     max_timestamp_ms: int | None
     log: Place
-    index: Place | None
-    time_index: Place | None
-    txn_index: Place | None
-    snapshot: Place | None
+    index: Place | None = None
+    time_index: Place | None = None
+    txn_index: Place | None = None
+    snapshot: Place | None = None
     is_active: bool = False
     epoch: int = -1
     manifest: SegmentManifest | None = None
@@ -41,6 +42,15 @@ class SegmentRange:
     segment: Segment
     start: int
     end: int
+
+
+def within(ranges: Iterable[SegmentRange], start: int, end: int) -> list[SegmentRange]:
+    """Return the ranges cut to [start, end)."""
+    return [
+        replace(each, start=max(each.start, start), end=min(each.end, end))
+        for each in ranges
+        if max(each.start, start) < min(each.end, end)
+    ]
 
 
 def remote_segment(manifest: SegmentManifest) -> Segment:
@@ -67,17 +77,7 @@ def remote_segment(manifest: SegmentManifest) -> Segment:
 def broker_segment(topic: str, partition: int, start: int, end: int) -> Segment:
     """All of a partition, as the brokers have it: a segment of unknown size without indexes."""
     place = Place(PlaceTier.BROKER, f"{topic}-{partition}")
-    return Segment(
-        base_offset=start,
-        end_offset=end,
-        size=0,
-        max_timestamp_ms=None,
-        log=place,
-        index=None,
-        time_index=None,
-        txn_index=None,
-        snapshot=None,
-    )
+    return Segment(base_offset=start, end_offset=end, size=0, max_timestamp_ms=None, log=place)
 
 
 def has_compact_policy(segment: Segment) -> bool:

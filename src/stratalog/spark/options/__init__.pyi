@@ -13,6 +13,9 @@ from .kafka import (
 from .partition_json import (
     TopicPartition as TopicPartition,
 )
+from .partition_json import (
+    by_topic as by_topic,
+)
 from .read_options import (
     COLUMNS as COLUMNS,
 )
@@ -33,6 +36,9 @@ from .read_options import (
 )
 from .reader import (
     OptionReader as OptionReader,
+)
+from .reader import (
+    option_text as option_text,
 )
 from .subscription import (
     Subscription as Subscription,

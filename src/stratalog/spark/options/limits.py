@@ -54,7 +54,7 @@ def limit(reader: OptionReader, side: str, default: LimitKind, streaming: bool =
     one = reader.parsed(name, _timestamp, "milliseconds since the epoch")
     example = 'milliseconds by partition, such as {"topicA":{"0":1700000000000}}'
     each = reader.parsed(by_timestamp, _json_timestamps, example)
-    offsets = (_stream_offsets if streaming else _offsets)(reader, f"{side}Offsets", default)
+    offsets = _offsets(reader, f"{side}Offsets", default, streaming=streaming)
     if one is not None:
         return Limit(LimitKind.TIMESTAMP, name, timestamp_ms=one)
     if each is not None:
@@ -62,39 +62,26 @@ def limit(reader: OptionReader, side: str, default: LimitKind, streaming: bool =
     return offsets
 
 
-def _offsets(reader: OptionReader, name: str, default: LimitKind) -> Limit:
-    value = reader.text(name)
-    if value is None or value.lower() == default.value:
-        return Limit(default, name)
-    is_start = default is LimitKind.EARLIEST
-    refused, allowed = (LATEST, EARLIEST) if is_start else (EARLIEST, LATEST)
-    word = "latest" if is_start else "earliest"
-    why = f"a batch query cannot {'start at the end' if is_start else 'end at the start'}"
-    if value.lower() == word:
-        raise UsageError(f"option {name}={value}: {why}")
-    example = json.dumps({"topicA": {"0": 23, "1": allowed}})
-    expected = f"{default.value}, or offsets by partition, such as {example}"
-    found = reader.parsed(name, json_by_partition, expected) or {}
-    for (topic, partition), offset in found.items():
-        if offset == refused:
-            raise UsageError(f"option {name}={value}: {topic}-{partition} has {refused}, which is {word}; {why}")
-        if offset < EARLIEST:
-            raise UsageError(f"option {name}={value}: {topic}-{partition} has {offset}; expected {expected}")
-    return Limit(LimitKind.OFFSETS, name, by_partition=found)
-
-
-def _stream_offsets(reader: OptionReader, name: str, default: LimitKind) -> Limit:
-    """Where a stream begins: both words, and both numbers."""
+def _offsets(reader: OptionReader, name: str, default: LimitKind, *, streaming: bool) -> Limit:
+    """Parse words or numbers: a stream may begin at either end, a batch may neither start at the end nor vice versa."""
     value = reader.text(name)
     if value is None:
         return Limit(default, name)
-    words = {LimitKind.EARLIEST.value: LimitKind.EARLIEST, LimitKind.LATEST.value: LimitKind.LATEST}
+    words = {LimitKind.EARLIEST.value: EARLIEST, LimitKind.LATEST.value: LATEST}
+    refused = None if streaming else LATEST if default is LimitKind.EARLIEST else EARLIEST
+    why = f"a batch query cannot {'start at the end' if refused == LATEST else 'end at the start'}"
     if value.lower() in words:
-        return Limit(words[value.lower()], name)
-    example = json.dumps({"topicA": {"0": 23, "1": EARLIEST, "2": LATEST}})
-    expected = f"earliest, latest, or offsets by partition, such as {example}"
+        if words[value.lower()] == refused:
+            raise UsageError(f"option {name}={value}: {why}")
+        return Limit(LimitKind(value.lower()), name)
+    allowed = {word: number for word, number in words.items() if number != refused}
+    example = {"0": 23, **{str(partition): number for partition, number in enumerate(allowed.values(), 1)}}
+    expected = f"{', '.join(allowed)}, or offsets by partition, such as {json.dumps({'topicA': example})}"
     found = reader.parsed(name, json_by_partition, expected) or {}
     for (topic, partition), offset in found.items():
+        if offset == refused:
+            word = next(word for word, number in words.items() if number == refused)
+            raise UsageError(f"option {name}={value}: {topic}-{partition} has {refused}, which is {word}; {why}")
         if offset < EARLIEST:
             raise UsageError(f"option {name}={value}: {topic}-{partition} has {offset}; expected {expected}")
     return Limit(LimitKind.OFFSETS, name, by_partition=found)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stratalog.spark.options.reader import BadValueError
@@ -30,6 +30,14 @@ def json_by_partition(value: str) -> dict[TopicPartition, int]:
                 raise BadValueError(f"{topic} has {partition!r}: {json.dumps(number)}")
             found[topic, int(partition)] = number
     return found
+
+
+def by_topic(values: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Return numbers by partition as a document for JSON, the counterpart of `json_by_partition`, in order."""
+    document: dict[str, dict[str, int]] = {}
+    for topic, partition in sorted(values):
+        document.setdefault(topic, {})[str(partition)] = values[topic, partition]
+    return document
 
 
 def json_assignment(value: str) -> frozenset[TopicPartition]:

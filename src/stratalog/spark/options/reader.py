@@ -41,6 +41,11 @@ class BadValueError(ValueError):
     """A value that was understood far enough to say what is wrong with it."""
 
 
+def option_text(value: str | int | bool) -> str:
+    """Return a value as the text of an option or property."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 class OptionReader:
     """Typed access to the options; remembers which are known."""
 

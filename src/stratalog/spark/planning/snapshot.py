@@ -30,7 +30,7 @@ from stratalog.log.format import (
 )
 from stratalog.remote.storage import SegmentManifest, parse_topic_directory
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Place, PlaceTier, Segment, SegmentRange, broker_segment, remote_segment
+from stratalog.spark.model import Place, PlaceTier, Segment, SegmentRange, broker_segment, remote_segment, within
 from stratalog.spark.options import OnDataLoss, ReadOptions, TopicPartition, on_data_loss
 from stratalog.spark.planning.broker_view import BrokerPartition, BrokerView
 from stratalog.spark.planning.local_segments import SegmentListing
@@ -71,11 +71,7 @@ class PartitionSnapshot:
 
     def between(self, start: int, end: int) -> list[SegmentRange]:
         """Return the ranges cut to [start, end)."""
-        return [
-            replace(each, start=max(each.start, start), end=min(each.end, end))
-            for each in self.ranges
-            if max(each.start, start) < min(each.end, end)
-        ]
+        return within(self.ranges, start, end)
 
 
 class _LocalPartition(NamedTuple):

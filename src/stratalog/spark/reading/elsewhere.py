@@ -15,7 +15,16 @@ from pathlib import Path
 from stratalog.inspect import list_remote_segments, of_topic_ids
 from stratalog.log.format import noted_topic_id
 from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Piece, Place, PlaceTier, SegmentRange, SplitPlan, has_compact_policy, remote_segment
+from stratalog.spark.model import (
+    Piece,
+    Place,
+    PlaceTier,
+    SegmentRange,
+    SplitPlan,
+    has_compact_policy,
+    remote_segment,
+    within,
+)
 from stratalog.spark.options import OnDataLoss
 from stratalog.spark.planning import Cutter, IndexAccess, LocalSpan, SegmentListing, explains, merge_tiers
 
@@ -142,12 +151,3 @@ def _is_compacted_between(ranges: list[SegmentRange], start: int, end: int) -> b
     before = [each for each in ranges if each.end <= start][-1:]
     behind = [each for each in ranges if each.start >= end][:1]
     return bool(before and behind) and all(has_compact_policy(each.segment) for each in before + behind)
-
-
-def within(ranges: list[SegmentRange], start: int, end: int) -> list[SegmentRange]:
-    """Return the ranges cut to [start, end)."""
-    return [
-        replace(each, start=max(each.start, start), end=min(each.end, end))
-        for each in ranges
-        if max(each.start, start) < min(each.end, end)
-    ]

@@ -22,6 +22,7 @@ from stratalog.spark.jvm import (
     spark_java_home,
     warn_of_slow_paths,
 )
+from stratalog.spark.options import option_text
 from stratalog.spark.session.worker_python import settle_worker_python
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def open_local_session(name: str, conf: Mapping[str, str | int | bool]) -> Spark
     except ImportError as error:
         raise UsageError("Spark is not installed: `pip install stratalog[spark]`") from error
 
-    properties: dict[str, str] = _DEFAULTS | {key: _property_value(value) for key, value in conf.items()}
+    properties: dict[str, str] = _DEFAULTS | {key: option_text(value) for key, value in conf.items()}
     worker_python = properties.get("spark.pyspark.python", sys.executable)
     if worker_python == sys.executable:
         # Workers are started by the JVM and import the source by name, from wherever this process has it.
@@ -146,10 +147,6 @@ def open_local_session(name: str, conf: Mapping[str, str | int | bool]) -> Spark
 def say_wrong_queries_once() -> None:
     """Report a wrong query once, as its AnalysisException, without pyspark's JSON of JVM frames on stderr."""
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-
-
-def _property_value(value: str | int | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _import_root() -> str:

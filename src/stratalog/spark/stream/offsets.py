@@ -24,14 +24,6 @@ class CorruptOffsetsError(StratalogError):
     """A checkpoint holds no offsets of this source."""
 
 
-def render(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """As a document for JSON."""
-    document: dict[str, dict[str, int]] = {}
-    for topic, partition in sorted(offsets):
-        document.setdefault(topic, {})[str(partition)] = offsets[topic, partition]
-    return document
-
-
 def parse(document: Any) -> dict[TopicPartition, int]:
     """Return the offsets of a document. Raises CorruptOffsetsError."""
     if not isinstance(document, dict):

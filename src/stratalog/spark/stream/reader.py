@@ -24,10 +24,11 @@ from pyspark.sql.types import StructType
 from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.jvm import without_traceback
 from stratalog.spark.model import SplitPlan
+from stratalog.spark.options import by_topic
 from stratalog.spark.planning import Constraints
 from stratalog.spark.reading import checked_columns, read_rows
 from stratalog.spark.stream.follower import Follower
-from stratalog.spark.stream.offsets import parse, render
+from stratalog.spark.stream.offsets import parse
 from stratalog.spark.stream.options import StreamOptions
 
 
@@ -52,7 +53,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return render(self._driver.initial())
+        return by_topic(self._driver.initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """One that says that there are limits, which comes back as it is: Python sources have no composite ones."""
@@ -70,7 +71,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """All limits of the options apply, unless Spark says that this trigger has none (Trigger.Once)."""
         begin = parse(start)
         end = self._driver.end_of_batch(begin, unlimited=isinstance(limit, ReadAllAvailable))
-        return start if end == begin else render(end)
+        return start if end == begin else by_topic(end)
 
     @without_traceback()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -78,7 +79,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """For the progress report: the ends of the last look."""
-        return render(self._driver.latest) or None
+        return by_topic(self._driver.latest) or None
 
     @without_traceback()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:

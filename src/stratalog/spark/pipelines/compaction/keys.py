@@ -6,20 +6,21 @@ offsets relative to the segment's base (4 bytes each, native order). Memory does
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from stratalog.log.cleaner import Chunk, CleanedTransactions, address_of
+import numpy as np
+import numpy.typing as npt
+
+from stratalog.log.cleaner import SCRATCH_SIZE, Chunk, CleanedTransactions, address_of
 from stratalog.log.cleaner import context as at
 from stratalog.records import ControlType, RecordBatch, parse_control_key
 from stratalog.records import batch_format as fmt
+from stratalog.spark.pipelines.compaction import keys_kernel
 from stratalog.spark.pipelines.compaction.sources import CHUNK_BYTES, OpenRecords, open_records
 from stratalog.spark.pipelines.compaction.values import KeysTask, SegmentSummary
 from stratalog.util import SYSTEM_CLOCK
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 #: Entries that are gathered before they are handed on: at least, at most, and for each bucket.
 _ENTRIES_MIN: Final = 1 << 18
@@ -39,15 +40,7 @@ class KeyCollector:
     """Buffers of one worker, used for one segment after the other. Not thread-safe."""
 
     def __init__(self) -> None:
-        from stratalog.spark.pipelines.compaction import keys_kernel
-
-        self._kernel = keys_kernel
         self._chunk = Chunk(CHUNK_BYTES)
-        import numpy as np
-
-        from stratalog.log.cleaner import SCRATCH_SIZE
-
-        self._np = np
         self._scratch = np.zeros(SCRATCH_SIZE, np.uint8)
         self._entries: npt.NDArray[np.int64] = np.empty((0, keys_kernel.ENTRY_WORDS), np.int64)
 
@@ -87,7 +80,7 @@ class KeyCollector:
 
     def _reserve(self, count: int) -> None:
         if len(self._entries) < count:
-            self._entries = self._np.empty((count, self._kernel.ENTRY_WORDS), self._np.int64)
+            self._entries = np.empty((count, keys_kernel.ENTRY_WORDS), np.int64)
         self._chunk.context.out = address_of(self._entries)
         self._chunk.context.out_capacity = len(self._entries)
 
@@ -107,7 +100,7 @@ class KeyCollector:
         chunk = self._chunk
         while True:
             with chunk.errors_named():
-                self._kernel.collect_chunk(chunk.address)
+                keys_kernel.collect_chunk(chunk.address)
                 status = chunk.status
                 if status == at.DONE:
                     return
@@ -135,9 +128,9 @@ class KeyCollector:
         if batch.magic < fmt.MAGIC:
             self._special_batches += 1
             return self._take_plainly(batch)
-        payload = self._np.frombuffer(batch.decompressed_payload(), self._np.uint8)
+        payload = np.frombuffer(batch.decompressed_payload(), np.uint8)
         header = self._chunk.header_address()
-        status = self._kernel.collect_keys(self._chunk.address, header, address_of(payload), len(payload))
+        status = keys_kernel.collect_keys(self._chunk.address, header, address_of(payload), len(payload))
         if status == at.MALFORMED:
             for _ in batch.records():  # finds the same, and has the words for it
                 pass
@@ -159,8 +152,6 @@ class KeyCollector:
             self._aborts.add(batch.producer_id)
 
     def _take_plainly(self, batch: RecordBatch) -> bool:
-        import hashlib
-
         context = self._chunk.context
         records = list(batch.records())
         if context.out_size + len(records) > len(self._entries):
@@ -171,7 +162,7 @@ class KeyCollector:
             if record.key is None:
                 context.invalid += 1
                 continue
-            digest = self._np.frombuffer(hashlib.md5(record.key, usedforsecurity=False).digest(), "<i8")
+            digest = np.frombuffer(hashlib.md5(record.key, usedforsecurity=False).digest(), "<i8")
             self._entries[context.out_size] = (*digest, record.offset)
             context.out_size += 1
         self._count(len(records))
@@ -179,14 +170,14 @@ class KeyCollector:
 
     def _packed(self) -> Iterator[Packed]:
         """Hand on what was gathered."""
-        np, task, count = self._np, self._task, self._chunk.context.out_size
+        task, count = self._task, self._chunk.context.out_size
         if not count:
             return
         hashes: npt.NDArray[Any] = np.empty((count, 2), np.int64)
         offsets = np.empty(count, np.uint32)
         ends = np.zeros(task.buckets + 1, np.int64)
         entries = self._entries[:count]
-        self._kernel.scatter(entries, task.source.base_offset, task.buckets, ends, hashes, offsets)
+        keys_kernel.scatter(entries, task.source.base_offset, task.buckets, ends, hashes, offsets)
         for bucket, (start, end) in enumerate(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)):
             if start < end:
                 data = hashes[start:end].tobytes() + offsets[start:end].tobytes()

@@ -7,13 +7,13 @@ the bucket, divided by how full the table is (a quarter to a half).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 from typing_extensions import Buffer
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+from stratalog.spark.pipelines.compaction import newest_kernel
 
 #: Bytes of one packed entry: 16 of the hash, 4 of the offset.
 PACKED_ENTRY_SIZE: Final = 20
@@ -24,12 +24,6 @@ class NewestKeys:
     """The keys of one bucket that were seen so far; `clear` for the next bucket. Not thread-safe."""
 
     def __init__(self) -> None:
-        import numpy as np
-
-        from stratalog.spark.pipelines.compaction import newest_kernel
-
-        self._np = np
-        self._kernel = newest_kernel
         #: Entries left, keys in the table, keys that it may have, entries listed (see the kernel).
         self._state = np.zeros(4, np.int64)
         self.clear()
@@ -40,7 +34,7 @@ class NewestKeys:
         self._state[1] = 0
 
     def _reserve(self, slots: int) -> None:
-        self._table: npt.NDArray[np.int64] = self._np.zeros((slots, 2), self._np.int64)
+        self._table: npt.NDArray[np.int64] = np.zeros((slots, 2), np.int64)
         self._state[2] = slots // 2
 
     def superseded(self, data: Buffer, base_offset: int, first_dirty_offset: int) -> npt.NDArray[np.uint32]:
@@ -49,20 +43,21 @@ class NewestKeys:
         Packed entries come in descending order. Only keys of records from `first_dirty_offset` on supersede others.
         Raises ValueError for bytes that are no entries.
         """
-        numpy, state = self._np, self._state
-        size = memoryview(data).nbytes
+        state = self._state
+        view = memoryview(data)
+        size = view.nbytes
         count, rest = divmod(size, PACKED_ENTRY_SIZE)
         if rest:
             raise ValueError(f"{size} bytes are no entries of {PACKED_ENTRY_SIZE} bytes")
-        hashes = numpy.frombuffer(data, numpy.int64, count * 2).reshape(count, 2).copy()
-        offsets = numpy.frombuffer(data, numpy.uint32, count, count * 16).copy()
-        listed: npt.NDArray[np.uint32] = numpy.empty(count, numpy.uint32)
+        hashes = np.frombuffer(view, np.int64, count * 2).reshape(count, 2).copy()
+        offsets = np.frombuffer(view, np.uint32, count, count * 16).copy()
+        listed: npt.NDArray[np.uint32] = np.empty(count, np.uint32)
         state[0], state[3] = count, 0
         dirty_from = max(first_dirty_offset - base_offset, 0)
         while True:
-            self._kernel.sift(self._table, state, hashes, offsets, dirty_from, listed)
+            newest_kernel.sift(self._table, state, hashes, offsets, dirty_from, listed)
             if state[0] == 0:
                 return listed[: int(state[3])][::-1]
             before = self._table
             self._reserve(len(before) * 2)
-            self._kernel.rehash(before, self._table)
+            newest_kernel.rehash(before, self._table)

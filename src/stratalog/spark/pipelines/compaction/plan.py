@@ -6,7 +6,7 @@ It covers closed segments up to the end offset. Those of one group become one se
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Final
 
@@ -135,18 +135,16 @@ def keys_tasks(plans: Sequence[CompactionPlan], estimates: Sequence[int], cores:
     for part, (plan, keys) in enumerate(zip(plans, estimates, strict=True)):
         buckets = buckets_of(keys, cores)
         for segment, source in enumerate(plan.sources):
-            aborted = plan.aborted_in(segment)
-            tasks.append(
-                KeysTask(
-                    part=part,
-                    segment=segment,
-                    source=source,
-                    places=plan.places,
-                    aborted=aborted,
-                    first_bucket=first_bucket,
-                    buckets=buckets,
-                )
+            task = KeysTask(
+                part=part,
+                segment=segment,
+                source=source,
+                places=plan.places,
+                aborted=plan.aborted_in(segment),
+                first_bucket=first_bucket,
+                buckets=buckets,
             )
+            tasks.append(task)
         first_bucket += buckets
     return tasks, first_bucket
 
@@ -208,14 +206,7 @@ def _narrowed(facts: FilterFacts, start: int, end: int) -> FilterFacts:
         for producer, record in facts.last_records.items()
         if record.last_data_offset < 0 or start <= record.last_data_offset < end
     }
-    return FilterFacts(
-        facts.now_ms,
-        facts.delete_retention_ms,
-        facts.legacy_horizon_ms,
-        facts.latest_offset,
-        facts.high_watermark,
-        last,
-    )
+    return replace(facts, last_records=last)
 
 
 def keys_estimate(plan: CompactionPlan) -> int:

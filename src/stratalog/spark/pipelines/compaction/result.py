@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from stratalog.jobs import Column, Report, Unit
@@ -122,18 +122,9 @@ def achieved(plan: CompactionPlan, surveyed: PartitionSurvey, rewritten: Sequenc
     """Return the result for a partition, of which these groups were rewritten."""
     before = foreseen(plan, surveyed)
     stats = [new.stats for new in rewritten]
-    return CompactedPartition(
-        topic=plan.topic,
-        partition=plan.partition,
-        segments_in=before.segments_in,
-        segments_out=before.segments_out,
-        bytes_in=before.bytes_in,
+    return replace(
+        before,
         bytes_out=before.bytes_in - sum(each.bytes_read - each.bytes_written for each in stats),
-        records_in=before.records_in,
         records_out=before.records_in - sum(each.records_read - each.records_written for each in stats),
-        superseded=before.superseded,
-        aborted=before.aborted,
-        without_key=before.without_key,
-        tombstones=before.tombstones,
         core_seconds=before.core_seconds + sum(each.seconds for each in stats),
     )
