@@ -98,7 +98,7 @@ def _root_options(
 
 def _print_version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
+        from importlib.metadata import version  # slow, and seldom needed
 
         typer.echo(f"stratalog {version('stratalog')}")
         raise typer.Exit

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stratalog.cli.options import key_values
 from stratalog.config import ADVERTISED, LISTENERS, BrokerConfig, joins_cluster, parse_properties, refuse_unkept
 from stratalog.errors import InvalidConfigError, UsageError
 from stratalog.util import raise_descriptor_limit, tell_service_manager
@@ -168,12 +169,7 @@ def _properties(config: Path | None, assignments: list[str], listen: str | None)
         except UnicodeDecodeError as error:
             raise UsageError(f"{config} is not a text file in UTF-8 (byte {error.start})") from error
         in_file = parse_properties(text, str(config))
-    assigned: dict[str, str] = {}
-    for assignment in assignments:
-        name, separator, value = assignment.partition("=")
-        if not separator or not name.strip():
-            raise UsageError(f"--set {assignment}: expected KEY=VALUE")
-        assigned[name.strip()] = value.strip()
+    assigned = {key.strip(): value.strip() for key, value in key_values("--set", assignments).items()}
     properties = {**in_file, **assigned}
     # Also when --listen is given: who asks for TLS in the file must not be served without it by chance.
     refuse_unkept(properties, lambda key: "--set" if key in assigned else str(config), plain_only=listen is not None)

@@ -9,7 +9,7 @@ import typer
 
 from stratalog.broker.metadata import ConfigSource
 from stratalog.cli.connection import open_cluster
-from stratalog.cli.options import BootstrapServer, CommandConfig, DryRun, Json, JsonLines
+from stratalog.cli.options import BootstrapServer, CommandConfig, DryRun, Json, JsonLines, key_values
 from stratalog.cli.out import on_terminal, print_json
 from stratalog.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError, UsageError
 from stratalog.util import print_table, uuid_to_base64
@@ -62,7 +62,9 @@ def create(
         "name": wanted,
         "num_partitions": _DEFAULT if partitions is None else partitions,
         "replication_factor": _DEFAULT if replication_factor is None else replication_factor,
-        "configs": [{"name": key, "value": value} for key, value in _assignments(config or []).items()],
+        "configs": [
+            {"name": key.strip(), "value": value.strip()} for key, value in key_values("--config", config).items()
+        ],
     }
     with open_cluster(bootstrap_server, command_config) as cluster:
         (answer,) = cluster.any.call(
@@ -201,16 +203,6 @@ def _one_name(name: str | None, options: list[str] | None) -> str:
     if len(names) != 1:
         raise UsageError("expected the name of one topic")
     return names[0]
-
-
-def _assignments(given: list[str]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for text in given:
-        key, separator, value = text.partition("=")
-        if not separator or not key.strip():
-            raise UsageError(f"--config {text}: expected KEY=VALUE")
-        pairs[key.strip()] = value.strip()
-    return pairs
 
 
 def _metadata(cluster: Cluster, names: list[str] | None) -> list[Any]:

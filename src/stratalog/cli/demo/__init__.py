@@ -40,7 +40,7 @@ def demo(
             f"the demo needs {', '.join(missing)}: pip install 'stratalog[demo,spark,web]'"
             " (in a clone, ./stratalog demo sets everything up)"
         )
-    from stratalog.cli.demo.run import run
+    from stratalog.cli.demo.run import run  # loads pandas, pyspark and a client
 
     if not run(dir, rows, keep):
         raise typer.Exit(1)

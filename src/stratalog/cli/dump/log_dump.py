@@ -158,7 +158,7 @@ def _printer(source: DumpSource, output: TextOutput, problems: Problems, size: i
     options = output.options
     is_plain_text = not isinstance(output, JsonOutput) and not options.has_decoder and not options.skip_record_metadata
     if is_plain_text and options.is_deep and size >= BULK_SIZE_MIN:
-        from stratalog.cli.dump.bulk import BulkPrinter
+        from stratalog.cli.dump.bulk import BulkPrinter  # loads numba
 
         return BulkPrinter(source, output, problems)
     return PlainPrinter(source, output, problems)

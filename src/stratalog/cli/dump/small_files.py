@@ -46,13 +46,8 @@ def _is_wanted(entry: AbortedTransaction, wanted: DumpRange) -> bool:
     return end is None or end.is_position or entry.first_offset < end.value
 
 
-def dump_snapshot(source: DumpSource, output: TextOutput, problems: Problems) -> None:
-    try:
-        entries = producer_snapshot.decode(read_all(source), source.name)
-    except StratalogError as error:
-        problems.add(str(error))
-        return
-    for entry in entries:
+def dump_snapshot(source: DumpSource, output: TextOutput, _: Problems) -> None:
+    for entry in producer_snapshot.decode(read_all(source), source.name):
         batch = BatchMetadata(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp_ms)
         output.producer(
             {
@@ -76,30 +71,19 @@ def dump_snapshot(source: DumpSource, output: TextOutput, problems: Problems) ->
         )
 
 
-def dump_leader_epochs(source: DumpSource, output: TextOutput, problems: Problems) -> None:
-    try:
-        for entry in checkpoints.decode_epochs(bytes(read_all(source)), source.name):
-            output.fields(epoch=entry.epoch, startOffset=entry.start_offset)
-    except StratalogError as error:
-        problems.add(str(error))
+def dump_leader_epochs(source: DumpSource, output: TextOutput, _: Problems) -> None:
+    for entry in checkpoints.decode_epochs(bytes(read_all(source)), source.name):
+        output.fields(epoch=entry.epoch, startOffset=entry.start_offset)
 
 
-def dump_offset_checkpoint(source: DumpSource, output: TextOutput, problems: Problems) -> None:
-    try:
-        offsets = checkpoints.decode_offsets(bytes(read_all(source)), source.name)
-    except StratalogError as error:
-        problems.add(str(error))
-        return
+def dump_offset_checkpoint(source: DumpSource, output: TextOutput, _: Problems) -> None:
+    offsets = checkpoints.decode_offsets(bytes(read_all(source)), source.name)
     for (topic, partition), offset in offsets.items():
         output.fields(topic=topic, partition=partition, offset=offset)
 
 
-def dump_partition_metadata(source: DumpSource, output: TextOutput, problems: Problems) -> None:
-    try:
-        topic_id = checkpoints.decode_partition_metadata(bytes(read_all(source)), source.name)
-    except StratalogError as error:
-        problems.add(str(error))
-        return
+def dump_partition_metadata(source: DumpSource, output: TextOutput, _: Problems) -> None:
+    topic_id = checkpoints.decode_partition_metadata(bytes(read_all(source)), source.name)
     output.fields(version=checkpoints.VERSION, topicId=uuid_to_base64(topic_id))
 
 
@@ -109,9 +93,6 @@ def dump_properties(source: DumpSource, output: TextOutput, problems: Problems) 
         properties = parse_properties(bytes(read_all(source)).decode(), source.name)
     except UnicodeDecodeError as error:
         problems.add(f"{source.name}: byte {error.start} is no UTF-8 text")
-        return
-    except StratalogError as error:
-        problems.add(str(error))
         return
     for key, value in properties.items():
         output.fields(**{key: value})

@@ -12,6 +12,7 @@ from typing import Protocol
 from typing_extensions import Buffer
 
 from stratalog.errors import RemoteResourceNotFoundError, UsageError
+from stratalog.remote import storage
 from stratalog.util import REAL_FILESYSTEM, File
 
 _URL = re.compile(r"[a-z][a-z0-9]+://")
@@ -99,10 +100,7 @@ class LocalSource:
 class ObjectSource:
     """An object, read in ranges."""
 
-    def __init__(self, store: object, directory_url: str, key: str) -> None:
-        from stratalog.remote.storage import ObjectStore
-
-        assert isinstance(store, ObjectStore)
+    def __init__(self, store: storage.ObjectStore, directory_url: str, key: str) -> None:
         self._store = store
         self._directory_url = directory_url
         self.base_name = key
@@ -131,12 +129,10 @@ class ObjectSource:
 
 
 def _open_object(url: str, store_options: Mapping[str, str]) -> DumpSource:
-    from stratalog.remote.storage import ObjectStore
-
     directory, _, key = url.rpartition("/")
     if not key or directory.endswith("/"):
         raise UsageError(f"{url}: expected the URL of an object")
-    store = ObjectStore.from_url(directory, store_options)
+    store = storage.ObjectStore.from_url(directory, store_options)
     try:
         return ObjectSource(store, directory, key)
     except RemoteResourceNotFoundError:

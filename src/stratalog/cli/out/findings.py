@@ -46,7 +46,7 @@ class FindingsPrinter:
             for one in findings:
                 print_json({"type": "finding", **object_of(one)})
         elif findings:
-            from rich.text import Text
+            from rich.text import Text  # --help does without
 
             is_wide = not on_terminal() or terminal_width() >= _WIDE
             rows: list[tuple[object, ...]] = []
@@ -83,7 +83,7 @@ def severity_counts(severities: Sequence[str], repairable: int, command: str, *,
 
 
 def _what(each: FindingText) -> object:
-    from rich.text import Text
+    from rich.text import Text  # as above
 
     what = Text.assemble((each.kind, "bold"), f": {each.found}")
     for label, text in each.details.items():
@@ -96,6 +96,6 @@ def _print_line(text: str, *, is_bad: bool) -> None:
     if not on_terminal():
         print(text)
         return
-    from rich.console import Console
+    from rich.console import Console  # as above
 
     Console(markup=False, highlight=False).print(text, style="bold red" if is_bad else None)

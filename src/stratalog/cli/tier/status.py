@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.error import HTTPError, URLError
@@ -19,6 +18,7 @@ from stratalog.cli.log_dirs import describe_log_dirs
 from stratalog.cli.missing import require_topics
 from stratalog.cli.options import CommandConfig, Json, OptionalBootstrapServer, Topics, bootstrap_from_environment
 from stratalog.cli.out import on_terminal, print_json
+from stratalog.cli.tier.times import time_text
 from stratalog.errors import UsageError
 from stratalog.jobs import size_text
 from stratalog.util import TableColumn, print_table
@@ -76,7 +76,7 @@ def status(
     elif web is not None:
         partitions = _from_web(web)
     else:
-        from stratalog.cli.tier.status_offline import from_data_dirs
+        from stratalog.cli.tier.status_offline import from_data_dirs  # loads the broker, which other sources do without
 
         partitions = from_data_dirs(data_dir or [])
     known = {str(partition["topic"]) for partition in partitions}
@@ -165,9 +165,5 @@ def _failures(partition: dict[str, Any]) -> list[str]:
     for failure in partition["failures"]:
         times = "once" if failure["times"] == 1 else f"{failure['times']} times"
         error = "" if failure["error"] in partition["text"] else f": {' '.join(failure['error'].split())}"
-        lines.append(f"{failure['task']} failed {times} since {_time(failure['sinceMs'])}{error}")
+        lines.append(f"{failure['task']} failed {times} since {time_text(failure['sinceMs'])}Z{error}")
     return lines
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
