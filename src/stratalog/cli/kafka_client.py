@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import aiokafka.errors
+
 from stratalog.errors import StratalogError
 from stratalog.util import join_host_port
 from stratalog.wire.client import ConnectionOptions, RefusedError, UnreachableError, tls_context
@@ -33,8 +35,6 @@ def client_settings(options: ConnectionOptions) -> dict[str, Any]:
 @contextmanager
 def client_errors() -> Iterator[None]:
     """Turn what aiokafka raises into our errors. Its log, which would stand between the records, is not shown."""
-    import aiokafka.errors
-
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL + 1)
     try:
         yield
@@ -44,8 +44,6 @@ def client_errors() -> Iterator[None]:
 
 def refusal(error: BaseException, what: str = "") -> StratalogError:
     """Return our error for one of aiokafka's: what was asked for, Kafka's name of the error, the message."""
-    import aiokafka.errors
-
     name = getattr(error, "message", type(error).__name__)
     message = ": ".join(part for part in (what, name, *map(str, error.args)) if part)
     if isinstance(error, aiokafka.errors.KafkaConnectionError):

@@ -114,7 +114,7 @@ def serve(
 
 def _broker(data_dir: Path | None, listen: str | None, properties: dict[str, str], file: Path | None) -> Broker:
     """Start the broker. An error of the configuration names the file, if there is one."""
-    from stratalog.broker.server import Broker
+    from stratalog.broker.server import Broker  # --help does without
 
     try:
         return Broker(data_dir=data_dir, listen=listen, config=properties)
@@ -152,7 +152,7 @@ def _web_server(address: str) -> Iterator[WebServer | None]:
         yield None
         return
     try:
-        from stratalog.broker.server import parse_address
+        from stratalog.broker.server import parse_address  # as in `_broker`
         from stratalog.web import WebServer
     except ImportError as error:
         raise UsageError(f"--web {address} needs more packages: pip install 'stratalog[web]' ({error})") from error

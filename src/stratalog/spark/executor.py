@@ -105,7 +105,7 @@ def parallelism(spark: SparkSession) -> int:
     """Return how many tasks run at once; of a cluster that grows on demand, how many now."""
     if not is_connect(spark):
         return max(spark.sparkContext.defaultParallelism, 1)
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions as F  # keeps `import stratalog.spark` cheap
 
     ids = spark.range(1 << 12).select(F.spark_partition_id().alias("partition")).distinct().count()
     return max(int(ids), 1)
@@ -132,7 +132,7 @@ class _GroupWork:
         self._work = work
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
+        import pyarrow as pa  # keeps `import stratalog.spark` cheap
 
         for batch in batches:
             for group in batch.column(0).to_pylist():
@@ -185,7 +185,7 @@ def _classic_rows(frame: DataFrame) -> Iterator[bytes]:
     end. But the JVM sends each partition when it is done, and the order of all of them last. A pyspark that does not do
     so returns all rows at the end.
     """
-    from pyspark.errors.exceptions.captured import unwrap_spark_exception
+    from pyspark.errors.exceptions.captured import unwrap_spark_exception  # private, and not in every pyspark
     from pyspark.util import _load_from_socket
 
     collect = getattr(getattr(frame, "_jdf", None), "collectAsArrowToPython", None)
@@ -209,7 +209,7 @@ def _classic_rows(frame: DataFrame) -> Iterator[bytes]:
 
 def _arrival_serializer() -> Any:
     """Arrow batches as they arrive; what follows them is their order, or an error."""
-    from pyspark import serializers
+    from pyspark import serializers  # keeps `import stratalog.spark` cheap
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql.pandas.serializers import ArrowStreamSerializer
 

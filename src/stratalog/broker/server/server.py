@@ -235,7 +235,7 @@ async def serve(
 def new_event_loop() -> Callable[[], asyncio.AbstractEventLoop]:
     """Return what makes the fastest event loop that is installed."""
     try:
-        import uvloop
+        import uvloop  # not made for every system
     except ImportError:
         return asyncio.new_event_loop
     return uvloop.new_event_loop

@@ -115,7 +115,7 @@ def consume(
     passes = None if filter_ is None else compile_filter(filter_, now_ms)
     write = _printer(json_ or json_of_kcat, format_, key_separator, delimiter, null, len(topics) > 1 or regex)
 
-    from stratalog.cli.consume.printing import print_records
+    from stratalog.cli.consume.printing import print_records  # loads a client, which --help does without
     from stratalog.cli.consume.reading import GroupReader, RangeReader
     from stratalog.cli.threads import run_to_end
 

@@ -7,6 +7,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, 
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+from aiokafka import TopicPartition as Partition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+
 from stratalog.cli.kafka_client import client_errors, client_settings
 from stratalog.cli.threads import call_beside
 from stratalog.wire.client import LATEST_OFFSET, Cluster, ConnectionOptions
@@ -35,8 +40,6 @@ class RangeReader:
 
     async def read(self) -> AsyncGenerator[Sequence[Any], None]:
         """Yield what there is, partition by partition; ends when all ranges have been read."""
-        from aiokafka import TopicPartition as Partition
-
         open_ = {Partition(*key): stop for key, (_, stop) in self._ranges.items()}
         if not open_:
             return
@@ -94,9 +97,6 @@ class GroupReader:
 
     async def read(self) -> AsyncGenerator[Sequence[Any], None]:
         """Yield what there is; ends with the group's partitions when that was asked for."""
-        from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-        from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-
         settings = {
             "group_id": self._group,
             "enable_auto_commit": False,
@@ -121,8 +121,6 @@ class GroupReader:
 
     async def done(self, records: Sequence[Any]) -> None:
         """Take note that records were printed: the next commit covers them."""
-        from aiokafka import TopicPartition as Partition
-
         if records:
             last = records[-1]
             self._printed[Partition(last.topic, last.partition)] = last.offset + 1
@@ -158,8 +156,6 @@ class GroupReader:
 
 
 def _listener(reader: GroupReader) -> Any:
-    from aiokafka import ConsumerRebalanceListener
-
     class _Rebalance(ConsumerRebalanceListener):  # type: ignore[misc]
         async def on_partitions_revoked(self, revoked: Any) -> None:
             if revoked:
@@ -192,8 +188,6 @@ class _Watch:
 @asynccontextmanager
 async def _consumer(options: ConnectionOptions, read_committed: bool, **settings: Any) -> AsyncIterator[Any]:
     """Give a started consumer, which leaves its group in the end."""
-    from aiokafka import AIOKafkaConsumer
-
     with client_errors():
         consumer = AIOKafkaConsumer(
             **{

@@ -147,7 +147,7 @@ def produce(
         raise UsageError("give either MESSAGE.. or --file")
     options = connection_options(bootstrap_server, command_config)
 
-    from stratalog.cli.produce.sending import ProducerSettings, send_stream
+    from stratalog.cli.produce.sending import ProducerSettings, send_stream  # loads a client, which --help does without
     from stratalog.cli.threads import run_to_end
     from stratalog.wire.client import Cluster
 

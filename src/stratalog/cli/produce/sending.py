@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from aiokafka import AIOKafkaProducer
+
 from stratalog.cli.kafka_client import client_errors, client_settings, refusal
 from stratalog.cli.produce.input_records import OutgoingRecord, RecordReader
 from stratalog.errors import StratalogError, UsageError
@@ -141,8 +143,6 @@ async def send_stream(
 
     What was read before an error is sent all the same. UsageError, RefusedError, UnreachableError.
     """
-    from aiokafka import AIOKafkaProducer
-
     with client_errors():
         producer = AIOKafkaProducer(
             **client_settings(options),

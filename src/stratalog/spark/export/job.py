@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
 
 from stratalog.errors import UsageError
 from stratalog.jobs import SILENT, Column, Progress, Report
@@ -21,9 +23,6 @@ from stratalog.spark.export.rows import records, table_rows
 from stratalog.spark.export.targets import CommitResult, ExportTarget
 from stratalog.spark.options import ReadOptions, option_text
 from stratalog.util import random_uuid
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 #: `decode="json"`: the schema is inferred from the first values, and kept.
 INFERRED_JSON: Final = "json"

@@ -6,9 +6,11 @@ import pickle
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
 
 from stratalog.errors import UsageError
+from stratalog.jobs import Progress
 from stratalog.spark.executor import stream_column
 from stratalog.spark.export.commits import Commit, DataFile
 from stratalog.spark.export.counts import Counts
@@ -17,11 +19,6 @@ from stratalog.spark.export.parquet_read import read_files
 from stratalog.spark.export.parquet_table import ParquetTable
 from stratalog.spark.export.parquet_write import ParquetWriter, WrittenFiles
 from stratalog.spark.export.targets import CommitResult, ExportTarget
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from stratalog.jobs import Progress
 
 
 class ParquetTarget(ExportTarget):

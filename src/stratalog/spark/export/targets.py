@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
+
+from stratalog.jobs import Progress
 from stratalog.spark.export.commits import Commit
 from stratalog.spark.export.counts import Counts
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from stratalog.jobs import Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import SparkSession
 
 from stratalog.errors import UsageError
 from stratalog.jobs import SILENT, Progress, State
@@ -28,9 +30,6 @@ from stratalog.spark.ingest.values import IngestResult, Round, Rows, SourceFile
 from stratalog.spark.options import option_text
 from stratalog.spark.sink import SinkOptions, WriteTarget, target_of
 from stratalog.util import SYSTEM_CLOCK, Clock
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 FORMATS: Final = ("parquet", "json", "csv", "orc", "text")
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import SparkSession
 
 from stratalog.config import LogConfig
 from stratalog.errors import RemoteStorageError, UsageError
@@ -35,9 +37,6 @@ from stratalog.spark.pipelines.compaction import (
 )
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock
 from stratalog.wire.client import ConnectionOptions
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["CompactResult", "CompactedPartition", "compact_bucket", "compact_data_dirs"]
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import TimestampType
 
 from stratalog.errors import UsageError
 from stratalog.spark.options import ReadOptions
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 def source_options(
@@ -51,8 +52,6 @@ def read_frame(
 
     Raises UsageError, before any job, for wrong options, columns or a wrong condition.
     """
-    from pyspark.errors import PySparkException
-
     ReadOptions.parse(options)  # Spark hands names on in small letters only
     asked = "the options"
     try:
@@ -80,9 +79,6 @@ def read_rows(
     limit: int | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of `read_frame`, a part at a time, with times in UTC. Raises UsageError, in one line."""
-    from pyspark.errors import PySparkException
-    from pyspark.sql.types import TimestampType
-
     frame = read_frame(spark, options, columns=columns, where=where, limit=limit)
     times = [field.name for field in frame.schema.fields if isinstance(field.dataType, TimestampType)]
     try:

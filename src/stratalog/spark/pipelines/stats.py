@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import UUID
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from stratalog.jobs import SILENT, Progress, measure_topics
 from stratalog.jobs.stats import SAMPLE_BYTES, TopicStats
 from stratalog.spark.executor import SparkExecutor
+from stratalog.spark.pipelines.read import source_options
 from stratalog.util import uuid_to_base64
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def stats(
@@ -54,10 +54,6 @@ def _distinct_keys(
     remote: str | None,
     options: Mapping[str, str],
 ) -> dict[str, int]:
-    from pyspark.sql import functions as F
-
-    from stratalog.spark.pipelines.read import source_options
-
     reader = (
         spark.read.format("stratalog")
         .options(**source_options(paths=paths, remote=remote, remote_options=options, topics=topics))

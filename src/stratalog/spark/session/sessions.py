@@ -120,7 +120,7 @@ def _allow_pushdown(spark: SparkSession) -> bool:
 def open_local_session(name: str, conf: Mapping[str, str | int | bool]) -> SparkSession:
     """See `stratalog.spark.local_session`."""
     try:
-        from pyspark.sql import SparkSession
+        from pyspark.sql import SparkSession  # an extra
     except ImportError as error:
         raise UsageError("Spark is not installed: `pip install stratalog[spark]`") from error
 

@@ -126,7 +126,7 @@ def target_of(options: SinkOptions) -> WriteTarget:
         from stratalog.spark.sink.directory import DirectoryTarget  # loads the log, a bucket the object stores
 
         return DirectoryTarget(options)
-    from stratalog.spark.sink.bucket import BucketTarget
+    from stratalog.spark.sink.bucket import BucketTarget  # as above
 
     return BucketTarget(options)
 

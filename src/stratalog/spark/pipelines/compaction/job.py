@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
 
 from stratalog.jobs import SILENT, Progress
 from stratalog.spark.executor import parallelism
@@ -17,9 +19,6 @@ from stratalog.spark.pipelines.compaction.plan import (
 )
 from stratalog.spark.pipelines.compaction.result import CompactedPartition, achieved, foreseen
 from stratalog.spark.pipelines.compaction.values import Rewritten
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class Compacted(NamedTuple):

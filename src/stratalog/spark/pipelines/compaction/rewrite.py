@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from tempfile import gettempdir
-from typing import TYPE_CHECKING
 from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
 
 from stratalog.log.append import BatchFacts
 from stratalog.log.cleaner import (
@@ -26,10 +28,6 @@ from stratalog.log.segment import LogSegment
 from stratalog.spark.pipelines.compaction.sources import CHUNK_BYTES, last_batch, open_records
 from stratalog.spark.pipelines.compaction.values import RewriteStats, RewriteTask, Rewritten
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, random_uuid
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 #: Ends the name of the directory of an attempt.
 ATTEMPT_SUFFIX = ".compacting"

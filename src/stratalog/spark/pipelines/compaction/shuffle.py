@@ -21,10 +21,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from stratalog.jobs import SILENT, Progress, TaskError
-from stratalog.spark.executor import plan_groups
+from stratalog.spark.executor import plan_groups, stream_column
 from stratalog.spark.pipelines.compaction.plan import CompactionPlan, PartitionSurvey
 from stratalog.spark.pipelines.compaction.values import (
     KeysTask,
@@ -41,10 +45,6 @@ from stratalog.spark.pipelines.compaction.work import (
     NewestWork,
     RewriteWork,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 
 #: More partitions of one shuffle only cost.
 _PARTITIONS_MAX: Final = 10_000
@@ -90,9 +90,6 @@ def survey(
     progress: Progress = SILENT,
 ) -> Iterator[Survey]:
     """Do steps 1 and 2. TaskError, naming the segment, for what a worker cannot read."""
-    from pyspark import StorageLevel
-    from pyspark.sql import functions as F
-
     groups = plan_groups([task.source.size for task in tasks], _TASKS_A_CORE * cores)
     payload = [zlib.compress(pickle.dumps([tasks[number] for number in sorted(group)]), 1) for group in groups]
     dirty = [plan.first_dirty_offset for plan in plans]
@@ -145,10 +142,6 @@ def rewrite(
 
     A task that ran twice leaves a directory behind. The job that chose `RewriteTask.directory` clears it.
     """
-    from pyspark.sql import functions as F
-
-    from stratalog.spark.executor import stream_column
-
     if not tasks:
         return
     payload = {found.first_groups[task.part] + task.group: zlib.compress(pickle.dumps(task), 1) for task in tasks}

@@ -13,9 +13,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from stratalog.errors import StratalogError
+from stratalog.spark.pipelines.compaction.keys import KeyCollector
+from stratalog.spark.pipelines.compaction.newest import NewestKeys
+from stratalog.spark.pipelines.compaction.rewrite import GroupRewriter
 from stratalog.spark.pipelines.compaction.values import (
     KeysTask,
     RewriteTask,
@@ -23,11 +30,6 @@ from stratalog.spark.pipelines.compaction.values import (
     SegmentSummary,
 )
 from stratalog.util import SYSTEM_CLOCK
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import pyarrow as pa
 
 KEYS_SCHEMA: Final = "bucket long, segment int, sequence int, part int, base long, dirty long, data binary"
 #: Facts have the group FACTS; a group begins with rows of segment -1, without data, one for each of its segments.
@@ -67,8 +69,6 @@ class _Rows:
             yield from self.flush()
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
         if self._rows:
             columns = zip(*self._rows, strict=True)
             arrays = [pa.array(column, kind) for column, kind in zip(columns, self._types, strict=True)]
@@ -78,8 +78,6 @@ class _Rows:
 
 def _rows_of(schema: str) -> _Rows:
     """For one of the schemas above."""
-    import pyarrow as pa
-
     kinds = {"int": pa.int32(), "long": pa.int64(), "binary": pa.binary()}
     names, types = zip(*(field.split() for field in schema.split(", ")), strict=True)
     return _Rows(names, [kinds[kind] for kind in types])
@@ -93,8 +91,6 @@ class KeysWork:
         self._dirty = dirty
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from stratalog.spark.pipelines.compaction.keys import KeyCollector
-
         collector, rows = KeyCollector(), _rows_of(KEYS_SCHEMA)
         for batch in batches:
             for group in batch.column(0).to_pylist():
@@ -133,8 +129,6 @@ class NewestWork:
         self._owners = dict(owners)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from stratalog.spark.pipelines.compaction.newest import NewestKeys
-
         seen, rows, bucket = NewestKeys(), _rows_of(NEWEST_SCHEMA), -1
         superseded: Counter[tuple[int, int]] = Counter()
         seconds: dict[int, float] = {}
@@ -166,8 +160,6 @@ class RewriteWork:
         self._payload = dict(payload)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
         began = SYSTEM_CLOCK.monotonic()
         for group, rows in groupby(_binary_rows(batches), key=lambda row: row[0][0]):
             if group not in self._payload:
@@ -183,10 +175,6 @@ class RewriteWork:
 
 def _rewritten(task: RewriteTask, rows: Iterator[tuple[int, memoryview]], began: float) -> Rewritten:
     """Rewrite a group whose superseded offsets come segment by segment, so that only those of one are in memory."""
-    import numpy as np
-
-    from stratalog.spark.pipelines.compaction.rewrite import GroupRewriter
-
     rewriter = GroupRewriter(task, began)
     none = np.empty(0, np.uint32)
     done = 0
@@ -208,8 +196,6 @@ def _rewritten(task: RewriteTask, rows: Iterator[tuple[int, memoryview]], began:
 
 
 def _sorted(lists: Iterator[memoryview]) -> npt.NDArray[np.uint32]:
-    import numpy as np
-
     pieces = [np.frombuffer(data, np.uint32).copy() for data in lists if len(data)]
     if not pieces:
         return np.empty(0, np.uint32)
