@@ -50,9 +50,6 @@ def test_a_ledger_is_saved_now_and_then_and_at_the_end(tmp_path: Path) -> None:
         ledger.add("three", 3)
     again = Ledger(state, "audit")
     assert ("three" in again, again.get("two"), again.get("none")) == (True, 2, None)
-    again.keep_only({"one"})
-    again.save()
-    assert state.load("audit") == {"one": 1}
 
 
 def test_a_ledger_without_a_state_only_remembers() -> None:

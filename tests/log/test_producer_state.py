@@ -533,7 +533,7 @@ def test_a_snapshot_goes_with_its_segment(state: ProducerStateManager, tmp_path:
     assert state.snapshots.mark_deleted(4) == tmp_path / "00000000000000000004.snapshot.deleted"
     assert state.snapshots.mark_deleted(4) is None
     assert state.snapshots.get(8) == tmp_path / "00000000000000000008.snapshot"
-    state.snapshots.delete_before(9)
+    state.snapshots.delete(8)
     assert [path.name for path in tmp_path.iterdir()] == ["00000000000000000004.snapshot.deleted"]
 
 

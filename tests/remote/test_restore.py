@@ -22,7 +22,7 @@ from stratalog.inspect.restore_marker import RESTORE_UNFINISHED
 from stratalog.jobs.restore.bucket import KnownTopic, RestorePlan, plan_restore
 from stratalog.jobs.restore.files import METADATA_TOPIC
 from stratalog.jobs.restore.plan import Verdict
-from stratalog.jobs.restore.run import check_target, restore_topics, write_restore
+from stratalog.jobs.restore.run import check_target, write_restore
 from stratalog.log.format.values import FetchData, Isolation
 from stratalog.records.batch import iter_batches
 from stratalog.records.batch_builder import build_batch
@@ -467,9 +467,10 @@ def test_what_exists_is_refused(world: World, tmp_path: Path) -> None:
     world.tier()
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "lost+found").mkdir()
-    restore_topics(world.inner, tmp_path / "new", Registry())
+    check_target(tmp_path / "new", metadata_only=False)
+    write_restore(plan_restore(world.inner), tmp_path / "new", Registry())
     with pytest.raises(DataDirError, match="is not empty"):
-        restore_topics(world.inner, tmp_path / "new", Registry())
+        check_target(tmp_path / "new", metadata_only=False)
     with pytest.raises(DataDirError, match="is empty; leave out --metadata-only"):
         check_target(tmp_path / "other", metadata_only=True)
 

@@ -131,12 +131,6 @@ class Ledger:
         if self._clock.monotonic() - self._saved_at >= self._period:
             self.save()
 
-    def keep_only(self, keys: set[str]) -> None:
-        """Forget all others: what they stood for is gone."""
-        for key in [key for key in self._done if key not in keys]:
-            del self._done[key]
-            self._is_saved = False
-
     def save(self) -> None:
         if self._state is not None and not self._is_saved:
             self._state.save(self._name, self._done)

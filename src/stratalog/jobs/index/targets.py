@@ -45,10 +45,6 @@ class Target:
     data_dir: Path
     segments: tuple[SegmentTarget, ...]
 
-    @property
-    def log_bytes(self) -> int:
-        return sum(segment.log_size for segment in self.segments)
-
     def require_logs(self) -> None:
         """UsageError unless every log is there."""
         for segment in self.segments:

@@ -8,6 +8,7 @@ All of it is as Kafka writes it; nothing is there yet when a directory is begun.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -155,21 +156,7 @@ def _write_events(
 def _events(segments: Iterable[RemoteLogSegmentMetadata]) -> Iterator[bytes]:
     """Yield what was written when the segments were copied: the copy has begun, and it has finished."""
     for segment in segments:
-        yield encode(
-            RemoteLogSegmentMetadata(
-                segment_id=segment.segment_id,
-                start_offset=segment.start_offset,
-                end_offset=segment.end_offset,
-                max_timestamp_ms=segment.max_timestamp_ms,
-                broker_id=segment.broker_id,
-                event_timestamp_ms=segment.event_timestamp_ms,
-                segment_size_bytes=segment.segment_size_bytes,
-                segment_leader_epochs=segment.segment_leader_epochs,
-                state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
-                custom_metadata=None,
-                txn_index_empty=segment.txn_index_empty,
-            )
-        )
+        yield encode(replace(segment, state=RemoteLogSegmentState.COPY_SEGMENT_STARTED, custom_metadata=None))
         yield encode(
             RemoteLogSegmentMetadataUpdate(
                 segment.segment_id,

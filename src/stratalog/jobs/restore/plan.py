@@ -149,17 +149,8 @@ def _age(manifest: SegmentManifest) -> tuple[int, int, int]:
 
 def _judged(objects: SegmentObjects, manifest: object, verdict: Verdict, why: str = "") -> Judged:
     end = manifest.end_offset if isinstance(manifest, SegmentManifest) else None
-    partition = objects.segment_id.topic_id_partition
-    segment_id = objects.segment_id.id
-    return Judged(
-        partition=partition,
-        segment_id=segment_id,
-        base_offset=objects.start_offset,
-        end_offset=end,
-        size_bytes=objects.bytes,
-        verdict=verdict,
-        why=why,
-    )
+    partition, segment = objects.segment_id.topic_id_partition, objects.segment_id.id
+    return Judged(partition, segment, objects.start_offset, end, objects.bytes, verdict, why=why)
 
 
 def _sort_out(
@@ -204,16 +195,8 @@ def _judge(candidates: Sequence[SegmentManifest], fitting: set[UUID]) -> list[Ju
             verdict = Verdict.COVERED if manifest.end_offset <= reach else Verdict.TAKEN
             reach = max(reach, manifest.end_offset)
         size = sum(stored_objects(manifest).values())
-        judged.append(
-            Judged(
-                manifest.topic_id_partition,
-                manifest.segment_id,
-                manifest.base_offset,
-                manifest.end_offset,
-                size,
-                verdict,
-            )
-        )
+        base, end = manifest.base_offset, manifest.end_offset
+        judged.append(Judged(manifest.topic_id_partition, manifest.segment_id, base, end, size, verdict))
     return judged
 
 

@@ -7,7 +7,7 @@ what it had made is removed first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ from uuid import UUID
 
 from stratalog.errors import DataDirError
 from stratalog.inspect import restore_marker
-from stratalog.jobs.restore.bucket import RestorePlan, plan_restore
+from stratalog.jobs.restore.bucket import RestorePlan
 from stratalog.jobs.restore.files import METADATA_TOPIC, write_metadata, write_partition
 from stratalog.log.format import (
     HIGH_WATERMARKS,
@@ -25,7 +25,6 @@ from stratalog.log.format import (
     OffsetCheckpoint,
     parse_partition_dir,
 )
-from stratalog.remote.storage import ObjectStore
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, random_uuid
 
 #: What is there in a new directory on some file systems, and what is left of a mark that was just to be set.
@@ -33,24 +32,6 @@ _NO_CONTENT: Final = frozenset({"lost+found", f"{restore_marker.RESTORE_UNFINISH
 
 #: Makes the topics of the plan known to the broker, durably; the id is that of the metadata topic.
 Register = Callable[[RestorePlan, UUID], None]
-
-
-def restore_topics(
-    store: ObjectStore,
-    data_dir: Path,
-    register: Register,
-    topics: Collection[str] | None = None,
-    *,
-    at_ms: int | None = None,
-) -> RestorePlan:
-    """Everything of `topics` (None: of all) into an empty directory; what came of it is in the plan.
-
-    Errors as `plan_restore` and `write_restore`.
-    """
-    check_target(data_dir, metadata_only=False)
-    plan = plan_restore(store, topics, at_ms=at_ms)
-    write_restore(plan, data_dir, register)
-    return plan
 
 
 @dataclass(frozen=True, slots=True)

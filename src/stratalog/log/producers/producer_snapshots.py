@@ -65,10 +65,6 @@ class SnapshotDirectory:
         for offset in list(self._paths):
             self.delete(offset)
 
-    def delete_before(self, offset: int) -> None:
-        for known in [known for known in self._paths if known < offset]:
-            self.delete(known)
-
     def delete_outside(self, log_start_offset: int, log_end_offset: int) -> None:
         """Those that stand for nothing in a log of these offsets."""
         for offset in list(self._paths):
