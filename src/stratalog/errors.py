@@ -146,6 +146,14 @@ class TopicAuthorizationFailedError(KafkaError):
     code = 29
 
 
+class GroupAuthorizationFailedError(KafkaError):
+    code = 30
+
+
+class ClusterAuthorizationFailedError(KafkaError):
+    code = 31
+
+
 class InvalidTimestampError(KafkaError):
     code = 32
 
@@ -228,6 +236,10 @@ class TransactionCoordinatorFencedError(KafkaError):
 
 class TransactionalIdAuthorizationFailedError(KafkaError):
     code = 53
+
+
+class SecurityDisabledError(KafkaError):
+    code = 54
 
 
 class OperationNotAttemptedError(KafkaError):

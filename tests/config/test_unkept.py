@@ -59,10 +59,10 @@ def test_kafkas_file_of_a_single_node_can_be_used_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("ssl.engine.factory.class", "required"),
         ("ssl.provider", "/etc/kafka/provider"),
         ("listener.name.plaintext.ssl.engine.factory.class", "-----BEGIN CERTIFICATE-----"),
+        ("authorizer.class.name", "com.example.OurAuthorizer"),
         ("sasl.enabled.mechanisms", "SCRAM-SHA-512"),
         ("sasl.mechanism.inter.broker.protocol", "PLAIN"),
         ("listener.name.plaintext.sasl.jaas.config", "hush-hush"),
@@ -90,6 +90,7 @@ def test_a_key_of_safety_is_refused_with_file_key_and_what_to_do(key: str, value
     ("key", "value"),
     [
         ("authorizer.class.name", ""),
+        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("ssl.client.auth", "none"),
         ("ssl.protocol", "TLSv1.3"),
         ("security.inter.broker.protocol", "PLAINTEXT"),

@@ -9,6 +9,7 @@ from stratalog.broker.access import Acl, AclOperation, PatternType, Permission, 
 
 PRINCIPALS = ("User:alice", "User:bob", "User:*", "User:root", "Group:alice", "User:al ice:x", "User:ALICE")
 HOSTS = ("10.0.0.1", "10.0.0.2", "0:0:0:0:0:0:0:1")
+RANGES = ("10.0.0.0/31", "10.0.0.1/32", "10.0.0.3/30", "0:0:0:0:0:0:0:0/8", "::1/128", "10.0.0.0/33", "0.0.0.0/0")
 NAMES = ("*", "a", "ab", "abc", "abcd", "b", "+abc", "*x", "a.b", "ä", "hardcode", "hard")
 TYPES = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER, ResourceType.USER)
 OPERATIONS = [each for each in AclOperation if each > AclOperation.ALL]
@@ -47,7 +48,7 @@ def random_world(random: Random, question_count: int) -> RuleWorld:
             random.choice(NAMES),
             random.choice([PatternType.LITERAL, PatternType.PREFIXED]),
             random.choice([*principals, "User:*"]),
-            random.choice([*HOSTS, "*", "*"]),
+            random.choice([*HOSTS, *RANGES, *["*"] * 8]),
             random.choice([*operations, random.choice(OPERATIONS), AclOperation.ALL]),
             random.choice([Permission.ALLOW, Permission.ALLOW, Permission.DENY]),
         )

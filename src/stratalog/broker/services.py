@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from stratalog.broker.access import AccessControl, access_control
 from stratalog.broker.fetch import FetchSessionCache, SharedRemoteReads
 from stratalog.broker.groups import GroupCoordinator
 from stratalog.broker.metadata import MetadataStore
@@ -55,6 +56,8 @@ class BrokerServices:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     topic_deletions: TopicDeletions
+    #: Decides who may do what; None: everybody may do everything.
+    access: AccessControl | None = None
 
     @property
     def config(self) -> BrokerConfig:
@@ -82,6 +85,7 @@ class BrokerServices:
 
 def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.AbstractEventLoop) -> BrokerServices:
     """Go to work on the loop's thread: waiting requests, groups, tiering. What fails leaves nothing running."""
+    access = access_control(storage.config, storage.metadata.acls)
     with ExitStack() as undo:
         workers = Workers(loop)
         undo.callback(workers.close)
@@ -118,6 +122,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         groups=groups,
         transactions=transactions,
         topic_deletions=topic_deletions,
+        access=access,
     )
 
 

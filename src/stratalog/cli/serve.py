@@ -80,6 +80,8 @@ def serve(
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
+    # What was denied is of interest without more than warnings of the rest; with --verbose too.
+    logging.getLogger("kafka.authorizer.logger").setLevel(logging.INFO)
     properties = _properties(config, set_ or [], listen)
     if data_dir is None and not (properties.get("log.dirs") or properties.get("log.dir")):
         raise UsageError("Missing option '--data-dir', or log.dirs in a --config FILE (see stratalog serve --help)")

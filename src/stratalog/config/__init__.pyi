@@ -17,6 +17,12 @@ from .broker import (
     BrokerConfig as BrokerConfig,
 )
 from .keys import (
+    AUTHORIZER as AUTHORIZER,
+)
+from .keys import (
+    STANDARD_AUTHORIZER as STANDARD_AUTHORIZER,
+)
+from .keys import (
     ConfigKey as ConfigKey,
 )
 from .keys import (

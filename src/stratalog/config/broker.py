@@ -12,8 +12,10 @@ from typing import Any
 
 from stratalog.config.group_limits import check_group_limits
 from stratalog.config.keys import (
+    AUTHORIZER,
     INT_MAX,
     LONG_MAX,
+    STANDARD_AUTHORIZER,
     ConfigKey,
     ConfigRegistry,
     ConfigType,
@@ -213,6 +215,16 @@ BROKER_KEYS = ConfigRegistry(
         _key("ssl.enabled.protocols", _LIST, ("TLSv1.2", "TLSv1.3"), "TLSv1.2, TLSv1.3, or both."),
         _key("ssl.cipher.suites", _LIST, (),
              "Suites by their standard names. By default, those of OpenSSL. Suites of TLSv1.3 are all named or none."),
+        # Access.
+        _key(AUTHORIZER, _STR, "",
+             "What decides who may do what. Empty: everybody may do everything. Else "
+             f"{STANDARD_AUTHORIZER}: access rules decide. Another class is refused.", one_of("", STANDARD_AUTHORIZER)),
+        _key("super.users", _STR, "", "Who may do everything, whatever the rules say: User:admin;User:other."),
+        _key("allow.everyone.if.no.acl.found", _BOOL, False,
+             "Whether everybody may do everything to a resource that no rule is about."),
+        _key("stratalog.authorizer.log.format", _STR, "text",
+             "How decisions are logged by kafka.authorizer.logger: text, as Kafka does, or json, an object a line.",
+             one_of("text", "json")),
         # Producers.
         _key("producer.id.expiration.ms", _INT, 86_400_000,
              "How long the state of an idle producer is kept.", at_least(1), dynamic=True),

@@ -7,9 +7,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from stratalog.errors import InvalidConfigError
+
+AUTHORIZER: Final = "authorizer.class.name"
+#: The authorizer that there is.
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1

@@ -11,17 +11,18 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from stratalog.config.keys import AUTHORIZER, STANDARD_AUTHORIZER
 from stratalog.config.listeners import CONTROLLER_NAMES, LISTENERS, PLAINTEXT, SSL, parse_listeners
 from stratalog.errors import InvalidConfigError, UsageError
 
 _SASL = "SASL"
-_ACLS = "an authorizer: without one everybody may do everything"
+_ACLS = f"another authorizer than {STANDARD_AUTHORIZER}"
 _POLICY = "a policy for what clients ask for"
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 #: Key -> what it asks for, and the values that ask for nothing.
 _KEYS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
-    "authorizer.class.name": (_ACLS, _NOTHING),
+    AUTHORIZER: (_ACLS, frozenset({STANDARD_AUTHORIZER})),
     "principal.builder.class": (
         "principals of its own",
         frozenset({"org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"}),

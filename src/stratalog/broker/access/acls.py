@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Final, Self
+
+from stratalog.errors import InvalidRequestError, UnsupportedVersionError
 
 #: In a rule: any name, any host, and (as `User:*`) any principal.
 WILDCARD: Final = "*"
@@ -14,7 +18,15 @@ WILDCARD_PRINCIPAL: Final = "User:*"
 CLUSTER_NAME: Final = "kafka-cluster"
 
 
-class ResourceType(IntEnum):
+class _Code(IntEnum):
+    """A number of the protocol. One without a meaning is UNKNOWN, 0."""
+
+    @classmethod
+    def _missing_(cls, _value: object) -> Self:
+        return cls(0)
+
+
+class ResourceType(_Code):
     """A kind of thing that is protected."""
 
     UNKNOWN = 0
@@ -32,7 +44,7 @@ class ResourceType(IntEnum):
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
-class PatternType(IntEnum):
+class PatternType(_Code):
     """How the name of a rule is meant. ANY and MATCH are for filters."""
 
     UNKNOWN = 0
@@ -42,7 +54,7 @@ class PatternType(IntEnum):
     PREFIXED = 4
 
 
-class AclOperation(IntEnum):
+class AclOperation(_Code):
     """What is done to a resource."""
 
     UNKNOWN = 0
@@ -63,7 +75,7 @@ class AclOperation(IntEnum):
     TWO_PHASE_COMMIT = 15
 
 
-class Permission(IntEnum):
+class Permission(_Code):
     """Whether a rule grants or forbids."""
 
     UNKNOWN = 0
@@ -93,6 +105,21 @@ class Acl:
         )
 
 
+def acl_of(
+    *, resource_type: int, name: str, pattern_type: int, principal: str, host: str, operation: int, permission: int
+) -> Acl:
+    """Return a rule by the numbers of the protocol; those that nobody has given a meaning are UNKNOWN."""
+    return Acl(
+        resource_type=ResourceType(resource_type),
+        name=name,
+        pattern_type=PatternType(pattern_type),
+        principal=principal,
+        host=host,
+        operation=AclOperation(operation),
+        permission=Permission(permission),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class AclFilter:
     """Chooses rules. None and ANY choose all; MATCH chooses every rule that says something about `name`."""
@@ -104,6 +131,29 @@ class AclFilter:
     host: str | None = None
     operation: AclOperation = AclOperation.ANY
     permission: Permission = Permission.ANY
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        resource_type: int,
+        name: str | None,
+        pattern_type: int,
+        principal: str | None,
+        host: str | None,
+        operation: int,
+        permission: int,
+    ) -> AclFilter:
+        """Return a filter by the numbers of the protocol."""
+        return cls(
+            resource_type=ResourceType(resource_type),
+            name=name,
+            pattern_type=PatternType(pattern_type),
+            principal=principal,
+            host=host,
+            operation=AclOperation(operation),
+            permission=Permission(permission),
+        )
 
     @property
     def is_unknown_pattern(self) -> bool:
@@ -133,3 +183,66 @@ class AclFilter:
         if acl.pattern_type is PatternType.PREFIXED:
             return self.name.startswith(acl.name)
         return acl.name in (self.name, WILDCARD)
+
+
+def check_new_acl(acl: Acl, *, ranges: bool) -> None:
+    """Check a rule that is to be added; `ranges` says whether its host may be a range of addresses.
+
+    InvalidRequestError or UnsupportedVersionError, in Kafka's words.
+    """
+    if acl.resource_type is ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
+        raise InvalidRequestError(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    if not acl.name:
+        raise InvalidRequestError("Invalid empty resource name")
+    if acl.resource_type <= ResourceType.ANY:
+        raise InvalidRequestError(f"Invalid resourceType {acl.resource_type.name}")
+    if acl.pattern_type < PatternType.LITERAL:
+        raise InvalidRequestError(f"Invalid patternType {acl.pattern_type.name}")
+    if acl.operation <= AclOperation.ANY:
+        raise InvalidRequestError(f"Invalid operation {acl.operation.name}")
+    if acl.permission < Permission.DENY:
+        raise InvalidRequestError(f"Invalid permissionType {acl.permission.name}")
+    if ":" not in acl.principal:
+        raise InvalidRequestError(
+            f"Could not parse principal from `{acl.principal}` "
+            "(no colon is present separating the principal type from the principal name)"
+        )
+    if not acl.host:
+        raise InvalidRequestError("Host pattern cannot be null or empty")
+    if "/" in acl.host:
+        if not ranges:
+            raise UnsupportedVersionError("a rule for a range of addresses needs metadata.version 4.4-IV1")
+        try:
+            network_of(acl.host)
+        except ValueError as error:
+            raise InvalidRequestError(f"Invalid host pattern {acl.host}: {error}") from error
+
+
+def network_of(host: str) -> IPv4Network | IPv6Network:
+    """Return the addresses that the host of a rule means, as `10.1.0.0/16`; ValueError when it is no such range."""
+    address, _, length = host.partition("/")
+    if not (length.isascii() and length.isdecimal()):
+        raise ValueError(f"{host!r} is no range of addresses; write 10.1.0.0/16 or fd00::/8")
+    kind = IPv6Network if ":" in address else IPv4Network
+    return kind((address, int(length)), strict=False)
+
+
+@lru_cache(maxsize=4096)
+def is_in_range(address: str, host: str) -> bool:
+    """Whether an address is in the range that the host of a rule means; not, where that is no range."""
+    if "/" not in host:
+        return False
+    try:
+        return ip_address(address) in network_of(host)
+    except ValueError:
+        return False
+
+
+@lru_cache(maxsize=4096)
+def host_in_rules(address: str) -> str:
+    """Return an address of a socket as rules and the audit log write it: Java's way."""
+    found = ip_address(address.partition("%")[0])
+    if isinstance(found, IPv6Address):
+        mapped: IPv4Address | None = found.ipv4_mapped
+        return str(mapped) if mapped else ":".join(f"{int(group, 16):x}" for group in found.exploded.split(":"))
+    return str(found)

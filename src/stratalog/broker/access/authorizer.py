@@ -12,7 +12,7 @@ As in Kafka, rules for `*` do not reach resources whose own names begin with `*`
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from stratalog.broker.access.acls import (
@@ -24,6 +24,7 @@ from stratalog.broker.access.acls import (
     PatternType,
     Permission,
     ResourceType,
+    is_in_range,
 )
 
 #: Which operations an ALLOW must name, where that is not only the operation itself.
@@ -93,8 +94,8 @@ class Authorizer:
         self._acls: dict[Acl, None] = {}
         self._rules: dict[ResourceType, _Rules] = defaultdict(_Rules)
         self._remembered: dict[tuple[str, str, AclOperation, ResourceType, str], AclVerdict] = {}
-        #: Grows with every change: what was decided before may not hold any more.
-        self.generation = 0
+        #: Called after every change: what was decided before may not hold any more.
+        self.on_change: Callable[[], None] = lambda: None
         self.add(acls)
 
     def __contains__(self, acl: Acl) -> bool:
@@ -135,8 +136,8 @@ class Authorizer:
         self._forget()
 
     def _forget(self) -> None:
-        self.generation += 1
         self._remembered.clear()
+        self.on_change()
 
     # --- decisions ----------------------------------------------------------------------------------------------------
 
@@ -163,7 +164,7 @@ class Authorizer:
         none_found = True
         for acl in self._rules[resource_type].about(name):
             none_found = False
-            if acl.principal not in (principal, WILDCARD_PRINCIPAL) or acl.host not in (host, WILDCARD):
+            if not _concerns(acl, principal, host):
                 continue
             if acl.permission is Permission.DENY:
                 if acl.operation in forbidden_by:
@@ -186,8 +187,7 @@ class Authorizer:
             acl
             for acl in self._acls
             if acl.resource_type is resource_type
-            and acl.principal in (principal, WILDCARD_PRINCIPAL)
-            and acl.host in (host, WILDCARD)
+            and _concerns(acl, principal, host)
             and acl.operation in (operation, AclOperation.ALL)
         ]
         literal_denied, prefixes_denied = (
@@ -200,6 +200,12 @@ class Authorizer:
             if acl.permission is Permission.ALLOW and not _is_outdone(acl, literal_denied, prefixes_denied):
                 return AclVerdict(True, f"MatchingAcl(acl={acl})")
         return _DEFAULT_DENY
+
+
+def _concerns(acl: Acl, principal: str, host: str) -> bool:
+    return acl.principal in (principal, WILDCARD_PRINCIPAL) and (
+        acl.host in (host, WILDCARD) or is_in_range(host, acl.host)
+    )
 
 
 def _is_outdone(allow: Acl, literal_denied: set[str], prefixes_denied: set[str]) -> bool:

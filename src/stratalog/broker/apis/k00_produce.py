@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
+from stratalog.broker.access import AccessControl, AclOperation, ResourceType
 from stratalog.broker.produce import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
@@ -38,6 +39,7 @@ from stratalog.errors import (
     InvalidTopicError,
     KafkaError,
     StillLoadingError,
+    TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailedError,
     UnknownTopicIdError,
 )
@@ -70,13 +72,16 @@ class Produce:
         request = parse_produce(frame, position, version)
         asked = once_each(request.topics)
         state = self._caller.broker
-        refusal = _refusal(request)
+        access = state.access
+        refusal = _refusal(request) or (None if access is None else self._forbidden_transaction(access, request))
         acks_error = None if request.acks in _ACKS else InvalidRequiredAcksError(f"acks is {request.acks}")
         # All names before the first append: one that is no UTF-8 refuses the request as a whole.
         names = [_topic_name(state, key, version) for key, _ in asked]
         topics = []
         for (key, partitions), (name, unknown) in zip(asked, names, strict=True):
-            if name in INTERNAL_TOPICS and read_client_id(frame)[0] != _ADMIN_CLIENT:
+            if access is not None and unknown is None:
+                unknown = self._forbidden_topic(access, name)
+            if unknown is None and name in INTERNAL_TOPICS and read_client_id(frame)[0] != _ADMIN_CLIENT:
                 unknown = InvalidTopicError(f"clients may not write to the internal topic {name}")
             topics.append(_Topic(key, name, refusal or unknown, partitions, []))
         admission = _admission(state, request.transactional_id, version)
@@ -88,9 +93,22 @@ class Produce:
             answer_later = partial(self._answer_later, work, correlation_id)
             return PendingAppends(state.loop, request.timeout_ms, answer_later)
         answer = self._answer_of(work, correlation_id)
-        if answer and partition is not None and not work.failed:
+        if answer and partition is not None and not work.failed and not (access is not None and access.logs_allowed):
             self._remember(frame, version, request, partition)
         return answer
+
+    def _forbidden_topic(self, access: AccessControl, name: str) -> KafkaError | None:
+        if access.allows(self._caller.peer, ApiKey.PRODUCE, AclOperation.WRITE, ResourceType.TOPIC, name):
+            return None
+        return TopicAuthorizationFailedError("Topic authorization failed.")
+
+    def _forbidden_transaction(self, access: AccessControl, request: ProduceRequest) -> KafkaError | None:
+        if request.transactional_id is None or not _has_transactional(request):
+            return None
+        name = str(request.transactional_id, "utf-8")
+        if access.allows(self._caller.peer, ApiKey.PRODUCE, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+            return None
+        return TransactionalIdAuthorizationFailedError("Transactional Id authorization failed.")
 
     def _answer_later(self, work: _Work, correlation_id: int) -> None:
         work.go_on(may_wait=False)
@@ -177,11 +195,13 @@ class _Work:
 
 def _refusal(request: ProduceRequest) -> KafkaError | None:
     """Why nothing of the request is done."""
-    if request.transactional_id is None and any(
-        is_transactional(entry.records) for _, partitions in request.topics for entry in partitions
-    ):
+    if request.transactional_id is None and _has_transactional(request):
         return TransactionalIdAuthorizationFailedError("records of a transaction without a transactional id")
     return None
+
+
+def _has_transactional(request: ProduceRequest) -> bool:
+    return any(is_transactional(entry.records) for _, partitions in request.topics for entry in partitions)
 
 
 def _admission(state: BrokerServices, transactional_id: bytes | None, version: int) -> Admission | None:

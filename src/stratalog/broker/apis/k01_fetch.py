@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stratalog.broker.access import CLUSTER_NAME, AccessControl, AclOperation, ResourceType
 from stratalog.broker.fetch import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
@@ -29,9 +30,9 @@ from stratalog.broker.fetch import (
     parse_fetch,
     read_plan,
 )
+from stratalog.broker.security import Peer
 from stratalog.broker.server import ApiKey, Caller, Chunk, Deferred, handles_frames
-from stratalog.broker.services import BrokerServices
-from stratalog.errors import KafkaError, UnknownServerError, UnknownTopicIdError
+from stratalog.errors import KafkaError, TopicAuthorizationFailedError, UnknownServerError, UnknownTopicIdError
 from stratalog.log.format import Isolation
 
 _ISOLATION_LEVELS = (0, 1)
@@ -57,7 +58,7 @@ class Fetch:
         )
         if exchange.error is not None:
             return encode_fetch(version, correlation_id, (), error_code=exchange.error.code)
-        plan = _plan(state, request, exchange.topics, version)
+        plan = _plan(caller, request, exchange.topics, version)
         if request.isolation_level not in _ISOLATION_LEVELS and _finds_any(plan):
             return _refused(request, version, correlation_id)
         read = read_plan(plan)
@@ -113,7 +114,8 @@ def _must_wait(plan: FetchPlan, read: FetchRead) -> bool:
     )
 
 
-def _plan(state: BrokerServices, request: FetchRequest, wanted: Sequence[FetchTopic], version: int) -> FetchPlan:
+def _plan(caller: Caller, request: FetchRequest, wanted: Sequence[FetchTopic], version: int) -> FetchPlan:
+    state = caller.broker
     topics = []
     for key, partitions in wanted:
         error: KafkaError | None = None
@@ -123,9 +125,14 @@ def _plan(state: BrokerServices, request: FetchRequest, wanted: Sequence[FetchTo
                 error, name = UnknownTopicIdError("This server does not host this topic ID."), ""
         else:
             name = str(key, "utf-8")
+        if error is None and state.access is not None:
+            error = _forbidden(state.access, caller.peer, request, name)
         get = state.logs.get
         topics.append(
-            WantedTopic(key, [WantedPartition(get(name, entry.partition), entry, error) for entry in partitions])
+            WantedTopic(
+                key,
+                [WantedPartition(None if error else get(name, entry.partition), entry, error) for entry in partitions],
+            )
         )
     max_bytes = min(request.max_bytes, state.config["fetch.max.bytes"])
     isolation = Isolation.TXN_COMMITTED if request.isolation_level == 1 else Isolation.HIGH_WATERMARK
@@ -137,3 +144,13 @@ def _plan(state: BrokerServices, request: FetchRequest, wanted: Sequence[FetchTo
         request.max_wait_ms,
         request.replica_id,
     )
+
+
+def _forbidden(access: AccessControl, peer: Peer, request: FetchRequest, name: str) -> KafkaError | None:
+    """Return why nothing of a topic may be read: replicas ask for the cluster, consumers for the topic."""
+    operation, resource_type, resource = AclOperation.READ, ResourceType.TOPIC, name
+    if request.replica_id >= 0:
+        operation, resource_type, resource = AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+    if access.allows(peer, ApiKey.FETCH, operation, resource_type, resource):
+        return None
+    return TopicAuthorizationFailedError("Topic authorization failed.")

@@ -14,13 +14,14 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from uuid import UUID
 
+from stratalog.broker.access import Acl, acl_of
 from stratalog.broker.metadata.store_file import (
     FEATURES_EPOCH,
     STORE_FILE,
@@ -44,6 +45,8 @@ PRODUCER_ID_BLOCK_SIZE = 1000
 
 #: Row of `meta`: see `good_topic_defaults`.
 _GOOD_DEFAULTS = "topic.defaults.good"
+
+_ACL_COLUMNS = tuple(each.name for each in fields(Acl))
 
 #: The row of `broker_configs` that holds for all brokers (in AlterConfigs: the broker named "").
 _CLUSTER_DEFAULT = ""
@@ -310,6 +313,28 @@ class MetadataStore:
             raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
         return topic
 
+    # --- access rules -------------------------------------------------------------------------------------------------
+
+    def acls(self) -> list[Acl]:
+        """Return the access rules, the oldest first. Reads the file."""
+        with self._lock:
+            rows = self._db.execute(f"SELECT {', '.join(_ACL_COLUMNS)} FROM acls ORDER BY rowid").fetchall()
+        return [acl_of(**dict(zip(_ACL_COLUMNS, row, strict=True))) for row in rows]
+
+    def add_acls(self, acls: Iterable[Acl]) -> None:
+        """Keep access rules; those that are there already stay."""
+        values = ", ".join("?" * len(_ACL_COLUMNS))
+        with self._change() as db:
+            db.executemany(
+                f"INSERT OR IGNORE INTO acls ({', '.join(_ACL_COLUMNS)}) VALUES ({values})", map(_acl_row, acls)
+            )
+
+    def remove_acls(self, acls: Iterable[Acl]) -> None:
+        """Forget access rules; those that are not there do no harm."""
+        condition = " AND ".join(f"{column} = ?" for column in _ACL_COLUMNS)
+        with self._change() as db:
+            db.executemany(f"DELETE FROM acls WHERE {condition}", map(_acl_row, acls))
+
     # --- dynamic broker configurations --------------------------------------------------------------------------------
 
     def broker_configs(self, node_id: int | None) -> Mapping[str, str]:
@@ -347,6 +372,18 @@ class MetadataStore:
                     (_GOOD_DEFAULTS, _json(defaults)),
                 )
             self._good_defaults = _frozen(defaults)
+
+
+def _acl_row(acl: Acl) -> tuple[int | str, ...]:
+    return (
+        int(acl.resource_type),
+        acl.name,
+        int(acl.pattern_type),
+        acl.principal,
+        acl.host,
+        int(acl.operation),
+        int(acl.permission),
+    )
 
 
 def _broker_row(node_id: int | None) -> str:

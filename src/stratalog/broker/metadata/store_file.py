@@ -35,6 +35,15 @@ _TABLES = (
     "CREATE TABLE broker_configs (broker TEXT PRIMARY KEY, configs TEXT NOT NULL) WITHOUT ROWID",
 )
 
+#: Tables that an older store of this format may lack; without them it is as if they were empty.
+_LATER_TABLES = (
+    """CREATE TABLE IF NOT EXISTS acls (
+        resource_type INTEGER NOT NULL, name TEXT NOT NULL, pattern_type INTEGER NOT NULL, principal TEXT NOT NULL,
+        host TEXT NOT NULL, operation INTEGER NOT NULL, permission INTEGER NOT NULL,
+        UNIQUE (resource_type, name, pattern_type, principal, host, operation, permission)
+    )""",
+)
+
 
 def open_file(path: Path, cluster_id: str, metadata_version: int) -> sqlite3.Connection:
     """Open a store's file, making it with this cluster id and level when there is none.
@@ -50,6 +59,8 @@ def open_file(path: Path, cluster_id: str, metadata_version: int) -> sqlite3.Con
         if not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
             _create(connection, cluster_id, metadata_version)
         _check_format(connection, path)
+        for statement in _LATER_TABLES:
+            connection.execute(statement)
         return connection
     except BaseException as error:  # noqa: BLE001
         if connection is not None:

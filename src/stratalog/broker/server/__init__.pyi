@@ -2,6 +2,9 @@ from .dispatch import (
     REGISTRY as REGISTRY,
 )
 from .dispatch import (
+    Api as Api,
+)
+from .dispatch import (
     ApiKey as ApiKey,
 )
 from .dispatch import (

@@ -7,6 +7,7 @@ import logging
 import math
 import socket
 
+from stratalog.broker.access import GUARDS, guarded
 from stratalog.broker.apis import load_apis
 from stratalog.broker.security import Peer
 from stratalog.broker.server.connection import Connection
@@ -38,7 +39,10 @@ class Acceptor:
     def __init__(self, services: BrokerServices, opened: BoundListeners, loop: asyncio.AbstractEventLoop) -> None:
         config = services.config
         self.services = services
-        self.apis = load_apis()
+        access = services.access
+        self.apis = load_apis() if access is None else guarded(load_apis(), access, GUARDS)
+        if access is not None:
+            access.authorizer.on_change = self._forget_templates
         self.loop = loop
         self.request_bytes_max: int = config["socket.request.max.bytes"]
         self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
@@ -63,6 +67,11 @@ class Acceptor:
             buffers.append((socket.SO_RCVBUF, config["socket.receive.buffer.bytes"]))
         self.socket_options = [(option, size) for option, size in buffers if size > 0]
         self._entrances = [Entrance(self, each) for each in opened.all]
+
+    def _forget_templates(self) -> None:
+        """Let each connection's next request be looked at as a whole: it may not be allowed any more."""
+        for connection in self.connections:
+            connection.calls.forget_templates()
 
     def start(self) -> None:
         for entrance in self._entrances:

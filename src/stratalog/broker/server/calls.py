@@ -125,6 +125,11 @@ class Calls:
         if task is not None:
             self._host.finish(task)
 
+    def forget_templates(self) -> None:
+        """Answer the next request the long way, whatever it is like."""
+        self._template = None
+        self._frame_apis.clear()
+
     # --- for the connection -------------------------------------------------------------------------------------------
 
     def answer(self, frames: Iterable[memoryview]) -> None:

@@ -1,0 +1,132 @@
+"""Ask before an API answers, and take from its answer what the client may not see.
+
+A guard stands before an API's handler. It says what goes on to the handler: the request, without what the client may
+not do; what is done to the answer; or the answer itself. Handlers know nothing of it, and without an authorizer no
+guard is ever called.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from stratalog.broker.access.acls import CLUSTER_NAME, AclOperation, ResourceType
+from stratalog.broker.access.control import AccessControl
+from stratalog.errors import ClusterAuthorizationFailedError
+from stratalog.wire import ApiKey, EncodedResponse, read_message, response_class
+
+if TYPE_CHECKING:
+    from stratalog.broker.server import Api, Registry, RequestContext
+
+#: Response -> response.
+Finish = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class GuardStep:
+    """What a guard decided: `answer` at once, or `request` for the handler and `finish` for its answer."""
+
+    request: Any = None
+    finish: Finish | None = None
+    answer: Any = None
+
+
+class Asker:
+    """A request's client, as guards ask for it."""
+
+    __slots__ = ("_access", "_key", "_peer", "ctx")
+
+    def __init__(self, access: AccessControl, ctx: RequestContext) -> None:
+        self._access = access
+        self._peer = ctx.peer
+        self._key = ctx.key
+        self.ctx = ctx
+
+    def may(
+        self, operation: AclOperation, resource_type: ResourceType, name: str = CLUSTER_NAME, *, log_denied: bool = True
+    ) -> bool:
+        return self._access.allows(self._peer, self._key, operation, resource_type, name, log_denied=log_denied)
+
+    def may_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
+        return self._access.allows_any(self._peer, self._key, operation, resource_type)
+
+    def may_cluster(self, operation: AclOperation, *, log_denied: bool = True) -> bool:
+        return self.may(operation, ResourceType.CLUSTER, log_denied=log_denied)
+
+    def names(
+        self, operation: AclOperation, resource_type: ResourceType, names: Iterable[str], *, log_denied: bool = True
+    ) -> set[str]:
+        """Return those to which the client may do this."""
+        return {name for name in set(names) if self.may(operation, resource_type, name, log_denied=log_denied)}
+
+    def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """Return what the client may do; a bit for each operation."""
+        return self._access.operations(self._peer, self._key, resource_type, name)
+
+
+Guard = Callable[[Asker, Any], GuardStep]
+
+
+def added(field: str, entries: Iterable[Any]) -> Finish:
+    """Return what puts entries behind those of an answer's array."""
+    more = tuple(entries)
+    return lambda response: replace(response, **{field: (*getattr(response, field), *more)})
+
+
+def only(field: str, is_seen: Callable[[Any], bool]) -> Finish:
+    """Return what keeps the entries of an answer's array that the client may see."""
+    return lambda response: replace(
+        response, **{field: tuple(each for each in getattr(response, field) if is_seen(each))}
+    )
+
+
+def with_each(field: str, change: Callable[[Any], Any]) -> Finish:
+    """Return what changes each entry of an answer's array."""
+    return lambda response: replace(response, **{field: tuple(map(change, getattr(response, field)))})
+
+
+def both(first: Finish | None, second: Finish | None) -> Finish | None:
+    if first is None or second is None:
+        return first or second
+    return lambda response: second(first(response))
+
+
+def between_brokers(asker: Asker, request: Any) -> GuardStep:
+    """Guard an API of brokers among themselves, and each that nothing else is said of."""
+    if not asker.may_cluster(AclOperation.CLUSTER_ACTION):
+        raise ClusterAuthorizationFailedError("Cluster authorization failed.")
+    return GuardStep(request)
+
+
+def guarded(apis: Registry, access: AccessControl, guards: Mapping[ApiKey, Guard | None]) -> Registry:
+    """Return the APIs, each behind its guard; one whose guard is None asks for nothing.
+
+    APIs that answer frames ask by themselves.
+    """
+    found = type(apis)()
+    for api in apis.values():
+        guard = guards.get(api.key, between_brokers)
+        found.add(api if guard is None or api.handler is None else _guarded(api, guard, access))
+    return found
+
+
+def _guarded(api: Api, guard: Guard, access: AccessControl) -> Api:
+    handler = api.handler
+    assert handler is not None
+
+    async def answer(ctx: RequestContext, request: Any) -> Any:
+        step = guard(Asker(access, ctx), request)
+        if step.answer is not None:
+            return step.answer
+        response = handler(ctx, step.request)
+        if inspect.iscoroutine(response):
+            response = await response
+        if step.finish is None or response is None:
+            return response
+        if isinstance(response, EncodedResponse):
+            response, _ = read_message(response_class(ctx.key, ctx.version), response.body)
+        return step.finish(response)
+
+    return replace(api, handler=answer)

@@ -1,0 +1,56 @@
+"""DescribeAcls (29): access rules that a filter chooses, by resource.
+
+v1 to v3. v1: types of patterns. v2: flexible. v3: resources of type USER.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stratalog.broker.access import Acl, AclFilter
+from stratalog.broker.server import ApiKey, RequestContext, handles
+from stratalog.errors import InvalidRequestError, SecurityDisabledError
+
+
+@handles(ApiKey.DESCRIBE_ACLS, versions=(1, 3))
+def describe_acls(ctx: RequestContext, request: Any) -> Any:
+    access = ctx.broker.access
+    if access is None:
+        raise SecurityDisabledError("No Authorizer is configured on the broker")
+    chosen = AclFilter.of(
+        resource_type=request.resource_type_filter,
+        name=request.resource_name_filter,
+        pattern_type=request.pattern_type_filter,
+        principal=request.principal_filter,
+        host=request.host_filter,
+        operation=request.operation,
+        permission=request.permission_type,
+    )
+    if chosen.is_unknown_pattern or chosen.is_unknown_entry:
+        raise InvalidRequestError("the filter has an unknown element")
+    by_pattern: dict[tuple[int, str, int], list[Acl]] = {}
+    for acl in access.authorizer.matching(chosen):
+        by_pattern.setdefault((acl.resource_type, acl.name, acl.pattern_type), []).append(acl)
+    return ctx.respond(
+        error_code=0,
+        error_message=None,
+        resources=[
+            ctx.make(
+                "DescribeAclsResource",
+                resource_type=int(resource_type),
+                resource_name=name,
+                pattern_type=int(pattern_type),
+                acls=[
+                    ctx.make(
+                        "AclDescription",
+                        principal=acl.principal,
+                        host=acl.host,
+                        operation=int(acl.operation),
+                        permission_type=int(acl.permission),
+                    )
+                    for acl in acls
+                ],
+            )
+            for (resource_type, name, pattern_type), acls in by_pattern.items()
+        ],
+    )
