@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from importlib.metadata import PackageNotFoundError, version
 
 from stratalog.broker.groups import GroupState
+from stratalog.broker.groups.consumer import ConsumerGroupState
 from stratalog.broker.services import BrokerServices
 from stratalog.broker.transactions import TransactionState
 from stratalog.config import METADATA_VERSION
@@ -56,6 +57,12 @@ def _groups_in(state: GroupState) -> Callable[[BrokerServices], Iterable[Sample]
     return lambda broker: single(Counter(group.state for group in broker.groups.groups())[state])
 
 
+def _consumer_groups(broker: BrokerServices) -> Iterable[Sample]:
+    counts = Counter(group.state for group in broker.groups.consumers.groups())
+    for state in ConsumerGroupState:
+        yield Sample((state.value,), counts[state])
+
+
 def _transactional_ids(broker: BrokerServices) -> Iterable[Sample]:
     counts = Counter(known.state for known in broker.transactions.transactions())
     for state in TransactionState:
@@ -102,11 +109,15 @@ METRICS: tuple[Metric[BrokerServices], ...] = (
     kafka_metric(_FETCH_SESSIONS + "IncrementalFetchSessionEvictionsPerSec",
                  lambda broker: single(broker.fetch_sessions.evictions),
                  "Fetch sessions that had to make room for others."),
-    kafka_metric(_GROUPS + "NumGroups", lambda broker: single(len(broker.groups.groups())), "Consumer groups."),
-    *(kafka_metric(_GROUPS + f"NumGroups{name}", _groups_in(state), f"Consumer groups in the state {name}.")
+    kafka_metric(_GROUPS + "NumGroups", lambda broker: single(len(broker.groups.groups())),
+                 "Groups of the classic protocol."),
+    *(kafka_metric(_GROUPS + f"NumGroups{name}", _groups_in(state),
+                   f"Groups of the classic protocol in the state {name}.")
       for name, state in _STATES.items()),
     kafka_metric(_MARKERS + "LogAppendRetryQueueSize", lambda broker: single(broker.transactions.unfinished),
                  "Transactions whose outcome is decided, and whose end cannot be written at the moment."),
+    own_metric("consumer_groups", _consumer_groups, "Groups of the consumer protocol (KIP-848), by their state.",
+               ("state",), kind=MetricKind.GAUGE),
     own_metric("transactional_ids", _transactional_ids, "Transactional ids, by the state of their transactions.",
                ("state",), kind=MetricKind.GAUGE),
     own_metric("build_info", _build, "1, with the version of the broker.", ("version",), kind=MetricKind.GAUGE),

@@ -10,7 +10,7 @@ import json
 import struct
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.support.wire import Wire
@@ -146,7 +146,7 @@ class Talk:
             more.pop("version", 9),
             group_id=group,
             session_timeout=45_000,
-            rebalance_timeout=60_000,
+            rebalance_timeout=more.pop("rebalance_timeout", 60_000),
             member_id=member,
             group_instance_id=more.pop("instance", None),
             protocol_type=more.pop("protocol_type", "consumer"),
@@ -298,6 +298,17 @@ def ranges(talk: Talk) -> None:
     talk.beat("range: a prefers uniform", "range", "a", 3, server_assignor="uniform")
     talk.beat("range: b prefers uniform", "range", "b", 4, server_assignor="uniform", owned={"three": [1]})
     talk.describe("range: described with uniform", "range")
+
+
+def equal_votes(talk: Talk) -> None:
+    """As many members for the one assignor as for the other."""
+    for group, first, second in (("votes", "uniform", "range"), ("votes-2", "range", "uniform")):
+        talk.join(f"{group}: a joins", group, "a", ["three"], server_assignor=first)
+        talk.join(f"{group}: b joins", group, "b", ["three"], server_assignor=second)
+        talk.describe(f"{group}: described", group)
+        talk.beat(f"{group}: b leaves", group, "b", -1)
+        talk.join(f"{group}: c joins", group, "c", ["three"], server_assignor=second)
+        talk.describe(f"{group}: described again", group)
 
 
 def static_members(talk: Talk) -> None:
@@ -506,10 +517,31 @@ def migration(talk: Talk) -> None:
     talk.describe("moves: described at the end", "moves")
 
 
+def one_way(talk: Talk) -> None:
+    """What a migration policy that does not allow all leaves."""
+    first = talk.classic_join("c asks", "g", "", ["three"])
+    joined = talk.classic_join("c joins", "g", first.member_id, ["three"])
+    talk.classic_sync(
+        "c syncs", "g", first.member_id, joined.generation_id, {first.member_id: assignment({"three": [0]})}
+    )
+    talk.join("n joins c", "g", "n", ["three"])
+    talk.beat("n leaves c", "g", "n", -1)
+    talk.describe("described", "g")
+    talk.join("m joins", "new", "m", ["three"])
+    asks = talk.classic_join("d asks m", "new", "", ["three"])
+    if asks.member_id:
+        talk.classic_join("d joins m", "new", asks.member_id, ["three"])
+    talk.beat("m leaves d", "new", "m", -1)
+    talk.describe("described when m is gone", "new")
+
+
+POLICIES = ("upgrade", "downgrade", "disabled")
+
 CONVERSATIONS = [
     two_members_share,
     what_is_refused,
     ranges,
+    equal_votes,
     static_members,
     regular_expressions,
     topics_come_and_grow,
@@ -532,14 +564,14 @@ def find_coordinator(wire: Wire) -> None:
     raise TimeoutError("there is no coordinator")
 
 
-def run(bootstrap_servers: str) -> dict[str, Any]:
+def run(bootstrap_servers: str, conversations: Sequence[Callable[[Talk], None]] | None = None) -> dict[str, Any]:
     """All answers by the name of their step."""
     answers: dict[str, Any] = {}
     with Wire(bootstrap_servers) as wire:
         topics = [{"name": name, "num_partitions": count, "replication_factor": 1} for name, count in TOPICS.items()]
         wire.call(ApiKey.CREATE_TOPICS, 7, topics=topics, timeout=30_000)
         find_coordinator(wire)
-        for conversation in CONVERSATIONS:
+        for conversation in CONVERSATIONS if conversations is None else conversations:
             talk = Talk(wire)
             conversation(talk)
             answers |= talk.answers

@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-from tests.broker.groups.consumer_cases import CONFIG, run
+from tests.broker.groups.consumer_cases import CONFIG, POLICIES, one_way, run
 from tests.golden.consumer_groups.make import ANSWERS, RECORDS
 from tests.support.consumer_offsets import stored_records
 
@@ -31,6 +31,10 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], li
     directory = tmp_path_factory.mktemp("data")
     with Broker(data_dir=directory, config={**CONFIG, "offsets.topic.num.partitions": "1"}) as broker:
         answers: dict[str, Any] = json.loads(json.dumps(run(broker.bootstrap_servers)))
+    for policy in POLICIES:
+        with Broker(config={**CONFIG, "group.consumer.migration.policy": policy}) as broker:
+            found = json.loads(json.dumps(run(broker.bootstrap_servers, [one_way])))
+        answers |= {f"{policy}: {step}": answer for step, answer in found.items()}
     return answers, [(key, value) for _, key, value in stored_records(directory)]
 
 

@@ -10,7 +10,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from tests.broker.groups.consumer_cases import CONFIG, run
+from tests.broker.groups.consumer_cases import CONFIG, POLICIES, one_way, run
 from tests.support.consumer_offsets import stored_records
 from tests.support.reference_kafka import ReferenceKafka
 
@@ -23,6 +23,11 @@ def main() -> None:
         with ReferenceKafka(directory, config=CONFIG) as kafka:
             answers = run(kafka.bootstrap_servers)
         records = stored_records(kafka.data_dir)
+    for policy in POLICIES:
+        config = {**CONFIG, "group.consumer.migration.policy": policy}
+        with tempfile.TemporaryDirectory() as directory, ReferenceKafka(directory, config=config) as kafka:
+            found = run(kafka.bootstrap_servers, [one_way])
+        answers |= {f"{policy}: {step}": answer for step, answer in found.items()}
     lines = ",\n".join(f"{json.dumps(step)}: {json.dumps(answer)}" for step, answer in answers.items())
     ANSWERS.write_text(f"{{\n{lines}\n}}\n")
     lines = ",\n".join(

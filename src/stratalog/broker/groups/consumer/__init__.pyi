@@ -23,6 +23,9 @@ from .records import (
     decode_change as decode_change,
 )
 from .values import (
+    ConsumerGroupState as ConsumerGroupState,
+)
+from .values import (
     ConsumerMember as ConsumerMember,
 )
 from .values import (

@@ -161,7 +161,7 @@ def epoch_for(
     """Return the epoch of the group, which goes up when its subscriptions or topics have changed."""
     if bump or group.seen_topics_version != around.topics.topics_version:
         return update_epoch(group, update, around, changes, bump=bump)
-    return EpochUpdate(group.epoch, group.subscriptions.are_alike(len(group.members)))
+    return EpochUpdate(group.epoch, group.subscriptions, len(group.members))
 
 
 def reconcile(step: Reconciliation, changes: list[GroupChange]) -> ConsumerMember:

@@ -7,7 +7,7 @@ same partitions of topics with as many partitions. Source: `RangeAssignor` of Ka
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from uuid import UUID
 
 from stratalog.broker.groups.consumer.assignment_input import AssignmentInput, topic_order
@@ -18,16 +18,11 @@ def assign_ranges(given: AssignmentInput) -> Mapping[str, Target]:
     """Return the new target of every member."""
     members = given.members
     subscribers: Counter[UUID] = Counter(topic_id for member in members.values() for topic_id in member.topics)
-    served: Counter[UUID] = Counter()
+    rows = {topic_id: _rows(given.partition_count(topic_id), count) for topic_id, count in subscribers.items()}
     targets: dict[str, Target] = {}
     for member_id in sorted(members, key=lambda each: _place(each, members[each].instance_id)):
-        rows: dict[UUID, range] = {}
-        for topic_id in members[member_id].topics:
-            row = _row(given.partition_count(topic_id), subscribers[topic_id], served[topic_id])
-            served[topic_id] += 1
-            if row:
-                rows[topic_id] = row
-        targets[member_id] = {topic_id: tuple(rows[topic_id]) for topic_id in topic_order(rows)}
+        mine = {topic_id: row for topic_id in members[member_id].topics if (row := next(rows[topic_id], ()))}
+        targets[member_id] = {topic_id: tuple(mine[topic_id]) for topic_id in topic_order(mine)}
     return targets
 
 
@@ -35,8 +30,14 @@ def _place(member_id: str, instance_id: str | None) -> tuple[bool, bytes]:
     return instance_id is None, (member_id if instance_id is None else instance_id).encode("utf-16-be", "surrogatepass")
 
 
-def _row(partition_count: int, subscribers: int, place: int) -> range:
-    """Return the partitions for the subscriber at `place`; the first ones get one more when it does not come out."""
+def _rows(partition_count: int, subscribers: int) -> Iterator[range]:
+    """Yield the partitions of one subscriber after the other.
+
+    The first ones get one more when it does not come out; those for whom nothing is left are passed over.
+    """
     size, more = divmod(partition_count, subscribers)
-    first = place * size + min(place, more)
-    return range(first, first + size + (place < more))
+    first = 0
+    for place in range(subscribers if size else more):
+        end = first + size + (place < more)
+        yield range(first, end)
+        first = end

@@ -40,10 +40,11 @@ class MemberUpdate:
 
 @dataclass(frozen=True, slots=True)
 class EpochUpdate:
-    """The group's epoch after a step, and whether all members are then subscribed to the same topics."""
+    """The group's epoch after a step, what it is then subscribed to, and how many members it has."""
 
     epoch: int
-    are_alike: bool
+    subscriptions: SubscriptionCounts
+    member_count: int
 
 
 def subscriptions_after(group: ConsumerGroup, update: MemberUpdate) -> SubscriptionCounts:
@@ -71,7 +72,7 @@ def update_epoch(
     group.seen_topics_version = around.topics.topics_version
     if group.has_partition_metadata:
         changes.append(GroupChange(ChangeKind.PARTITION_METADATA))
-    return EpochUpdate(epoch, after.are_alike(len(group.members) + (not is_known)))
+    return EpochUpdate(epoch, after, len(group.members) + (not is_known))
 
 
 def update_target(
@@ -88,7 +89,9 @@ def update_target(
     default = around.settings.assignors[0]
     name = group.preferred_assignor(update.old, update.new, default)
     try:
-        assigned = ASSIGNORS[name](_input(group, members, targets, around, are_alike=epoch.are_alike))
+        assigned = ASSIGNORS[name](
+            _input(group, members, targets, around, are_alike=epoch.subscriptions.are_alike(epoch.member_count))
+        )
     except UnknownServerError as error:
         raise UnknownServerError(
             f"Failed to compute a new target assignment for epoch {epoch.epoch}: {error}"
