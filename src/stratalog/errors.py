@@ -158,6 +158,14 @@ class InvalidTimestampError(KafkaError):
     code = 32
 
 
+class UnsupportedSaslMechanismError(KafkaError):
+    code = 33
+
+
+class IllegalSaslStateError(KafkaError):
+    code = 34
+
+
 class UnsupportedVersionError(KafkaError):
     code = 35
 
@@ -264,6 +272,10 @@ def is_shortage(error: BaseException) -> bool:
     return isinstance(error, ResourceShortageError)
 
 
+class SaslAuthenticationFailedError(KafkaError):
+    code = 58
+
+
 class NonEmptyGroupError(KafkaError):
     code = 68
 
@@ -327,6 +339,18 @@ class UnstableOffsetCommitError(KafkaError):
 
 class ProducerFencedError(KafkaError):
     code = 90
+
+
+class ResourceNotFoundError(KafkaError):
+    code = 91
+
+
+class DuplicateResourceError(KafkaError):
+    code = 92
+
+
+class UnacceptableCredentialError(KafkaError):
+    code = 93
 
 
 class InvalidUpdateVersionError(KafkaError):

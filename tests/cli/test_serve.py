@@ -197,7 +197,6 @@ def test_options_win_over_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "key"),
     [
-        ("listeners=SASL_SSL://:9092", "listeners"),
         ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "authorizer.class.name"),
         ("controller.quorum.voters=1@a:1,2@b:1", "controller.quorum.voters"),
     ],
@@ -209,6 +208,15 @@ def test_what_a_file_asks_for_and_cannot_be_kept_refuses_the_start(
     said = refused("--config", config, *more)
     assert said.startswith(f"stratalog: {config}: {key}")
     assert f"--set {key}=" in said
+    assert not (tmp_path / "one").exists()
+
+
+def test_a_file_that_asks_for_tls_is_never_served_without_it(tmp_path: Path) -> None:
+    config = _file(tmp_path, "listeners=SSL://127.0.0.1:0")
+    assert refused("--config", config).startswith(f"stratalog: {config}: ssl.keystore.location is not set")
+    said = refused("--config", config, "--listen", "127.0.0.1:0")
+    assert said.startswith(f"stratalog: {config}: listeners")
+    assert "--set listeners=" in said
     assert not (tmp_path / "one").exists()
 
 

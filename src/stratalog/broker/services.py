@@ -15,7 +15,7 @@ from stratalog.broker.groups import GroupCoordinator
 from stratalog.broker.metadata import MetadataStore
 from stratalog.broker.producer_ids import ProducerIds
 from stratalog.broker.purgatory import Purgatory
-from stratalog.broker.security import Listener
+from stratalog.broker.security import Listener, ScramUsers
 from stratalog.broker.settings import BrokerSettings
 from stratalog.broker.storage import TIERING_KEY, BrokerStorage
 from stratalog.broker.topic_deletions import TopicDeletions
@@ -56,6 +56,7 @@ class BrokerServices:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     topic_deletions: TopicDeletions
+    scram: ScramUsers
     #: Decides who may do what; None: everybody may do everything.
     access: AccessControl | None = None
 
@@ -122,6 +123,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         groups=groups,
         transactions=transactions,
         topic_deletions=topic_deletions,
+        scram=ScramUsers(storage.metadata),
         access=access,
     )
 

@@ -16,6 +16,12 @@ from .broker import (
 from .broker import (
     BrokerConfig as BrokerConfig,
 )
+from .jaas import (
+    jaas_module as jaas_module,
+)
+from .jaas import (
+    jaas_options as jaas_options,
+)
 from .keys import (
     AUTHORIZER as AUTHORIZER,
 )
@@ -42,6 +48,9 @@ from .listeners import (
 )
 from .listeners import (
     PLAINTEXT as PLAINTEXT,
+)
+from .listeners import (
+    SASL_PLAINTEXT as SASL_PLAINTEXT,
 )
 from .listeners import (
     SASL_SSL as SASL_SSL,

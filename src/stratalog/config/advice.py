@@ -22,9 +22,7 @@ _OF_THE_TASKS = frozenset({"stratalog.remote.stall.ms"})
 def broker_advice(config: BrokerConfig) -> Iterator[str]:
     """Yield warnings about the broker's configuration at startup."""
     unknown = sorted(
-        name
-        for name in config.unknown
-        if not name.startswith(_plugin_prefixes(config)) and key_of_listener(name) not in BROKER_KEYS
+        name for name in config.unknown if not name.startswith(_plugin_prefixes(config)) and not _is_of_a_listener(name)
     )
     if unknown:
         known = [key.name for key in BROKER_KEYS]
@@ -37,6 +35,13 @@ def broker_advice(config: BrokerConfig) -> Iterator[str]:
         for listener in parse_listeners(config[LISTENERS], config.properties):
             if listener.is_controllers:
                 yield f"Listener {listener} is not opened: this broker needs no controllers"
+
+
+def _is_of_a_listener(name: str) -> bool:
+    """Whether a key sets something of one listener, or of one mechanism of it."""
+    key = key_of_listener(name)
+    of_mechanism = key.partition(".")[2]
+    return key != name and (key in BROKER_KEYS or of_mechanism in BROKER_KEYS or of_mechanism == "sasl.jaas.config")
 
 
 def minimum_advice(config: BrokerConfig) -> Iterator[str]:

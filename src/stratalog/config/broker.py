@@ -192,6 +192,21 @@ BROKER_KEYS = ConfigRegistry(
              at_least(1), no_effect="requests are not queued: a connection's next request is read when there is room"),
         _key("max.incremental.fetch.session.cache.slots", _INT, 1000,
              "Largest number of fetch sessions (KIP-227). A client without one sends full requests.", at_least(0)),
+        # SASL.
+        _key("sasl.enabled.mechanisms", _LIST, ("GSSAPI",),
+             "PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. Kafka's default, GSSAPI, is not supported. The keys of a "
+             "mechanism, and the sasl.jaas.config with the users of PLAIN, begin with "
+             "listener.name.<name>.<mechanism>, in small letters."),
+        _key("sasl.server.max.receive.size", _INT, 524_288,
+             "The largest message of a client that has not authenticated.", at_least(1)),
+        _key("sasl.mechanism.inter.broker.protocol", _STR, "GSSAPI", "Mechanism of the brokers among themselves.",
+             no_effect="this broker connects to no other"),
+        _key("sasl.mechanism.controller.protocol", _STR, "GSSAPI", "Mechanism of brokers at controllers."),
+        _key("connections.max.reauth.ms", _LONG, 0,
+             "How long a client that has authenticated may go on before it does so again (KIP-368). 0 means for ever.",
+             at_least(0)),
+        _key("connection.failed.authentication.delay.ms", _INT, 100,
+             "How long the answer to a failed authentication, and the end of the connection, wait.", at_least(0)),
         # TLS.
         _key("ssl.keystore.type", _STR, "JKS", "PEM or PKCS12. With the default, a file of PKCS12 is read too; Java's "
              "own format is refused."),

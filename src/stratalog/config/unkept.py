@@ -12,12 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from stratalog.config.keys import AUTHORIZER, STANDARD_AUTHORIZER
-from stratalog.config.listeners import CONTROLLER_NAMES, LISTENERS, PLAINTEXT, SSL, parse_listeners
+from stratalog.config.listeners import CONTROLLER_NAMES, LISTENERS, PLAINTEXT, parse_listeners
 from stratalog.errors import InvalidConfigError, UsageError
 
 _SASL = "SASL"
 _ACLS = f"another authorizer than {STANDARD_AUTHORIZER}"
 _POLICY = "a policy for what clients ask for"
+#: Known for one mechanism of one listener; for all of them it would say nothing.
+_JAAS: Final = "sasl.jaas.config"
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 #: Key -> what it asks for, and the values that ask for nothing.
@@ -32,13 +34,11 @@ _KEYS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
     **{
         f"sasl.{name}": (_SASL, _NOTHING)
         for name in (
-            "enabled.mechanisms",
-            "jaas.config",
             "server.callback.handler.class",
             "login.callback.handler.class",
-            "mechanism.inter.broker.protocol",
         )
     },
+    _JAAS: ("one line of JAAS for all mechanisms instead of listener.name.<name>.<mechanism>." + _JAAS, _NOTHING),
     "delegation.token.secret.key": ("delegation tokens", _NOTHING),
     "delegation.token.master.key": ("delegation tokens", _NOTHING),
     "password.encoder.secret": ("encoded passwords", _NOTHING),
@@ -91,8 +91,10 @@ def asks_for(name: str, value: str | None, properties: Mapping[str, str | None])
     controllers = {each.strip().lower() for each in (properties.get(CONTROLLER_NAMES) or "").split(",")}
     if match[1].lower() in controllers:
         return None
-    of_all = next((key for key in _KEYS if f".{match[2]}".endswith(f".{key}")), None)  # perhaps behind a mechanism
-    return None if of_all is None else asks_for(of_all, value, properties)
+    if match[2] in _KEYS:
+        return asks_for(match[2], value, properties)
+    of_mechanism = match[2].partition(".")[2]
+    return None if of_mechanism == _JAAS or of_mechanism not in _KEYS else asks_for(of_mechanism, value, properties)
 
 
 def joins_cluster(properties: Mapping[str, str | None]) -> bool:
@@ -119,10 +121,6 @@ def _refuse_listeners(properties: Mapping[str, str | None], source: Callable[[st
             raise UsageError(
                 f"{where}: {listener} asks for {listener.protocol}, but --listen opens a {PLAINTEXT} listener in its "
                 f"place; leave --listen away, or {do}"
-            )
-        if listener.protocol not in (PLAINTEXT, SSL):
-            raise UsageError(
-                f"{where}: {listener} asks for {listener.protocol}, which this broker does not support; {do}"
             )
     if not listeners:
         raise UsageError(f"{where}: expected a listener for clients; {do}")

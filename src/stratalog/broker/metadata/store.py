@@ -353,6 +353,24 @@ class MetadataStore:
                 )
             self._broker_configs = {**self._broker_configs, row: _frozen(configs)}
 
+    # --- credentials --------------------------------------------------------------------------------------------------
+
+    def credentials(self, kind: str) -> dict[str, str]:
+        """Return what clients prove themselves by, of one kind, by name. Reads the file."""
+        with self._lock:
+            return dict(self._db.execute("SELECT name, value FROM credentials WHERE kind = ?", (kind,)))
+
+    def change_credentials(self, kind: str, changes: Mapping[str, str | None]) -> None:
+        """Put credentials of one kind, or (None) forget them, all together."""
+        with self._change() as db:
+            for name, value in changes.items():
+                if value is None:
+                    db.execute("DELETE FROM credentials WHERE kind = ? AND name = ?", (kind, name))
+                else:
+                    db.execute("INSERT OR REPLACE INTO credentials VALUES (?, ?, ?)", (kind, name, value))
+
+    # --- defaults of topics -------------------------------------------------------------------------------------------
+
     @property
     def good_topic_defaults(self) -> Mapping[str, str]:
         """The broker's values for topics, by broker key, that last suited every topic.

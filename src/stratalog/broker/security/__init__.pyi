@@ -7,6 +7,45 @@ from .peer import (
 from .peer import (
     Principal as Principal,
 )
+from .sasl import (
+    SaslMechanism as SaslMechanism,
+)
+from .sasl import (
+    SaslSettings as SaslSettings,
+)
+from .sasl import (
+    sasl_settings as sasl_settings,
+)
+from .sasl_exchange import (
+    SaslExchange as SaslExchange,
+)
+from .sasl_exchange import (
+    SaslFailureError as SaslFailureError,
+)
+from .scram import (
+    ITERATIONS_MAX as ITERATIONS_MAX,
+)
+from .scram import (
+    ITERATIONS_MIN as ITERATIONS_MIN,
+)
+from .scram import (
+    SCRAM_HASHES as SCRAM_HASHES,
+)
+from .scram import (
+    Account as Account,
+)
+from .scram import (
+    Accounts as Accounts,
+)
+from .scram import (
+    ScramCredential as ScramCredential,
+)
+from .scram import (
+    scram_credential as scram_credential,
+)
+from .scram_users import (
+    ScramUsers as ScramUsers,
+)
 from .tls import (
     ServerTls as ServerTls,
 )

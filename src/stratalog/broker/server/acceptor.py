@@ -9,11 +9,12 @@ import socket
 
 from stratalog.broker.access import GUARDS, guarded
 from stratalog.broker.apis import load_apis
-from stratalog.broker.security import Peer
+from stratalog.broker.security import Account, Peer, Principal
 from stratalog.broker.server.connection import Connection
 from stratalog.broker.server.connection_limits import ConnectionLimits
 from stratalog.broker.server.entrance import Entrance
 from stratalog.broker.server.open_listeners import BoundListeners
+from stratalog.broker.server.sasl_calls import SaslServer
 from stratalog.broker.server.tls_connection import TlsConnection
 from stratalog.broker.services import BrokerServices
 
@@ -48,6 +49,9 @@ class Acceptor:
         self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self.connections: set[Connection] = set()
         self._tls = opened.tls
+        self._sasl = {
+            name: SaslServer(settings, self._account, services.clock.now_ms) for name, settings in opened.sasl.items()
+        }
         names = tuple(each.listener.name for each in opened.all)
         self.limits = ConnectionLimits(lambda: services.config, names, opened.inter_broker.name, loop.time)
         idle_ms = config["connections.max.idle.ms"]
@@ -106,12 +110,20 @@ class Acceptor:
         return len(self.connections)
 
     def let_in(self, sock: socket.socket, peer: Peer) -> None:
-        tls = self._tls.get(peer.listener.name)
+        name = peer.listener.name
+        tls, sasl = self._tls.get(name), self._sasl.get(name)
         try:
-            self.connections.add(Connection(self, sock, peer) if tls is None else TlsConnection(self, sock, peer, tls))
+            self.connections.add(
+                Connection(self, sock, peer, sasl) if tls is None else TlsConnection(self, sock, peer, tls, sasl)
+            )
         except OSError:  # gone already
             sock.close()
-            self.limits.give_back(peer.listener.name, peer.client_host)
+            self.limits.give_back(name, peer.client_host)
+
+    def _account(self, mechanism: str, name: str, is_token: bool) -> Account | None:
+        """Return whom a name stands for that a client gives by SCRAM."""
+        credential = None if is_token else self.services.scram.get(mechanism, name)
+        return None if credential is None else Account(credential, Principal("User", name))
 
     def make_room(self) -> bool:
         others = [each for each in self.connections if not self.limits.is_protected(each.peer.listener.name)]
@@ -138,7 +150,8 @@ class Acceptor:
         self._sweeper = self.loop.call_later(min(self._idle_s / 2, _SWEEP_S_MAX), self._sweep)
         oldest = self.loop.time() - self._idle_s
         for connection in list(self.connections):
-            if connection.is_idle and connection.active_at < oldest:
+            since = connection.active_at if connection.outside_since is None else connection.outside_since
+            if connection.is_idle and since < oldest:
                 logger.debug("Closing the idle connection from %s", connection.peer.client_host)
                 connection.close()
             elif connection.is_abandoned():

@@ -75,6 +75,10 @@ class Line(Protocol):
 
     def close(self) -> None: ...
 
+    def let_in(self) -> None:
+        """Take requests of any size, as the client has said who it is."""
+        ...
+
 
 class Calls:
     """The calls of one connection. Belongs to the loop's thread."""

@@ -22,6 +22,7 @@ from stratalog.broker.server import calls, framing
 from stratalog.broker.server.calls import Calls
 from stratalog.broker.server.dispatch import Chunk
 from stratalog.broker.server.framing import Framing
+from stratalog.broker.server.sasl_calls import SaslCalls, SaslServer
 from stratalog.errors import StratalogError
 from stratalog.log.format import FileSlice
 
@@ -55,10 +56,10 @@ class Connection:
 
     __slots__ = (
         "_fd", "_file_sent", "_host", "_loop", "_out", "_reading", "_sock", "active_at", "calls", "closed",
-        "framing", "is_stuck", "peer",
+        "framing", "is_stuck", "outside_since", "peer",
     )  # fmt: skip
 
-    def __init__(self, host: Host, sock: socket.socket, peer: Peer) -> None:
+    def __init__(self, host: Host, sock: socket.socket, peer: Peer, sasl: SaslServer | None = None) -> None:
         self._host = host
         self._loop: asyncio.AbstractEventLoop = host.loop
         self._sock = sock
@@ -70,7 +71,12 @@ class Connection:
         #: Whether answers wait for the client to read.
         self.is_stuck = False
         self.framing = Framing(host, host.request_bytes_max)
-        self.calls = Calls(host, self)
+        #: Loop time since when the client has had to prove who it is; None once it may send requests.
+        self.outside_since: float | None = None
+        self.calls = Calls(host, self) if sasl is None else SaslCalls(host, self, sasl)
+        if sasl is not None:
+            self.outside_since = self.active_at
+            self.framing.expect_messages(sasl.settings.receive_bytes_max)
         self._out: list[Chunk] = self.calls.out
         self._file_sent = 0
         self._reading = True
@@ -86,6 +92,10 @@ class Connection:
     def _is_held(self) -> bool:
         """Whether nothing more is read or answered for now."""
         return self.is_stuck or self.calls.is_waiting
+
+    def let_in(self) -> None:
+        self.outside_since = None
+        self.framing.expect_requests(self._host.request_bytes_max)
 
     def is_abandoned(self) -> bool:
         """Whether the client has gone behind bytes that have to wait, so that reading does not show it."""

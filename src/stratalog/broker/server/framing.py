@@ -54,11 +54,13 @@ class Framing:
         "_large_used",
         "_position",
         "_size_max",
+        "_size_min",
         "_view",
     )
 
     def __init__(self, buffers: Buffers, size_max: int) -> None:
         self._buffers = buffers
+        self._size_min = _REQUEST_BYTES_MIN
         self._size_max = size_max
         #: What has been received and not been taken as a frame: _view[_position:_end].
         self._view = _NOTHING
@@ -69,6 +71,14 @@ class Framing:
         self._large: bytearray | None = None
         self._large_used = 0
         self._large_need = 0
+
+    def expect_messages(self, size_max: int) -> None:
+        """Take messages of SASL, which may be as short as they like, until `expect_requests`."""
+        self._size_min, self._size_max = 0, size_max
+
+    def expect_requests(self, size_max: int) -> None:
+        """Take requests, which have a header, from the next receive on."""
+        self._size_min, self._size_max = _REQUEST_BYTES_MIN, size_max
 
     @property
     def is_large_begun(self) -> bool:
@@ -112,11 +122,12 @@ class Framing:
                 self._large_need = 0  # taken; `settle` gives the buffer back
                 yield memoryview(self._large)[4 : self._large_used]
             return
-        view, position, end, size_max = self._view, self._position, self._end, self._size_max
+        view, position, end = self._view, self._position, self._end
+        size_min, size_max = self._size_min, self._size_max
         unpack_size = INT32.unpack_from
         while end - position >= 4:
             (size,) = unpack_size(view, position)
-            if not _REQUEST_BYTES_MIN <= size <= size_max:
+            if not size_min <= size <= size_max:
                 raise InvalidRequestError(_bad_size(size, size_max))
             next_position = position + 4 + size
             if next_position > end:

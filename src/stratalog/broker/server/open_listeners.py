@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from stratalog.broker.security import Listener, ServerTls
+from stratalog.broker.security import Listener, SaslSettings, ServerTls, sasl_settings
 from stratalog.broker.server.listen_address import ListenAddress, bind, parse_address
 from stratalog.config import (
     ADVERTISED,
     LISTENERS,
     PLAINTEXT,
+    SASL_PLAINTEXT,
     SASL_SSL,
     SSL,
     BrokerConfig,
@@ -45,6 +46,8 @@ class BoundListeners:
     inter_broker: Listener
     #: The TLS of those listeners that speak it, by name.
     tls: Mapping[str, ServerTls]
+    #: What those listeners ask of clients that speak SASL, by name.
+    sasl: Mapping[str, SaslSettings]
 
     def close(self) -> None:
         for each in self.all:
@@ -59,12 +62,18 @@ def open_listeners(listen: str | None, config: BrokerConfig) -> BoundListeners:
     asked = [NamedListener(PLAINTEXT, listen, PLAINTEXT, False)] if listen is not None else client_listeners(config)
     inter_broker = asked[0] if listen is not None else inter_broker_listener(config, asked)
     advertised = _advertised(config, asked)
+    settings = {each.name: listener_settings(config, each.name) for each in asked}
     tls = {
-        each.name: ServerTls(listener_settings(config, each.name), each.name, each.protocol, SYSTEM_CLOCK.monotonic)
+        each.name: ServerTls(settings[each.name], each.name, each.protocol, SYSTEM_CLOCK.monotonic)
         for each in asked
         if each.protocol in (SSL, SASL_SSL)
     }
     what = LISTENERS if listen is None else "listen address"
+    sasl = {
+        each.name: sasl_settings(settings[each.name], each.name)
+        for each in asked
+        if each.protocol in (SASL_PLAINTEXT, SASL_SSL)
+    }
     with ExitStack() as undo:
         opened = []
         for each in asked:
@@ -75,7 +84,7 @@ def open_listeners(listen: str | None, config: BrokerConfig) -> BoundListeners:
             opened.append(OpenListener(sock, bound, _told(each, bound, advertised.get(each.name))))
         undo.pop_all()
     of_brokers = next(each.listener for each in opened if each.listener.name == inter_broker.name)
-    return BoundListeners(tuple(opened), of_brokers, tls)
+    return BoundListeners(tuple(opened), of_brokers, tls, sasl)
 
 
 def _where(listener: NamedListener, listen: str | None) -> str:

@@ -14,6 +14,7 @@ from typing import Final, cast
 from stratalog.broker.security import Peer, ServerTls
 from stratalog.broker.server.connection import Connection, Host
 from stratalog.broker.server.dispatch import Chunk
+from stratalog.broker.server.sasl_calls import SaslServer
 from stratalog.errors import StratalogError
 from stratalog.log.format import FileSlice
 
@@ -33,11 +34,13 @@ _WAITS: Final = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
 class TlsConnection(Connection):
     """Belongs to the loop's thread. Until its handshake has ended, nothing is read as a request."""
 
-    __slots__ = ("_chunk", "_shaking", "_tls")
+    __slots__ = ("_asks", "_chunk", "_shaking", "_tls")
 
-    def __init__(self, host: Host, sock: socket.socket, peer: Peer, tls: ServerTls) -> None:
+    def __init__(self, host: Host, sock: socket.socket, peer: Peer, tls: ServerTls, sasl: SaslServer | None) -> None:
         wrapped = tls.context().wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        super().__init__(host, wrapped, peer)
+        super().__init__(host, wrapped, peer, sasl)
+        self.outside_since = self.active_at
+        self._asks = sasl is not None
         self._tls = tls
         self._shaking = True
         #: What has been read of a file and not been sent.
@@ -77,6 +80,8 @@ class TlsConnection(Connection):
             return
         self._shaking = False
         self.active_at = self._loop.time()
+        if not self._asks:
+            self.outside_since = None
 
     def _refuse(self, why: str) -> None:
         logger.warning("Closing the connection from %s: TLS handshake failed: %s", self.peer.client_host, why)

@@ -9,11 +9,11 @@ itself; the formats of Java are refused with the way out.
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
 
+from stratalog.config import jaas_options
 from stratalog.errors import UsageError
 
 DEFAULT_PORT: Final = 9092
@@ -21,8 +21,6 @@ CLIENT_ID: Final = "stratalog"
 
 _PREFIX: Final = "kafka."
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-_JAAS: Final = re.compile(r"""^\s*(?P<module>[\w.$]+)\s+required\b(?P<options>.*?);?\s*$""", re.DOTALL)
-_JAAS_OPTION: Final = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
 
 
 class SecurityProtocol(enum.Enum):
@@ -190,17 +188,7 @@ def _sasl(reader: _Properties) -> Sasl:
     wanted = 'a login module, such as ...PlainLoginModule required username="..." password="...";'
     if config is None:
         raise UsageError(f"{reader.where}sasl.jaas.config is not set: {mechanism} needs {wanted}")
-    values = _jaas_options(config)
+    values = jaas_options(config)
     if values is None or "username" not in values or "password" not in values:
         raise UsageError(f"{reader.where}sasl.jaas.config: expected {wanted}")
     return Sasl(mechanism, values["username"], values["password"])
-
-
-def _jaas_options(config: str) -> dict[str, str] | None:
-    matched = _JAAS.match(config)
-    if matched is None:
-        return None
-    return {
-        found[1]: re.sub(r"\\(.)", r"\1", next((each for each in found.groups()[1:] if each is not None), ""))
-        for found in _JAAS_OPTION.finditer(matched["options"])
-    }

@@ -1,0 +1,105 @@
+"""SASL of one listener: which mechanisms it enables, and what each of them goes by.
+
+A mechanism's own settings stand under its name in small letters: `plain.sasl.jaas.config`,
+`scram-sha-512.connections.max.reauth.ms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from stratalog.broker.security.plain import PlainExchange, plain_passwords
+from stratalog.broker.security.sasl_exchange import SaslExchange
+from stratalog.broker.security.scram import SCRAM_HASHES, Accounts, ScramExchange
+from stratalog.config import BrokerConfig, jaas_module, jaas_options, listener_prefix
+from stratalog.errors import InvalidConfigError
+
+MECHANISMS_KEY: Final = "sasl.enabled.mechanisms"
+_REAUTH: Final = "connections.max.reauth.ms"
+_JAAS: Final = "sasl.jaas.config"
+_MODULES: Final = {"PLAIN": "PlainLoginModule", **dict.fromkeys(SCRAM_HASHES, "ScramLoginModule")}
+
+#: Makes the exchange of a client, given where accounts of SCRAM are found.
+MakeExchange = Callable[[Accounts], SaslExchange]
+
+
+@dataclass(frozen=True, slots=True)
+class SaslMechanism:
+    """One mechanism of one listener. `reauth_ms` is how long a session may last; 0 means for ever."""
+
+    name: str
+    make: MakeExchange
+    reauth_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SaslSettings:
+    """The mechanisms by name, in the order of the setting."""
+
+    mechanisms: Mapping[str, SaslMechanism]
+    receive_bytes_max: int
+    failure_delay_s: float
+
+
+def sasl_settings(config: BrokerConfig, listener: str) -> SaslSettings:
+    """Read the settings of a listener, of which `config` is its own. InvalidConfigError for what cannot be kept."""
+    prefix = listener_prefix(listener)
+    names = config[MECHANISMS_KEY]
+    if not names:
+        raise InvalidConfigError(f"{MECHANISMS_KEY} is empty: listener {listener} asks for SASL")
+    return SaslSettings(
+        {name: _mechanism(config, prefix, name) for name in names},
+        config["sasl.server.max.receive.size"],
+        config["connection.failed.authentication.delay.ms"] / 1000,
+    )
+
+
+def _mechanism(config: BrokerConfig, prefix: str, name: str) -> SaslMechanism:
+    return SaslMechanism(name, _maker(config, prefix, name), _reauth_ms(config, prefix, name))
+
+
+def _maker(config: BrokerConfig, prefix: str, name: str) -> MakeExchange:
+    if name == "GSSAPI":
+        raise InvalidConfigError(
+            f"{MECHANISMS_KEY}={','.join(config[MECHANISMS_KEY])}: GSSAPI (Kerberos, and Kafka's default) is not "
+            "supported; enable PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
+        )
+    if name not in _MODULES:
+        raise InvalidConfigError(
+            f"{MECHANISMS_KEY}={','.join(config[MECHANISMS_KEY])}: {name} is not supported; expected "
+            f"{', '.join(_MODULES)}"
+        )
+    options = _options(config, prefix, name)
+    if name in SCRAM_HASHES:
+        return lambda accounts: ScramExchange(name, accounts)
+    passwords = plain_passwords(options)
+    if not passwords:
+        raise InvalidConfigError(
+            f"{prefix}plain.{_JAAS} names no user: expected org.apache.kafka.common.security.plain.PlainLoginModule "
+            'required user_NAME="PASSWORD";'
+        )
+    return lambda _accounts: PlainExchange(passwords)
+
+
+def _options(config: BrokerConfig, prefix: str, name: str) -> Mapping[str, str]:
+    """Return the options of the mechanism's JAAS line; none when there is no line."""
+    key = f"{name.lower()}.{_JAAS}"
+    line = config.properties.get(key)
+    if not line:
+        return {}
+    options = jaas_options(line)
+    if options is None or jaas_module(line) != _MODULES[name]:
+        raise InvalidConfigError(f"{prefix}{key}: expected a line such as ...{_MODULES[name]} required ...;")
+    return options
+
+
+def _reauth_ms(config: BrokerConfig, prefix: str, name: str) -> int:
+    key = f"{name.lower()}.{_REAUTH}"
+    text = config.properties.get(key)
+    if text is None:
+        return int(config[_REAUTH])
+    if not text.strip().isdecimal():
+        raise InvalidConfigError(f"Invalid value {text} for configuration {prefix}{key}: Not a number of type LONG")
+    return int(text)

@@ -1,0 +1,29 @@
+"""What every SASL mechanism of a server is: an exchange of messages that ends with who the client is, or fails."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from stratalog.broker.security.peer import Principal
+from stratalog.errors import StratalogError
+
+
+class SaslFailureError(StratalogError):
+    """A client did not prove who it is. `told` is what it may read of that; without it, only that it failed."""
+
+    def __init__(self, why: str, *, told: str | None = None) -> None:
+        super().__init__(why)
+        self.told = told
+
+
+class SaslExchange(Protocol):
+    """One client's attempt. Belongs to the loop's thread."""
+
+    #: Who the client is, once it has proved it.
+    principal: Principal | None
+    #: When that stops being true, in ms since the epoch; None when the mechanism knows no end.
+    expires_ms: int | None
+
+    def evaluate(self, message: bytes) -> bytes:
+        """Return the answer to a message of the client. SaslFailureError for one that proves nothing."""
+        ...

@@ -1,0 +1,61 @@
+"""The SCRAM credentials of all users, in the metadata store: read at the start, changed by one request."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from stratalog.broker.security.scram import ScramCredential
+
+if TYPE_CHECKING:
+    from stratalog.broker.metadata import MetadataStore
+
+_KIND: Final = "scram"
+
+
+class ScramUsers:
+    """Credentials by mechanism and name. Reads are free; a change is durable when it returns. Thread-safe."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self._found = {_parse_name(name): _parse(value) for name, value in store.credentials(_KIND).items()}
+
+    def get(self, mechanism: str, user: str) -> ScramCredential | None:
+        return self._found.get((mechanism, user))
+
+    def users(self) -> list[str]:
+        """Return everybody who has a credential, in order."""
+        return sorted({user for _, user in self._found})
+
+    def of_user(self, user: str) -> Mapping[str, ScramCredential]:
+        """Return one user's credentials by mechanism."""
+        return {mechanism: found for (mechanism, name), found in sorted(self._found.items()) if name == user}
+
+    def change(self, put: Mapping[tuple[str, str], ScramCredential], remove: Iterable[tuple[str, str]] = ()) -> None:
+        """Put and remove credentials, by mechanism and name, all together."""
+        gone = set(remove)
+        self._store.change_credentials(
+            _KIND, {**dict.fromkeys(map(_name, gone)), **{_name(key): _text(found) for key, found in put.items()}}
+        )
+        self._found = {**{key: found for key, found in self._found.items() if key not in gone}, **put}
+
+
+def _name(key: tuple[str, str]) -> str:
+    return "/".join(key)
+
+
+def _parse_name(name: str) -> tuple[str, str]:
+    mechanism, _, user = name.partition("/")
+    return mechanism, user
+
+
+def _text(found: ScramCredential) -> str:
+    parts = (found.salt, found.stored_key, found.server_key)
+    return json.dumps([*(b64encode(part).decode() for part in parts), found.iterations])
+
+
+def _parse(text: str) -> ScramCredential:
+    salt, stored_key, server_key, iterations = json.loads(text)
+    return ScramCredential(b64decode(salt), b64decode(stored_key), b64decode(server_key), int(iterations))
