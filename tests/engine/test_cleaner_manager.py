@@ -376,6 +376,17 @@ def test_a_truncation_of_a_log_without_an_offset_or_without_compaction_writes_no
     assert not (world.dirs[0] / CLEANER_OFFSETS).exists()
 
 
+def test_a_partition_takes_its_offset_and_its_mark_to_another_directory(world: World) -> None:
+    log = world.log(0)
+    world.log(1)
+    world.checkpoint(_0=10, _1=7)
+    world.manager.mark_uncleanable(KEY, log, "broken")
+    world.manager.move_checkpoint(KEY, world.dirs[0], world.dirs[1])
+    assert (world.stored(0), world.stored(1)) == ({("log", 1): 7}, {KEY: 10})
+    assert world.manager.uncleanable(world.dirs[0]) == {}
+    assert world.manager.uncleanable(world.dirs[1]) == {KEY: "broken"}
+
+
 def test_a_failed_directory_is_neither_read_nor_written(world: World) -> None:
     log = world.log(segments=2)
     world.checkpoint(_0=10)

@@ -53,6 +53,13 @@ class CleanerCheckpoints:
         if offsets.get(partition, offset) > offset:
             self._write(data_dir, {**offsets, partition: offset})
 
+    def move(self, partition: TopicPartition, source: Path, target: Path) -> None:
+        """Keep the partition's checkpoint in `target` from now on."""
+        offset = self.get(source, partition)
+        if offset is not None and target in self._files:
+            self.remove(source, [partition])
+            self._write(target, {**self._offsets[target], partition: offset})
+
     def forget(self, data_dir: Path) -> None:
         """Stop reading and writing the checkpoint of a directory that failed."""
         self._files.pop(data_dir, None)

@@ -237,6 +237,14 @@ class CleanerManager:
             if log.config.compacted:
                 self._checkpoints.truncate(_dir_of(log), (log.topic, log.partition), offset)
 
+    def move_checkpoint(self, partition: TopicPartition, source: Path, target: Path) -> None:
+        """Move a partition from one data directory to another; one that cannot be cleaned stays so."""
+        with self._lock:
+            self._checkpoints.move(partition, source, target)
+            reason = self._uncleanable.get(source, {}).pop(partition, None)
+            if reason is not None:
+                self._uncleanable.setdefault(target, {})[partition] = reason
+
     def forget_dir(self, data_dir: Path) -> None:
         """Stop reading and writing the checkpoint of a data directory that failed."""
         with self._lock:
