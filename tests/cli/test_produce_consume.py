@@ -5,55 +5,21 @@ from __future__ import annotations
 import io
 import json
 import socket
-from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from tests.cli.admin_commands import CommandLine
-from tests.support.reference_kafka import ReferenceKafka, require_reference_kafka
 
-from stratalog import Broker
 from stratalog.cli.consume import command as consume_command
-
-
-@pytest.fixture(scope="module", params=["stratalog", pytest.param("kafka", marks=pytest.mark.interop)])
-def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    directory = tmp_path_factory.mktemp("broker")
-    if request.param == "stratalog":
-        with Broker(data_dir=directory / "data") as broker:
-            yield broker.bootstrap_servers
-    else:
-        require_reference_kafka()
-        with ReferenceKafka(directory / "kafka") as kafka:
-            yield kafka.bootstrap_servers
-
-
-@pytest.fixture
-def cli(address: str, capfdbinary: Any, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
-    class Text:
-        def readouterr(self) -> Any:
-            said = capfdbinary.readouterr()
-            return type(said)(*(part.decode("utf-8", "surrogateescape") for part in said))
-
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    return CommandLine(address, Text())  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def topic(cli: CommandLine) -> str:
-    name = f"t-{uuid4().hex[:8]}"
-    cli.good("topics", "create", name, "--partitions", "3", "--config", "retention.ms=-1")
-    return name
 
 
 def feed(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
 
 
-def records(cli: CommandLine, topic: str, *options: str) -> list[dict[str, Any]]:
-    lines = cli.good("consume", topic, "-e", "--json", *options).out.splitlines()
+def records(any_cli: CommandLine, topic: str, *options: str) -> list[dict[str, Any]]:
+    lines = any_cli.good("consume", topic, "-e", "--json", *options).out.splitlines()
     return sorted(map(json.loads, lines), key=lambda each: (each["partition"], each["offset"]))
 
 
@@ -61,22 +27,22 @@ def records(cli: CommandLine, topic: str, *options: str) -> list[dict[str, Any]]
 
 
 def test_lines_are_records_and_the_last_may_lack_its_end(
-    cli: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch
+    any_cli: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feed(monkeypatch, "one\ntwo 🎉\n\nlast".encode())
-    assert cli.good("produce", topic, "-p", "1").out == ""
-    assert cli.good("consume", topic, "-e").out == "one\ntwo 🎉\n\nlast\n"
-    assert {each["partition"] for each in records(cli, topic)} == {1}
+    assert any_cli.good("produce", topic, "-p", "1").out == ""
+    assert any_cli.good("consume", topic, "-e").out == "one\ntwo 🎉\n\nlast\n"
+    assert {each["partition"] for each in records(any_cli, topic)} == {1}
 
 
-def test_arguments_are_records_with_what_the_options_say(cli: CommandLine, topic: str) -> None:
+def test_arguments_are_records_with_what_the_options_say(any_cli: CommandLine, topic: str) -> None:
     options = ("-k", "key", "-H", "a=1", "-H", "b=", "-p", "0", "--timestamp", "2026-01-31T12:00:00Z", "-z", "zstd")
-    assert cli.good("produce", topic, "first\nline", "second", *options, "--json").json == {
+    assert any_cli.good("produce", topic, "first\nline", "second", *options, "--json").json == {
         "topic": topic,
         "records": 2,
         "partitions": [{"partition": 0, "records": 2, "firstOffset": 0, "lastOffset": 1}],
     }
-    first, second = records(cli, topic)
+    first, second = records(any_cli, topic)
     assert (first["value"], second["value"]) == ("first\nline", "second")
     assert first["key"] == "key"
     assert first["timestamp"] == 1_769_860_800_000
@@ -84,34 +50,34 @@ def test_arguments_are_records_with_what_the_options_say(cli: CommandLine, topic
 
 
 def test_keys_stand_before_their_separator_and_decide_the_partition_as_in_java(
-    cli: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch
+    any_cli: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = [f"key-{number}" for number in range(20)]
     feed(monkeypatch, b"".join(f"{key}\x00\x00{key}!\xff".encode("latin-1") for key in keys))
-    cli.good("produce", topic, "-K", "\\0\\x00", "-D", "\\xff")
-    there = Producer({"bootstrap.servers": cli._bootstrap_servers, "partitioner": "murmur2_random"})
+    any_cli.good("produce", topic, "-K", "\\0\\x00", "-D", "\\xff")
+    there = Producer({"bootstrap.servers": any_cli._bootstrap_servers, "partitioner": "murmur2_random"})
     for key in keys:
         there.produce(topic, b"", key)
     there.flush()
     chosen: dict[str, set[int]] = {}
-    for each in records(cli, topic):
+    for each in records(any_cli, topic):
         chosen.setdefault(each["key"], set()).add(each["partition"])
         assert each["value"] in ("", f"{each['key']}!")
     assert set(chosen) == set(keys)
     assert all(len(partitions) == 1 for partitions in chosen.values())
 
 
-def test_a_format_names_the_fields_of_a_line(cli: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_format_names_the_fields_of_a_line(any_cli: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     feed(monkeypatch, b"2|k1|1700000000000|a=1,b=2|v|w\n0|k2|1700000000001||\n")
-    cli.good("produce", topic, "-f", "%p|%k|%T|%h|%v", "-Z")
-    second, first = records(cli, topic)
+    any_cli.good("produce", topic, "-f", "%p|%k|%T|%h|%v", "-Z")
+    second, first = records(any_cli, topic)
     assert (first["partition"], first["key"], first["value"]) == (2, "k1", "v|w")
     assert (first["timestamp"], len(first["headers"])) == (1_700_000_000_000, 2)
     assert (second["partition"], second["key"], second["value"]) == (0, "k2", None)
 
 
 def test_what_consume_prints_as_json_is_what_produce_reads(
-    cli: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch
+    any_cli: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = [
         {"key": "k", "value": "v", "partition": 2, "timestamp": 5, "headers": {"h": "1"}},
@@ -120,41 +86,43 @@ def test_what_consume_prints_as_json_is_what_produce_reads(
         {"key": "gone", "value": None, "partition": 1},
     ]
     feed(monkeypatch, "\n".join(map(json.dumps, lines)).encode())
-    cli.good("produce", topic, "--input", "json")
-    printed = cli.good("consume", topic, "-e", "--json").out
+    any_cli.good("produce", topic, "--input", "json")
+    printed = any_cli.good("consume", topic, "-e", "--json").out
     other = f"{topic}-copy"
-    cli.good("topics", "create", other, "--partitions", "3")
+    any_cli.good("topics", "create", other, "--partitions", "3")
     feed(monkeypatch, printed.encode())
-    cli.good("produce", other, "--input", "json")
-    ours, theirs = records(cli, topic), records(cli, other)
+    any_cli.good("produce", other, "--input", "json")
+    ours, theirs = records(any_cli, topic), records(any_cli, other)
     assert [{**each, "topic": topic} for each in theirs] == ours
     assert ours[0]["value"] == '{"a":[1,"ü"]}'
     assert ours[1]["valueBase64"] == "AP8="
     assert ours[2]["value"] is None
 
 
-def test_bytes_pass_whole_and_behind_their_sizes(cli: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_pass_whole_and_behind_their_sizes(
+    any_cli: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = bytes(range(256)) * 300
     feed(monkeypatch, whole)
-    cli.good("produce", topic, "--input", "raw", "-p", "0")
+    any_cli.good("produce", topic, "--input", "raw", "-p", "0")
     feed(monkeypatch, b"\x00\x00\x00\x02\n\n\x00\x00\x00\x00\xff\xff\xff\xff\x00\x00\x00\x01x")
-    cli.good("produce", topic, "--input", "sized", "-p", "1")
-    assert cli.good("consume", topic, "-e", "-p", "0", "-f", "%v").out.encode("utf-8", "surrogateescape") == whole
-    sized = cli.good("consume", topic, "-e", "-p", "1", "-f", "%R%v").out.encode("utf-8", "surrogateescape")
+    any_cli.good("produce", topic, "--input", "sized", "-p", "1")
+    assert any_cli.good("consume", topic, "-e", "-p", "0", "-f", "%v").out.encode("utf-8", "surrogateescape") == whole
+    sized = any_cli.good("consume", topic, "-e", "-p", "1", "-f", "%R%v").out.encode("utf-8", "surrogateescape")
     assert sized == b"\x00\x00\x00\x02\n\n\x00\x00\x00\x00\xff\xff\xff\xff\x00\x00\x00\x01x"
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_every_codec_and_every_kind_of_acknowledgement(cli: CommandLine, topic: str, acks: str, codec: str) -> None:
-    told = cli.good("produce", topic, "a" * 3000, "b", "-p", "0", "--acks", acks, "-z", codec, "--json").json
+def test_every_codec_and_every_kind_of_acknowledgement(any_cli: CommandLine, topic: str, acks: str, codec: str) -> None:
+    told = any_cli.good("produce", topic, "a" * 3000, "b", "-p", "0", "--acks", acks, "-z", codec, "--json").json
     assert told["records"] == 2
-    assert cli.good("consume", topic, "-p", "0", "-n", "2").out == "a" * 3000 + "\nb\n"
+    assert any_cli.good("consume", topic, "-p", "0", "-n", "2").out == "a" * 3000 + "\nb\n"
 
 
-def test_another_client_reads_what_was_produced(cli: CommandLine, topic: str) -> None:
-    cli.good("produce", topic, "hello", "-k", "k", "-H", "h=1")
-    settings = {"bootstrap.servers": cli._bootstrap_servers, "group.id": topic, "auto.offset.reset": "earliest"}
+def test_another_client_reads_what_was_produced(any_cli: CommandLine, topic: str) -> None:
+    any_cli.good("produce", topic, "hello", "-k", "k", "-H", "h=1")
+    settings = {"bootstrap.servers": any_cli._bootstrap_servers, "group.id": topic, "auto.offset.reset": "earliest"}
     consumer = Consumer(settings)
     consumer.subscribe([topic])
     message = consumer.poll(30)
@@ -163,12 +131,12 @@ def test_another_client_reads_what_was_produced(cli: CommandLine, topic: str) ->
     assert (message.key(), message.value(), message.headers()) == (b"k", b"hello", [("h", b"1")])
 
 
-def test_a_topic_that_is_not_there_is_made_only_when_asked_for(cli: CommandLine, topic: str) -> None:
+def test_a_topic_that_is_not_there_is_made_only_when_asked_for(any_cli: CommandLine, topic: str) -> None:
     near = f"{topic[:-1]}_"
-    said = cli.refused("produce", near, "x")
+    said = any_cli.refused("produce", near, "x")
     assert f"no topic {near}; did you mean {topic}? (--create makes the topic)" in said
-    cli.good("produce", near, "x", "--create")
-    assert cli.good("consume", near, "-e").out == "x\n"
+    any_cli.good("produce", near, "x", "--create")
+    assert any_cli.good("consume", near, "-e").out == "x\n"
 
 
 @pytest.mark.parametrize(
@@ -188,16 +156,18 @@ def test_a_topic_that_is_not_there_is_made_only_when_asked_for(cli: CommandLine,
     ],
 )
 def test_input_that_is_wrong_is_named(
-    cli: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], data: bytes, said: str
+    any_cli: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], data: bytes, said: str
 ) -> None:
     feed(monkeypatch, data)
-    assert said in cli.refused("produce", topic, *options, code=2)
+    assert said in any_cli.refused("produce", topic, *options, code=2)
 
 
-def test_a_record_that_the_broker_refuses_is_named_and_those_before_it_are_there(cli: CommandLine, topic: str) -> None:
-    said = cli.refused("produce", topic, "good", "x" * 2_000_000, "-p", "0", "--batch-size", "1")
+def test_a_record_that_the_broker_refuses_is_named_and_those_before_it_are_there(
+    any_cli: CommandLine, topic: str
+) -> None:
+    said = any_cli.refused("produce", topic, "good", "x" * 2_000_000, "-p", "0", "--batch-size", "1")
     assert said.startswith("record 2: MESSAGE_SIZE_TOO_LARGE")
-    assert cli.good("consume", topic, "-e").out == "good\n"
+    assert any_cli.good("consume", topic, "-e").out == "good\n"
 
 
 def test_no_broker_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,11 +182,11 @@ def test_no_broker_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.fixture
-def ten(cli: CommandLine, topic: str) -> str:
+def ten(any_cli: CommandLine, topic: str) -> str:
     """Records 0 to 9 in partition 0, a second apart."""
     for number in range(10):
         at = 1_700_000_000_000 + 1000 * number
-        cli.good("produce", topic, str(number), "-p", "0", "-k", f"k{number % 2}", "--timestamp", str(at))
+        any_cli.good("produce", topic, str(number), "-p", "0", "-k", f"k{number % 2}", "--timestamp", str(at))
     return topic
 
 
@@ -246,49 +216,49 @@ def ten(cli: CommandLine, topic: str) -> str:
     ],
 )
 def test_offsets_say_where_to_begin_and_where_to_stop(
-    cli: CommandLine, ten: str, options: tuple[str, ...], expected: str
+    any_cli: CommandLine, ten: str, options: tuple[str, ...], expected: str
 ) -> None:
-    assert cli.good("consume", ten, *options).out == "".join(f"{each}\n" for each in expected)
+    assert any_cli.good("consume", ten, *options).out == "".join(f"{each}\n" for each in expected)
 
 
-def test_a_range_of_records_that_were_deleted_begins_where_the_log_does(cli: CommandLine, topic: str) -> None:
-    cli.good("produce", topic, "x", "-p", "0", "--timestamp", "1700000000000")
-    assert cli.good("consume", topic, "-o", "0-1").out == "x\n"
+def test_a_range_of_records_that_were_deleted_begins_where_the_log_does(any_cli: CommandLine, topic: str) -> None:
+    any_cli.good("produce", topic, "x", "-p", "0", "--timestamp", "1700000000000")
+    assert any_cli.good("consume", topic, "-o", "0-1").out == "x\n"
 
 
-def test_a_format_has_verbs(cli: CommandLine, topic: str) -> None:
-    cli.good("produce", topic, "vä", "-k", "k", "-H", "a=1", "-H", "b=2", "-p", "2", "--timestamp", "1700000000123")
+def test_a_format_has_verbs(any_cli: CommandLine, topic: str) -> None:
+    any_cli.good("produce", topic, "vä", "-k", "k", "-H", "a=1", "-H", "b=2", "-p", "2", "--timestamp", "1700000000123")
     text = r"%t %p %o %k %v %s %h %H %K %V %S %T %d %d{iso} %d{%H:%M} %v{hex} %k{base64} %%\t%%{x}\n"
-    assert cli.good("consume", topic, "-e", "-f", text).out == (
+    assert any_cli.good("consume", topic, "-e", "-f", text).out == (
         f"{topic} 2 0 k vä vä a=1,b=2 2 1 3 3 1700000000123 1700000000123 2023-11-14T22:13:20.123Z 22:13 76c3a4 aw== "
         "%\t%{x}\n"
     )
-    cli.good("produce", topic, "", "-Z", "-p", "2")
-    assert cli.good("consume", topic, "-o", "2=1", "-e", "-p", "2", "-Z", "-K", "%", "-D", ";").out == "NULL%NULL;"
+    any_cli.good("produce", topic, "", "-Z", "-p", "2")
+    assert any_cli.good("consume", topic, "-o", "2=1", "-e", "-p", "2", "-Z", "-K", "%", "-D", ";").out == "NULL%NULL;"
 
 
-def test_topics_match_a_regular_expression_as_a_whole(cli: CommandLine, topic: str) -> None:
+def test_topics_match_a_regular_expression_as_a_whole(any_cli: CommandLine, topic: str) -> None:
     for name in (f"{topic}.a", f"{topic}.b", f"{topic}.ab"):
-        cli.good("produce", name, name, "--create")
-    out = cli.good("consume", rf"{topic}\.[ab]", "--regex", "-e").out
+        any_cli.good("produce", name, name, "--create")
+    out = any_cli.good("consume", rf"{topic}\.[ab]", "--regex", "-e").out
     assert sorted(out.split()) == [f"{topic}.a", f"{topic}.b"]
-    assert "no topic matches nothing-.*" in cli.refused("consume", "nothing-.*", "-r")
-    assert "--regex (: missing" in cli.refused("consume", "(", "-r", code=2)
+    assert "no topic matches nothing-.*" in any_cli.refused("consume", "nothing-.*", "-r")
+    assert "--regex (: missing" in any_cli.refused("consume", "(", "-r", code=2)
 
 
-def test_a_group_goes_on_where_it_has_committed(cli: CommandLine, ten: str) -> None:
+def test_a_group_goes_on_where_it_has_committed(any_cli: CommandLine, ten: str) -> None:
     group = f"g-{ten}"
-    assert cli.good("consume", ten, "-G", group, "-n", "4").out == "0\n1\n2\n3\n"
-    assert cli.good("consume", ten, "-G", group, "-e", "--no-commit").out == "4\n5\n6\n7\n8\n9\n"
-    assert cli.good("consume", ten, "-G", group, "-e", "--filter", "key == 'none'").out == ""
-    assert cli.good("consume", ten, "-G", group, "-e").out == ""
-    assert cli.good("consume", ten, "-G", f"{group}-late", "-o", "end", "-e").out == ""
+    assert any_cli.good("consume", ten, "-G", group, "-n", "4").out == "0\n1\n2\n3\n"
+    assert any_cli.good("consume", ten, "-G", group, "-e", "--no-commit").out == "4\n5\n6\n7\n8\n9\n"
+    assert any_cli.good("consume", ten, "-G", group, "-e", "--filter", "key == 'none'").out == ""
+    assert any_cli.good("consume", ten, "-G", group, "-e").out == ""
+    assert any_cli.good("consume", ten, "-G", f"{group}-late", "-o", "end", "-e").out == ""
     for options in (("-o", "5"), ("-p", "0"), ("-o", "1-2")):
-        assert "--group" in cli.refused("consume", ten, "-G", group, *options, code=2)
+        assert "--group" in any_cli.refused("consume", ten, "-G", group, *options, code=2)
 
 
-def test_what_a_transaction_left_is_read_by_its_isolation_level(cli: CommandLine, topic: str) -> None:
-    settings = {"bootstrap.servers": cli._bootstrap_servers, "transactional.id": topic}
+def test_what_a_transaction_left_is_read_by_its_isolation_level(any_cli: CommandLine, topic: str) -> None:
+    settings = {"bootstrap.servers": any_cli._bootstrap_servers, "transactional.id": topic}
     producer = Producer(settings)
     producer.init_transactions()
     for value, ends_well in ((b"kept", True), (b"dropped", False)):
@@ -299,15 +269,15 @@ def test_what_a_transaction_left_is_read_by_its_isolation_level(cli: CommandLine
             producer.commit_transaction()
         else:
             producer.abort_transaction()
-    assert cli.good("consume", topic, "-e").out == "kept\ndropped\n"
-    assert cli.good("consume", topic, "-e", "--isolation-level", "read_committed").out == "kept\n"
+    assert any_cli.good("consume", topic, "-e").out == "kept\ndropped\n"
+    assert any_cli.good("consume", topic, "-e", "--isolation-level", "read_committed").out == "kept\n"
     group = ("-G", f"g-{topic}")
-    assert cli.good("consume", topic, "-e", "--isolation-level", "read_committed", *group).out == "kept\n"
+    assert any_cli.good("consume", topic, "-e", "--isolation-level", "read_committed", *group).out == "kept\n"
 
 
-def test_records_are_chosen_by_a_condition(cli: CommandLine, ten: str) -> None:
-    assert cli.good("consume", ten, "-e", "--filter", "key == 'k1' and offset >= 5").out == "5\n7\n9\n"
-    assert cli.good("consume", ten, "-n", "2", "--filter", "key ~ '1$'").out == "1\n3\n"
+def test_records_are_chosen_by_a_condition(any_cli: CommandLine, ten: str) -> None:
+    assert any_cli.good("consume", ten, "-e", "--filter", "key == 'k1' and offset >= 5").out == "5\n7\n9\n"
+    assert any_cli.good("consume", ten, "-n", "2", "--filter", "key ~ '1$'").out == "1\n3\n"
 
 
 @pytest.mark.parametrize(
@@ -326,23 +296,23 @@ def test_records_are_chosen_by_a_condition(cli: CommandLine, ten: str) -> None:
     ],
 )
 def test_options_that_say_nothing_usable_are_named(
-    cli: CommandLine, topic: str, options: tuple[str, ...], said: str
+    any_cli: CommandLine, topic: str, options: tuple[str, ...], said: str
 ) -> None:
-    assert said in cli.refused("consume", topic, *options, code=2)
+    assert said in any_cli.refused("consume", topic, *options, code=2)
 
 
 def test_a_person_sees_where_and_when_and_nothing_moves_the_terminal(
-    cli: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch
+    any_cli: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consume_command, "on_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("TZ", "UTC")
     at = ("-p", "0", "--timestamp", "1700000000000")
-    cli.good("produce", topic, "x\x1b[2J\u202e👨‍👩‍👧\ty", "-k", "k", "-H", "h=\x07", *at)
-    cli.good("produce", topic, "", "-Z", *at)
+    any_cli.good("produce", topic, "x\x1b[2J\u202e👨‍👩‍👧\ty", "-k", "k", "-H", "h=\x07", *at)
+    any_cli.good("produce", topic, "", "-Z", *at)
     monkeypatch.setenv("NO_COLOR", "1")
-    assert cli.good("consume", topic, "-e").out == (
+    assert any_cli.good("consume", topic, "-e").out == (
         "0:0 2023-11-14 22:13:20  k  x\\x1b[2J\\u202e👨‍👩‍👧\ty  [h=\\x07]\n0:1 2023-11-14 22:13:20  null\n"
     )
     monkeypatch.delenv("NO_COLOR")
-    assert "\x1b[36mk\x1b[0m" in cli.good("consume", topic, "-e").out
+    assert "\x1b[36mk\x1b[0m" in any_cli.good("consume", topic, "-e").out

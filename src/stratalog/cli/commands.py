@@ -41,6 +41,7 @@ class GroupSpec:
 COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("demo", "stratalog.cli.demo:demo", "Run the main job end to end on real data and check every answer."),
     CommandSpec("serve", "stratalog.cli.serve:serve", "Serve a data directory to Kafka clients."),
+    CommandSpec("completion", "stratalog.cli.completion:completion", "Print a script for the completion of a shell."),
     CommandSpec("produce", "stratalog.cli.produce.command:produce", "Write records to a topic."),
     CommandSpec("consume", "stratalog.cli.consume.command:consume", "Read records of topics, and follow them."),
     GroupSpec(
@@ -53,6 +54,32 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
             CommandSpec("describe", "stratalog.cli.topics:describe", "Describe topics and their partitions."),
             CommandSpec("alter", "stratalog.cli.topics:alter", "Add partitions to a topic."),
             CommandSpec("delete", "stratalog.cli.topics:delete", "Delete topics and everything in them."),
+        ),
+    ),
+    GroupSpec(
+        "groups",
+        "List, describe and delete groups, and reset their offsets.",
+        ("groups list -b localhost:9092", "groups describe billing -b localhost:9092"),
+        (
+            CommandSpec("list", "stratalog.cli.groups.listing:list_", "List groups, their types and states."),
+            CommandSpec("describe", "stratalog.cli.groups.describe:describe", "Describe offsets, lags and members."),
+            CommandSpec("delete", "stratalog.cli.groups.listing:delete", "Delete groups with their offsets."),
+            CommandSpec("reset-offsets", "stratalog.cli.groups.reset:reset_offsets", "Set where a group goes on."),
+        ),
+    ),
+    GroupSpec(
+        "transactions",
+        "List, describe and abort transactions, and find those that hang.",
+        ("transactions list --state Ongoing -b localhost:9092", "transactions find-hanging -b localhost:9092"),
+        (
+            CommandSpec("list", "stratalog.cli.transactions.command:list_", "List transactional ids and their states."),
+            CommandSpec("describe", "stratalog.cli.transactions.command:describe", "Describe transactional ids."),
+            CommandSpec("abort", "stratalog.cli.transactions.command:abort", "Abort a transaction."),
+            CommandSpec(
+                "find-hanging",
+                "stratalog.cli.transactions.command:find_hanging",
+                "Find transactions that no coordinator knows.",
+            ),
         ),
     ),
     GroupSpec(

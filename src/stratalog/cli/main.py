@@ -16,6 +16,7 @@ import typer
 from typer.main import get_command
 
 from stratalog.cli.commands import COMMANDS, CONTEXT_SETTINGS, command
+from stratalog.cli.completion import prepare_completion
 from stratalog.cli.help import HelpfulGroup
 from stratalog.cli.out import notice
 from stratalog.cli.streams import discard_stdout
@@ -39,6 +40,7 @@ def main() -> None:
 
 def run(args: Sequence[str]) -> int:
     """Run one command line and give its exit code; everything that went wrong has been said on stderr."""
+    prepare_completion()
     try:
         result = _root().main(list(args), prog_name="stratalog", standalone_mode=False)
     except typer.TyperException as error:

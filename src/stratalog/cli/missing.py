@@ -15,7 +15,12 @@ class NothingFoundError(StratalogError):
 
 
 def require_topics(asked: Collection[str] | None, found: Callable[[], Collection[str]], where: str) -> None:
-    """Raise NothingFoundError, with the nearest name, unless all topics `asked` for are among those `found`."""
+    """Raise NothingFoundError, which names the nearest, unless all topics `asked` for are `found` in `where`."""
+    require_named("topic", asked, found, where)
+
+
+def require_named(kind: str, asked: Collection[str] | None, found: Callable[[], Collection[str]], where: str) -> None:
+    """Raise NothingFoundError unless everything of a `kind` that is `asked` for is among what is `found`."""
     if not asked:
         return
     known = found()
@@ -23,5 +28,5 @@ def require_topics(asked: Collection[str] | None, found: Callable[[], Collection
     if not missing:
         return
     near = difflib.get_close_matches(missing[0], known, n=1)
-    hint = f"; did you mean {near[0]}?" if near else "" if known else "; it holds no topics"
-    raise NothingFoundError(f"{where}: no topic {', '.join(missing)}{hint}")
+    hint = f"; did you mean {near[0]}?" if near else "" if known else f"; it holds no {kind}s"
+    raise NothingFoundError(f"{where}: no {kind} {', '.join(missing)}{hint}")

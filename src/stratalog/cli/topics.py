@@ -8,6 +8,7 @@ from uuid import UUID
 import typer
 
 from stratalog.broker.metadata import ConfigSource
+from stratalog.cli.completion import complete_topics
 from stratalog.cli.connection import open_cluster
 from stratalog.cli.options import BootstrapServer, CommandConfig, DryRun, Json, JsonLines, key_values
 from stratalog.cli.out import on_terminal, print_json
@@ -16,8 +17,14 @@ from stratalog.util import print_table, uuid_to_base64
 from stratalog.wire import ApiKey
 from stratalog.wire.client import Cluster, check, check_topic
 
-TopicName = Annotated[str | None, typer.Argument(metavar="TOPIC", show_default=False, help="The topic.")]
-TopicNames = Annotated[list[str] | None, typer.Argument(metavar="TOPIC..", show_default=False, help="The topics.")]
+TopicName = Annotated[
+    str | None,
+    typer.Argument(metavar="TOPIC", show_default=False, help="The topic.", autocompletion=complete_topics),
+]
+TopicNames = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="TOPIC..", show_default=False, help="The topics.", autocompletion=complete_topics),
+]
 TopicOption = Annotated[
     list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Same as TOPIC, for users of kafka-topics.")
 ]

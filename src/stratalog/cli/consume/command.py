@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from stratalog.cli.completion import complete_groups, complete_topics
 from stratalog.cli.connection import open_cluster
 from stratalog.cli.consume.offset_range import (
     END,
@@ -38,7 +39,10 @@ class IsolationLevel(Enum):
 
 
 def consume(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC..", show_default=False, help="The topics.")],
+    topics: Annotated[
+        list[str],
+        typer.Argument(metavar="TOPIC..", show_default=False, help="The topics.", autocompletion=complete_topics),
+    ],
     bootstrap_server: BootstrapServer,
     regex: Annotated[
         bool, typer.Option("--regex", "-r", help="TOPIC.. are regular expressions for whole names.")
@@ -68,7 +72,13 @@ def consume(
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option("--group", "-G", metavar="GROUP", help="Join this group, begin where it is, and commit."),
+        typer.Option(
+            "--group",
+            "-G",
+            metavar="GROUP",
+            help="Join this group, begin where it is, and commit.",
+            autocompletion=complete_groups,
+        ),
     ] = None,
     commit: Annotated[bool, typer.Option("--commit/--no-commit", help="With --group: commit what was printed.")] = True,
     filter_: Annotated[

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from stratalog.cli.completion import complete_topics
 from stratalog.cli.connection import connection_options
 from stratalog.cli.escapes import unescaped
 from stratalog.cli.missing import NothingFoundError
@@ -55,7 +56,9 @@ class Acks(Enum):
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic.")],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic.", autocompletion=complete_topics)
+    ],
     bootstrap_server: BootstrapServer,
     messages: Annotated[
         list[str] | None,

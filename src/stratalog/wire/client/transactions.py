@@ -55,7 +55,7 @@ class Coordinators:
         def ask() -> ProducerIdentity:
             client = self._cluster.any
             if transactional_id is not None:
-                client = self._coordinator(_TRANSACTION, transactional_id)
+                client = self.of_transaction(transactional_id)
             told = client.call(
                 ApiKey.INIT_PRODUCER_ID,
                 (0, 4),
@@ -77,7 +77,7 @@ class Coordinators:
         topics = [{"name": name, "partitions": tuple(numbers)} for name, numbers in by_topic.items()]
 
         def ask() -> None:
-            told = self._coordinator(_TRANSACTION, str(producer.transactional_id)).call(
+            told = self.of_transaction(str(producer.transactional_id)).call(
                 ApiKey.ADD_PARTITIONS_TO_TXN,
                 (0, 3),
                 v3_and_below_transactional_id=producer.transactional_id,
@@ -95,7 +95,7 @@ class Coordinators:
         """Commit or abort. Once more is no error, as long as nobody has begun anew under the transactional id."""
 
         def ask() -> None:
-            told = self._coordinator(_TRANSACTION, str(producer.transactional_id)).call(
+            told = self.of_transaction(str(producer.transactional_id)).call(
                 ApiKey.END_TXN,
                 (0, 4),
                 transactional_id=producer.transactional_id,
@@ -139,7 +139,7 @@ class Coordinators:
         topics = [{"name": name, "partitions": partitions} for name, partitions in by_topic.items()]
 
         def ask() -> None:
-            told = self._coordinator(_GROUP, group).call(
+            told = self.of_group(group).call(
                 ApiKey.OFFSET_COMMIT,
                 (2, 8),
                 group_id=group,
@@ -155,7 +155,7 @@ class Coordinators:
 
     def committed(self, group: str) -> dict[TopicPartition, GroupOffset]:
         def ask() -> dict[TopicPartition, GroupOffset]:
-            told = self._coordinator(_GROUP, group).call(
+            told = self.of_group(group).call(
                 ApiKey.OFFSET_FETCH, (2, 7), group_id=group, topics=None, require_stable=False
             )
             _check(told.error_code, f"commits of group {group}")
@@ -168,6 +168,16 @@ class Coordinators:
             return found
 
         return self._cluster.retry(ask, f"commits of group {group}")
+
+    # --- coordinators -----------------------------------------------------------------------------------------------
+
+    def of_group(self, group: str) -> Client:
+        """Return a connection to the coordinator of a group."""
+        return self._coordinator(_GROUP, group)
+
+    def of_transaction(self, transactional_id: str) -> Client:
+        """Return a connection to the coordinator of a transactional id."""
+        return self._coordinator(_TRANSACTION, transactional_id)
 
     def _coordinator(self, kind: int, key: str) -> Client:
         told = self._cluster.any.call(ApiKey.FIND_COORDINATOR, (1, 3), key=key, key_type=kind)

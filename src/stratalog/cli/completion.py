@@ -1,0 +1,88 @@
+"""`stratalog completion`: the script that a shell needs, and the names that a cluster can complete."""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stratalog.errors import StratalogError
+
+#: What the scripts set to ask for completions.
+COMPLETE_VARIABLE = "_STRATALOG_COMPLETE"
+
+_PROGRAM = "stratalog"
+#: A shell waits so long for the names of a cluster.
+_TIMEOUT_S = 1.0
+
+
+class Shell(Enum):
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def completion(
+    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", show_default=False, help="The shell.")],
+) -> int:
+    """Print a script that completes commands, options, and names of topics and groups.
+
+    The names come from the broker of --bootstrap-server or STRATALOG_BOOTSTRAP_SERVER.
+
+    \b
+    Examples:
+      source <(stratalog completion bash)
+      stratalog completion zsh > ~/.zfunc/_stratalog
+      stratalog completion fish > ~/.config/fish/completions/stratalog.fish
+    """
+    from typer.completion import get_completion_script
+
+    print(get_completion_script(prog_name=_PROGRAM, complete_var=COMPLETE_VARIABLE, shell=shell.value))
+    return 0
+
+
+def prepare_completion() -> None:
+    """Make the command line answer the scripts, if it is one of them that asks."""
+    if COMPLETE_VARIABLE in os.environ:
+        from typer.completion import completion_init
+
+        completion_init()
+
+
+def complete_topics(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the topics that begin so; none without a broker."""
+    return _names(ctx, incomplete, _topics)
+
+
+def complete_groups(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the groups that begin so; none without a broker."""
+    return _names(ctx, incomplete, _groups)
+
+
+def _names(ctx: typer.Context, incomplete: str, names_of: Any) -> list[str]:
+    from stratalog.cli.connection import connection_options
+    from stratalog.cli.options import COMMAND_CONFIG_VARIABLE, bootstrap_from_environment
+    from stratalog.wire.client import Cluster
+
+    server = ctx.params.get("bootstrap_server") or bootstrap_from_environment()
+    if server is None:
+        return []
+    config = ctx.params.get("command_config") or os.environ.get(COMMAND_CONFIG_VARIABLE)
+    try:
+        with Cluster(connection_options(server, Path(config) if config else None), _TIMEOUT_S) as cluster:
+            return sorted(name for name in names_of(cluster) if name.startswith(incomplete))
+    except StratalogError:
+        return []
+
+
+def _topics(cluster: Any) -> list[str]:
+    return [name for name, topic in cluster.topics().items() if not topic.is_internal]
+
+
+def _groups(cluster: Any) -> list[str]:
+    from stratalog.cli.groups.queries import list_groups
+
+    return list(list_groups(cluster))

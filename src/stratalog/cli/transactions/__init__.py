@@ -1,0 +1,1 @@
+"""`stratalog transactions`: what is open, since when, what hangs, and ending it."""
