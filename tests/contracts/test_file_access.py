@@ -33,6 +33,8 @@ REASONS = {
     "cli/dump/message_schema.py": _SHIPPED,
     "cli/help.py": _WIDTH,
     "cli/produce/command.py": "files of records that the user names",
+    "cli/help.py": "the width of the terminal",
+    "cli/produce/command.py": "an option that names a file, or a pipe",
     "cli/serve.py": "the configuration, before there is a broker",
     "cli/spark/export.py": "an option that names a file",
     "cli/streams.py": "/dev/null in place of a stream that was closed",

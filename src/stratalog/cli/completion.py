@@ -38,7 +38,7 @@ def completion(
       stratalog completion zsh > ~/.zfunc/_stratalog
       stratalog completion fish > ~/.config/fish/completions/stratalog.fish
     """
-    from typer.completion import get_completion_script
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     print(get_completion_script(prog_name=_PROGRAM, complete_var=COMPLETE_VARIABLE, shell=shell.value))
     return 0
@@ -47,7 +47,7 @@ def completion(
 def prepare_completion() -> None:
     """Make the command line answer the scripts, if it is one of them that asks."""
     if COMPLETE_VARIABLE in os.environ:
-        from typer.completion import completion_init
+        from typer.completion import completion_init  # type: ignore[attr-defined]
 
         completion_init()
 
@@ -83,6 +83,6 @@ def _topics(cluster: Any) -> list[str]:
 
 
 def _groups(cluster: Any) -> list[str]:
-    from stratalog.cli.groups.queries import list_groups
+    from stratalog.cli.groups import list_groups
 
     return list(list_groups(cluster))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -29,7 +28,7 @@ from stratalog.cli.options import BootstrapServer, CommandConfig, JsonLines
 from stratalog.cli.out import on_terminal
 from stratalog.cli.topic_lookup import matching_topics, named_topics
 from stratalog.errors import UsageError
-from stratalog.util import SYSTEM_CLOCK
+from stratalog.util import SYSTEM_CLOCK, terminal_width
 from stratalog.wire.client import Cluster, TopicInfo
 
 
@@ -216,7 +215,7 @@ def _printer(
         return compile_format(format_, written)
     if key_separator is None and delimiter == "\\n" and not null and on_terminal():
         in_colour = not os.environ.get("NO_COLOR")
-        width = shutil.get_terminal_size().columns
+        width = terminal_width()
         return PersonPrinter(with_topic=with_topic, width=width, in_colour=in_colour)
     key = "" if key_separator is None else f"%k{key_separator.replace('%', '%%')}"
     return compile_format(f"{key}%v{delimiter.replace('%', '%%')}", written)

@@ -19,7 +19,7 @@ from stratalog.cli.out import notice, on_terminal, print_json
 from stratalog.cli.tier import span_ms, time_ms
 from stratalog.cli.topic_lookup import named_topics
 from stratalog.errors import UsageError
-from stratalog.util import SYSTEM_CLOCK, TableColumn, print_table
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, TableColumn, print_table
 from stratalog.wire.client import EARLIEST_OFFSET, LATEST_OFFSET, Cluster, Coordinators, GroupOffset, RefusedError
 
 TopicPartition = tuple[str, int]
@@ -188,7 +188,7 @@ def _moment_ms(to_datetime: str | None, by_duration: str | None) -> int | None:
 def _read_plan(path: Path, group: str) -> dict[TopicPartition, int]:
     """Return the offsets of a file: topic,partition,offset; lines with another group in front are left out."""
     found = {}
-    for number, row in enumerate(csv.reader(path.read_text().splitlines()), 1):
+    for number, row in enumerate(csv.reader(REAL_FILESYSTEM.read_bytes(path).decode().splitlines()), 1):
         if not row:
             continue
         if len(row) == 4 and row[0] != group:

@@ -118,13 +118,13 @@ def active_producers(cluster: Cluster, partitions: Iterable[TopicPartition]) -> 
 def _producer(topic: str, partition: int, told: Any) -> ActiveProducer:
     start = int(told.current_txn_start_offset)
     return ActiveProducer(
-        str(topic),
-        int(partition),
-        int(told.producer_id),
-        int(told.producer_epoch),
-        int(told.coordinator_epoch),
-        milliseconds(told.last_timestamp),
-        None if start < 0 else start,
+        topic=str(topic),
+        partition=int(partition),
+        producer_id=int(told.producer_id),
+        producer_epoch=int(told.producer_epoch),
+        coordinator_epoch=int(told.coordinator_epoch),
+        last_timestamp_ms=milliseconds(told.last_timestamp),
+        start_offset=None if start < 0 else start,
     )
 
 

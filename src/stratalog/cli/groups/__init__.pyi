@@ -1,0 +1,3 @@
+from .queries import (
+    list_groups as list_groups,
+)
