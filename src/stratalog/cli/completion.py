@@ -63,6 +63,7 @@ def complete_groups(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _names(ctx: typer.Context, incomplete: str, names_of: Any) -> list[str]:
+    # every command line loads this module, and only a shell that completes a name needs a client
     from stratalog.cli.connection import connection_options
     from stratalog.cli.options import COMMAND_CONFIG_VARIABLE, bootstrap_from_environment
     from stratalog.wire.client import Cluster
@@ -83,6 +84,6 @@ def _topics(cluster: Any) -> list[str]:
 
 
 def _groups(cluster: Any) -> list[str]:
-    from stratalog.cli.groups import list_groups
+    from stratalog.cli.groups import list_groups  # loads a client, see above
 
     return list(list_groups(cluster))

@@ -103,6 +103,7 @@ def _print_heading(group: GroupDetails, offsets: Sequence[PartitionLag]) -> None
     if not on_terminal():
         print(line)
         return
+    # rich only where there is a terminal
     from rich.console import Console
     from rich.text import Text
 
@@ -116,7 +117,7 @@ def _print_offsets(offsets: Sequence[PartitionLag]) -> None:
     if not offsets:
         print("  no offsets")
         return
-    from rich.text import Text
+    from rich.text import Text  # only where there is something to print
 
     columns = (
         TableColumn("topic"),
