@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import subprocess
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
 
 from stratalog.broker.cluster.image import MetadataImage
 from stratalog.broker.cluster.image_records import image_records
-from stratalog.wire.metadata_records import decode_metadata_record, encode_metadata_record
+from stratalog.broker.cluster.snapshot import encode_snapshot
+from stratalog.wire import make_message
+from stratalog.wire.metadata_records import control_class, decode_metadata_record, encode_metadata_record
 from stratalog.wire.metadata_records.definitions import RECORDS
 from tests.broker.cluster.metadata_histories import History, any_record, rebuilt
 from tests.support.reference_jars import BROKER_JARS, classpath, java
-from tests.support.reference_kafka import require_reference_kafka
+from tests.support.reference_kafka import dump_log, require_reference_kafka
 
 pytestmark = pytest.mark.interop
 
@@ -63,3 +68,30 @@ def test_kafka_reads_the_records_of_our_images() -> None:
     lines = [" ".join(encode_metadata_record(*record).hex() for record in image_records(each)) for each in images]
     for seed, (image, answer) in enumerate(zip(images, ask_kafka(lines), strict=True)):
         assert image_of(answer) == image, f"seed {seed}"
+
+
+def test_kafka_reads_a_snapshot_that_we_write(tmp_path: Path) -> None:
+    require_reference_kafka()
+    history = History(5)
+    history.go_on(DELTAS)
+    endpoint = make_message(_part("Endpoint"), {"name": "CONTROLLER", "host": "c", "port": 9093})
+    levels = make_message(_part("KRaftVersionFeature"), {"max_supported_version": 1})
+    voter = {
+        "voter_id": 100,
+        "voter_directory_id": UUID(int=7),
+        "endpoints": [endpoint],
+        "k_raft_version_feature": levels,
+    }
+    voters = make_message(control_class(6), {"voters": [make_message(_part("Voter"), voter)]})
+    data = encode_snapshot(history.image, kraft_version=1, voters=voters, timestamp_ms=1_700_000_000_000)
+    path = tmp_path / f"{history.image.offset + 1:020d}-{1:010d}.checkpoint"
+    path.write_bytes(data)
+    text = dump_log(["--cluster-metadata-decoder", "--files", str(path)])
+    for name in ("SnapshotHeader", "KRaftVersion", "KRaftVoters", "SnapshotFooter"):
+        assert name in text
+    assert "isvalid: false" not in text
+    assert text.count('"type":"') == len(list(image_records(history.image)))
+
+
+def _part(name: str) -> Any:
+    return getattr(importlib.import_module("kio.schema.voters_record.v0.data"), name)

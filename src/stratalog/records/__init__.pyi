@@ -131,6 +131,9 @@ from .control import (
     ControlType as ControlType,
 )
 from .control import (
+    control_key as control_key,
+)
+from .control import (
     end_transaction_marker as end_transaction_marker,
 )
 from .control import (

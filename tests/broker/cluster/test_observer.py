@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -56,7 +57,7 @@ def quorum() -> FakeQuorum:
 def start(quorum: FakeQuorum, tmp_path: Path) -> Iterator[Start]:
     running: list[Observer] = []
 
-    def go(cluster_id: str = "cluster") -> tuple[Observer, Seen]:
+    def go(cluster_id: str = "cluster", **settings_: Any) -> tuple[Observer, Seen]:
         seen = Seen()
         settings = ObserverSettings(
             node_id=1,
@@ -64,6 +65,7 @@ def start(quorum: FakeQuorum, tmp_path: Path) -> Iterator[Start]:
             directory_id=UUID(int=5),
             connection=ConnectionOptions(servers=(("c", 100),)),
             retry_s=0.001,
+            **settings_,
         )
         log = ClusterMetadataLog.open(tmp_path, clean_shutdown=False)
         observer = Observer(
@@ -225,6 +227,42 @@ def test_a_restart_goes_on_from_the_disk(quorum: FakeQuorum, start: Start) -> No
     applied(second, 3)
     assert seen.published == [(True, ["t1", "t2", "t3", "t4"], 3)]
     assert second._log.end_offset == 4
+
+
+def test_a_long_log_is_cut_behind_a_snapshot_of_ones_own(
+    quorum: FakeQuorum, start: Callable[..., tuple[Observer, Seen]], tmp_path: Path
+) -> None:
+    first, _ = start(snapshot_bytes=300)
+    for number in range(20):
+        quorum.write(topic(number))
+        applied(first, number)
+    first.close()
+    folder = tmp_path / METADATA_PARTITION_DIR
+    (snapshot,) = folder.glob("*.checkpoint")
+    end_offset = int(snapshot.name[:20])
+    assert end_offset > 10
+    second, seen = start()
+    applied(second, 19)
+    names = sorted(f"t{number}" for number in range(20))
+    wait_until(lambda: seen.published, "the image is published")
+    assert seen.published == [(True, names, 19)]
+    assert first._loader.image == second._loader.image
+
+
+def test_a_log_that_ends_below_its_snapshot_begins_there(quorum: FakeQuorum, start: Start, tmp_path: Path) -> None:
+    """A crash came between the snapshot and what makes room for it."""
+    quorum.write(topic(1))
+    first, _ = start()
+    applied(first, 0)
+    first.close()
+    quorum.write(topic(2), topic(3))
+    snapshot(quorum, 1, 2, 3)
+    (tmp_path / METADATA_PARTITION_DIR / f"{3:020d}-{1:010d}.checkpoint").write_bytes(quorum.snapshots[3, 1])
+    quorum.write(topic(4))
+    second, seen = start()
+    applied(second, 3)
+    wait_until(lambda: seen.published, "the image is published")
+    assert seen.published == [(True, ["t1", "t2", "t3", "t4"], 3)]
 
 
 def test_controllers_of_another_cluster_are_named_as_such(start: Callable[..., tuple[Observer, Seen]]) -> None:

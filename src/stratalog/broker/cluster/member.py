@@ -68,6 +68,7 @@ class ClusterMember:
             log,
             self.quorum,
             self._loader,
+            clock=clock,
             connect=connect,
         )
         self.lifecycle = Lifecycle(

@@ -71,11 +71,17 @@ class ClusterMetadataLog:
         A log that ends below its newest snapshot begins there: a crash came between the two.
         """
         directory = data_dir / METADATA_PARTITION_DIR
+        newest = max(_snapshots(directory, fs), default=None)
         log = PartitionLog.open(
-            directory, _CONFIG, topic_id=METADATA_TOPIC_ID, clock=clock, fs=fs, clean_shutdown=clean_shutdown
+            directory,
+            _CONFIG,
+            topic_id=METADATA_TOPIC_ID,
+            clock=clock,
+            fs=fs,
+            clean_shutdown=clean_shutdown,
+            log_start_offset=0 if newest is None else newest.end_offset,
         )
         opened = cls(log, fs)
-        newest = opened.newest_snapshot()
         if newest is not None and log.log_end_offset < newest.end_offset:
             opened._begin_at(newest)
         return opened
@@ -117,7 +123,7 @@ class ClusterMetadataLog:
     # --- snapshots ------------------------------------------------------------------------------------------------
 
     def newest_snapshot(self) -> SnapshotId | None:
-        return max(self._snapshots(), default=None)
+        return max(_snapshots(self._log.directory, self._fs), default=None)
 
     def read_snapshot(self, snapshot: SnapshotId) -> list[MetadataBatch]:
         """Decode a snapshot. Raises CorruptRecordError for one that has no footer: it is not whole."""
@@ -150,14 +156,9 @@ class ClusterMetadataLog:
         write_atomic(self._log.directory / snapshot.file_name, data, self._fs)
 
     def _remove_older_than(self, snapshot: SnapshotId) -> None:
-        for other in self._snapshots():
+        for other in list(_snapshots(self._log.directory, self._fs)):
             if other < snapshot:
                 self._fs.remove(self._log.directory / other.file_name)
-
-    def _snapshots(self) -> Iterator[SnapshotId]:
-        for name in self._fs.list_dir(self._log.directory):
-            if match := _SNAPSHOT.fullmatch(name):
-                yield SnapshotId(int(match[1]), int(match[2]))
 
     # --- the quorum -------------------------------------------------------------------------------------------------
 
@@ -186,3 +187,9 @@ class ClusterMetadataLog:
 
     def close(self, *, clean: bool) -> None:
         self._log.close(flush=clean)
+
+
+def _snapshots(directory: Path, fs: FileSystem) -> Iterator[SnapshotId]:
+    for name in fs.list_dir(directory) if fs.exists(directory) else ():
+        if match := _SNAPSHOT.fullmatch(name):
+            yield SnapshotId(int(match[1]), int(match[2]))

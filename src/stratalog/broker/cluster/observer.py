@@ -19,8 +19,9 @@ from stratalog.broker.cluster.loader import ImageLoader
 from stratalog.broker.cluster.metadata_batches import MetadataBatch, decode_batches
 from stratalog.broker.cluster.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID, ClusterMetadataLog, SnapshotId
 from stratalog.broker.cluster.quorum import Quorum, voter_addresses
+from stratalog.broker.cluster.snapshot import encode_snapshot
 from stratalog.errors import CorruptRecordError, StratalogError
-from stratalog.util import join_host_port
+from stratalog.util import SYSTEM_CLOCK, Clock, join_host_port
 from stratalog.wire import ApiKey
 from stratalog.wire.client import Client, ConnectionOptions, UnreachableError
 
@@ -56,6 +57,8 @@ class ObserverSettings:
     fetch_timeout_s: float = 2.0
     retry_s: float = 0.1
     controller_listener: str | None = None
+    #: A snapshot of one's own is written when so much of the log has been applied since the last.
+    snapshot_bytes: int = 20 << 20
 
 
 class Observer:
@@ -68,10 +71,13 @@ class Observer:
         quorum: Quorum,
         loader: ImageLoader,
         *,
+        clock: Clock = SYSTEM_CLOCK,
         connect: Callable[[str, int, ConnectionOptions], Client] = Client,
     ) -> None:
         self._settings = settings
         self._connect = connect
+        self._clock = clock
+        self._bytes_since_snapshot = 0
         self._log = log
         self._loader = loader
         self.quorum = quorum
@@ -231,6 +237,7 @@ class Observer:
         if batches[0].base_offset != expected:
             raise CorruptRecordError(f"metadata log: a batch at offset {batches[0].base_offset}, expected {expected}")
         self._log.append(records, leader_epoch=self.quorum.epoch)
+        self._bytes_since_snapshot += len(records)
         for batch in batches:
             if batch.last_offset < self._log.end_offset:
                 self._take(batch)
@@ -249,7 +256,20 @@ class Observer:
             self._loader.load(self._uncommitted.popleft())
         if self._loader.last_applied >= high_watermark - 1:
             self._loader.caught_up()
+            self._keep_short()
         self._wake()
+
+    def _keep_short(self) -> None:
+        """Write a snapshot when the log has grown long, and let the log begin there."""
+        image = self._loader.image
+        if self._bytes_since_snapshot < self._settings.snapshot_bytes or image.offset != self._loader.last_applied:
+            return  # a transaction is open: the image stands before it
+        snapshot = SnapshotId(image.offset + 1, image.epoch)
+        now_ms = self._clock.now_ms()
+        data = encode_snapshot(image, kraft_version=self.kraft_version, voters=self.voters, timestamp_ms=now_ms)
+        self._log.add_snapshot(snapshot, data)
+        self._bytes_since_snapshot = 0
+        logger.info("Wrote snapshot %s: %d bytes", snapshot.file_name, len(data))
 
     def _truncate(self, epoch: int, end_offset: int) -> None:
         """Cut the log where the leader's differs. What was applied was committed, so the cut is above it."""
