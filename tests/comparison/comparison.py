@@ -70,7 +70,7 @@ def common_versions(theirs: BrokerView, ours: BrokerView) -> dict[ApiKey, tuple[
     """The APIs that both have, with the first and last version that both have."""
     their_versions, our_versions = theirs.versions(), ours.versions()
     common = {}
-    for key in sorted(their_versions.keys() & our_versions.keys() - LEFT_OUT.keys()):
+    for key in map(ApiKey, sorted(their_versions.keys() & our_versions.keys() - LEFT_OUT.keys())):
         first = max(their_versions[key][0], our_versions[key][0])
         last = min(their_versions[key][1], our_versions[key][1])
         if key is ApiKey.PRODUCE:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -44,12 +43,6 @@ def _is_first_wrong_feature(difference: Difference) -> bool:
     return key is ApiKey.UPDATE_FEATURES and len(difference.request.fields["feature_updates"]) > 1
 
 
-def _names_transaction_twice(difference: Difference) -> bool:
-    transactions = difference.request.fields.get("transactions", ())
-    names = Counter(asked["transactional_id"] for asked in transactions)
-    return difference.request.key is ApiKey.ADD_PARTITIONS_TO_TXN and max(names.values(), default=0) > 1
-
-
 def _produces_twice_to_a_partition(difference: Difference) -> bool:
     if difference.request.key is not ApiKey.PRODUCE:
         return False
@@ -66,9 +59,6 @@ def _kafka_fails(difference: Difference) -> bool:
     fields, key = difference.request.fields, difference.request.key
     topics = fields.get("topics") or ()
     match key:
-        case ApiKey.FETCH:
-            sets = (*topics, *fields.get("forgotten_topics_data", ()))
-            return any(topic.get("topic_id") == _ZERO_ID for topic in sets)
         case ApiKey.METADATA:
             return any(topic.get("topic_id") == _ZERO_ID and topic["name"] is None for topic in topics)
         case ApiKey.DESCRIBE_TOPIC_PARTITIONS:
@@ -76,9 +66,25 @@ def _kafka_fails(difference: Difference) -> bool:
             return "" in (cursor["topic_name"], *(topic["name"] for topic in topics)) or (
                 cursor["partition_index"] == INT32_MAX
             )
-        case ApiKey.ADD_PARTITIONS_TO_TXN:
-            return fields.get("transactions") == ()
     return False
+
+
+def _is_of_impossible_acks(difference: Difference) -> bool:
+    fields = difference.request.fields
+    return difference.request.key is ApiKey.PRODUCE and fields["acks"] not in (-1, 0, 1)
+
+
+def _names_a_leader(difference: Difference) -> bool:
+    fetch = difference.request.key is ApiKey.FETCH
+    return fetch and isinstance(difference.theirs, dict) and "current_leader" in difference.theirs
+
+
+def _reassigns_twice(difference: Difference) -> bool:
+    if difference.request.key is not ApiKey.ALTER_PARTITION_REASSIGNMENTS:
+        return False
+    topics = difference.request.fields["topics"]
+    entries = [(topic["name"], entry["partition_index"]) for topic in topics for entry in topic["partitions"]]
+    return len(set(entries)) < len(entries)
 
 
 def _is_first_wrong_config(difference: Difference) -> bool:
@@ -93,12 +99,12 @@ EXPLAINED: dict[str, Callable[[Difference], bool]] = {
     "a key of the broker that ours does not have counts as unknown": _is_of_a_key_of_kafka_alone,
     "KIP-1333 makes `segment.bytes` a long": _is_long_segment,
     "the documentation of settings is our own text": _is_documentation,
-    "Kafka fails with an error of its own (UNKNOWN_SERVER_ERROR, an overflow, or no answer at all)": _kafka_fails,
+    "Kafka fails with an error of its own (UNKNOWN_SERVER_ERROR, or an overflow)": _kafka_fails,
     "which of several wrong configs Kafka names follows a hash map": _is_first_wrong_config,
     "which of several wrong features Kafka names follows a hash map": _is_first_wrong_feature,
-    "AddPartitionsToTxn of brokers that names a transaction twice: Kafka takes the first for both": (
-        _names_transaction_twice
-    ),
+    "Produce with acks that do not exist, and another error: which of them is told": _is_of_impossible_acks,
+    "Fetch by a broker that is no replica: Kafka adds who leads, in a tagged field": _names_a_leader,
+    "AlterPartitionReassignments with a partition twice: Kafka answers in the order of a hash map": _reassigns_twice,
     "Produce with a partition twice, one of them refused: Kafka appends one and answers the other": (
         _produces_twice_to_a_partition
     ),

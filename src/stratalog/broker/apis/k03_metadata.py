@@ -102,7 +102,7 @@ async def _asked_topics(ctx: RequestContext, request: Any) -> list[bytes]:
     may_create = getattr(request, "allow_auto_topic_creation", True) and ctx.broker.config["auto.create.topics.enable"]
     answers = []
     described: set[str] = set()
-    for name, topic_id in _distinct((entry.name, getattr(entry, "topic_id", None)) for entry in request.topics):
+    for name, topic_id in _distinct(_keys(request)):
         try:
             if topic_id is not None:
                 topic = store.topic_by_id(topic_id)
@@ -125,6 +125,13 @@ async def _asked_topics(ctx: RequestContext, request: Any) -> list[bytes]:
                 described.add(topic.name)
                 answers.append(_describe(ctx, topic, operations, partitions))
     return answers
+
+
+def _keys(request: Any) -> list[tuple[str | None, Any]]:
+    """Return the topics by name and id; once one is asked for by its id, those count that are."""
+    keys: list[tuple[str | None, Any]] = [(entry.name, getattr(entry, "topic_id", None)) for entry in request.topics]
+    by_id: list[tuple[str | None, Any]] = [(None, topic_id) for _, topic_id in keys if topic_id is not None]
+    return by_id or keys
 
 
 def _distinct(entries: Iterable[Any]) -> list[Any]:

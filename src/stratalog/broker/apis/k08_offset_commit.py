@@ -8,6 +8,7 @@ names topics by id. A group without members may be committed to by anyone, with 
 from __future__ import annotations
 
 import struct
+from collections.abc import Container
 from typing import Any
 
 from stratalog.broker.groups import CommittedOffset, TopicPartition, answered_topics, requested_topic, to_ms
@@ -30,12 +31,15 @@ _PARTITION = struct.Struct(">ih")
 @handles(ApiKey.OFFSET_COMMIT, versions=(2, 10))
 async def offset_commit(ctx: RequestContext, request: Any) -> Any:
     codes: dict[tuple[int, int], int] = {}
+    unknown: set[int] = set()
     #: Commits and where they stand in the request; a partition that is named again is in another one.
     turns: list[dict[TopicPartition, tuple[tuple[int, int], CommittedOffset]]] = []
     now_ms = ctx.broker.clock.now_ms()
     expiry = _expiry(request, now_ms)
     for at, requested in enumerate(request.topics):
         topic, error_code = requested_topic(ctx.broker, requested, by_id=ctx.version >= _TOPIC_IDS_FROM)
+        if topic is None:
+            unknown.add(at)
         for number, partition in enumerate(requested.partitions):
             if topic is None:
                 codes[at, number] = error_code
@@ -58,7 +62,7 @@ async def offset_commit(ctx: RequestContext, request: Any) -> Any:
                         topic.topic_id,
                     ),
                 )
-    as_asked = not codes
+    as_asked = not codes and not unknown
     missing = GroupIdNotFoundError if ctx.version >= _GROUP_NOT_FOUND_FROM else IllegalGenerationError
     for turn in turns:
         commits = {key: commit for key, (_, commit) in turn.items()}
@@ -74,8 +78,10 @@ async def offset_commit(ctx: RequestContext, request: Any) -> Any:
             )
         except KafkaError as error:
             stored = dict.fromkeys(commits, wire_code(error))
+            if as_asked:
+                unknown.update(range(len(request.topics)))  # an error of the group is answered for all that was asked
         codes.update({turn[key][0]: code for key, code in stored.items()})
-    return _response(ctx, request, codes, as_asked=as_asked)
+    return _response(ctx, request, codes, as_asked=as_asked, kept=unknown)
 
 
 def _expiry(request: Any, now_ms: int) -> int | None:
@@ -84,7 +90,9 @@ def _expiry(request: Any, now_ms: int) -> int | None:
     return None if retention_ms == -1 else now_ms + retention_ms
 
 
-def _response(ctx: RequestContext, request: Any, codes: dict[tuple[int, int], int], *, as_asked: bool) -> Any:
+def _response(
+    ctx: RequestContext, request: Any, codes: dict[tuple[int, int], int], *, as_asked: bool, kept: Container[int]
+) -> Any:
     partition_end = b"\0" if ctx.version >= _FLEXIBLE_FROM else b""  # no tagged fields
     by_id = ctx.version >= _TOPIC_IDS_FROM
     encoded = [
@@ -96,7 +104,7 @@ def _response(ctx: RequestContext, request: Any, codes: dict[tuple[int, int], in
             ],
         )
         for key, entries in answered_topics(
-            request.topics, lambda topic: topic.topic_id if by_id else topic.name, as_asked=as_asked
+            request.topics, lambda topic: topic.topic_id if by_id else topic.name, as_asked=as_asked, kept=kept
         )
     ]
     return ctx.respond_encoded(ctx.parts(ctx.respond(), encoded))

@@ -36,7 +36,7 @@ async def find_coordinator(ctx: RequestContext, request: Any) -> Any:
             "host": "",
             "port": -1,
             "error_code": InvalidRequestError.code,
-            "error_message": "" if key_type == _SHARE else INVALID_REQUEST_MESSAGE,
+            "error_message": "" if key_type == _SHARE and ctx.version >= _BATCHED_FROM else INVALID_REQUEST_MESSAGE,
         }
     if ctx.version < _BATCHED_FROM:
         return ctx.respond(**answer)

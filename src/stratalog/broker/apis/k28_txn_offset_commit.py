@@ -8,7 +8,7 @@ commit on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.coordinator_log import TransactionalWrite
@@ -39,8 +39,11 @@ async def txn_offset_commit(ctx: RequestContext, request: Any) -> Any:
     codes: dict[TopicPartition, int] = {}
     commits: dict[TopicPartition, CommittedOffset] = {}
     now_ms = ctx.broker.clock.now_ms()
-    for requested in request.topics:
+    unknown: set[int] = set()
+    for at, requested in enumerate(request.topics):
         topic, error_code = requested_topic(ctx.broker, requested, by_id=False)
+        if topic is None:
+            unknown.add(at)
         for partition in requested.partitions:
             key = TopicPartition(requested.name, partition.partition_index)
             if topic is None:
@@ -55,10 +58,11 @@ async def txn_offset_commit(ctx: RequestContext, request: Any) -> Any:
                     getattr(partition, "committed_leader_epoch", -1),
                     topic_id=topic.topic_id,
                 )
-    as_asked = not codes
+    as_asked = not codes and not unknown
     if commits:
         codes.update(await _store(ctx, request, commits))
-    answers = answered_topics(request.topics, lambda topic: topic.name, as_asked=as_asked, keep_empty=as_asked)
+    kept: Container[int] = range(len(request.topics)) if as_asked else unknown
+    answers = answered_topics(request.topics, lambda topic: topic.name, as_asked=as_asked, kept=kept)
     return ctx.respond(topics=[_answer(ctx, name, partitions, codes) for name, partitions in answers])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from stratalog.broker.groups import TopicPartition, answered_topics
@@ -18,7 +19,9 @@ def offset_delete(ctx: RequestContext, request: Any) -> Any:
     ]
     existing = [key for key in wanted if ctx.broker.partition(key.topic, key.partition) is not None]
     allowed = ctx.broker.groups.delete_offsets(request.group_id, existing)
-    as_asked = len(existing) == len(wanted)
+    unknown = {at for at, topic in enumerate(request.topics) if ctx.broker.metadata.topic(topic.name) is None}
+    as_asked = len(existing) == len(wanted) and not unknown
+    kept: Container[int] = range(len(request.topics)) if as_asked else unknown
     codes = {key: 0 if ok else GroupSubscribedToTopicError.code for key, ok in allowed.items()}
     return ctx.respond(
         error_code=0,
@@ -39,7 +42,7 @@ def offset_delete(ctx: RequestContext, request: Any) -> Any:
                 ],
             )
             for name, partitions in answered_topics(
-                request.topics, lambda topic: topic.name, as_asked=as_asked, keep_empty=as_asked
+                request.topics, lambda topic: topic.name, as_asked=as_asked, kept=kept
             )
         ],
     )

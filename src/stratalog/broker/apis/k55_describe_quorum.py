@@ -17,7 +17,7 @@ _METADATA_TOPIC = "__cluster_metadata"
 @handles(ApiKey.DESCRIBE_QUORUM, versions=(0, 2))
 def describe_quorum(ctx: RequestContext, request: Any) -> Any:
     asked = [(topic.topic_name, entry.partition_index) for topic in request.topics for entry in topic.partitions]
-    is_quorum = asked == [(_METADATA_TOPIC, 0)]
+    is_quorum = len(request.topics) == 1 and asked == [(_METADATA_TOPIC, 0)]
     make = _quorum if is_quorum else _unknown
     return ctx.respond(
         error_code=0,

@@ -36,7 +36,7 @@ def list_transactions(ctx: RequestContext, request: Any) -> Any:
         and pattern.fullmatch(known.transactional_id)
     ]
     return ctx.respond(
-        unknown_state_filters=[title for title in request.state_filters if title not in STATES_BY_TITLE],
+        unknown_state_filters=[title for title in dict.fromkeys(request.state_filters) if title not in STATES_BY_TITLE],
         transaction_states=[
             ctx.make(
                 "TransactionState",

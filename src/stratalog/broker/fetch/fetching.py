@@ -142,10 +142,10 @@ def _refusal(partition: Partition, wanted: WantedPartition, plan: FetchPlan) -> 
 
 def _check(partition: Partition, request: FetchPartition, plan: FetchPlan) -> FetchedPartition | None:
     """Epoch checks of KIP-320 and KIP-595: raise, or answer with the point of divergence, or None: go on."""
-    partition.check_epoch(request.current_leader_epoch)
+    partition.check_epoch(max(request.current_leader_epoch, NO_EPOCH))
     if plan.replica_id >= 0:
         # one that knows the epoch also knows the replicas, and may learn of them later than the broker
-        error = NotLeaderOrFollowerError if request.current_leader_epoch == NO_EPOCH else UnknownLeaderEpochError
+        error = NotLeaderOrFollowerError if request.current_leader_epoch < 0 else UnknownLeaderEpochError
         raise error(f"broker {plan.replica_id} is no replica of {partition.topic}-{partition.partition}")
     last_epoch = request.last_fetched_epoch
     if last_epoch < 0:

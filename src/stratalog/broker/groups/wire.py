@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import TYPE_CHECKING, Any
 
 from stratalog.config import GROUP_VERSION
@@ -28,19 +28,20 @@ def to_ms(duration: datetime.timedelta) -> int:
 
 
 def answered_topics(
-    topics: Iterable[Any], key_of: Callable[[Any], Any], *, as_asked: bool, keep_empty: bool = False
+    topics: Iterable[Any], key_of: Callable[[Any], Any], *, as_asked: bool, kept: Container[int] = ()
 ) -> list[tuple[Any, list[tuple[int, int, Any]]]]:
     """Return the topics of an answer, each by its key with (topic number, partition number, partition) of the request.
 
     Kafka's coordinator answers topics as they were asked for. Once some were refused before it was asked, the answers
-    are joined, and each topic is there once. Topics without partitions are left out unless `keep_empty`.
+    are joined, and each topic is there once. Topics without partitions are left out but for
+    those whose numbers are in `kept`.
     """
     answers: list[tuple[Any, list[tuple[int, int, Any]]]] = []
     known: dict[Any, list[tuple[int, int, Any]]] = {}
     for at, topic in enumerate(topics):
         entries = [(at, number, partition) for number, partition in enumerate(topic.partitions)]
         key = key_of(topic)
-        if not (entries or keep_empty):
+        if not entries and at not in kept:
             continue
         if key in known and not as_asked:
             known[key].extend(entries)
