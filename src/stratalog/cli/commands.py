@@ -95,6 +95,19 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         ),
     ),
     GroupSpec(
+        "acls",
+        "List, add and remove access rules.",
+        (
+            "acls list -b localhost:9092",
+            "acls add --allow-principal User:alice --producer --topic orders -b localhost:9092",
+        ),
+        (
+            CommandSpec("list", "stratalog.cli.acls:list_", "List access rules."),
+            CommandSpec("add", "stratalog.cli.acls:add", "Add access rules."),
+            CommandSpec("remove", "stratalog.cli.acls:remove", "Remove access rules."),
+        ),
+    ),
+    GroupSpec(
         "features",
         "Describe and change the feature levels of a cluster.",
         ("features describe -b localhost:9092", "features upgrade --release-version 4.4 -b localhost:9092"),

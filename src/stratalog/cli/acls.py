@@ -1,0 +1,341 @@
+"""`stratalog acls`: list, add and remove access rules. Options are those of kafka-acls."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any
+
+import typer
+
+from stratalog.broker.access import CLUSTER_NAME, Acl, AclFilter, AclOperation, PatternType, Permission, ResourceType
+from stratalog.cli.connection import open_cluster
+from stratalog.cli.options import BootstrapServer, CommandConfig, DryRun, Json
+from stratalog.cli.out import print_json
+from stratalog.errors import UsageError
+from stratalog.util import print_table
+from stratalog.wire import ApiKey
+from stratalog.wire.client import Cluster, check
+
+_VERSIONS = (1, 3)
+_ANY = "*"
+
+Names = list[str] | None
+TopicNames = Annotated[Names, typer.Option("--topic", metavar="T", help="A topic, or * for all.")]
+GroupNames = Annotated[Names, typer.Option("--group", metavar="G", help="A group, or * for all.")]
+TransactionalIds = Annotated[Names, typer.Option("--transactional-id", metavar="ID", help="A transactional id.")]
+OfCluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
+Pattern = Annotated[
+    str,
+    typer.Option(
+        "--resource-pattern-type", metavar="P", help="literal or prefixed; to choose rules, also any or match."
+    ),
+]
+AllowPrincipals = Annotated[Names, typer.Option("--allow-principal", metavar="P", help="Who may, as User:alice.")]
+DenyPrincipals = Annotated[Names, typer.Option("--deny-principal", metavar="P", help="Who may not.")]
+AllowHosts = Annotated[Names, typer.Option("--allow-host", metavar="H", help="From where they may.")]
+DenyHosts = Annotated[Names, typer.Option("--deny-host", metavar="H", help="From where they may not.")]
+Operations = Annotated[
+    Names, typer.Option("--operation", metavar="OP", help="read, write, describe, alter-configs, ... (default: all).")
+]
+Producer = Annotated[bool, typer.Option("--producer", help="What a producer needs of its topics.")]
+Consumer = Annotated[bool, typer.Option("--consumer", help="What a consumer needs of its topics and groups.")]
+Idempotent = Annotated[bool, typer.Option("--idempotent", help="With --producer: the cluster's idempotent-write too.")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Resources:
+    """What the options of a command line name."""
+
+    topics: Names
+    groups: Names
+    transactional_ids: Names
+    cluster: bool
+    pattern_type: PatternType
+
+    def all(self) -> list[tuple[ResourceType, str, PatternType]]:
+        named = (
+            (ResourceType.TOPIC, self.topics),
+            (ResourceType.GROUP, self.groups),
+            (ResourceType.TRANSACTIONAL_ID, self.transactional_ids),
+        )
+        found = [(type_, name, self.pattern_type) for type_, names in named for name in names or ()]
+        if self.cluster:
+            found.append((ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL))
+        return found
+
+
+def list_(
+    bootstrap_server: BootstrapServer,
+    topic: TopicNames = None,
+    group: GroupNames = None,
+    transactional_id: TransactionalIds = None,
+    cluster: OfCluster = False,
+    pattern: Pattern = "any",
+    principal: Annotated[Names, typer.Option("--principal", metavar="P", help="Only rules for these.")] = None,
+    command_config: CommandConfig = None,
+    json_: Json = False,
+) -> int:
+    """List access rules; of some resources, with --resource-pattern-type match all that say something about them.
+
+    \b
+    Examples:
+      stratalog acls list -b h:9092
+      stratalog acls list -b h:9092 --topic orders --resource-pattern-type match
+    """
+    resources = _Resources(topic, group, transactional_id, cluster, _pattern_type(pattern, for_filter=True))
+    named = [AclFilter(*resource) for resource in resources.all()] or [AclFilter()]
+    filters = [replace(each, principal=who) for each in named for who in principal or (None,)]
+    with open_cluster(bootstrap_server, command_config) as connection:
+        found = [acl for each in filters for acl in _described(connection, each)]
+    _show(list(dict.fromkeys(found)), json_=json_)
+    return 0
+
+
+def add(
+    bootstrap_server: BootstrapServer,
+    topic: TopicNames = None,
+    group: GroupNames = None,
+    transactional_id: TransactionalIds = None,
+    cluster: OfCluster = False,
+    pattern: Pattern = "literal",
+    allow_principal: AllowPrincipals = None,
+    deny_principal: DenyPrincipals = None,
+    allow_host: AllowHosts = None,
+    deny_host: DenyHosts = None,
+    operation: Operations = None,
+    producer: Producer = False,
+    consumer: Consumer = False,
+    idempotent: Idempotent = False,
+    command_config: CommandConfig = None,
+    dry_run: DryRun = False,
+    json_: Json = False,
+) -> int:
+    """Add access rules, in force at once.
+
+    \b
+    Examples:
+      stratalog acls add -b h:9092 --allow-principal User:alice --producer \\
+        --topic orders
+      stratalog acls add -b h:9092 --allow-principal User:bob --consumer \\
+        --topic orders --group billing
+      stratalog acls add -b h:9092 --deny-principal User:eve --topic pay \\
+        --resource-pattern-type prefixed --operation read
+    """
+    resources = _Resources(topic, group, transactional_id, cluster, _pattern_type(pattern))
+    who = _principals(allow_principal, deny_principal, allow_host, deny_host)
+    operations = _operations_of(resources, operation, producer=producer, consumer=consumer, idempotent=idempotent)
+    acls = _rules(operations, who)
+    if not dry_run:
+        with open_cluster(bootstrap_server, command_config) as connection:
+            answer = connection.any.call(ApiKey.CREATE_ACLS, _VERSIONS, creations=[_creation(acl) for acl in acls])
+            for acl, result in zip(acls, answer.results, strict=True):
+                check(result.error_code, result.error_message, f"Could not add {_sentence(acl)}")
+    _show(acls, json_=json_)
+    return 0
+
+
+def remove(
+    bootstrap_server: BootstrapServer,
+    topic: TopicNames = None,
+    group: GroupNames = None,
+    transactional_id: TransactionalIds = None,
+    cluster: OfCluster = False,
+    pattern: Pattern = "literal",
+    allow_principal: AllowPrincipals = None,
+    deny_principal: DenyPrincipals = None,
+    allow_host: AllowHosts = None,
+    deny_host: DenyHosts = None,
+    operation: Operations = None,
+    producer: Producer = False,
+    consumer: Consumer = False,
+    idempotent: Idempotent = False,
+    command_config: CommandConfig = None,
+    dry_run: DryRun = False,
+    json_: Json = False,
+) -> int:
+    """Remove access rules: those that are described; without a principal, all of the resources.
+
+    \b
+    Examples:
+      stratalog acls remove -b h:9092 --allow-principal User:alice --producer \\
+        --topic orders
+      stratalog acls remove -b h:9092 --topic orders --dry-run
+    """
+    resources = _Resources(topic, group, transactional_id, cluster, _pattern_type(pattern, for_filter=True))
+    if not resources.all():
+        raise UsageError("nothing to remove: name a --topic, --group, --transactional-id or --cluster")
+    if allow_principal or deny_principal:
+        who = _principals(allow_principal, deny_principal, allow_host, deny_host)
+        operations = _operations_of(resources, operation, producer=producer, consumer=consumer, idempotent=idempotent)
+        filters = [AclFilter(**{name: getattr(acl, name) for name in _FIELDS}) for acl in _rules(operations, who)]
+    else:
+        filters = [AclFilter(*resource) for resource in resources.all()]
+    with open_cluster(bootstrap_server, command_config) as connection:
+        if dry_run:
+            gone = [acl for each in filters for acl in _described(connection, each)]
+        else:
+            answer = connection.any.call(ApiKey.DELETE_ACLS, _VERSIONS, filters=[_asked(each) for each in filters])
+            for result in answer.filter_results:
+                check(result.error_code, result.error_message, "Could not remove rules")
+            gone = [_acl_of(each, each) for result in answer.filter_results for each in result.matching_acls]
+    _show(list(dict.fromkeys(gone)), json_=json_)
+    return 0
+
+
+_FIELDS = ("resource_type", "name", "pattern_type", "principal", "host", "operation", "permission")
+
+_ByResource = list[tuple[tuple[ResourceType, str, PatternType], tuple[AclOperation, ...]]]
+_Who = list[tuple[str, str, Permission]]
+
+
+def _principals(allow: Names, deny: Names, allow_hosts: Names, deny_hosts: Names) -> _Who:
+    for principal in (*(allow or ()), *(deny or ())):
+        if ":" not in principal:
+            raise UsageError(f"{principal!r} is no principal: write User:NAME")
+    if not allow and not deny:
+        raise UsageError("nobody is named: give --allow-principal or --deny-principal")
+    if (allow_hosts and not allow) or (deny_hosts and not deny):
+        raise UsageError(
+            "a host needs a principal: --allow-host goes with --allow-principal, --deny-host with --deny-principal"
+        )
+    return [
+        *((name, host, Permission.ALLOW) for name in allow or () for host in allow_hosts or (_ANY,)),
+        *((name, host, Permission.DENY) for name in deny or () for host in deny_hosts or (_ANY,)),
+    ]
+
+
+def _operations_of(
+    resources: _Resources, named: Names, *, producer: bool, consumer: bool, idempotent: bool
+) -> _ByResource:
+    """Return what is done to each resource."""
+    if not producer and not consumer:
+        operations = tuple(map(_operation, named or ("all",)))
+        found = [(resource, operations) for resource in resources.all()]
+        if not found:
+            raise UsageError("no resource: name a --topic, --group, --transactional-id or --cluster")
+        return found
+    if named:
+        raise UsageError("--producer and --consumer choose the operations: leave --operation out")
+    if not resources.topics or (consumer and not resources.groups):
+        raise UsageError("--producer needs --topic; --consumer needs --topic and --group")
+    found = [(resource, _needed(resource[0], producer=producer, consumer=consumer)) for resource in resources.all()]
+    if idempotent:
+        found.append(((ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL), (AclOperation.IDEMPOTENT_WRITE,)))
+    return found
+
+
+def _needed(kind: ResourceType, *, producer: bool, consumer: bool) -> tuple[AclOperation, ...]:
+    """Return what producers and consumers do to a resource."""
+    needed: dict[AclOperation, None] = {}
+    if producer:
+        needed.update(dict.fromkeys(_OF_PRODUCERS.get(kind, ())))
+    if consumer:
+        needed.update(dict.fromkeys(_OF_CONSUMERS.get(kind, ())))
+    return tuple(needed)
+
+
+_OF_PRODUCERS = {
+    ResourceType.TOPIC: (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE),
+    ResourceType.TRANSACTIONAL_ID: (AclOperation.WRITE, AclOperation.DESCRIBE),
+}
+_OF_CONSUMERS = {
+    ResourceType.TOPIC: (AclOperation.READ, AclOperation.DESCRIBE),
+    ResourceType.GROUP: (AclOperation.READ,),
+}
+
+
+def _rules(operations: _ByResource, who: _Who) -> list[Acl]:
+    return [
+        Acl(*resource, principal=principal, host=host, operation=operation, permission=permission)
+        for resource, each in operations
+        for principal, host, permission in who
+        for operation in each
+    ]
+
+
+def _operation(text: str) -> AclOperation:
+    wanted = text.replace("-", "").replace("_", "").upper()
+    for operation in AclOperation:
+        if operation > AclOperation.ANY and operation.name.replace("_", "") == wanted:
+            return operation
+    raise UsageError(
+        f"--operation {text}: expected one of {', '.join(_shown(each) for each in AclOperation if each > 1)}"
+    )
+
+
+def _pattern_type(text: str, *, for_filter: bool = False) -> PatternType:
+    known = {_shown(each): each for each in PatternType if each >= (1 if for_filter else PatternType.LITERAL)}
+    if text.lower() not in known:
+        raise UsageError(f"--resource-pattern-type {text}: expected one of {', '.join(known)}")
+    return known[text.lower()]
+
+
+def _shown(code: Any) -> str:
+    return str(code.name).lower().replace("_", "-")
+
+
+# --- on the wire ------------------------------------------------------------------------------------------------------
+
+
+def _described(connection: Cluster, chosen: AclFilter) -> list[Acl]:
+    answer = connection.any.call(ApiKey.DESCRIBE_ACLS, _VERSIONS, **_asked(chosen))
+    check(answer.error_code, answer.error_message, "Could not list rules")
+    return [_acl_of(resource, acl) for resource in answer.resources for acl in resource.acls]
+
+
+def _asked(chosen: AclFilter) -> dict[str, Any]:
+    return {
+        "resource_type_filter": int(chosen.resource_type),
+        "resource_name_filter": chosen.name,
+        "pattern_type_filter": int(chosen.pattern_type),
+        "principal_filter": chosen.principal,
+        "host_filter": chosen.host,
+        "operation": int(chosen.operation),
+        "permission_type": int(chosen.permission),
+    }
+
+
+def _creation(acl: Acl) -> dict[str, Any]:
+    return {
+        "resource_type": int(acl.resource_type),
+        "resource_name": acl.name,
+        "resource_pattern_type": int(acl.pattern_type),
+        "principal": acl.principal,
+        "host": acl.host,
+        "operation": int(acl.operation),
+        "permission_type": int(acl.permission),
+    }
+
+
+def _acl_of(resource: Any, entry: Any) -> Acl:
+    return Acl(
+        resource_type=ResourceType(resource.resource_type),
+        name=resource.resource_name,
+        pattern_type=PatternType(resource.pattern_type),
+        principal=entry.principal,
+        host=entry.host,
+        operation=AclOperation(entry.operation),
+        permission=Permission(entry.permission_type),
+    )
+
+
+def _show(acls: list[Acl], *, json_: bool) -> None:
+    if json_:
+        shown = [
+            {name: _shown(value) if name in _CODES else value for name, value in asdict(acl).items()} for acl in acls
+        ]
+        print_json({"acls": shown})
+        return
+    rows = [
+        (_shown(acl.resource_type), acl.name, _shown(acl.pattern_type), acl.principal, acl.host,
+         _shown(acl.operation), _shown(acl.permission))
+        for acl in acls
+    ]  # fmt: skip
+    print_table(("resource", "name", "pattern", "principal", "host", "operation", "permission"), rows)
+
+
+_CODES = ("resource_type", "pattern_type", "operation", "permission")
+
+
+def _sentence(acl: Acl) -> str:
+    return f"{_shown(acl.permission)} {acl.principal} {_shown(acl.operation)} on {_shown(acl.resource_type)} {acl.name}"
