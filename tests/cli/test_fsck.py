@@ -100,7 +100,7 @@ def test_repair_says_first_what_it_will_do_and_changes_nothing_unasked(
     status, out, err = fsck(capsys, data, "--repair")
     assert status == 1
     assert f"  {log}: cut at 138, keep the rest as {log.name}.138.cut" in out
-    assert err == ["stratalog: nothing was changed: input is not a terminal, so nobody can confirm; give --yes"]
+    assert err == ["stratalog: nothing was changed: input is not a terminal, so repair needs --yes"]
     assert log.read_bytes() == before
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("typer.confirm", lambda *_, **__: False)

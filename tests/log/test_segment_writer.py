@@ -182,7 +182,7 @@ def test_a_batch_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
 def test_offsets_must_ascend(tmp_path: Path) -> None:
     writer = SegmentWriter(tmp_path, LogConfig())
     writer.append(batches(10)[0])
-    with pytest.raises(ValueError, match="does not lie behind 9"):
+    with pytest.raises(ValueError, match="is not after 9"):
         writer.append(batches(10, first_offset=9)[0])
     writer.abort()
 

@@ -195,7 +195,11 @@ def test_microseconds_are_rounded_down() -> None:
     [
         ({"timestamp": [1, -2]}, InvalidTimestampError, "row 1: timestamp -2 ms lies before 1970"),
         ({"timestamp": [1, None]}, InvalidTimestampError, "row 1: the timestamp is null"),
-        ({"timestamp": [1, 1], "offset": [5, 5]}, ValueError, "row 1: its offset does not lie behind"),
+        (
+            {"timestamp": [1, 1], "offset": [5, 5]},
+            ValueError,
+            "row 1: its offset is not after that of the row before it",
+        ),
         ({"timestamp": [1], "offset": [None]}, ValueError, "column offset has nulls"),
         ({"timestamp": ["yesterday"]}, ValueError, "column timestamp is string, expected int64"),
         ({"timestamp": [1], "key": [2.5]}, ValueError, "column key is double, expected binary"),

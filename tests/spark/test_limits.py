@@ -47,19 +47,19 @@ def test_offsets(where: dict[str, str], start: str, end: str, expected: range) -
     [
         (
             {"startingOffsets": '{"orders":{"0":9}}', "endingOffsets": '{"orders":{"0":7}}'},
-            "startingOffsets has 9 for orders-0, which is behind 7, where endingOffsets ends",
+            "startingOffsets has 9 for orders-0, which is past 7, where endingOffsets ends",
         ),
         (
             {"startingOffsets": '{"orders":{"0":41}}', "failOnDataLoss": "false"},
-            "startingOffsets: orders-0 would begin at offset 41, which is behind 40, where endingOffsets ends",
+            "startingOffsets: orders-0 would begin at offset 41, which is past 40, where endingOffsets ends",
         ),
         (
             {"startingTimestamp": T0 + 20_000, "endingTimestamp": T0 + 10_000},
-            "startingTimestamp: orders-0 would begin at offset 20, which is behind 10, where endingTimestamp ends",
+            "startingTimestamp: orders-0 would begin at offset 20, which is past 10, where endingTimestamp ends",
         ),
         (
             {"startingTimestamp": T0 + 20_000, "endingOffsets": '{"orders":{"0":7}}'},
-            "startingTimestamp: orders-0 would begin at offset 20, which is behind 7, where endingOffsets ends",
+            "startingTimestamp: orders-0 would begin at offset 20, which is past 7, where endingOffsets ends",
         ),
     ],
 )

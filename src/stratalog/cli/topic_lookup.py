@@ -16,7 +16,7 @@ _DEFAULT = -1
 
 
 def named_topics(cluster: Cluster, names: Collection[str]) -> dict[str, TopicInfo]:
-    """Return these topics. Raises NothingFoundError, which names the nearest, when one is not there."""
+    """Return these topics. Raises NothingFoundError, which names the nearest, when one does not exist."""
     found = cluster.topics(names)
     if len(found) < len(set(names)):
         require_topics(names, cluster.topics, cluster.any.address)

@@ -213,7 +213,7 @@ def _one_name(name: str | None, options: list[str] | None) -> str:
 
 
 def _metadata(cluster: Cluster, names: list[str] | None) -> list[Any]:
-    """Topics by name, all of them for None; RefusedError for one that is not there."""
+    """Topics by name, all of them for None; RefusedError for one that does not exist."""
     told = cluster.any.call(
         ApiKey.METADATA,
         (4, 12),

@@ -1,4 +1,4 @@
-"""The walk over batches that lie one behind the other in a file or an object, a window of bytes at a time.
+"""The walk over batches that follow one another in a file or an object, a window of bytes at a time.
 
 `batch.iter_batches` is the same for bytes that are all in memory. The caller says by `on_damage` what becomes of a
 place where no whole batch begins:

@@ -71,7 +71,7 @@ def decode_columns(
     not wanted is not copied. Control batches are left out unless `include_control`. The result owns its memory.
 
     Messages of formats 0 and 1 are read too, record by record in Python: there is no native loop for them. A wrapper of
-    theirs is looked at if its last offset is in the range or behind it.
+    theirs is looked at if its last offset is in the range or after it.
 
     Raises CorruptRecordError (a header that cannot be one, CRC, decompression), UnsupportedCompressionTypeError,
     InvalidRecordError (malformed records), RecordListTooLargeError (a column would pass 2 GiB: pass fewer bytes),

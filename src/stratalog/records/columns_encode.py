@@ -171,7 +171,7 @@ class _Encoding:
             return InvalidTimestampError(f"row {row}: timestamp {timestamp} ms lies before 1970-01-01")
         if status == k.TOO_LARGE:
             return RecordListTooLargeError(f"row {row}: the record is larger than a batch can be (2 GiB)")
-        return ValueError(f"row {row}: its offset does not lie behind that of the row before it")
+        return ValueError(f"row {row}: its offset is not after that of the row before it")
 
 
 class _Arrays:

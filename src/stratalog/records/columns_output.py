@@ -12,7 +12,7 @@ import pyarrow as pa
 from stratalog.errors import RecordListTooLargeError
 
 ELEMENTS_MAX: Final = 0x7FFF_FFFF
-"""What one Arrow array with 32-bit offsets can hold: bytes of data, or elements."""
+"""The most that an Arrow array with 32-bit offsets can hold: bytes of data, or elements."""
 
 _KEY_SHARE = 8  # of what records take, keys are expected to take one part in this many
 #: Bytes per element of the columns of fixed width.

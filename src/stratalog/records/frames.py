@@ -132,7 +132,7 @@ def _snappy_block_size(block: memoryview) -> int:
         size: int = _cramjam().snappy.decompress_raw_len(block)
     except _cramjam().DecompressionError as error:
         raise CorruptRecordError(f"snappy: {error}") from None
-    if size > SNAPPY_RATIO_MAX * len(block):  # before anybody takes the memory for it
+    if size > SNAPPY_RATIO_MAX * len(block):  # before memory is allocated for it
         raise CorruptRecordError(f"snappy: a block of {len(block)} bytes cannot hold {size}")
     return size
 

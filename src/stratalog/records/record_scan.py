@@ -1,4 +1,4 @@
-"""What the records of a produced batch are like, without keeping any of them: a native walk, and its plain twin.
+"""Facts about the records of a produced batch, without keeping any of them: a native walk, and its plain twin.
 
 Kafka reads every record of every batch that a client sends. So does this, in one pass without the interpreter lock, the
 CRC of an uncompressed batch included. What a codec has packed is unpacked piece by piece and walked as it comes: a
@@ -9,7 +9,7 @@ does that work, and once it has had enough of it they are loaded by a thread bes
 too long raises StillLoadingError until they are there: the loop of a broker does not wait for them (`load_beside`).
 Thread-safe.
 
-Stricter than Kafka, since whoever reads such records afterwards fails or loses its place: the length of a compressed
+Stricter than Kafka, since readers of such records fail or lose their place: the length of a compressed
 record has to be that of its fields, and an offset has to be one of the batch's.
 """
 
@@ -150,7 +150,7 @@ def _note_plain_work(records: int) -> None:
 
 
 def are_regular(batches: memoryview | bytearray, earliest_timestamp: int, keys_required: bool) -> bool:
-    """Whether whole batches of clients, one behind the other, are all that their headers say.
+    """Whether whole batches of clients, one after the other, are all that their headers say.
 
     CRC, records, the largest timestamp; and whether their records are numbered in order, are not too old, and have keys
     where they must.
@@ -272,7 +272,7 @@ def _malformed(batch: RecordBatch, payload: memoryview | None, number: int) -> I
         except InvalidRecordError as error:
             return error
     if number >= batch.record_count:
-        what = f"bytes remain behind the last of {number} records"
+        what = f"bytes remain after the last of {number} records"
     else:
         what = f"record {number} of {batch.record_count} is not whole, or not one of this batch"
     return InvalidRecordError(what, where=batch.name)

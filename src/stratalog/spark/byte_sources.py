@@ -31,7 +31,7 @@ class ByteSources:
     fs: FileSystem = REAL_FILESYSTEM
     _store: PlainView | None = None
     _cluster: Cluster | None = None
-    #: A worker waits for a broker that is about to come back; a plan is told at once.
+    #: A worker waits for a broker that is about to come back; a plan fails at once.
     _is_patient: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 

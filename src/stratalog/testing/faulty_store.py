@@ -1,4 +1,4 @@
-"""An object store that fails when it is told to, and a counter of steps at which a process may die.
+"""An object store that fails on request, and a counter of steps at which a process may die.
 
     faults = Faults()
     store = FaultyObjectStore(inner, faults)
@@ -34,7 +34,7 @@ class StoreFault(Enum):
     SHORT = "answers with the first half of the bytes"
     WRONG = "answers with one bit flipped"
     HANG = "does not return before heal()"
-    LATE = "does its work only at heal(), when nobody waits for it any more"
+    LATE = "does its work only at heal(), when no caller waits for it any longer"
     CRASH = "the process dies before the call"
     CRASH_AFTER = "the process dies after the call, before its answer"
 

@@ -1,4 +1,4 @@
-"""What every metadata manager of the remote tier must do, as tests that its author runs.
+"""The contract of metadata managers of the remote tier, as tests that their authors run.
 
     from stratalog.testing.remote_metadata_contract import RemoteLogMetadataManagerContract
 

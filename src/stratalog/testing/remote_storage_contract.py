@@ -1,4 +1,4 @@
-"""What every storage plugin of the remote tier must do, as tests that its author runs.
+"""The contract of storage plugins of the remote tier, as tests that their authors run.
 
     from stratalog.testing.remote_storage_contract import RemoteStorageManagerContract
 

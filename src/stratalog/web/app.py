@@ -1,4 +1,4 @@
-"""What there is under the web address.
+"""The application of the web address.
 
 GET /                    the page
 GET /metrics             metrics for Prometheus
@@ -32,7 +32,7 @@ from stratalog.web.hosts import OwnHosts
 from stratalog.web.metrics_text import BrokerCollector
 from stratalog.web.overview import overview
 
-#: The page asks nobody but us for anything.
+#: The page loads nothing from elsewhere.
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'",
     "X-Content-Type-Options": "nosniff",

@@ -42,7 +42,7 @@ This page is generated from the declarations in `src/stratalog/engine` and `src/
 ## Names
 
 Kafka's metrics have the names that the usual rules of the JMX exporter give: lower case, underscores for other
-characters, `...PerSec` as a counter that ends in `_total`, `Value` as the bare name. Dashboards for Kafka behind that
+characters, `...PerSec` as a counter that ends in `_total`, `Value` as the bare name. Dashboards for Kafka with that
 exporter work. Two additions: the domain `kafka.log.remote`, which those rules do not cover, is spelled
 `kafka_log_remote_...`, and timers have `_count` and `_sum` instead of quantiles, so that averages over any time can be
 computed. Prometheus computes rates:

@@ -148,7 +148,7 @@ def test_exports_of_spark_into_a_bucket(
         return write(self, *arguments)
 
     monkeypatch.setattr(ParquetTarget, "_write", overtaken)
-    with pytest.raises(OverlappingRunsError, match="another run exported to the table meanwhile"):
+    with pytest.raises(OverlappingRunsError, match="another run exported to the table at the same time"):
         export(spark, **keywords)
     table = read_table(spark, keywords["to"], target_options=s3.options)
     assert [row.offset for row in table.select("offset").orderBy("offset").collect()] == list(range(30))

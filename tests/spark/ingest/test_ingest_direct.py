@@ -127,7 +127,7 @@ def test_both_ways_make_equal_records(spark: SparkSession, lake: Path, tmp_path:
     assert [each.through_spark for each in result.rounds] == [None]
     assert result.records == 1500
     through_spark = load(spark, lake, tmp_path / "spark", rows, direct=False)
-    assert [each.reader for each in through_spark.rounds] == ["Spark: it was told to"]
+    assert [each.reader for each in through_spark.rounds] == ["Spark: asked to"]
     one, other = records(tmp_path / "direct"), records(tmp_path / "spark")
     if rows.partition is not None or way == "names":
         assert one == other

@@ -55,7 +55,7 @@ def consume(
             "--offset",
             "-o",
             metavar="[P=]OFFSET",
-            help="Where to begin: start, end, an offset N, N-M (up to M, without it), -N before the end, +N behind the "
+            help="Where to begin: start, end, an offset N, N-M (up to M, without it), -N before the end, +N after the "
             "start, @TIME, @-1h, @TIME:TIME. P= says it of partition P alone. Default: start.",
         ),
     ] = None,
@@ -89,10 +89,10 @@ def consume(
         typer.Option("--format", "-f", metavar="FORMAT", help="How a record is printed, see below."),
     ] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", metavar="SEP", help="Print keys too, and this behind them.")
+        str | None, typer.Option("--key-separator", "-K", metavar="SEP", help="Print keys too, followed by this.")
     ] = None,
     delimiter: Annotated[
-        str, typer.Option("--delimiter", "-D", metavar="SEP", help="Print this behind each record.", show_default=False)
+        str, typer.Option("--delimiter", "-D", metavar="SEP", help="Print this after each record.", show_default=False)
     ] = "\\n",
     null: Annotated[bool, typer.Option("--null", "-Z", help="Print NULL for keys and values that are null.")] = False,
     isolation_level: Annotated[

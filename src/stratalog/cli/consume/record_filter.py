@@ -8,7 +8,7 @@
     field = topic | partition | offset | timestamp | key[path] | value[path] | headers.NAME | headers["NAME"]
     path = { "." NAME | "[" number "]" | "[" text "]" }
 
-A key or value without a path is text; with one it is read as JSON, and what is not there is null. An operand alone is
+A key or value without a path is text; with one it is read as JSON, and what is missing is null. An operand alone is
 true unless it is null, false, 0 or empty. Values of different kinds are unequal, and neither is the smaller. A
 timestamp is in ms, and compares with a text as a time (ISO 8601, "-1h").
 """

@@ -26,7 +26,7 @@ _SPARK = "PySpark over bucket and disk, no broker"
 def run(directory: Path | None, rows: int | None, keep: bool) -> bool:
     """Run the whole demo; True when every answer is right. Raises StratalogError when it cannot run at all."""
     home = _clean_home(directory)
-    # A closed terminal must not leave a broker behind.
+    # A closed terminal must not leave a broker running.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     report = DemoReport()

@@ -61,7 +61,7 @@ def _plain(record: Record) -> Decoded:
 def _field(decode: FieldDecoder, data: bytes | None, record: Record) -> str | None:
     try:
         return None if data is None else decode(data)
-    except Exception as error:  # a decoder may be anybody's code  # noqa: BLE001
+    except Exception as error:  # a decoder may be anyone's code  # noqa: BLE001
         return f"Error at offset {record.offset}, skipping. {type(error).__name__}: {error}"
 
 

@@ -28,7 +28,7 @@ from stratalog.records import (
 WINDOW_SIZE: Final = 8 * 1024 * 1024
 #: From this size on the native loops pay for being loaded.
 BULK_SIZE_MIN: Final = 4 * 1024 * 1024
-#: A snapshot of KRaft's metadata log: the offset and the epoch behind its last record.
+#: A snapshot of KRaft's metadata log: the offset and the epoch after its last record.
 SNAPSHOT_NAME: Final = re.compile(r"(?P<offset>\d{20})-(?P<epoch>\d{10})\.checkpoint")
 
 
@@ -102,7 +102,7 @@ class PlainPrinter:
             else None
         )
         self.consecutive = Consecutive()
-        #: Position in the file behind the last batch that was printed.
+        #: Position in the file after the last batch that was printed.
         self.end = 0
 
     def print(self, start: int, limit: int, window_size: int = WINDOW_SIZE) -> None:

@@ -3,8 +3,8 @@
     1000      an offset
     @65536    a position in the file, in bytes
 
-From the batch that holds the first offset (or begins at or behind the first position) to before the batch that begins
-at or behind the end. Batches are whole: one that holds the first offset among others is printed with all its records.
+From the batch that holds the first offset (or begins at or after the first position) to before the batch that begins
+at or after the end. Batches are whole: one that holds the first offset among others is printed with all its records.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def positions(source: DumpSource, stem: str, base_offset: int, wanted: DumpRange
 def _find(reader: BatchReader, entries: list[OffsetPosition], bound: Bound, *, at_start: bool) -> int:
     """Position of the first batch that a bound lets in (`at_start`), or shuts out."""
     if bound.is_position and reader.is_sound(bound.value):
-        return bound.value  # also behind damage, over which no search leads
+        return bound.value  # also after damage, which no search gets past
     position = _proven_start(reader, entries, bound)
     while (batch := reader.batch(position, whole=False)) is not None:
         if bound.is_position:

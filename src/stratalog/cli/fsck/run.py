@@ -58,7 +58,7 @@ def _repair(actions: Sequence[FileAction], output: CheckOutput, *, yes: bool) ->
     sys.stdout.flush()
     if not yes:
         if not sys.stdin.isatty():
-            notice("nothing was changed: input is not a terminal, so nobody can confirm; give --yes")
+            notice("nothing was changed: input is not a terminal, so repair needs --yes")
             return False
         if not typer.confirm("Go on?", err=True):
             notice("nothing was changed")

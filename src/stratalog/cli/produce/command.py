@@ -73,7 +73,7 @@ def produce(
             "--input",
             "-i",
             help="How the input is divided: lines; JSON objects, one a line; one record of all bytes (raw); records "
-            "behind sizes of four bytes, big-endian (sized).",
+            "after sizes of four bytes, big-endian (sized).",
         ),
     ] = InputFormat.LINES,
     format_: Annotated[
@@ -117,7 +117,7 @@ def produce(
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Bytes of a batch, at most.")] = 1 << 18,
     linger_ms: Annotated[int, typer.Option("--linger-ms", min=0, help="Wait so long for a batch to fill.")] = 5,
     create: Annotated[
-        bool, typer.Option("--create", help="Create the topic, with the broker's defaults, if it is not there.")
+        bool, typer.Option("--create", help="Create the topic, with the broker's defaults, if it does not exist.")
     ] = False,
     command_config: CommandConfig = None,
     json_: Json = False,

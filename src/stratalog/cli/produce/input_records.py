@@ -1,4 +1,4 @@
-"""Records out of a stream of bytes: lines, JSON lines, one record of all bytes, or records behind their sizes.
+"""Records out of a stream of bytes: lines, JSON lines, one record of all bytes, or records after their sizes.
 
 A reader is fed chunks as they come and returns the records that are whole. It knows nothing of brokers.
 """
@@ -111,7 +111,7 @@ class WholeReader:
 
 
 class SizedReader:
-    """Records behind their sizes, four bytes each, big-endian; -1 is a record without a value."""
+    """Records after their sizes, four bytes each, big-endian; -1 is a record without a value."""
 
     def __init__(self, parse: RecordParser) -> None:
         self._parse = parse

@@ -33,7 +33,7 @@ def topic_ids(texts: Iterable[str] | None) -> frozenset[UUID]:
 
 
 def remote_url(text: str | None) -> str | None:
-    """Return a URL; a directory is one too. Raises UsageError for a directory that is not there."""
+    """Return a URL; a directory is one too. Raises UsageError for a directory that does not exist."""
     if text is None:
         return None
     if "://" in text:
@@ -45,7 +45,7 @@ def remote_url(text: str | None) -> str | None:
 
 
 def data_dirs(paths: Iterable[Path] | None) -> list[str]:
-    """Absolute paths: workers have other working directories. UsageError for one that is not there."""
+    """Absolute paths: workers have other working directories. UsageError for one that does not exist."""
     found = []
     for path in paths or ():
         if not path.is_dir():

@@ -23,7 +23,7 @@ DataDirOption = Annotated[
 
 
 def open_data_dirs(directories: Sequence[Path] | None) -> DataDirSet | None:
-    """None where there are none. UsageError for one that is not there; a word on stderr when it has no metadata."""
+    """None where there are none. UsageError for one that does not exist; a notice on stderr when it has no metadata."""
     if not directories:
         return None
     for directory in directories:

@@ -51,7 +51,7 @@ def repair(
 ) -> int:
     """Audit a bucket and repair what can be repaired safely. Without --apply, only report what would be done.
 
-    Repair deletes what a copy or deletion left behind and no metadata refers to, rebuilds damaged indexes from the
+    Repair deletes leftovers of copies and deletions that no metadata refers to, rebuilds damaged indexes from the
     records, and writes a missing manifest that metadata and objects prove. It never touches what is younger than
     --grace by the store's own clock, nor a segment that can be read. With --apply, no broker may have the directory
     of --data-dir open.

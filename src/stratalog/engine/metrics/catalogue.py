@@ -17,7 +17,7 @@ _OF_LOGS: tuple[Metric[LogManager], ...] = (
     *metrics_traffic.METRICS,
 )
 
-#: The declarations of all, for whoever documents them.
+#: All declarations, for the documentation.
 METRICS: tuple[Metric[Any], ...] = (*_OF_LOGS, *metrics_remote.METRICS)
 
 

@@ -1,4 +1,4 @@
-"""What a metric is: a declaration, and a function that reads its values off the living objects when somebody asks.
+"""A metric: a declaration, and a function that reads its values off the live objects on request.
 
 A metric of Kafka's is declared by its MBean; its name here is what the usual rules of the JMX exporter make of that:
 lower case, everything that is no letter or digit an underscore, `...PerSec` a counter `..._total`:

@@ -16,8 +16,8 @@ class Absent(NamedTuple):
     reason: str
 
 
-_ONE_REPLICA = "partitions have one replica: there is nothing to replicate, reassign or fall behind"
-_SHARE = "share groups are not there"
+_ONE_REPLICA = "partitions have one replica: none is replicated, reassigned or out of sync"
+_SHARE = "there are no share groups"
 _TRANSACTIONS = "one broker: markers and verifications are calls, not requests to other brokers"
 _KRAFT = "the metadata is a local store, not a KRaft log: no controller, no quorum, no listener for it"
 _REQUESTS = "requests are not timed one by one: that would cost more than small ones take"
@@ -41,20 +41,20 @@ ABSENT = (
     Absent("kafka.server:type=BrokerTopicMetrics,name=*Share*", _SHARE),
     Absent("kafka.server:type=BrokerTopicMetrics,name=Re*BytesInPerSec", _ONE_REPLICA),
     Absent("kafka.server:type=BrokerTopicMetrics,name=Re*BytesOutPerSec", _ONE_REPLICA),
-    Absent("kafka.server:type=ControllerMutation", "quotas of clients are not there"),
+    Absent("kafka.server:type=ControllerMutation", "there are no quotas of clients"),
     Absent("kafka.server:type=ControllerServer*", _KRAFT),
     Absent("kafka.server:type=DelayedProduceMetrics*", "no append waits for a follower"),
-    Absent("kafka.server:type=Fetch", "quotas of clients are not there"),
+    Absent("kafka.server:type=Fetch", "there are no quotas of clients"),
     Absent("kafka.server:type=ForwardingManager", _KRAFT),
     Absent("kafka.server:type=KafkaRequestHandlerPool*", "there are no handler threads: one event loop does all"),
     Absent("kafka.server:type=KafkaServer,name=ClusterId", "a text; api/topics has it"),
-    Absent("kafka.server:type=KafkaServer,name=linux-disk-*", "the process exporter of the machine tells it"),
-    Absent("kafka.server:type=KafkaServer,name=yammer-metrics-count", "of the library that Kafka counts with"),
+    Absent("kafka.server:type=KafkaServer,name=linux-disk-*", "the machine's node exporter has it"),
+    Absent("kafka.server:type=KafkaServer,name=yammer-metrics-count", "internals of Kafka's metrics library"),
     Absent("kafka.server:type=MetadataLoader*", _KRAFT),
     Absent("kafka.server:type=Persister-channel-metrics", _SHARE),
-    Absent("kafka.server:type=Produce", "quotas of clients are not there"),
+    Absent("kafka.server:type=Produce", "there are no quotas of clients"),
     Absent("kafka.server:type=Replica*Manager*", _ONE_REPLICA),
-    Absent("kafka.server:type=Request", "quotas of clients are not there"),
+    Absent("kafka.server:type=Request", "there are no quotas of clients"),
     Absent("kafka.server:type=Share*", _SHARE),
     Absent("kafka.server:type=SnapshotEmitter*", _KRAFT),
     Absent("kafka.server:type=alter-partition-metrics", _KRAFT),
@@ -67,13 +67,13 @@ ABSENT = (
            "of threads and batches that the coordinator here does not have; groups by state are in "
            "GroupMetadataManager"),
     Absent("kafka.server:type=heartbeat-metrics", _KRAFT),
-    Absent("kafka.server:type=kafka-metrics-count", "of the library that Kafka counts with"),
+    Absent("kafka.server:type=kafka-metrics-count", "internals of Kafka's metrics library"),
     Absent("kafka.server:type=node-metrics", "levels are in MetadataLoader; which ones are supported, ApiVersions "
                                              "tells"),
     Absent("kafka.server:type=raft-*", _KRAFT),
     Absent("kafka.server:type=registration-metrics", _KRAFT),
     Absent("kafka.server:type=share-coordinator-metrics", _SHARE),
-    Absent("kafka.server:type=socket-server-metrics", "there are no network threads that could be told apart"),
+    Absent("kafka.server:type=socket-server-metrics", "there are no separate network threads"),
     Absent("kafka.server:type=transaction-coordinator-metrics",
            "how long partitions of __transaction_state take to load is not measured"),
     Absent("kafka.server:type=txn-marker-channel-metrics", _TRANSACTIONS),

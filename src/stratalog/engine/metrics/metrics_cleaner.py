@@ -37,17 +37,17 @@ METRICS: tuple[Metric[LogManager], ...] = (
                  "Bytes that the last cleanings wrote, in percent of those that they read."),
     kafka_metric(_CLEANER + "max-buffer-utilization-percent",
                  _of_last(lambda last: int(100 * max(stats.buffer_utilization for stats in last))),
-                 "How full the offset maps were in the last cleanings: the fullest."),
+                 "Percentage of the offset map that was used in the fullest of the last cleanings."),
     kafka_metric(_CLEANER + "max-clean-time-secs",
                  _of_last(lambda last: int(max(stats.elapsed_seconds for stats in last))),
                  "Seconds that the longest of the last cleanings took."),
     kafka_metric(_CLEANER + "max-compaction-delay-secs", lambda logs: single(logs.cleaning.last_look.delay_ms // 1000),
-                 "Seconds by which max.compaction.lag.ms is over, in the partition that waits longest."),
+                 "Seconds by which max.compaction.lag.ms is exceeded, in the partition that waits longest."),
     kafka_metric(_CLEANER + "DeadThreadCount",
                  lambda logs: single(0 if logs.cleaner is None else logs.cleaner.dead_thread_count),
-                 "Cleaner threads that ended though nobody told them to."),
+                 "Cleaner threads that ended unexpectedly."),
     kafka_metric(_MANAGER + "max-dirty-percent", lambda logs: single(int(100 * logs.cleaning.last_look.dirty_ratio)),
-                 "Dirty share of the compacted partition that is dirtiest."),
+                 "Dirty ratio of the dirtiest compacted partition."),
     kafka_metric(_MANAGER + "time-since-last-run-ms",
                  lambda logs: single(max(logs.clock.now_ms() - logs.cleaning.last_look.at_ms, 0)),
                  "Milliseconds since a cleaner last looked for work; since 1970 when none has."),
@@ -60,5 +60,5 @@ METRICS: tuple[Metric[LogManager], ...] = (
                  _in_dirs(lambda logs, now_ms: {
                      str(path): logs.cleaning.uncleanable_bytes(path, now_ms) for path in logs.dirs.paths
                  }),
-                 "What these would have to be cleaned of.", DIRECTORY),
+                 "Bytes that cleaning these would have to read.", DIRECTORY),
 )  # fmt: skip

@@ -72,7 +72,7 @@ METRICS: tuple[Metric[LogManager], ...] = (
     own_metric("log_recovery_point", of_logs(lambda log: log.recovery_point),
                "Everything below this offset is durably on disk.", PARTITION),
     own_metric("log_active_segment_size_bytes", of_logs(lambda log: log.active_segment.size_bytes),
-               "Bytes of the segment that is written to.", PARTITION),
+               "Bytes of the active segment.", PARTITION),
     own_metric("log_largest_segment_size_bytes",
                of_logs(lambda log: max(segment.size_bytes for segment in log.segments)),
                "Bytes of the largest local segment; past 2^31 with large segments (KIP-1333).", PARTITION),
@@ -115,5 +115,5 @@ METRICS: tuple[Metric[LogManager], ...] = (
                  "Idempotent producers that are known, over all partitions."),
     kafka_metric(_REPLICAS + "PartitionsWithLateTransactionsCount",
                  lambda logs: _count(_has_late_transaction(logs))(logs),
-                 "Partitions with a transaction that is open for longer than it may be."),
+                 "Partitions with a transaction that is open for longer than allowed."),
 )  # fmt: skip

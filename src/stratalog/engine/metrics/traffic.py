@@ -1,4 +1,4 @@
-"""What clients have written and read, by topic; the counts of Kafka's `BrokerTopicMetrics`."""
+"""Bytes and records that clients have written and read, by topic; the counts of Kafka's `BrokerTopicMetrics`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class TopicTraffic:
     """Of one topic. A request counts once for each partition of the topic in it.
 
-    `failed_*` are failures that nobody foresaw, as in Kafka; a client that asks for the wrong thing is not among them.
+    `failed_*` are unexpected failures, as in Kafka; a client that asks for the wrong thing is not among them.
     """
 
     bytes_in: int = 0

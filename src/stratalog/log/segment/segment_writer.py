@@ -97,7 +97,7 @@ class SegmentWriter:
         if batch.base_sequence >= 0:
             raise ValueError("whole segments hold batches without producer id only")
         if batch.base_offset <= self._last_offset:
-            raise ValueError(f"offset {batch.base_offset} does not lie behind {self._last_offset}")
+            raise ValueError(f"offset {batch.base_offset} is not after {self._last_offset}")
         if size > self._config.segment_bytes:
             raise RecordListTooLargeError(
                 f"{self._directory}: a batch of {size} bytes, but segments have at most {self._config.segment_bytes}"

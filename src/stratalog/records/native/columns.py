@@ -1,7 +1,7 @@
 """Native loops of `columns`: walk records in raw memory, write Arrow buffers. No interpreter lock.
 
 Importing this module loads numba and compiles the loops, or reads them from numba's cache. Every read stays within the
-payloads of the batches; every write within the capacities that the context states (and `DATA_SLACK` bytes behind).
+payloads of the batches; every write within the capacities that the context states (and `DATA_SLACK` bytes after them).
 
 Rows of `header_scan` say where the batches are, and a `DecodeContext` where their records go.
 """
@@ -74,7 +74,7 @@ MALFORMED: Final = 4
 UNLIMITED: Final = 1 << 62
 """The capacity of what no wanted output grows with."""
 DATA_SLACK: Final = 64
-"""Bytes that must be reserved behind the data of every variable-length output: short copies run over."""
+"""Bytes that must be reserved after the data of every variable-length output: short copies run over."""
 HEADER_BYTES_MIN: Final = 2
 """Bytes of the smallest record header: empty key, null value."""
 

@@ -84,7 +84,7 @@ DONE: Final = 0
 ROOM: Final = 1
 """The next batch does not fit into what is left of output or table."""
 DESCENDING: Final = 2
-"""The row's offset does not lie behind that of the row before."""
+"""The row's offset is not after that of the row before."""
 NULL_HEADER_KEY: Final = 3
 NEGATIVE_TIMESTAMP: Final = 4
 TOO_LARGE: Final = 5

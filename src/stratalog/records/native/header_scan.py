@@ -52,11 +52,11 @@ batch_rows: Any = struct_at(BatchRow)
 CUT: Final = 0
 """The window ends, or ends within a batch."""
 NO_BATCH: Final = 1
-"""What can be no batch."""
+"""Bytes that cannot be a batch."""
 OLD_FORMAT: Final = 2
 """A message of format 0 or 1, which is left to the caller."""
 BEHIND: Final = 3
-"""A batch behind those that are wanted."""
+"""A batch after those that are wanted."""
 
 _INT64_MIN: Final = -(1 << 63)
 _INT64_MAX: Final = (1 << 63) - 1

@@ -13,7 +13,7 @@ import numba
 from stratalog.records.native.toolkit import as_u8, copy_32, copy_any, inlined, native
 
 OVERRUN: Final = 32
-"""Bytes that `record_fields` may read behind a record unless it checks."""
+"""Bytes that `record_fields` may read past a record unless it checks."""
 MALFORMED_AT: Final = -1
 """Instead of a position: there is none, the bytes are no record."""
 

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class _ReadOnlyLocator(InTreeCacheLocator):
-    """Finds what was compiled beside the source at the installation, where nothing may be written any more.
+    """Finds what was compiled beside the source at the installation, which may have become read-only.
 
     Numba's own locators leave out a directory that they cannot write to, as in a container with a read-only root.
     """

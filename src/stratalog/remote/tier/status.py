@@ -40,10 +40,10 @@ class Reason(Enum):
 
 #: What each says of a segment, in a few words for people.
 MEANING = {
-    Reason.UP_TO_DATE: "all that there is is remote",
-    Reason.ACTIVE_SEGMENT: "the segment is written to; it is copied once it is rolled (segment.bytes, segment.ms)",
+    Reason.UP_TO_DATE: "everything is remote",
+    Reason.ACTIVE_SEGMENT: "the segment is active; it is copied once it is rolled (segment.bytes, segment.ms)",
     Reason.ABOVE_LSO: "the segment ends above the last stable offset: a transaction in it is still open",
-    Reason.COPY_LAG: "remote.copy.lag.ms and remote.copy.lag.bytes keep the segment back for now",
+    Reason.COPY_LAG: "remote.copy.lag.ms and remote.copy.lag.bytes hold the segment back for now",
     Reason.QUOTA: "the copy waits for its share of remote.log.manager.copy.max.bytes.per.second",
     Reason.FAILING: "the copy fails, and is tried again",
     Reason.COPYING: "the segment is being copied",

@@ -1,4 +1,4 @@
-"""What an export remembers of a run, in the same commit as the run's rows: which offsets they are. Pure.
+"""What an export remembers of a run, in the commit of the run's rows: their offsets. Pure.
 
 A commit names the export, the run, the offsets that were added and, for every partition ever exported, the offset that
 comes next. It is one JSON document: a file of the log of a Parquet table (`parquet_table`), the `userMetadata` of a

@@ -33,7 +33,7 @@ WORKING: Final = {
     "iceberg": {"4.1": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"},
 }
 
-#: Session property: use an engine although nobody tried it with this Spark.
+#: Session property: use an engine that was not tested with this Spark.
 UNTRIED: Final = "spark.stratalog.export.untriedEngines"
 
 _EXTENSIONS: Final = {
@@ -86,10 +86,7 @@ class EngineTarget(ExportTarget):
     def _check_alone(self, last: Commit | None, commit: Commit) -> None:
         """OverlappingRunsError when `last` is of another run that took this commit's place."""
         if last is not None and last.version >= commit.version and last.run_id != commit.run_id:
-            raise OverlappingRunsError(
-                f"{self._to}: another run exported to the table meanwhile; nothing of this one was kept. Start it "
-                "again when the other is done"
-            )
+            raise OverlappingRunsError.of(self._to)
 
     def _count(self, commit: Commit) -> Counts:
         """Count the records of the commit in the table. Engines know the offsets of each file, so they read few."""

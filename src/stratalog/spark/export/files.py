@@ -47,7 +47,7 @@ class TableFiles(ABC):
 
     @abstractmethod
     def delete(self, paths: Sequence[str]) -> None:
-        """Those that are not there are no error."""
+        """Missing ones are no error."""
 
     @abstractmethod
     def writing(self, path: str) -> AbstractContextManager[Path]:

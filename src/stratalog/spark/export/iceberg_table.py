@@ -19,7 +19,7 @@ from stratalog.util import SYSTEM_CLOCK
 #: Of the branches of Iceberg tables that runs write to; what a run that died leaves, `expire_snapshots` takes away.
 _BRANCH: Final = "stratalog_export_"
 _BRANCH_DAYS: Final = 7
-#: How often a run tries to commit to an Iceberg table to which others, no exports, commit meanwhile.
+#: How often a run tries to commit to an Iceberg table to which writers other than exports commit at the same time.
 _ATTEMPTS_MAX: Final = 5
 _PAUSE_S: Final = 0.2
 
@@ -53,7 +53,7 @@ class IcebergTarget(EngineTarget):
 
     def _append(self, rows: DataFrame, commit: Commit) -> None:
         self._create_if_absent(rows, commit)
-        # When somebody else appended or rewrote files meanwhile, the rows have to be written on top of that.
+        # When another writer appended or rewrote files in between, the rows have to be written on top of that.
         for _ in range(_ATTEMPTS_MAX - 1):
             if self._append_to(self._head(), rows, commit, may_fail=True):
                 return

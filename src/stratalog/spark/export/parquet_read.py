@@ -29,7 +29,7 @@ def read_files(spark: SparkSession, files: LocalFiles | ObjectFiles, paths: Sequ
     if not paths:
         return spark.createDataFrame([], schema)
     if isinstance(files, LocalFiles):
-        # Spark puts the columns of directories behind those of files.
+        # Spark puts the columns of directories after those of files.
         reader = spark.read.schema(schema).option("basePath", files.location)
         return reader.parquet(*(f"{files.location}/{path}" for path in paths)).select(*schema.fieldNames())
     chunks = min(len(paths), 8 * parallelism(spark))

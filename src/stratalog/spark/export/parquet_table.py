@@ -5,7 +5,7 @@
     <table>/_stratalog/runs/<run>                             a run that is under way, or was when it died
 
 A file belongs to the table when a commit names it. A run announces itself under `runs`, writes files that carry its
-name, and makes the next commit in one atomic step; then it takes back its announcement. Whatever stops it before the
+name, and makes the next commit in one atomic step; then it removes its announcement. Whatever stops it before the
 commit leaves files that no commit names, and the announcement tells the next run whose they are. Before that one
 deletes them it makes a commit of its own without files: should the other run still be alive, the number that it wants
 is gone.
@@ -32,6 +32,13 @@ RUNS: Final = "_stratalog/runs"
 class OverlappingRunsError(StratalogError):
     """Another run exported to the same table at the same time; the files of this one were removed."""
 
+    @classmethod
+    def of(cls, table: str) -> OverlappingRunsError:
+        return cls(
+            f"{table}: another run exported to the table at the same time; nothing of this one was kept. Start it "
+            "again when the other is done"
+        )
+
 
 class ParquetTable:
     """The log of one table. Not for several threads."""
@@ -56,11 +63,11 @@ class ParquetTable:
         """Announce a run, before it writes its first file. UsageError where two runs could make the same commit."""
         announcement = f"{RUNS}/{run_id}"
         self.files.create(announcement, b"")
-        # Once it may be: another run has just taken this one for dead, and will be told of by the commit.
+        # Once it may be: another run has just taken this one for dead; the commit will say so.
         if all(self.files.create(announcement, text) for text in (b"again", b"and again")):
             self.files.delete([announcement])
             raise UsageError(
-                f"{self.files.location}: the store puts an object in the place of another although it is told not to "
+                f"{self.files.location}: the store overwrites an object although it is asked not to "
                 "(If-None-Match), so two exports could both commit; export to a store that keeps to it, or to a "
                 "directory"
             )
@@ -72,10 +79,7 @@ class ParquetTable:
         """
         if not self._append(commit):
             self.abandon(commit.run_id)
-            raise OverlappingRunsError(
-                f"{self.files.location}: another run exported to the table meanwhile; nothing of this one was kept. "
-                "Start it again when the other is done"
-            )
+            raise OverlappingRunsError.of(self.files.location)
         touched = {each.path.rpartition("/")[0] for each in commit.files}
         self._withdraw(commit.run_id, keep=commit.files, directories=sorted(touched))
 

@@ -87,7 +87,7 @@ def _range(
         limit = Limit(LimitKind.OFFSETS, "startingOffsets", by_partition={key: done[key]})
         start = resolver.start(limit, snapshot, latest_if_none=True)
         if start < done[key]:
-            return OffsetRange(*key, done[key], done[key])  # the loss was told of; nothing is exported twice
+            return OffsetRange(*key, done[key], done[key])  # the loss was reported; nothing is exported twice
         return OffsetRange(*key, start, max(start, end))
     limit = options.starting
     if limit.kind in (LimitKind.OFFSETS, LimitKind.TIMESTAMPS) and key not in limit.by_partition:

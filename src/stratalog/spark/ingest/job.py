@@ -113,7 +113,7 @@ class _Job:
     def write(self, files: Sequence[SourceFile], round_options: Mapping[str, str]) -> tuple[int, str | None]:
         """Publish the rows of `files`; how many they were, and why Spark had to read them, if it had."""
         sink = {**self.options, **round_options}
-        why: str | None = "it was told to"
+        why: str | None = "asked to"
         if self.direct:
             try:
                 return DirectReader(self.spark, self.source, self.progress).load(files, sink), None

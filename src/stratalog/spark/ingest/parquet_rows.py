@@ -70,7 +70,7 @@ def _naming(file: ParquetInput, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.R
 def _rows_of(part: RowGroups, fs: FileSystem) -> Iterator[pa.RecordBatch]:
     names = list(dict.fromkeys(column.name for column in part.file.columns))
     with open_parquet(part.file.path) as file:
-        with fs.open(part.file.path) as opened:  # behind the other: what was opened there is this one or an earlier one
+        with fs.open(part.file.path) as opened:  # after the other: what was opened there is this one or an earlier one
             if (opened.size(), opened.mtime_ms()) != (part.file.size, part.file.modified_ms):
                 raise IngestError(f"{part.file.path} was changed while it was loaded")
         for group in range(part.first, part.end):

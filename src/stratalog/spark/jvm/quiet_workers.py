@@ -2,11 +2,11 @@
 
 Spark closes the socket of a worker that idles for a minute, or whose query ended. PySpark's daemon lets the worker's
 last flush fail with a BrokenPipeError and prints a traceback: always over Unix sockets, which sessions of ours use.
-Nothing is lost by it, and nobody can do anything about it.
+Nothing is lost, and there is nothing to be done about it.
 
 Workers of tasks come from a daemon of ours (`worker_daemon`). Those that plan (`pyspark.sql.worker.*`) always come from
 PySpark's own, which no property of Spark changes. But a planner that was forked for the source runs the source's code,
-and the daemon's loop in it looks up `worker` anew for each request: from the second on, the last one included, it finds
+and the daemon's loop in it looks up `worker` for each request: from the second on, the last one included, it finds
 ours.
 """
 

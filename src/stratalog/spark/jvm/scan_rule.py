@@ -1,13 +1,13 @@
-"""What Spark's Python data sources lack in the JVM: separate scans, column pruning, and taking columns as columns.
+"""Separate scans, column pruning and columnar input, which Spark's Python data sources lack in the JVM.
 
 Spark 4.1 to 4.3 keep what a pushed filter left of a Python data source (its partitions and its read function) in an
 object that all scans of one DataFrame share. `df.filter(a).union(df.filter(b))` then reads one of the two twice, and
 `df.count()` after `df.filter(a).count()` counts what was filtered: wrong answers without an error. And no Python data
-source is told which columns a query needs: all of them go through the socket. What arrives, Arrow batches, is taken
+source learns which columns a query needs: all of them go through the socket. What arrives, Arrow batches, is taken
 apart row by row, each row copied, before the query sees it: two thirds of what a scan of small records costs.
 
-An optimizer rule (`StratalogScans.java`) replaces the table behind each relation of our format, query by query, by one
-that shares nothing with other scans and tells the source the columns. So each query also takes a snapshot of its own.
+An optimizer rule (`StratalogScans.java`) replaces the table of each relation of our format, query by query, by one
+that shares nothing with other scans and passes the columns to the source. So each query also has its own snapshot.
 The scans of that table hand the batches to Spark as columns (`StratalogColumns.java`) and fill in the columns that are
 the same for all rows of a partition, which Python need not send. Both are compiled in the session's JVM; the first is
 put among the session's extensions, the second goes to the executors as a jar of the application. Micro-batches of a

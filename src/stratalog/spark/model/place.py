@@ -47,7 +47,7 @@ class Place:
 
 
 class PlaceMissingError(Exception):
-    """A file or object does not exist (any more). Private signal; callers turn it into what it means for them."""
+    """A file or object does not exist, or no longer. Private signal; callers turn it into what it means for them."""
 
 
 class PlaceChangedError(PlaceMissingError):

@@ -1,4 +1,4 @@
-"""What to do about requested records that are missing or unreadable: raise an error, or warn and count."""
+"""Requested records that are missing or unreadable: raise an error, or warn and count."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ logger = logging.getLogger("stratalog.spark")
 
 
 class DataLossError(StratalogError):
-    """Records that were asked for are not there, or not readable; `failOnDataLoss=false` reads around them."""
+    """Requested records are missing or unreadable; `failOnDataLoss=false` reads around them."""
 
 
 class OnDataLoss(Protocol):

@@ -110,6 +110,6 @@ def check_order(starting: Limit, ending: Limit) -> None:
         end = ending.by_partition.get((topic, partition))
         if end is not None and 0 <= end < start:
             raise UsageError(
-                f"option {starting.option} has {start} for {topic}-{partition}, which is behind {end}, "
+                f"option {starting.option} has {start} for {topic}-{partition}, which is past {end}, "
                 f"where {ending.option} ends"
             )

@@ -56,7 +56,7 @@ def compact_data_dirs(
     progress: Progress = SILENT,
     clock: Clock = SYSTEM_CLOCK,
 ) -> CompactResult:
-    """Compact partitions of log directories that no broker serves; they are locked meanwhile.
+    """Compact partitions of log directories that no broker serves; they are locked while it runs.
 
     `configs` are topics' properties under Kafka's names, `overrides` go before them (`delete.retention.ms`,
     `segment.bytes`, `min.cleanable.dirty.ratio`, ...). Without `topics` all are taken whose `cleanup.policy` has

@@ -56,7 +56,7 @@ class BrokerRanges:
                 records = self.cluster.fetch(*key, wanted.start, _SAMPLE_BYTES, max_wait_ms=0).records
                 sample = list(walk(lambda size, at: records[at : at + size], len(records), on_damage=STOP))
                 offsets = sample[-1][1].next_offset - sample[0][1].base_offset if sample else 0
-            except KafkaError:  # deleted by now, or what reading will report
+            except KafkaError:  # deleted, or an error that reading will report
                 return 0.0
             end = sample[-1][0] + sample[-1][1].size if sample else 0
             self._bytes_per_offset[key] = end / offsets if offsets > 0 else 0.0

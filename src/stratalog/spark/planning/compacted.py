@@ -52,7 +52,7 @@ def _is_cleaned(directory: Path, fs: FileSystem) -> bool:
             logs.setdefault(parsed[2], []).append(parsed[0])
     if CLEANED_SUFFIX in logs or SWAP_SUFFIX in logs:
         return True
-    # Retention deletes from the beginning on: what goes from behind that was replaced.
+    # Retention deletes from the beginning on: what goes after that was replaced.
     return max(logs.get(DELETED_SUFFIX, [-1])) >= min(logs.get("", [0]))
 
 

@@ -51,7 +51,7 @@ class Cutter:
                 if low is None or high is None or not piece.base_min <= low < high <= piece.base_end:
                     return None
                 if piece is pieces[0] and low > piece.start and piece.start_position:
-                    return None  # the index points behind the first offset that is wanted
+                    return None  # the index points past the first offset that is wanted
                 if piece is pieces[-1] and high < piece.end:
                     return None  # or before the last one
                 start, end = max(piece.start, low), min(piece.end, high)

@@ -1,7 +1,7 @@
 """Offset and time indexes as arrays, for planning, which looks at whole indexes of either tier. Pure.
 
 Here indexes only save work. One that is damaged, missing, or preallocated with a zero tail gives fewer entries, and a
-coarser plan, never a wrong one: whoever reads from an entry's position checks the batch there.
+coarser plan, never a wrong one: readers check the batch at an entry's position.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class LimitResolver:
     def _behind(self, options: ReadOptions, snapshot: PartitionSnapshot, start: int, end: int) -> UsageError:
         return UsageError(
             f"option {options.starting.option}: {snapshot.topic}-{snapshot.partition} would begin at offset {start}, "
-            f"which is behind {end}, where {options.ending.option} ends"
+            f"which is past {end}, where {options.ending.option} ends"
         )
 
     def start(self, limit: Limit, snapshot: PartitionSnapshot, *, latest_if_none: bool) -> int:

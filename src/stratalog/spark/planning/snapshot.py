@@ -1,7 +1,7 @@
-"""What data directories and bucket hold at one moment: partitions, their segments by offset, and where they end.
+"""The contents of data directories and bucket at one moment: partitions, their segments by offset, and where they end.
 
 A snapshot is taken once, at planning, and fixes the end of every partition; what is appended later belongs to the next
-query. Local directories are listed before the bucket: a segment that moves there meanwhile is seen at least once.
+query. Local directories are listed before the bucket: a segment that moves there in between is seen at least once.
 
 Brokers, when there are any, are asked first, and then they say which partitions there are and where each begins and
 ends; directories and bucket serve what they have of that, and the rest is left to the brokers.

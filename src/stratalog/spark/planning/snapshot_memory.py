@@ -1,4 +1,4 @@
-"""What one look at directories and bucket saves the next one of a stream, which looks before every batch.
+"""What a stream keeps of one look at directories and bucket for the next, which comes before every batch.
 
 Sealed segments only change by compaction, which gives them another size; manifests never do. So a directory costs its
 listing and the end of its active segment, and a bucket the listing of the topics that are read, at most once in

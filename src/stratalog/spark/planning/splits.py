@@ -47,7 +47,7 @@ def cut_segment(
         return [whole]
     offsets, positions = entries.offsets, entries.positions
     # Batches before an entry end before its offset: the last entry at or before the start can be the beginning, and the
-    # batch of the first entry at or behind the last offset is the last one needed.
+    # batch of the first entry at or after the last offset is the last one needed.
     first = int(np.searchsorted(offsets, wanted.start, side="right")) - 1
     last = int(np.searchsorted(offsets, wanted.end - 1, side="left")) + 1
     start_position = int(positions[first]) if first >= 0 else 0

@@ -33,7 +33,7 @@ from stratalog.wire.client import EARLIEST_OFFSET, AbortedRange, Cluster, Fetche
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 FETCH_BYTES_MIN: Final = 64 * 1024
 
-#: The first fetch, before anything tells how large records are.
+#: The first fetch, while the size of records is unknown.
 _FETCH_BYTES_FIRST: Final = 1024 * 1024
 _RECORD_BYTES_GUESS: Final = 1024
 _FETCHES_AHEAD: Final = 2
@@ -140,7 +140,7 @@ class BrokerReader:
                 )
                 if len(found.records):
                     return found
-                # a new leader may be behind for a moment
+                # a new leader may lag for a moment
                 if SYSTEM_CLOCK.monotonic() >= deadline:
                     return Missing(at, end, f"the log ends at {found.high_watermark}")
         except OffsetOutOfRangeError:

@@ -57,7 +57,7 @@ class SessionProblem:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSight:
-    """What a task found on an executor. A version is None if the package cannot be imported.
+    """Findings of a task on an executor. A version is None if the package cannot be imported.
 
     `code` distinguishes states of stratalog's sources.
     """

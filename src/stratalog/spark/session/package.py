@@ -1,4 +1,4 @@
-"""What executors need, as one archive.
+"""The environment of executors as one archive.
 
 Stratalog and the native wheels that it imports, with compiled code in its cache.
 

@@ -9,7 +9,7 @@ knows its numbers. Between the two marks nothing else begins under these transac
 
 Marks lie at partitions 0, 1, ... of one topic of the query, as many as the list needs; the committed offset is the
 batch's number. All chunks of a mark are one commit. `<query>` is Spark's id of a stream, which its checkpoint keeps: a
-stream that begins anew at the same checkpoint location counts its batches from 0, and what was done before does not
+stream that starts over at the same checkpoint location counts its batches from 0, and what was done before does not
 concern it.
 """
 
@@ -79,7 +79,7 @@ def decode_marks(committed: Mapping[TopicPartition, GroupOffset]) -> dict[str, B
         key = match[3], int(match[2]), match[1] == "done"
         parts.setdefault(key, {})[int(match[4])] = match[6]
         wanted[key] = int(match[5])
-    newest = {query: (batch, is_done) for query, batch, is_done in sorted(parts)}  # done comes behind decided
+    newest = {query: (batch, is_done) for query, batch, is_done in sorted(parts)}  # done sorts after decided
     found = {}
     for query, (batch, is_done) in newest.items():
         chunks = parts[query, batch, is_done]

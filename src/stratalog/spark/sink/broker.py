@@ -68,7 +68,7 @@ class ProducingWrite:
         self._name = f"stratalog-sink-{options.stream or random_uuid().hex}"
         with self._connect() as cluster:
             if options.topic is not None:
-                _partitions_of(cluster, options.topic)  # a wrong name is told before any task begins
+                _partitions_of(cluster, options.topic)  # a wrong name fails before any task begins
 
     def _connect(self) -> Cluster:
         return Cluster(self._options.cluster)
@@ -173,7 +173,7 @@ class ProducingWrite:
                 coordinators.end(producer, commit=commit)
             except (InvalidProducerEpochError, ProducerFencedError) as error:
                 if not commit:
-                    continue  # somebody has aborted it already
+                    continue  # already aborted
                 if batch is None:
                     raise FencedWriterError(
                         f"{producer.transactional_id}: its transaction was open for longer than transactionTimeout, or"
@@ -224,7 +224,7 @@ class _TaskWriting:
     def run(self, rows: Iterable[pa.RecordBatch]) -> BrokerTaskResult:
         """Write the rows; an open transaction is left to the driver.
 
-        If this fails, to the next attempt, or to whoever aborts the job.
+        If this fails, to the next attempt, or to the abort of the job.
         """
         for topic, number, batch in run_ahead(self._encoded(rows), _BATCHES_AHEAD):
             self._producer.send(topic, number, batch)

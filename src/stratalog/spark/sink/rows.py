@@ -38,7 +38,7 @@ _RECORD_SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
-    """Which columns of the DataFrame are used; each is None where it is not there."""
+    """Which columns of the DataFrame are used; each is None where it is missing."""
 
     key: str | None
     value: str
@@ -135,7 +135,7 @@ class RowSplitter:
                 )
 
     def _records(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows as records: bytes, milliseconds; null where a column is not there."""
+        """Return the rows as records: bytes, milliseconds; null where a column is missing."""
         columns, count = self._columns, rows.num_rows
         arrays = []
         for field in _RECORD_SCHEMA:

@@ -46,7 +46,7 @@ class StagedWrite:
         self._target = target_of(options)
         self._plan = self._target.plan(options.topic)
         if options.topic is not None:
-            self._plan.partitions_of(options.topic)  # a wrong number is told before any task begins
+            self._plan.partitions_of(options.topic)  # a wrong number fails before any task begins
 
     def run(self, rows: Iterator[pa.RecordBatch]) -> BulkTaskResult:
         """One task."""
@@ -110,7 +110,7 @@ class BulkStreamWriter(DataSourceStreamArrowWriter):
         return self._write.run(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        if messages:  # else Spark ran no task, and nobody has said which query this is
+        if messages:  # else Spark ran no task, and the query is unknown
             self._write.publish(messages, self._numbered(messages, batchId))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

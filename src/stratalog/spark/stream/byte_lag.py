@@ -43,7 +43,7 @@ class ByteLag:
 
     def _end_in(self, wanted: SegmentRange, low: int, high: int, budget: int, *, must_advance: bool) -> int:
         entries = self._indexes.offset_entries(wanted.segment)
-        # Whoever reads up to the offset of an entry reads up to the position of the next.
+        # A read up to the offset of an entry ends at the position of the next.
         ends = np.append(entries.positions[1:], high) if len(entries) else np.empty(0, np.int64)
         usable = (entries.offsets >= wanted.start) & (entries.offsets + 1 < wanted.end)
         within = np.flatnonzero(usable & (ends - low <= budget))

@@ -19,7 +19,7 @@ from stratalog.spark.planning import IndexAccess, OffsetEntries, PartitionSnapsh
 from stratalog.spark.stream.offsets import Offsets
 from stratalog.spark.stream.view import View
 
-#: What is read at most of a segment behind an anchor, without the index that could cut it.
+#: Bytes of a segment that are read at most after an anchor, without the index that could cut it.
 ANCHORED_BYTES_MAX: Final = 8 * 1024 * 1024
 
 _ANCHORS_KEPT: Final = 8

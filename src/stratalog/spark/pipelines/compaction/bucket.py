@@ -162,7 +162,7 @@ def _producers(view: PlainView, newest: SegmentManifest) -> list[ProducerSnapsho
     kind = ObjectKind.PRODUCER_SNAPSHOT
     if kind not in newest.objects:
         raise RemoteStorageError(
-            f"{newest.key()} has no producer snapshot, so nobody knows which transactions are open behind it"
+            f"{newest.key()} has no producer snapshot, so the transactions that are open after it are unknown"
         )
     return producer_snapshot.decode(view.reader.read(newest, kind), newest.key(kind))
 

@@ -1,6 +1,6 @@
 """One compaction of a bucket by its job id, with which the ids of all its segments begin.
 
-A task whose executor dies leaves objects that no message names. They are told by the job (`remote.staging.sweep`) and
+A task whose executor dies leaves objects that no message names. The job recognizes them (`remote.staging.sweep`) and
 go at its end; so that they go too when the driver dies, the job is noted for each topic while it is under way, and the
 next one looks there:
 

@@ -92,7 +92,7 @@ def plan_of(partition: LocalPartition, config: LogConfig, clock: Clock, fs: File
             places=ByteSources(),
             directory=str(partition.path),
         )
-    # It was closed a moment ago, and nobody else may open it: what was recovered need not be again.
+    # It was closed a moment ago, and is locked: what was recovered need not be again.
     return LocalPlan(replace(partition, was_clean=True), plan, candidate.is_due)
 
 

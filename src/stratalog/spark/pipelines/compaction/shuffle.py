@@ -140,7 +140,7 @@ def rewrite(
 ) -> Iterator[Rewritten]:
     """Do step 3 and yield new segments as they come. Raises TaskError, naming the group, for a worker's errors.
 
-    A task that ran twice leaves a directory behind. The job that chose `RewriteTask.directory` clears it.
+    A task that ran twice leaves an extra directory. The job that chose `RewriteTask.directory` clears it.
     """
     if not tasks:
         return

@@ -3,7 +3,7 @@
     InBucket                                       InCluster
     one publication: new ones in, old ones out     a publication of the new ones, then their events in one batch:
                                                    brokers read the new ones from now on
-                       ------------ the grace: whoever was reading old ones ends ------------
+                       ------------ the grace: readers of the old ones end ------------
     objects deleted                                DELETE_SEGMENT_STARTED, objects deleted, DELETE_SEGMENT_FINISHED
 
 Every step may be repeated. After a crash at any of them each offset is served, by old segments or new ones; the next

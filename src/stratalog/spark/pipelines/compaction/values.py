@@ -78,7 +78,7 @@ class FilterFacts:
     delete_retention_ms: int
     #: Tombstones of message formats 0 and 1 stay in segments that were changed after this time.
     legacy_horizon_ms: int
-    #: Records behind it stay.
+    #: Records after it stay.
     latest_offset: int
     high_watermark: int
     last_records: Mapping[int, LastRecord] = field(hash=False)
