@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stratalog.config import BrokerConfig, parse_properties
+from stratalog.config import INITIAL_METADATA_VERSION, BrokerConfig, parse_properties
 from stratalog.errors import UsageError
 from stratalog.util import REAL_FILESYSTEM, uuid_from_base64
+
+if TYPE_CHECKING:
+    from stratalog.broker.security import ScramCredential
 
 
 def format_(
@@ -20,14 +24,24 @@ def format_(
     ignore_formatted: Annotated[
         bool, typer.Option("--ignore-formatted", "-g", help="Accept directories that are formatted for this broker.")
     ] = False,
+    add_scram: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add-scram",
+            "-S",
+            metavar="M=[...]",
+            help="Add a SCRAM user of a broker without a cluster: SCRAM-SHA-512=[name=alice,password=secret].",
+        ),
+    ] = None,
 ) -> int:
-    """Format the log directories of a broker that joins a cluster.
+    """Format the log directories of a broker.
 
-    The command writes meta.properties into each directory of log.dirs. Nothing else in a directory is changed.
+    The command writes meta.properties into each directory of log.dirs, and users into the first one.
 
     \b
     Example:
       stratalog storage format --cluster-id 5L6g3nShT-eMCtK--X86sw --config server.properties
+      stratalog storage format -t ID -c server.properties --add-scram 'SCRAM-SHA-512=[name=alice,password=secret]'
     """
     try:
         uuid_from_base64(cluster_id)
@@ -45,8 +59,12 @@ def format_(
         raise UsageError(f"{config}: log.dirs is not set")
 
     # start-up cost
+    from stratalog.broker.security import parse_scram_argument
     from stratalog.engine.dirs import format_dir, stored_cluster_id
 
+    users = [parse_scram_argument(text) for text in add_scram or ()]
+    if users and (settings.properties.get("process.roles") or "").split(",") == ["broker"]:
+        raise UsageError(f"--add-scram: the users of a cluster are its controllers'; format those with it ({config})")
     formatted = [path for path in paths if stored_cluster_id(path) is not None]
     if formatted and not ignore_formatted:
         raise UsageError(
@@ -58,4 +76,18 @@ def format_(
         print("All of the log directories are already formatted.")
     for path in made:
         print(f"Formatting {path} for node {settings['node.id']} of cluster {cluster_id}.")
+    if users:
+        _add_users(paths[0], cluster_id, settings, users)
     return 0
+
+
+def _add_users(
+    directory: Path, cluster_id: str, settings: BrokerConfig, users: list[tuple[str, str, ScramCredential]]
+) -> None:
+    # start-up cost
+    from stratalog.broker.metadata import MetadataStore
+    from stratalog.broker.security import ScramUsers
+
+    store = MetadataStore.open(directory, cluster_id=cluster_id, metadata_version=settings[INITIAL_METADATA_VERSION])
+    with closing(store):
+        ScramUsers(store).change({(mechanism, name): credential for mechanism, name, credential in users})

@@ -43,6 +43,9 @@ from .scram import (
 from .scram import (
     scram_credential as scram_credential,
 )
+from .scram_argument import (
+    parse_scram_argument as parse_scram_argument,
+)
 from .scram_users import (
     ScramUsers as ScramUsers,
 )

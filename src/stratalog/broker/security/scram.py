@@ -76,7 +76,7 @@ def scram_credential(mechanism: str, salted_password: bytes, salt: bytes, iterat
 def credential_of_password(
     mechanism: str, password: str, iterations: int, salt: bytes | None = None
 ) -> ScramCredential:
-    """Return what is kept of a password."""
+    """Return what is kept of a password; without a salt, with a fresh one."""
     salt = random_bytes(24) if salt is None else salt
     salted = hashlib.pbkdf2_hmac(SCRAM_HASHES[mechanism], password.encode(), salt, iterations)
     return scram_credential(mechanism, salted, salt, iterations)
