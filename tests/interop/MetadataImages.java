@@ -2,8 +2,10 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
 import java.util.HexFormat;
+import java.util.TreeSet;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
+import org.apache.kafka.image.LocalReplicaChanges;
 import org.apache.kafka.image.MetadataDelta;
 import org.apache.kafka.image.MetadataImage;
 import org.apache.kafka.image.MetadataProvenance;
@@ -15,7 +17,7 @@ import org.apache.kafka.server.common.ApiMessageAndVersion;
 /**
  * Each line of the input is the log of a cluster: records in hex, `|` where a delta ends. For each, one line with the
  * records that Kafka's image writes in the end, or `refused` and why. With an argument: the same records, read and
- * written again.
+ * written again. With `local N`: what each delta changes for broker N.
  */
 public class MetadataImages {
     private static final HexFormat HEX = HexFormat.of();
@@ -24,7 +26,11 @@ public class MetadataImages {
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             try {
-                System.out.println(args.length > 0 ? again(line) : write(replay(line)));
+                if (args.length > 1) {
+                    System.out.println(localChanges(line, Integer.parseInt(args[1])));
+                } else {
+                    System.out.println(args.length > 0 ? again(line) : write(replay(line)));
+                }
             } catch (RuntimeException e) {
                 System.out.println("refused " + e);
             }
@@ -61,6 +67,31 @@ public class MetadataImages {
             text.append(hex(read(word))).append(' ');
         }
         return text.toString().trim();
+    }
+
+    private static String localChanges(String line, int broker) {
+        MetadataImage image = MetadataImage.EMPTY;
+        TreeSet<String> found = new TreeSet<>();
+        int number = 0;
+        for (String part : line.split("[|]")) {
+            MetadataDelta delta = new MetadataDelta.Builder().setImage(image).build();
+            for (String word : part.trim().split(" +")) {
+                if (!word.isEmpty()) {
+                    delta.replay(read(word).message());
+                }
+            }
+            image = delta.apply(MetadataProvenance.EMPTY);
+            String at = " " + number++;
+            if (delta.topicsDelta() == null) {
+                continue;
+            }
+            LocalReplicaChanges changes = delta.topicsDelta().localChanges(broker);
+            changes.deletes().forEach(each -> found.add("delete " + each + at));
+            changes.leaders().forEach((each, info) -> found.add("lead " + each + at + " " + info.partition().leaderEpoch));
+            changes.electedLeaders().keySet().forEach(each -> found.add("elected " + each + at));
+            changes.followers().keySet().forEach(each -> found.add("follow " + each + at));
+        }
+        return String.join(",", found);
     }
 
     private static ApiMessageAndVersion read(String word) {

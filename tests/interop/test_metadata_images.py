@@ -11,8 +11,10 @@ from uuid import UUID
 
 import pytest
 
+from stratalog.broker.cluster.delta import MetadataDelta
 from stratalog.broker.cluster.image import MetadataImage
 from stratalog.broker.cluster.image_records import image_records
+from stratalog.broker.cluster.local_changes import local_changes
 from stratalog.broker.cluster.snapshot import encode_snapshot
 from stratalog.wire import make_message
 from stratalog.wire.metadata_records import control_class, decode_metadata_record, encode_metadata_record
@@ -68,6 +70,33 @@ def test_kafka_reads_the_records_of_our_images() -> None:
     lines = [" ".join(encode_metadata_record(*record).hex() for record in image_records(each)) for each in images]
     for seed, (image, answer) in enumerate(zip(images, ask_kafka(lines), strict=True)):
         assert image_of(answer) == image, f"seed {seed}"
+
+
+@pytest.mark.parametrize("broker", [2])
+def test_a_delta_changes_the_same_local_replicas(broker: int) -> None:
+    histories = [History(seed) for seed in range(HISTORIES)]
+    for each in histories:
+        each.go_on(DELTAS)
+    answers = ask_kafka([each.as_hex() for each in histories], "local", str(broker))
+    for seed, (history, answer) in enumerate(zip(histories, answers, strict=True)):
+        assert _local_changes(history, broker) == set(filter(None, answer.split(","))), f"seed {seed}"
+
+
+def _local_changes(history: History, broker: int) -> set[str]:
+    """Return the changes as `MetadataImages.java` prints them."""
+    image, found = MetadataImage(), set()
+    for number, records in enumerate(history.deltas):
+        delta = MetadataDelta(image)
+        for framed in records:
+            delta.replay(framed.record)
+        image = delta.apply(0, 0)
+        changes = local_changes(delta, image, broker)
+        found |= {f"delete {each.topic}-{each.partition} {number}" for each in changes.deletes}
+        found |= {f"elected {each.topic}-{each.partition} {number}" for each in changes.elected}
+        found |= {f"follow {each.topic}-{each.partition} {number}" for each in changes.followers}
+        for key, partition in changes.leaders.items():
+            found.add(f"lead {key.topic}-{key.partition} {number} {partition.leader_epoch}")
+    return found
 
 
 def test_kafka_reads_a_snapshot_that_we_write(tmp_path: Path) -> None:

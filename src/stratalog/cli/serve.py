@@ -129,12 +129,13 @@ def _broker(data_dir: Path | None, listen: str | None, properties: dict[str, str
 def _serve_member(properties: dict[str, str], data_dir: Path | None, stopped: threading.Event) -> int:
     """Join a cluster and stay, fenced, until a signal comes."""
     # start-up cost: a broker without a cluster does without
-    from stratalog.broker.cluster import ClusterMember, ClusterSettings
+    from stratalog.broker.cluster import ClusterMember, ClusterSettings, warn_of_replicas
 
     if data_dir is not None:
         properties["log.dirs"] = str(data_dir)
     config = BrokerConfig.from_properties(properties)
-    member = ClusterMember(ClusterSettings.of(config), lambda _delta, _image: None)
+    settings = ClusterSettings.of(config)
+    member = ClusterMember(settings, warn_of_replicas(settings.node_id))
     try:
         member.join()
         epoch = member.lifecycle.broker_epoch
