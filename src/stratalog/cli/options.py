@@ -12,6 +12,7 @@ import typer
 from stratalog.errors import UsageError
 
 BOOTSTRAP_VARIABLE = "STRATALOG_BOOTSTRAP_SERVER"
+SCHEMA_REGISTRY_VARIABLE = "STRATALOG_SCHEMA_REGISTRY"
 COMMAND_CONFIG_VARIABLE = "STRATALOG_COMMAND_CONFIG"
 
 BootstrapServer = Annotated[
@@ -41,6 +42,15 @@ CommandConfig = Annotated[
         metavar="FILE",
         envvar=COMMAND_CONFIG_VARIABLE,
         help="Kafka's client properties: security.protocol, ssl.*, sasl.*, timeouts.",
+    ),
+]
+SchemaRegistryUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--schema-registry",
+        metavar="URL",
+        envvar=SCHEMA_REGISTRY_VARIABLE,
+        help="A schema registry, for keys and values in Avro, JSON Schema and Protobuf.",
     ),
 ]
 DataDirs = Annotated[

@@ -24,7 +24,8 @@ from stratalog.cli.consume.offset_range import (
 )
 from stratalog.cli.consume.output_format import PersonPrinter, RecordPrinter, compile_format, print_as_json
 from stratalog.cli.consume.record_filter import compile_filter
-from stratalog.cli.options import BootstrapServer, CommandConfig, JsonLines
+from stratalog.cli.consume.schema_values import schema_decoder
+from stratalog.cli.options import BootstrapServer, CommandConfig, JsonLines, SchemaRegistryUrl
 from stratalog.cli.out import on_terminal
 from stratalog.cli.topic_lookup import matching_topics, named_topics
 from stratalog.errors import UsageError
@@ -98,6 +99,7 @@ def consume(
     isolation_level: Annotated[
         IsolationLevel, typer.Option("--isolation-level", help="Read records of open and aborted transactions, or not.")
     ] = IsolationLevel.READ_UNCOMMITTED,
+    schema_registry: SchemaRegistryUrl = None,
     command_config: CommandConfig = None,
     json_: JsonLines = False,
     json_of_kcat: Annotated[bool, typer.Option("-J", hidden=True)] = False,
@@ -106,6 +108,8 @@ def consume(
 
     FORMAT has verbs: %t topic, %p partition, %o offset, %k key, %v value, %h headers, %d timestamp in ms, %K %V sizes,
     %H number of headers, %R size of the value as four bytes; %v{hex}, %v{base64}, %d{iso}, %d{%H:%M}; \\n, \\t, \\xHH.
+
+    With --schema-registry keys and values behind a schema's id are read by it, and printed as JSON.
 
     CONDITION compares topic, partition, offset, timestamp, key, value, headers.NAME, and parts of JSON such as
     value.items[0].sku, by == != < <= > >= ~ (regular expression) in, with and, or, not and parentheses.
@@ -123,6 +127,8 @@ def consume(
     ranges = _ranges(offset or (), from_, to, until_end, now_ms)
     passes = None if filter_ is None else compile_filter(filter_, now_ms)
     write = _printer(json_ or json_of_kcat, format_, key_separator, delimiter, null, len(topics) > 1 or regex)
+
+    decode = None if schema_registry is None else schema_decoder(schema_registry)
 
     from stratalog.cli.consume.printing import print_records  # loads a client, which --help does without
     from stratalog.cli.consume.reading import GroupReader, RangeReader
@@ -150,7 +156,7 @@ def consume(
             reader = RangeReader(
                 cluster, resolve(cluster, chosen, read_committed=read_committed), read_committed=read_committed
             )
-        run_to_end(print_records(reader, write, passes, num))
+        run_to_end(print_records(reader, write, passes, num, decode))
     return 0
 
 

@@ -88,7 +88,9 @@ def utc(timestamp_ms: int) -> datetime | None:
 def field_bytes(record: Any, name: str) -> bytes | None:
     """Return a key or value as bytes; one that a schema decoded, as JSON."""
     value = getattr(record, name)
-    return value if value is None or isinstance(value, bytes) else json_text(value).encode()
+    if value is None or isinstance(value, bytes):
+        return value
+    return (value if isinstance(value, str) else json_text(value)).encode()
 
 
 def json_text(value: Any) -> str:

@@ -25,13 +25,19 @@ async def print_records(
     write: Callable[[Any], bytes],
     passes: Callable[[Any], bool] | None,
     count: int | None,
+    decode: Callable[[Any], Any] | None = None,
 ) -> None:
-    """Print the records that pass, `count` of them at most. Raises BrokenPipeError when there is no reader left."""
+    """Print the records that pass, `count` of them at most, as `decode` makes them.
+
+    Raises BrokenPipeError when there is no reader left.
+    """
     left = count
     if left == 0:
         return
     async with aclosing(source.read()) as pieces:
         async for piece in pieces:
+            if decode is not None:
+                piece = list(map(decode, piece))
             seen = piece
             chosen = piece if passes is None else [each for each in piece if passes(each)]
             if left is not None and len(chosen) >= left:

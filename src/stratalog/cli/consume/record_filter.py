@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from stratalog.cli.consume.offset_range import moment_ms
+from stratalog.cli.consume.output_format import json_text
 from stratalog.errors import UsageError
 
 #: Gives the value of an operand, or the truth of a condition, for a record.
@@ -269,7 +270,7 @@ def _ordered(compare: Callable[[Any, Any], bool], left: Evaluator, right: Evalua
 def _matching(left: Evaluator, pattern: re.Pattern[str], *, negated: bool) -> Evaluator:
     def evaluate(record: Any) -> bool:
         value = left(record)
-        text = None if value is None else value if isinstance(value, str) else json.dumps(value)
+        text = None if value is None else value if isinstance(value, str) else json_text(value)
         return (text is not None and pattern.search(text) is not None) != negated
 
     return evaluate

@@ -18,7 +18,7 @@ from stratalog.cli.completion import complete_topics
 from stratalog.cli.connection import connection_options
 from stratalog.cli.escapes import unescaped
 from stratalog.cli.missing import NothingFoundError
-from stratalog.cli.options import BootstrapServer, CommandConfig, Json
+from stratalog.cli.options import BootstrapServer, CommandConfig, Json, SchemaRegistryUrl
 from stratalog.cli.out import counted, notice, on_terminal, print_json
 from stratalog.cli.produce.input_records import (
     ChunkReader,
@@ -29,10 +29,12 @@ from stratalog.cli.produce.input_records import (
     OutgoingRecord,
     RecordParser,
     RecordReader,
+    SchemaParser,
     SizedReader,
     WholeReader,
     parse_headers,
 )
+from stratalog.cli.schema_registry import SchemaRegistry
 from stratalog.cli.tier import time_ms
 from stratalog.cli.topic_lookup import create_topic, named_topics
 from stratalog.errors import UsageError
@@ -116,6 +118,13 @@ def produce(
     ] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Bytes of a batch, at most.")] = 1 << 18,
     linger_ms: Annotated[int, typer.Option("--linger-ms", min=0, help="Wait so long for a batch to fill.")] = 5,
+    schema_registry: SchemaRegistryUrl = None,
+    key_schema: Annotated[
+        int | None, typer.Option("--key-schema", metavar="ID", help="Write keys, given as JSON, by this schema.")
+    ] = None,
+    value_schema: Annotated[
+        int | None, typer.Option("--value-schema", metavar="ID", help="Write values, given as JSON, by this schema.")
+    ] = None,
     create: Annotated[
         bool, typer.Option("--create", help="Create the topic, with the broker's defaults, if it does not exist.")
     ] = False,
@@ -144,6 +153,10 @@ def produce(
         None if timestamp is None else time_ms(timestamp, "--timestamp"),
     )
     parse = _parser(input_, like, format_, key_separator, empty_is_null)
+    if key_schema is not None or value_schema is not None:
+        if schema_registry is None:
+            raise UsageError("--key-schema and --value-schema need --schema-registry URL")
+        parse = SchemaParser(parse, SchemaRegistry(schema_registry), key_schema, value_schema)
     reader = _reader(input_, parse, unescaped(delimiter, "--delimiter"))
     settings = _settings(compression, acks, idempotence, batch_size, linger_ms)
     if messages and file:

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 
 from stratalog.cli.escapes import unescaped
+from stratalog.cli.schema_registry import SchemaRegistry
 from stratalog.errors import UsageError
 
 Headers = tuple[tuple[str, bytes], ...]
@@ -245,6 +246,33 @@ class JsonParser:
             None if partition is None else _whole_number(partition, "partition"),
             None if timestamp is None else _whole_number(timestamp, "timestamp"),
         )
+
+
+class SchemaParser:
+    """Makes records whose keys and values are written by schemas. Text that is no JSON is a text."""
+
+    def __init__(
+        self, parse: RecordParser, registry: SchemaRegistry, key_schema: int | None, value_schema: int | None
+    ) -> None:
+        self._parse = parse
+        self._registry = registry
+        self._key_schema = key_schema
+        self._value_schema = value_schema
+
+    def __call__(self, line: bytes) -> OutgoingRecord:
+        record = self._parse(line)
+        return record._replace(
+            key=self._encoded(record.key, self._key_schema), value=self._encoded(record.value, self._value_schema)
+        )
+
+    def _encoded(self, data: bytes | None, schema_id: int | None) -> bytes | None:
+        if data is None or schema_id is None:
+            return data
+        try:
+            value = json.loads(data)
+        except ValueError:
+            value = data.decode(errors="replace")
+        return self._registry.encoded(value, schema_id)
 
 
 def shortened(line: bytes, length: int = 60) -> str:

@@ -14,6 +14,7 @@ from aiokafka import AIOKafkaProducer
 
 from stratalog.cli.kafka_client import client_errors, client_settings, refusal
 from stratalog.cli.produce.input_records import OutgoingRecord, RecordReader
+from stratalog.cli.schema_registry import SchemaError
 from stratalog.errors import StratalogError, UsageError
 from stratalog.wire.client import ConnectionOptions
 
@@ -84,6 +85,8 @@ class RecordSender:
                 record = next(records, None)
             except UsageError as error:
                 raise UsageError(f"record {number}: {error}") from None
+            except SchemaError as error:
+                raise SchemaError(f"record {number}: {error}") from error
             if record is None:
                 return
             if record.partition is not None and record.partition not in self._partitions:
