@@ -281,6 +281,21 @@ def cases(ids: dict[str, uuid.UUID]) -> list[AccessCase]:
         }),
         AccessCase(ApiKey.DESCRIBE_TRANSACTIONS, (0,), {"transactional_ids": ["none"]}),
         AccessCase(ApiKey.LIST_TRANSACTIONS, (0, 1)),
+        AccessCase(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, (0,), {"users": [{"name": "nobody"}]}),
+        AccessCase(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, (0,), {
+            "deletions": [{"name": "nobody", "mechanism": 1}], "upsertions": [],
+        }),
+        AccessCase(ApiKey.CONSUMER_GROUP_HEARTBEAT, (0, 1), {
+            "group_id": "beating", "member_id": "nobody", "member_epoch": 5, "rebalance_timeout": -1,
+            "subscribed_topic_names": ["open"],
+        }),
+        AccessCase(ApiKey.CONSUMER_GROUP_HEARTBEAT, (0, 1), {
+            "group_id": "beating", "member_id": "nobody", "member_epoch": 5, "rebalance_timeout": -1,
+            "subscribed_topic_names": ["open", "secret"],
+        }, name="two topics"),
+        AccessCase(ApiKey.CONSUMER_GROUP_DESCRIBE, (0, 1), {
+            "group_ids": ["no-such-group"], "include_authorized_operations": True,
+        }),
         AccessCase(ApiKey.LIST_CONFIG_RESOURCES, (0,)),
         AccessCase(ApiKey.DESCRIBE_TOPIC_PARTITIONS, (0,), {
             "topics": [{"name": name} for name in ("open", "secret", "missing")], "response_partition_limit": 10,

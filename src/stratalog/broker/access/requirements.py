@@ -699,6 +699,14 @@ def _refused_user(asker: Asker, name: str) -> Any:
     return asker.ctx.make("AlterUserScramCredentialsResult", user=name, error_code=_CLUSTER_CODE)
 
 
+def _describe_scram(asker: Asker, request: Any) -> GuardStep:
+    if asker.may_cluster(Op.DESCRIBE):
+        return GuardStep(request)
+    make = asker.ctx.make
+    refused = [make("DescribeUserScramCredentialsResult", error_code=_CLUSTER_CODE) for _ in request.users or ()]
+    return GuardStep(answer=asker.ctx.respond(error_code=_CLUSTER_CODE, results=refused))
+
+
 def _alter_scram(asker: Asker, request: Any) -> GuardStep:
     if asker.may_cluster(Op.ALTER):
         return GuardStep(request)
@@ -792,7 +800,7 @@ GUARDS: Final[Mapping[ApiKey, Guard | None]] = {
     ApiKey.OFFSET_DELETE: _offset_delete,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: _cluster(Op.DESCRIBE_CONFIGS),
     ApiKey.ALTER_CLIENT_QUOTAS: _cluster_entries(Op.ALTER_CONFIGS, "entries", "entries", _refused_quota),
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _cluster(Op.DESCRIBE),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _describe_scram,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_scram,
     ApiKey.DESCRIBE_QUORUM: _cluster(Op.DESCRIBE),
     ApiKey.UPDATE_FEATURES: _cluster(Op.ALTER),
