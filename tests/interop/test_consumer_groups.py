@@ -48,7 +48,7 @@ def mine(one: Consumer) -> set[int]:
 
 
 def eventually(done: Callable[[], bool], *consumers: Consumer) -> list[bytes]:
-    """Poll until it is so; what was read meanwhile."""
+    """Poll until it is so; what was read until then."""
     read: list[bytes] = []
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:

@@ -67,7 +67,7 @@ class _Alarm:
 class ConsumerCoordinator:
     """Everything belongs to the loop's thread. A change is in the log before it is answered, and applied then.
 
-    `on_upgraded` is told of a classic group whose place one of these has taken; `on_downgraded` of one that takes the
+    `on_upgraded` gets a classic group whose place one of these has taken; `on_downgraded` one that takes the
     place of one of these, and whether it has to rebalance.
     """
 

@@ -164,7 +164,7 @@ class ConsumerGroup:
 
     @property
     def offsets_age_since(self) -> AgeSince:
-        """Return from when commits of topics grow old to which nobody is subscribed."""
+        """Return from when commits of topics grow old that no member is subscribed to."""
         return AgeSince.COMMIT
 
     @property
@@ -189,7 +189,7 @@ class ConsumerGroup:
             if member is not None and member.subscription.assignor is not None:
                 counts[member.subscription.assignor] += change
         named = {name: count for name, count in counts.items() if count > 0}
-        # of those that are equal, Kafka takes the last of a hash map
+        # with as many members for each, Kafka takes uniform
         return max(named, key=lambda name: (named[name], name), default=default)
 
     def supports_classic(self, protocol_type: str, names: Iterable[str]) -> bool:

@@ -1,6 +1,6 @@
 """The `uniform` assignor for members with different subscriptions.
 
-Topics with many partitions for each subscriber come first. What nobody has goes to the subscriber with the fewest
+Topics with many partitions for each subscriber come first. What no member has goes to the subscriber with the fewest
 partitions; then, topic by topic, partitions move from those with the most to those with the fewest, until a round
 changes nothing. Source: `UniformHeterogeneousAssignmentBuilder` of Kafka 4.4.0.
 """
@@ -14,7 +14,7 @@ from stratalog.broker.groups.consumer.assignment_input import AssignmentInput, D
 from stratalog.broker.groups.consumer.values import Target
 
 _ROUNDS_MAX = 16
-_NOBODY = -1
+_NO_OWNER = -1
 
 
 def assign_mixed(given: AssignmentInput) -> Mapping[str, Target]:
@@ -34,14 +34,14 @@ class _Mixed:
                 self._subscribers.setdefault(topic_id, []).append(number)
         self._drafts: list[Draft] = []
         self._sizes = [0] * len(self._ids)
-        self._owners = {topic_id: [_NOBODY] * given.partition_count(topic_id) for topic_id in self._subscribers}
+        self._owners = {topic_id: [_NO_OWNER] * given.partition_count(topic_id) for topic_id in self._subscribers}
 
     def assign(self) -> Mapping[str, Target]:
         if not self._subscribers:
             return {}
         self._keep_what_is_subscribed()
         unassigned = {
-            topic_id: [partition for partition, owner in enumerate(owners) if owner == _NOBODY]
+            topic_id: [partition for partition, owner in enumerate(owners) if owner == _NO_OWNER]
             for topic_id, owners in self._owners.items()
         }
         for topic_id in self._in_order(topic_id for topic_id, partitions in unassigned.items() if partitions):
@@ -73,7 +73,7 @@ class _Mixed:
 
     def _give(self, topic_id: UUID, partition: int, number: int) -> None:
         owner = self._owners[topic_id][partition]
-        if owner != _NOBODY:
+        if owner != _NO_OWNER:
             held = self._drafts[owner][topic_id]
             held.remove(partition)
             if not held:
@@ -104,10 +104,10 @@ class _Mixed:
         moved = 0
         while not balancer.is_balanced():
             most = balancer.next_most_loaded()
-            while most != _NOBODY and not movable.get(most):
+            while most != _NO_OWNER and not movable.get(most):
                 balancer.exclude_most_loaded()
                 most = balancer.next_most_loaded()
-            if most == _NOBODY:
+            if most == _NO_OWNER:
                 break
             partition = movable[most].pop()
             least = balancer.next_least_loaded()
@@ -164,7 +164,7 @@ class _Balancer:
                 self._most_start -= 1
             self._next_most = self._most_end - 1
         if self._next_most < 0:
-            return _NOBODY
+            return _NO_OWNER
         self._next_most -= 1
         return self._members[self._next_most + 1]
 

@@ -123,7 +123,7 @@ class Reconciliation:
         return member.with_assignment(goal.epoch, state, _in_order(kept), {})
 
     def _is_free(self, topic_id: UUID, partition: int) -> bool:
-        """Whether nobody else has it."""
+        """Whether no other member has it."""
         if self.group.partition_epoch(topic_id, partition) == NO_EPOCH:
             return True
         return partition in self.member.current.revoking.get(topic_id, {})

@@ -36,7 +36,7 @@ def topics_changed(update: MemberUpdate, changes: list[GroupChange]) -> bool:
 
 
 def regex_changed(group: ConsumerGroup, update: MemberUpdate, changes: list[GroupChange]) -> RegexChange:
-    """Note a regular expression that nobody has any more. InvalidRegularExpressionError for a new one that is none."""
+    """Note a regular expression that no member has now; InvalidRegularExpressionError for a new one that is none."""
     old, new = update.old.subscription.regex, update.new.subscription.regex
     if old == new:
         return RegexChange.NONE

@@ -1,4 +1,4 @@
-"""The hash of the topics that a group is subscribed to: another hash is a reason to assign anew (KIP-1101).
+"""The hash of the topics that a group is subscribed to: another hash is a reason for another assignment (KIP-1101).
 
 XXH3 of 64 bits over fields as hash4j streams them: little-endian integers; text as UTF-16 code units and their number.
 

@@ -19,7 +19,7 @@ JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 #: A static member goes, and will be back under its instance id.
 LEAVE_STATIC_EPOCH = -2
-#: Nobody has a partition.
+#: Of a partition that no member has.
 NO_EPOCH = -1
 
 
