@@ -24,6 +24,7 @@ _ROLES: Final = "process.roles"
 _BOOTSTRAP: Final = "controller.quorum.bootstrap.servers"
 _VOTERS: Final = "controller.quorum.voters"
 _CONTROLLER_NAMES: Final = "controller.listener.names"
+_AUTHORIZER: Final = "authorizer.class.name"
 _PROTOCOL_NUMBERS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
@@ -54,6 +55,8 @@ class ClusterSettings:
             raise UsageError(f"{_ROLES}=broker needs log.dirs, formatted with 'stratalog storage format'")
         if not config[_CONTROLLER_NAMES]:
             raise UsageError(f"{_ROLES}=broker needs {_CONTROLLER_NAMES}, such as CONTROLLER")
+        if (config.properties.get(_AUTHORIZER) or "").strip():
+            raise UsageError(f"{_AUTHORIZER} is not kept with {_ROLES}=broker: the ACLs of a cluster are not enforced")
         voters = _voters(config[_VOTERS])
         bootstrap = tuple(_address(each, _BOOTSTRAP, "HOST:PORT") for each in config[_BOOTSTRAP])
         if not voters and not bootstrap:

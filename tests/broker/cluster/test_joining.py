@@ -1,0 +1,170 @@
+"""What stops a broker from joining a cluster before any controller is asked, each in one line; and formatting."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stratalog.broker.cluster.member import ClusterMember
+from stratalog.broker.cluster.settings import ClusterSettings
+from stratalog.cli import main as cli
+from stratalog.config import BrokerConfig, refuse_unkept
+from stratalog.engine.dirs import DataDir, format_dir
+from stratalog.errors import StratalogError, UsageError
+from stratalog.log.format import CLEAN_SHUTDOWN
+
+CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
+OTHER_ID = "QlVyk3RvQ9-abcdefghijA"
+
+
+def properties(data_dir: Path, **changes: str | None) -> dict[str, str]:
+    values: dict[str, str | None] = {
+        "process.roles": "broker",
+        "stratalog.cluster.preview": "true",
+        "node.id": "7",
+        "controller.quorum.bootstrap.servers": "c1:9093,c2:9094",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": "PLAINTEXT://h:9092",
+        "log.dirs": str(data_dir),
+        "initial.broker.registration.timeout.ms": "0",
+    }
+    values |= {name.replace("__", "."): value for name, value in changes.items()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def settings(data_dir: Path, **changes: str | None) -> ClusterSettings:
+    return ClusterSettings.of(BrokerConfig.from_properties(properties(data_dir, **changes)))
+
+
+def test_settings_are_kafkas(tmp_path: Path) -> None:
+    read = settings(tmp_path, controller__quorum__voters="100@c3:1", broker__rack="r")
+    assert read.bootstrap == (("c1", 9093), ("c2", 9094))
+    assert read.voters == {100: ("c3", 1)}
+    assert [(each.name, each.host, each.port, each.protocol) for each in read.listeners] == [
+        ("PLAINTEXT", "h", 9092, 0)
+    ]
+    assert (read.node_id, read.rack, read.heartbeat_s, read.controller_listener) == (7, "r", 2.0, "CONTROLLER")
+    assert read.connection.protocol.value == "PLAINTEXT"
+
+
+def test_controllers_behind_sasl_have_their_own_settings(tmp_path: Path) -> None:
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="b" password="p";'
+    changes = {
+        "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        "listener.name.controller.sasl.jaas.config": jaas,
+    }
+    read = settings(tmp_path, **changes)
+    assert read.connection.protocol.value == "SASL_PLAINTEXT"
+    assert read.connection.sasl is not None
+    assert (read.connection.sasl.mechanism, read.connection.sasl.username) == ("PLAIN", "b")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"node.id": None}, "needs node.id"),
+        ({"log.dirs": None}, "needs log.dirs"),
+        ({"controller.listener.names": None}, "needs controller.listener.names"),
+        ({"controller.quorum.bootstrap.servers": None}, "needs controller.quorum.bootstrap.servers"),
+        ({"controller.quorum.bootstrap.servers": "c1"}, "c1: expected HOST:PORT"),
+        ({"controller.quorum.voters": "c1:9"}, "c1:9: expected ID@HOST:PORT"),
+        ({"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}, "are not enforced"),
+        ({"listeners": "PLAINTEXT://:9092"}, "needs an address that others reach"),
+        ({"listeners": "PLAINTEXT://h:0"}, "needs an address that others reach"),
+    ],
+)
+def test_a_setting_that_is_missing_or_wrong_is_named(
+    tmp_path: Path, changes: dict[str, str | None], words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        settings(tmp_path, **changes)
+
+
+def test_without_the_preview_a_cluster_is_not_joined(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="asks to join a cluster, which this broker does not support yet"):
+        refuse_unkept(properties(tmp_path, **{"stratalog.cluster.preview": None}))
+    refuse_unkept(properties(tmp_path))
+
+
+def join(data_dir: Path) -> str:
+    """Return why a member does not join."""
+    with pytest.raises(StratalogError) as refused:
+        ClusterMember(settings(data_dir), lambda _delta, _image: None)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def test_a_directory_that_is_not_formatted_is_left_alone(tmp_path: Path) -> None:
+    assert "is not formatted; run 'stratalog storage format" in join(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_directory_of_another_node_is_left_alone(tmp_path: Path) -> None:
+    format_dir(tmp_path, cluster_id=CLUSTER_ID, node_id=8)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    assert "node.id is 8, expected 7" in join(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_directory_of_a_broker_without_a_cluster_is_left_alone(tmp_path: Path) -> None:
+    format_dir(tmp_path, cluster_id=CLUSTER_ID, node_id=7)
+    (tmp_path / "stratalog.sqlite").write_bytes(b"")
+    assert "holds the topics of a broker without a cluster" in join(tmp_path)
+
+
+def test_directories_of_two_clusters_are_refused(tmp_path: Path) -> None:
+    for name, cluster_id in (("a", CLUSTER_ID), ("b", OTHER_ID)):
+        format_dir(tmp_path / name, cluster_id=cluster_id, node_id=7)
+    read = settings(tmp_path, **{"log.dirs": f"{tmp_path / 'a'},{tmp_path / 'b'}"})
+    with pytest.raises(StratalogError, match="belong to several clusters"):
+        ClusterMember(read, lambda _delta, _image: None)
+
+
+def test_a_start_that_fails_leaves_the_epoch_of_the_clean_stop(tmp_path: Path) -> None:
+    format_dir(tmp_path, cluster_id=CLUSTER_ID, node_id=7)
+    opened = DataDir.open(tmp_path, cluster_id=CLUSTER_ID, node_id=7)
+    opened.close(clean=True, broker_epoch=44)
+    member = ClusterMember(settings(tmp_path), lambda _delta, _image: None)
+    with pytest.raises(UsageError, match="no controller has sent the metadata of the cluster; asked were c1:9093"):
+        member.join()
+    member.close()
+    assert json.loads((tmp_path / CLEAN_SHUTDOWN).read_text()) == {"version": 0, "brokerEpoch": 44}
+
+
+# --- stratalog storage format -----------------------------------------------------------------------------------------
+
+
+def test_directories_are_formatted_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(f"node.id=7\nlog.dirs={tmp_path / 'a'},{tmp_path / 'b'}\n")
+    arguments = ["storage", "format", "--cluster-id", CLUSTER_ID, "--config", str(file)]
+    assert cli.run(arguments) == 0
+    for name in ("a", "b"):
+        text = (tmp_path / name / "meta.properties").read_text()
+        assert f"cluster.id={CLUSTER_ID}\n" in text
+        assert "node.id=7\n" in text
+    assert cli.run(arguments) == 2
+    assert "already formatted. Use --ignore-formatted" in capsys.readouterr().err
+    before = (tmp_path / "a" / "meta.properties").read_text()
+    assert cli.run([*arguments, "--ignore-formatted"]) == 0
+    assert (tmp_path / "a" / "meta.properties").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "text", "words"),
+    [
+        ("no id", "node.id=7\nlog.dirs=d\n", "expected the id of a cluster"),
+        (CLUSTER_ID, "log.dirs=d\n", "node.id is not set"),
+        (CLUSTER_ID, "node.id=7\n", "log.dirs is not set"),
+    ],
+)
+def test_a_format_that_cannot_be_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], cluster_id: str, text: str, words: str
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(text)
+    assert cli.run(["storage", "format", "--cluster-id", cluster_id, "--config", str(file)]) == 2
+    assert words in capsys.readouterr().err
