@@ -194,11 +194,19 @@ BROKER_KEYS = ConfigRegistry(
              "Largest number of fetch sessions (KIP-227). A client without one sends full requests.", at_least(0)),
         # SASL.
         _key("sasl.enabled.mechanisms", _LIST, ("GSSAPI",),
-             "PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. Kafka's default, GSSAPI, is not supported. The keys of a "
-             "mechanism, and the sasl.jaas.config with the users of PLAIN, begin with "
+             "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. Kafka's default, GSSAPI, is not supported. The keys of "
+             "a mechanism, and the sasl.jaas.config with the users of PLAIN, begin with "
              "listener.name.<name>.<mechanism>, in small letters."),
         _key("sasl.server.max.receive.size", _INT, 524_288,
              "The largest message of a client that has not authenticated.", at_least(1)),
+        _key("sasl.oauthbearer.jwks.endpoint.url", _STR, None,
+             "URL of the keys that sign the tokens of OAUTHBEARER: file:, https: or http:."),
+        _key("sasl.oauthbearer.jwks.endpoint.refresh.ms", _LONG, 3_600_000, "How often they are read again.",
+             at_least(1)),
+        _key("sasl.oauthbearer.expected.audience", _LIST, (), "Audiences of which a token names one."),
+        _key("sasl.oauthbearer.expected.issuer", _STR, None, "The issuer that a token names."),
+        _key("sasl.oauthbearer.sub.claim.name", _STR, "sub", "The claim that holds the name of the user."),
+        _key("sasl.oauthbearer.clock.skew.seconds", _INT, 30, "By how much clocks may differ.", at_least(0)),
         _key("sasl.mechanism.inter.broker.protocol", _STR, "GSSAPI", "Mechanism of the brokers among themselves.",
              no_effect="this broker connects to no other"),
         _key("sasl.mechanism.controller.protocol", _STR, "GSSAPI", "Mechanism of brokers at controllers."),

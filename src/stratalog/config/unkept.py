@@ -31,13 +31,15 @@ _KEYS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
     ),
     "ssl.engine.factory.class": ("TLS by a class", _NOTHING),
     "ssl.provider": ("a provider of TLS other than OpenSSL", _NOTHING),
-    **{
-        f"sasl.{name}": (_SASL, _NOTHING)
-        for name in (
-            "server.callback.handler.class",
-            "login.callback.handler.class",
-        )
-    },
+    **{f"sasl.{name}": (_SASL, _NOTHING) for name in ("login.callback.handler.class",)},
+    "sasl.server.callback.handler.class": (
+        f"{_SASL} by a class",
+        # What this broker does of itself.
+        frozenset(
+            f"org.apache.kafka.common.security.oauthbearer.{package}OAuthBearerValidatorCallbackHandler"
+            for package in ("", "secured.")
+        ),
+    ),
     _JAAS: ("one line of JAAS for all mechanisms instead of listener.name.<name>.<mechanism>." + _JAAS, _NOTHING),
     "delegation.token.secret.key": ("delegation tokens", _NOTHING),
     "delegation.token.master.key": ("delegation tokens", _NOTHING),

@@ -8,18 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Final
 
+from stratalog.broker.security.jwks import SigningKeys
+from stratalog.broker.security.oauth_bearer import OAuthBearerExchange, TokenRules
 from stratalog.broker.security.plain import PlainExchange, plain_passwords
 from stratalog.broker.security.sasl_exchange import SaslExchange
 from stratalog.broker.security.scram import SCRAM_HASHES, Accounts, ScramExchange
 from stratalog.config import BrokerConfig, jaas_module, jaas_options, listener_prefix
 from stratalog.errors import InvalidConfigError
+from stratalog.util import SYSTEM_CLOCK
 
 MECHANISMS_KEY: Final = "sasl.enabled.mechanisms"
 _REAUTH: Final = "connections.max.reauth.ms"
 _JAAS: Final = "sasl.jaas.config"
-_MODULES: Final = {"PLAIN": "PlainLoginModule", **dict.fromkeys(SCRAM_HASHES, "ScramLoginModule")}
+_OAUTH: Final = "OAUTHBEARER"
+_MODULES: Final = {
+    "PLAIN": "PlainLoginModule",
+    **dict.fromkeys(SCRAM_HASHES, "ScramLoginModule"),
+    _OAUTH: "OAuthBearerLoginModule",
+}
 
 #: Makes the exchange of a client, given where accounts of SCRAM are found.
 MakeExchange = Callable[[Accounts], SaslExchange]
@@ -64,7 +73,7 @@ def _maker(config: BrokerConfig, prefix: str, name: str) -> MakeExchange:
     if name == "GSSAPI":
         raise InvalidConfigError(
             f"{MECHANISMS_KEY}={','.join(config[MECHANISMS_KEY])}: GSSAPI (Kerberos, and Kafka's default) is not "
-            "supported; enable PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
+            "supported; enable SCRAM-SHA-512, OAUTHBEARER or PLAIN"
         )
     if name not in _MODULES:
         raise InvalidConfigError(
@@ -74,6 +83,9 @@ def _maker(config: BrokerConfig, prefix: str, name: str) -> MakeExchange:
     options = _options(config, prefix, name)
     if name in SCRAM_HASHES:
         return lambda accounts: ScramExchange(name, accounts)
+    if name == _OAUTH:
+        rules = _token_rules(config, options)
+        return lambda _accounts: OAuthBearerExchange(rules)
     passwords = plain_passwords(options)
     if not passwords:
         raise InvalidConfigError(
@@ -81,6 +93,25 @@ def _maker(config: BrokerConfig, prefix: str, name: str) -> MakeExchange:
             'required user_NAME="PASSWORD";'
         )
     return lambda _accounts: PlainExchange(passwords)
+
+
+def _token_rules(config: BrokerConfig, options: Mapping[str, str]) -> TokenRules:
+    url_key = "sasl.oauthbearer.jwks.endpoint.url"
+    unsecured = [option for option in options if option.startswith("unsecured")]
+    if unsecured:
+        raise InvalidConfigError(f"oauthbearer.{_JAAS}: {unsecured[0]} asks for tokens that nobody signed")
+    if not config[url_key]:
+        raise InvalidConfigError(f"{url_key} is not set: {_OAUTH} needs the keys that sign tokens")
+    if find_spec("jwt") is None or find_spec("cryptography") is None:
+        raise InvalidConfigError(f"{MECHANISMS_KEY}: {_OAUTH} needs more libraries: pip install 'stratalog[security]'")
+    refresh_s = config["sasl.oauthbearer.jwks.endpoint.refresh.ms"] / 1000
+    return TokenRules(
+        SigningKeys(config[url_key], refresh_s, url_key, SYSTEM_CLOCK.monotonic),
+        config["sasl.oauthbearer.expected.audience"],
+        config["sasl.oauthbearer.expected.issuer"],
+        config["sasl.oauthbearer.sub.claim.name"],
+        config["sasl.oauthbearer.clock.skew.seconds"],
+    )
 
 
 def _options(config: BrokerConfig, prefix: str, name: str) -> Mapping[str, str]:

@@ -1,0 +1,99 @@
+"""SASL OAUTHBEARER (RFC 7628, KIP-255, KIP-768): a signed token (JWT) says who the client is, and until when.
+
+client:  n,[a=NAME],^Aauth=Bearer TOKEN[^Akey=value...]^A^A     server:  empty, or {"status":"invalid_token"}
+client, after that:  ^A                                        server:  refuses
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stratalog.broker.security.jwks import SigningKeys
+from stratalog.broker.security.peer import Principal
+from stratalog.broker.security.sasl_exchange import SaslFailureError
+
+logger = logging.getLogger(__name__)
+
+_FIRST: Final = re.compile(
+    rb"n,(?:a=(?P<authorization>[^,\x01]+))?,\x01auth=[Bb]earer (?P<token>[-A-Za-z0-9._~+/]+=*)\x01"
+    rb"(?:[A-Za-z]+=[^\x01]*\x01)*\x01"
+)
+_REFUSED: Final = b'{"status":"invalid_token"}'
+_ALGORITHMS: Final = (
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRules:
+    """What a token has to say. Empty audiences and no issuer ask for nothing."""
+
+    keys: SigningKeys
+    audiences: tuple[str, ...]
+    issuer: str | None
+    name_claim: str
+    clock_skew_s: int
+
+
+class OAuthBearerExchange:
+    """One message, and a second one after a token that is refused."""
+
+    def __init__(self, rules: TokenRules) -> None:
+        self._rules = rules
+        self._refused: str | None = None
+        self.principal: Principal | None = None
+        self.expires_ms: int | None = None
+
+    def evaluate(self, message: bytes) -> bytes:
+        if self._refused is not None:
+            raise SaslFailureError(self._refused, told=_REFUSED.decode())
+        found = _FIRST.fullmatch(message)
+        if found is None:
+            raise SaslFailureError("an OAUTHBEARER message that is none")
+        name, expires_ms = self._check(found["token"].decode())
+        if name is None:
+            return _REFUSED
+        wanted = (found["authorization"] or b"").replace(b"=2C", b",").replace(b"=3D", b"=").decode("utf-8", "replace")
+        if wanted and wanted != name:
+            raise SaslFailureError(
+                "an authorization id other than the token's",
+                told=f"Authentication failed: Client requested an authorization id ({wanted}) that is different from "
+                f"the token's principal name ({name})",
+            )
+        self.principal, self.expires_ms = Principal("User", name), expires_ms
+        return b""
+
+    def _check(self, token: str) -> tuple[str | None, int]:
+        """Return the name that a token is for and when it ends; None for one that is refused."""
+        import jwt  # an optional dependency
+
+        rules = self._rules
+        try:
+            header = jwt.get_unverified_header(token)
+            key = rules.keys.get(header.get("kid"))
+            if key is None:
+                raise jwt.InvalidTokenError(f"its key {header.get('kid')!r} is not known")
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=list(_ALGORITHMS),
+                audience=list(rules.audiences) or None,
+                issuer=rules.issuer,
+                leeway=rules.clock_skew_s,
+                options={
+                    "require": ["exp", rules.name_claim],
+                    "verify_aud": bool(rules.audiences),
+                    "verify_sub": False,
+                },
+            )
+        except (jwt.PyJWTError, ValueError, TypeError) as error:
+            self._refused = f"a token that is refused: {error}"
+            return None, 0
+        name = claims[rules.name_claim]
+        if not isinstance(name, str) or not name:
+            self._refused = f"a token whose claim {rules.name_claim} is no name"
+            return None, 0
+        return name, int(claims["exp"]) * 1000
