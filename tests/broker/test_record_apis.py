@@ -302,6 +302,7 @@ def test_api_versions_tells_what_is_registered(wire: Wire, version: int) -> None
     if version >= 3:
         assert [(entry.name, entry.max_version_level) for entry in response.finalized_features] == [
             ("metadata.version", 31),
+            ("group.version", 1),
             ("transaction.version", 2),
         ]
 
