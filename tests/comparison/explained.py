@@ -21,7 +21,7 @@ def _is_message_of_produce(difference: Difference) -> bool:
     return difference.request.key is ApiKey.PRODUCE and difference.where.endswith(".error_message")
 
 
-def _is_of_a_key_of_kafka_alone(difference: Difference) -> bool:
+def _is_of_a_key_without_effect(difference: Difference) -> bool:
     keys = {ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS}
     return difference.request.key in keys and any(
         config["name"] in ("num.io.threads", "background.threads")
@@ -58,6 +58,8 @@ def _kafka_fails(difference: Difference) -> bool:
     """Where Kafka's own code fails over a wrong request, and ours says what is wrong with it."""
     fields, key = difference.request.fields, difference.request.key
     topics = fields.get("topics") or ()
+    if difference.theirs == "/ by zero":
+        return True
     match key:
         case ApiKey.METADATA:
             return any(topic.get("topic_id") == _ZERO_ID and topic["name"] is None for topic in topics)
@@ -67,6 +69,16 @@ def _kafka_fails(difference: Difference) -> bool:
                 cursor["partition_index"] == INT32_MAX
             )
     return False
+
+
+def _commits_to_no_partition(difference: Difference) -> bool:
+    keys = {ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT, ApiKey.OFFSET_DELETE}
+    topics = difference.request.fields.get("topics") or ()
+    return difference.request.key in keys and any(not topic["partitions"] for topic in topics)
+
+
+def _is_unknown_codec(difference: Difference) -> bool:
+    return difference.request.key is ApiKey.PRODUCE and (difference.theirs, difference.ours) == (-1, 76)
 
 
 def _is_of_impossible_acks(difference: Difference) -> bool:
@@ -96,12 +108,14 @@ def _is_first_wrong_config(difference: Difference) -> bool:
 
 EXPLAINED: dict[str, Callable[[Difference], bool]] = {
     "Produce says why it refuses; Kafka leaves the message out for most errors": _is_message_of_produce,
-    "a key of the broker that ours does not have counts as unknown": _is_of_a_key_of_kafka_alone,
+    "the size of a pool of threads that is not here may be set to any number": _is_of_a_key_without_effect,
     "KIP-1333 makes `segment.bytes` a long": _is_long_segment,
     "the documentation of settings is our own text": _is_documentation,
     "Kafka fails with an error of its own (UNKNOWN_SERVER_ERROR, or an overflow)": _kafka_fails,
     "which of several wrong configs Kafka names follows a hash map": _is_first_wrong_config,
     "which of several wrong features Kafka names follows a hash map": _is_first_wrong_feature,
+    "a commit to a topic without partitions: Kafka names it in the answer or not": _commits_to_no_partition,
+    "a codec that does not exist is UNSUPPORTED_COMPRESSION_TYPE, in Kafka UNKNOWN_SERVER_ERROR": _is_unknown_codec,
     "Produce with acks that do not exist, and another error: which of them is told": _is_of_impossible_acks,
     "Fetch by a broker that is no replica: Kafka adds who leads, in a tagged field": _names_a_leader,
     "AlterPartitionReassignments with a partition twice: Kafka answers in the order of a hash map": _reassigns_twice,

@@ -194,6 +194,7 @@ _BY_API: dict[tuple[ApiKey, str], Pool] = {
     (ApiKey.JOIN_GROUP, "session_timeout"): Pool([1_800_000], [1, -1, 0, INT32_MAX]),
     (ApiKey.JOIN_GROUP, "rebalance_timeout"): Pool([1_800_000]),
     (ApiKey.JOIN_GROUP, "name"): Pool(["range", "range", "roundrobin"], [LONG]),
+    (ApiKey.JOIN_GROUP, "group_instance_id"): Pool([None]),
     (ApiKey.ELECT_LEADERS, "election_type"): Pool([0, 1], [2, -1]),
     (ApiKey.INCREMENTAL_ALTER_CONFIGS, "config_operation"): Pool([0, 0, 0, 1, 2, 3], [4, -1, 127]),
     (ApiKey.UNREGISTER_BROKER, "broker_id"): Pool([77, 0], [-1, INT32_MAX]),

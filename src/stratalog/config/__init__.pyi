@@ -22,6 +22,9 @@ from .jaas import (
 from .jaas import (
     jaas_options as jaas_options,
 )
+from .kafka_keys import (
+    kafka_broker_keys as kafka_broker_keys,
+)
 from .keys import (
     AUTHORIZER as AUTHORIZER,
 )
@@ -30,9 +33,6 @@ from .keys import (
 )
 from .keys import (
     ConfigKey as ConfigKey,
-)
-from .keys import (
-    ConfigRegistry as ConfigRegistry,
 )
 from .keys import (
     ConfigType as ConfigType,

@@ -1,136 +1,395 @@
-"""Names of Apache Kafka 4.4.0's broker keys, as its DescribeConfigs lists them; others are likely typing mistakes."""
+"""Apache Kafka 4.4.0's broker keys, as its DescribeConfigs lists them.
+
+Those that nothing here acts on are described too, so that a tool that expects them finds them. A name that is neither
+here nor among our own is likely a typing mistake.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from functools import cache
 from typing import Final
 
-_NAMES = """
-    add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms advertised.listeners
-    alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
-    alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name auto.create.topics.enable
-    auto.leader.rebalance.enable background.threads broker.heartbeat.interval.ms broker.id broker.rack
-    broker.session.timeout.ms client.quota.callback.class compression.gzip.level compression.lz4.level
-    compression.type compression.zstd.level config.providers connection.failed.authentication.delay.ms
-    connections.max.idle.ms connections.max.reauth.ms controlled.shutdown.enable controller.listener.names
-    controller.quorum.append.linger.ms controller.quorum.auto.join.enable controller.quorum.bootstrap.servers
-    controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
-    controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
-    controller.quorum.retry.backoff.ms controller.quorum.voters controller.quota.window.num
-    controller.quota.window.size.seconds controller.socket.timeout.ms cordoned.log.dirs create.topic.policy.class.name
-    default.replication.factor delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
-    delegation.token.max.lifetime.ms delegation.token.secret.key delete.records.purgatory.purge.interval.requests
-    delete.topic.enable early.start.listeners errors.deadletterqueue.auto.create.topics.enable
-    errors.deadletterqueue.topic.name.prefix fetch.max.bytes fetch.purgatory.purge.interval.requests
-    follower.fetch.last.tiered.offset.enable group.consumer.assignment.interval.ms group.consumer.assignors
-    group.consumer.heartbeat.interval.ms group.consumer.max.assignment.interval.ms
-    group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms group.consumer.max.size
-    group.consumer.migration.policy group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
-    group.consumer.min.session.timeout.ms group.consumer.session.timeout.ms group.coordinator.append.linger.ms
-    group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes
-    group.coordinator.rebalance.protocols group.coordinator.threads group.initial.rebalance.delay.ms
-    group.max.session.timeout.ms group.max.size group.min.session.timeout.ms group.share.assignment.interval.ms
-    group.share.assignors group.share.delivery.count.limit group.share.heartbeat.interval.ms
-    group.share.max.assignment.interval.ms group.share.max.delivery.count.limit group.share.max.heartbeat.interval.ms
-    group.share.max.partition.max.record.locks group.share.max.record.lock.duration.ms
-    group.share.max.session.timeout.ms group.share.max.share.sessions group.share.max.size
-    group.share.min.assignment.interval.ms group.share.min.delivery.count.limit group.share.min.heartbeat.interval.ms
-    group.share.min.partition.max.record.locks group.share.min.record.lock.duration.ms
-    group.share.min.session.timeout.ms group.share.partition.max.record.locks group.share.record.lock.duration.ms
-    group.share.session.timeout.ms group.streams.assignment.interval.ms group.streams.assignors
-    group.streams.heartbeat.interval.ms group.streams.initial.rebalance.delay.ms
-    group.streams.max.assignment.interval.ms group.streams.max.heartbeat.interval.ms
-    group.streams.max.session.timeout.ms group.streams.max.size group.streams.max.standby.replicas
-    group.streams.min.assignment.interval.ms group.streams.min.heartbeat.interval.ms
-    group.streams.min.session.timeout.ms group.streams.num.standby.replicas group.streams.rack.aware.assignment.tags
-    group.streams.session.timeout.ms group.streams.topology.description.plugin.class
-    initial.broker.registration.timeout.ms inter.broker.listener.name kafka.metrics.polling.interval.secs
-    kafka.metrics.reporters leader.imbalance.check.interval.seconds listener.security.protocol.map listeners
-    log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms log.cleaner.enable
-    log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
-    log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms
-    log.cleaner.threads log.cleanup.policy log.dir log.dir.failure.timeout.ms log.dirs log.flush.interval.messages
-    log.flush.interval.ms log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms
-    log.flush.start.offset.checkpoint.interval.ms log.index.interval.bytes log.index.size.max.bytes
-    log.local.retention.bytes log.local.retention.ms log.message.timestamp.after.max.ms
-    log.message.timestamp.before.max.ms log.message.timestamp.type log.preallocate log.remote.copy.lag.bytes
-    log.remote.copy.lag.ms log.retention.bytes log.retention.check.interval.ms log.retention.hours
-    log.retention.minutes log.retention.ms log.roll.hours log.roll.jitter.hours log.roll.jitter.ms log.roll.ms
-    log.segment.bytes log.segment.delete.delay.ms max.connection.creation.rate max.connections max.connections.per.ip
-    max.connections.per.ip.overrides max.decompressed.message.bytes max.incremental.fetch.session.cache.slots
-    max.request.partition.size.limit message.max.bytes metadata.log.dir
-    metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
-    metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
-    metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms min.insync.replicas node.id
-    num.io.threads num.network.threads num.partitions num.recovery.threads.per.data.dir
-    num.replica.alter.log.dirs.threads num.replica.fetchers offset.metadata.max.bytes offsets.commit.timeout.ms
-    offsets.load.buffer.size offsets.retention.check.interval.ms offsets.retention.minutes
-    offsets.topic.compression.codec offsets.topic.num.partitions offsets.topic.replication.factor
-    offsets.topic.segment.bytes principal.builder.class process.roles producer.id.expiration.ms
-    producer.purgatory.purge.interval.requests queued.max.request.bytes queued.max.requests quota.window.num
-    quota.window.size.seconds remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
-    remote.log.index.file.cache.total.size.bytes remote.log.manager.copier.thread.pool.size
-    remote.log.manager.copy.max.bytes.per.second remote.log.manager.copy.quota.window.num
-    remote.log.manager.copy.quota.window.size.seconds remote.log.manager.expiration.thread.pool.size
-    remote.log.manager.fetch.max.bytes.per.second remote.log.manager.fetch.quota.window.num
-    remote.log.manager.fetch.quota.window.size.seconds remote.log.manager.follower.thread.pool.size
-    remote.log.manager.task.interval.ms remote.log.manager.thread.pool.size
-    remote.log.metadata.custom.metadata.max.bytes remote.log.metadata.manager.class.name
-    remote.log.metadata.manager.class.path remote.log.metadata.manager.impl.prefix
-    remote.log.metadata.manager.listener.name remote.log.reader.max.pending.tasks remote.log.reader.threads
-    remote.log.storage.manager.class.name remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix
-    remote.log.storage.system.enable replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes
-    replica.fetch.response.max.bytes replica.fetch.wait.max.ms replica.high.watermark.checkpoint.interval.ms
-    replica.lag.time.max.ms replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms
-    replication.quota.window.num replication.quota.window.size.seconds request.timeout.ms
-    sasl.client.callback.handler.class sasl.enabled.mechanisms sasl.jaas.config sasl.kerberos.kinit.cmd
-    sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
-    sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor sasl.login.callback.handler.class
-    sasl.login.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
-    sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
-    sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms sasl.mechanism.controller.protocol
-    sasl.mechanism.inter.broker.protocol sasl.oauthbearer.allow.unverified.audience
-    sasl.oauthbearer.allow.unverified.issuer sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
-    sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
-    sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
-    sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
-    sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.template.file
-    sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
-    sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
-    sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
-    sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
-    sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
-    sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
-    sasl.server.callback.handler.class sasl.server.max.receive.size security.inter.broker.protocol security.providers
-    share.coordinator.append.linger.ms share.coordinator.cached.buffer.max.bytes share.coordinator.load.buffer.size
-    share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
-    share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions
-    share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes
-    share.coordinator.threads share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
-    socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms socket.listen.backlog.size
-    socket.receive.buffer.bytes socket.request.max.bytes socket.send.buffer.bytes ssl.allow.dn.changes
-    ssl.allow.san.changes ssl.cipher.suites ssl.client.auth ssl.enabled.protocols
-    ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm
-    ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password ssl.keystore.type
-    ssl.principal.mapping.rules ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
-    ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type
-    telemetry.max.bytes transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
-    transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
-    transaction.state.log.load.buffer.size transaction.state.log.min.isr transaction.state.log.num.partitions
-    transaction.state.log.replication.factor transaction.state.log.segment.bytes transaction.two.phase.commit.enable
-    transactional.id.expiration.ms unclean.leader.election.enable
-"""
+from stratalog.config.keys import ConfigKey, ConfigRegistry, ConfigType
 
-KAFKA_BROKER_KEYS: Final = frozenset(_NAMES.split())
+#: Name, type (with a star: may be changed while the broker runs), default; no default: null. '' is an empty text.
+_KEYS: Final = """
+    add.partitions.to.txn.retry.backoff.max.ms INT 100
+    add.partitions.to.txn.retry.backoff.ms INT 20
+    advertised.listeners LIST
+    alter.config.policy.class.name CLASS
+    alter.log.dirs.replication.quota.window.num INT 11
+    alter.log.dirs.replication.quota.window.size.seconds INT 1
+    authorizer.class.name STRING ''
+    auto.create.topics.enable BOOLEAN true
+    auto.leader.rebalance.enable BOOLEAN true
+    background.threads INT* 10
+    broker.heartbeat.interval.ms INT 2000
+    broker.id INT -1
+    broker.rack STRING
+    broker.session.timeout.ms INT 9000
+    client.quota.callback.class CLASS
+    compression.gzip.level INT* -1
+    compression.lz4.level INT* 9
+    compression.type STRING* producer
+    compression.zstd.level INT* 3
+    config.providers LIST* ''
+    connection.failed.authentication.delay.ms INT 100
+    connections.max.idle.ms LONG 600000
+    connections.max.reauth.ms LONG 0
+    controlled.shutdown.enable BOOLEAN true
+    controller.listener.names LIST
+    controller.quorum.append.linger.ms INT 25
+    controller.quorum.auto.join.enable BOOLEAN false
+    controller.quorum.bootstrap.servers LIST ''
+    controller.quorum.election.backoff.max.ms INT 1000
+    controller.quorum.election.timeout.ms INT 1000
+    controller.quorum.fetch.max.bytes INT 1048576
+    controller.quorum.fetch.snapshot.max.bytes INT 1048576
+    controller.quorum.fetch.timeout.ms INT 2000
+    controller.quorum.request.timeout.ms INT 2000
+    controller.quorum.retry.backoff.ms INT 20
+    controller.quorum.voters LIST ''
+    controller.quota.window.num INT 11
+    controller.quota.window.size.seconds INT 1
+    controller.socket.timeout.ms INT 30000
+    cordoned.log.dirs LIST* ''
+    create.topic.policy.class.name CLASS
+    default.replication.factor INT 1
+    delegation.token.expiry.check.interval.ms LONG 3600000
+    delegation.token.expiry.time.ms LONG 86400000
+    delegation.token.max.lifetime.ms LONG 604800000
+    delegation.token.secret.key PASSWORD
+    delete.records.purgatory.purge.interval.requests INT 1
+    delete.topic.enable BOOLEAN true
+    early.start.listeners LIST
+    errors.deadletterqueue.auto.create.topics.enable BOOLEAN* false
+    errors.deadletterqueue.topic.name.prefix STRING* dlq.
+    fetch.max.bytes INT 57671680
+    fetch.purgatory.purge.interval.requests INT 1000
+    follower.fetch.last.tiered.offset.enable BOOLEAN* false
+    group.consumer.assignment.interval.ms INT* 1000
+    group.consumer.assignors LIST uniform,range
+    group.consumer.heartbeat.interval.ms INT 5000
+    group.consumer.max.assignment.interval.ms INT 15000
+    group.consumer.max.heartbeat.interval.ms INT 15000
+    group.consumer.max.session.timeout.ms INT 60000
+    group.consumer.max.size INT 2147483647
+    group.consumer.migration.policy STRING bidirectional
+    group.consumer.min.assignment.interval.ms INT 0
+    group.consumer.min.heartbeat.interval.ms INT 5000
+    group.consumer.min.session.timeout.ms INT 45000
+    group.consumer.session.timeout.ms INT 45000
+    group.coordinator.append.linger.ms INT -1
+    group.coordinator.background.threads INT 2
+    group.coordinator.cached.buffer.max.bytes INT* 1048588
+    group.coordinator.rebalance.protocols LIST classic,consumer,streams
+    group.coordinator.threads INT 4
+    group.initial.rebalance.delay.ms INT 3000
+    group.max.session.timeout.ms INT 1800000
+    group.max.size INT 2147483647
+    group.min.session.timeout.ms INT 6000
+    group.share.assignment.interval.ms INT* 1000
+    group.share.assignors LIST simple
+    group.share.delivery.count.limit INT 5
+    group.share.heartbeat.interval.ms INT 5000
+    group.share.max.assignment.interval.ms INT 15000
+    group.share.max.delivery.count.limit INT 10
+    group.share.max.heartbeat.interval.ms INT 15000
+    group.share.max.partition.max.record.locks INT 4000
+    group.share.max.record.lock.duration.ms INT 60000
+    group.share.max.session.timeout.ms INT 60000
+    group.share.max.share.sessions INT 2000
+    group.share.max.size INT 200
+    group.share.min.assignment.interval.ms INT 0
+    group.share.min.delivery.count.limit INT 2
+    group.share.min.heartbeat.interval.ms INT 5000
+    group.share.min.partition.max.record.locks INT 100
+    group.share.min.record.lock.duration.ms INT 15000
+    group.share.min.session.timeout.ms INT 45000
+    group.share.partition.max.record.locks INT 2000
+    group.share.record.lock.duration.ms INT 30000
+    group.share.session.timeout.ms INT 45000
+    group.streams.assignment.interval.ms INT* 1000
+    group.streams.assignors LIST sticky
+    group.streams.heartbeat.interval.ms INT 5000
+    group.streams.initial.rebalance.delay.ms INT 3000
+    group.streams.max.assignment.interval.ms INT 15000
+    group.streams.max.heartbeat.interval.ms INT 15000
+    group.streams.max.session.timeout.ms INT 60000
+    group.streams.max.size INT 2147483647
+    group.streams.max.standby.replicas INT 2
+    group.streams.min.assignment.interval.ms INT 0
+    group.streams.min.heartbeat.interval.ms INT 5000
+    group.streams.min.session.timeout.ms INT 45000
+    group.streams.num.standby.replicas INT 0
+    group.streams.rack.aware.assignment.tags LIST ''
+    group.streams.session.timeout.ms INT 45000
+    group.streams.topology.description.plugin.class CLASS
+    initial.broker.registration.timeout.ms INT 60000
+    inter.broker.listener.name STRING
+    kafka.metrics.polling.interval.secs INT 10
+    kafka.metrics.reporters LIST ''
+    leader.imbalance.check.interval.seconds LONG 300
+    listener.security.protocol.map STRING* SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
+    listeners LIST* PLAINTEXT://:9092
+    log.cleaner.backoff.ms LONG* 15000
+    log.cleaner.dedupe.buffer.size LONG* 134217728
+    log.cleaner.delete.retention.ms LONG* 86400000
+    log.cleaner.enable BOOLEAN true
+    log.cleaner.io.buffer.load.factor DOUBLE* 0.9
+    log.cleaner.io.buffer.size INT* 524288
+    log.cleaner.io.max.bytes.per.second DOUBLE* 1.7976931348623157E308
+    log.cleaner.max.compaction.lag.ms LONG* 9223372036854775807
+    log.cleaner.min.cleanable.ratio DOUBLE* 0.5
+    log.cleaner.min.compaction.lag.ms LONG* 0
+    log.cleaner.threads INT* 1
+    log.cleanup.policy LIST* delete
+    log.dir LIST /tmp/kafka-logs
+    log.dir.failure.timeout.ms LONG 30000
+    log.dirs LIST
+    log.flush.interval.messages LONG* 9223372036854775807
+    log.flush.interval.ms LONG*
+    log.flush.offset.checkpoint.interval.ms INT 60000
+    log.flush.scheduler.interval.ms LONG 9223372036854775807
+    log.flush.start.offset.checkpoint.interval.ms INT 60000
+    log.index.interval.bytes INT* 4096
+    log.index.size.max.bytes INT* 10485760
+    log.local.retention.bytes LONG* -2
+    log.local.retention.ms LONG* -2
+    log.message.timestamp.after.max.ms LONG* 3600000
+    log.message.timestamp.before.max.ms LONG* 9223372036854775807
+    log.message.timestamp.type STRING* CreateTime
+    log.preallocate BOOLEAN* false
+    log.remote.copy.lag.bytes LONG* -1
+    log.remote.copy.lag.ms LONG* 0
+    log.retention.bytes LONG* -1
+    log.retention.check.interval.ms LONG 300000
+    log.retention.hours INT 168
+    log.retention.minutes INT
+    log.retention.ms LONG*
+    log.roll.hours INT 168
+    log.roll.jitter.hours INT 0
+    log.roll.jitter.ms LONG*
+    log.roll.ms LONG*
+    log.segment.bytes INT* 1073741824
+    log.segment.delete.delay.ms LONG* 60000
+    max.connection.creation.rate INT* 2147483647
+    max.connections INT* 2147483647
+    max.connections.per.ip INT* 2147483647
+    max.connections.per.ip.overrides STRING* ''
+    max.decompressed.message.bytes INT* 2147483639
+    max.incremental.fetch.session.cache.slots INT 1000
+    max.request.partition.size.limit INT 2000
+    message.max.bytes INT* 1048588
+    metadata.log.dir STRING
+    metadata.log.max.record.bytes.between.snapshots LONG 20971520
+    metadata.log.max.snapshot.interval.ms LONG 3600000
+    metadata.log.segment.bytes INT 1073741824
+    metadata.log.segment.ms LONG 604800000
+    metadata.max.idle.interval.ms INT 500
+    metadata.max.retention.bytes LONG 104857600
+    metadata.max.retention.ms LONG 604800000
+    metric.reporters LIST* org.apache.kafka.common.metrics.JmxReporter
+    metrics.num.samples INT 2
+    metrics.recording.level STRING INFO
+    metrics.sample.window.ms LONG 30000
+    min.insync.replicas INT* 1
+    node.id INT
+    num.io.threads INT* 8
+    num.network.threads INT* 3
+    num.partitions INT 1
+    num.recovery.threads.per.data.dir INT* 2
+    num.replica.alter.log.dirs.threads INT
+    num.replica.fetchers INT* 1
+    offset.metadata.max.bytes INT 4096
+    offsets.commit.timeout.ms INT 5000
+    offsets.load.buffer.size INT 5242880
+    offsets.retention.check.interval.ms LONG 600000
+    offsets.retention.minutes INT 10080
+    offsets.topic.compression.codec INT 0
+    offsets.topic.num.partitions INT 50
+    offsets.topic.replication.factor SHORT 3
+    offsets.topic.segment.bytes INT 104857600
+    principal.builder.class CLASS* org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
+    process.roles LIST ''
+    producer.id.expiration.ms INT* 86400000
+    producer.purgatory.purge.interval.requests INT 1000
+    queued.max.request.bytes LONG -1
+    queued.max.requests INT 500
+    quota.window.num INT 11
+    quota.window.size.seconds INT 1
+    remote.fetch.max.wait.ms INT* 500
+    remote.list.offsets.request.timeout.ms LONG* 30000
+    remote.log.index.file.cache.total.size.bytes LONG* 1073741824
+    remote.log.manager.copier.thread.pool.size INT* 10
+    remote.log.manager.copy.max.bytes.per.second LONG* 9223372036854775807
+    remote.log.manager.copy.quota.window.num INT 11
+    remote.log.manager.copy.quota.window.size.seconds INT 1
+    remote.log.manager.expiration.thread.pool.size INT* 10
+    remote.log.manager.fetch.max.bytes.per.second LONG* 9223372036854775807
+    remote.log.manager.fetch.quota.window.num INT 11
+    remote.log.manager.fetch.quota.window.size.seconds INT 1
+    remote.log.manager.follower.thread.pool.size INT* 2
+    remote.log.manager.task.interval.ms LONG 30000
+    remote.log.manager.thread.pool.size INT 2
+    remote.log.metadata.custom.metadata.max.bytes INT 128
+    remote.log.metadata.manager.class.name STRING org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager
+    remote.log.metadata.manager.class.path STRING
+    remote.log.metadata.manager.impl.prefix STRING rlmm.config.
+    remote.log.metadata.manager.listener.name STRING
+    remote.log.reader.max.pending.tasks INT 100
+    remote.log.reader.threads INT* 10
+    remote.log.storage.manager.class.name STRING
+    remote.log.storage.manager.class.path STRING
+    remote.log.storage.manager.impl.prefix STRING rsm.config.
+    remote.log.storage.system.enable BOOLEAN false
+    replica.fetch.backoff.ms INT 1000
+    replica.fetch.max.bytes INT 1048576
+    replica.fetch.min.bytes INT 1
+    replica.fetch.response.max.bytes INT 10485760
+    replica.fetch.wait.max.ms INT 500
+    replica.high.watermark.checkpoint.interval.ms LONG 5000
+    replica.lag.time.max.ms LONG 30000
+    replica.selector.class STRING
+    replica.socket.receive.buffer.bytes INT 65536
+    replica.socket.timeout.ms INT 30000
+    replication.quota.window.num INT 11
+    replication.quota.window.size.seconds INT 1
+    request.timeout.ms INT 30000
+    sasl.client.callback.handler.class CLASS
+    sasl.enabled.mechanisms LIST* GSSAPI
+    sasl.jaas.config PASSWORD*
+    sasl.kerberos.kinit.cmd STRING* /usr/bin/kinit
+    sasl.kerberos.min.time.before.relogin LONG* 60000
+    sasl.kerberos.principal.to.local.rules LIST* DEFAULT
+    sasl.kerberos.service.name STRING*
+    sasl.kerberos.ticket.renew.jitter DOUBLE* 0.05
+    sasl.kerberos.ticket.renew.window.factor DOUBLE* 0.8
+    sasl.login.callback.handler.class CLASS
+    sasl.login.class CLASS
+    sasl.login.connect.timeout.ms INT
+    sasl.login.read.timeout.ms INT
+    sasl.login.refresh.buffer.seconds SHORT* 300
+    sasl.login.refresh.min.period.seconds SHORT* 60
+    sasl.login.refresh.window.factor DOUBLE* 0.8
+    sasl.login.refresh.window.jitter DOUBLE* 0.05
+    sasl.login.retry.backoff.max.ms LONG 10000
+    sasl.login.retry.backoff.ms LONG 100
+    sasl.mechanism.controller.protocol STRING GSSAPI
+    sasl.mechanism.inter.broker.protocol STRING* GSSAPI
+    sasl.oauthbearer.allow.unverified.audience BOOLEAN false
+    sasl.oauthbearer.allow.unverified.issuer BOOLEAN false
+    sasl.oauthbearer.assertion.algorithm STRING RS256
+    sasl.oauthbearer.assertion.claim.aud STRING
+    sasl.oauthbearer.assertion.claim.exp.seconds INT 300
+    sasl.oauthbearer.assertion.claim.iss STRING
+    sasl.oauthbearer.assertion.claim.jti.include BOOLEAN false
+    sasl.oauthbearer.assertion.claim.nbf.seconds INT 60
+    sasl.oauthbearer.assertion.claim.sub STRING
+    sasl.oauthbearer.assertion.file STRING
+    sasl.oauthbearer.assertion.private.key.file STRING
+    sasl.oauthbearer.assertion.private.key.passphrase PASSWORD
+    sasl.oauthbearer.assertion.template.file STRING
+    sasl.oauthbearer.client.credentials.client.id STRING
+    sasl.oauthbearer.client.credentials.client.secret PASSWORD
+    sasl.oauthbearer.clock.skew.seconds INT 30
+    sasl.oauthbearer.expected.audience LIST ''
+    sasl.oauthbearer.expected.issuer STRING
+    sasl.oauthbearer.jwks.endpoint.refresh.ms LONG 3600000
+    sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms LONG 10000
+    sasl.oauthbearer.jwks.endpoint.retry.backoff.ms LONG 100
+    sasl.oauthbearer.jwks.endpoint.url STRING
+    sasl.oauthbearer.jwt.retriever.class CLASS org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
+    sasl.oauthbearer.jwt.validator.class CLASS org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
+    sasl.oauthbearer.scope STRING
+    sasl.oauthbearer.scope.claim.name STRING scope
+    sasl.oauthbearer.sub.claim.name STRING sub
+    sasl.oauthbearer.token.endpoint.url STRING
+    sasl.server.callback.handler.class CLASS
+    sasl.server.max.receive.size INT 524288
+    security.inter.broker.protocol STRING PLAINTEXT
+    security.providers STRING
+    share.coordinator.append.linger.ms INT -1
+    share.coordinator.cached.buffer.max.bytes INT* 1048588
+    share.coordinator.load.buffer.size INT 5242880
+    share.coordinator.snapshot.update.records.per.snapshot INT 500
+    share.coordinator.state.topic.compression.codec INT 0
+    share.coordinator.state.topic.min.isr SHORT 2
+    share.coordinator.state.topic.num.partitions INT 50
+    share.coordinator.state.topic.replication.factor SHORT 3
+    share.coordinator.state.topic.segment.bytes INT 104857600
+    share.coordinator.threads INT 1
+    share.coordinator.write.timeout.ms INT 5000
+    share.fetch.purgatory.purge.interval.requests INT 1000
+    socket.connection.setup.timeout.max.ms LONG 30000
+    socket.connection.setup.timeout.ms LONG 10000
+    socket.listen.backlog.size INT 50
+    socket.receive.buffer.bytes INT 102400
+    socket.request.max.bytes INT 104857600
+    socket.send.buffer.bytes INT 102400
+    ssl.allow.dn.changes BOOLEAN false
+    ssl.allow.san.changes BOOLEAN false
+    ssl.cipher.suites LIST* ''
+    ssl.client.auth STRING* none
+    ssl.enabled.protocols LIST* TLSv1.2,TLSv1.3
+    ssl.endpoint.identification.algorithm STRING* https
+    ssl.engine.factory.class CLASS*
+    ssl.key.password PASSWORD*
+    ssl.keymanager.algorithm STRING* SunX509
+    ssl.keystore.certificate.chain PASSWORD*
+    ssl.keystore.key PASSWORD*
+    ssl.keystore.location STRING*
+    ssl.keystore.password PASSWORD*
+    ssl.keystore.type STRING* JKS
+    ssl.principal.mapping.rules STRING DEFAULT
+    ssl.protocol STRING* TLSv1.3
+    ssl.provider STRING*
+    ssl.secure.random.implementation STRING*
+    ssl.trustmanager.algorithm STRING* PKIX
+    ssl.truststore.certificates PASSWORD*
+    ssl.truststore.location STRING*
+    ssl.truststore.password PASSWORD*
+    ssl.truststore.type STRING* JKS
+    telemetry.max.bytes INT 1048576
+    transaction.abort.timed.out.transaction.cleanup.interval.ms INT 10000
+    transaction.max.timeout.ms INT 900000
+    transaction.partition.verification.enable BOOLEAN* true
+    transaction.remove.expired.transaction.cleanup.interval.ms INT 3600000
+    transaction.state.log.load.buffer.size INT 5242880
+    transaction.state.log.min.isr INT 2
+    transaction.state.log.num.partitions INT 50
+    transaction.state.log.replication.factor SHORT 3
+    transaction.state.log.segment.bytes INT 104857600
+    transaction.two.phase.commit.enable BOOLEAN false
+    transactional.id.expiration.ms INT 604800000
+    unclean.leader.election.enable BOOLEAN* false
+"""  # noqa: E501
+_DOC: Final = "A key of Apache Kafka. Nothing here acts on it."
 
 #: How alike a name and what was meant are at least, from 0 to 1.
 _ALIKE = 0.8
 
 
+@cache
+def kafka_broker_keys() -> ConfigRegistry:
+    """Return all of them by name."""
+    return ConfigRegistry(_declared())
+
+
+def _declared() -> Iterator[ConfigKey]:
+    for line in _KEYS.strip().splitlines():
+        name, type_, *default = line.split()
+        key = ConfigKey(name, ConfigType[type_.rstrip("*")], None, _DOC, dynamic=type_.endswith("*"))
+        raw = default[0].strip("'") if default else None
+        yield key if raw is None else ConfigKey(name, key.type, key.parse(raw), _DOC, dynamic=key.dynamic)
+
+
 def with_suggestion(name: str, known: Iterable[str]) -> str:
     """Return the name as a warning lists it: with the known key that it resembles, unless Kafka has it just so."""
-    if name in KAFKA_BROKER_KEYS:
+    names = {key.name for key in kafka_broker_keys()}
+    if name in names:
         return name
-    close = get_close_matches(name, {*known, *KAFKA_BROKER_KEYS}, n=1, cutoff=_ALIKE)
+    close = get_close_matches(name, {*known, *names}, n=1, cutoff=_ALIKE)
     return f"{name} (did you mean {close[0]}?)" if close else name

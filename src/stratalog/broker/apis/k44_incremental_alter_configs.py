@@ -6,6 +6,7 @@ Each resource is changed as a whole or not at all; what is changed is in force w
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,7 +27,11 @@ _OPERATIONS = frozenset(Operation)
 
 @handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1))
 async def incremental_alter_configs(ctx: RequestContext, request: Any) -> Any:
-    fails = any(_fails_in_the_controller(resource) for resource in request.resources)
+    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    fails = any(
+        times[resource.resource_type, resource.resource_name] == 1 and _fails_in_the_controller(resource)
+        for resource in request.resources
+    )
     return await answer_each(ctx, request, _fail if fails else _alter)
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
 from stratalog.broker.metadata.advice import SEGMENT_MINIMUMS, below_minimum
+from stratalog.broker.metadata.config_entries import broker_key
 from stratalog.config import (
     BROKER_KEYS,
     LOCAL_RETENTION_SAME,
     TOPIC_KEYS,
     BrokerConfig,
     ConfigKey,
-    ConfigRegistry,
     ConfigType,
     asks_for,
     invalid,
@@ -77,7 +77,7 @@ def changed_topic_configs(current: Mapping[str, str], changes: Sequence[Change])
     """
     after = dict(current)
     for change in changes:
-        _apply(after, change, TOPIC_KEYS, "Can't {operation} to key {name} because its type is not LIST.")
+        _apply(after, change, TOPIC_KEYS.get, "Can't {operation} to key {name} because its type is not LIST.")
     return after
 
 
@@ -85,18 +85,20 @@ def changed_broker_configs(current: Mapping[str, str], changes: Sequence[Change]
     """Return what is set dynamically on a broker, or on all, after the changes."""
     after = dict(current)
     for change in changes:
-        _apply(after, change, BROKER_KEYS, "Config value {lower} is not allowed for config key: {name}")
+        if change.operation in (Operation.APPEND, Operation.SUBTRACT) and broker_key(change.name) is None:
+            raise InvalidConfigError(f"Unknown config name: {change.name}")
+        _apply(after, change, broker_key, "Config value {lower} is not allowed for config key: {name}")
     return after
 
 
-def _apply(configs: dict[str, str], change: Change, registry: ConfigRegistry, refusal: str) -> None:
+def _apply(configs: dict[str, str], change: Change, find: Callable[[str], ConfigKey | None], refusal: str) -> None:
     if change.operation is Operation.SET:
         configs[change.name] = change.value or ""
         return
     if change.operation is Operation.DELETE:
         configs.pop(change.name, None)
         return
-    key = registry.get(change.name)
+    key = find(change.name)
     if key is None or key.type is not ConfigType.LIST:
         operation = change.operation.name
         raise InvalidConfigError(refusal.format(operation=operation, lower=operation.lower(), name=change.name))
@@ -119,7 +121,7 @@ def check_broker_configs(configs: Mapping[str, str], static: BrokerConfig, *, cu
 
     Whether they go together with everything else that is set, and with the topics, is another question.
     """
-    fixed = sorted(name for name in configs if (key := BROKER_KEYS.get(name)) is not None and not key.dynamic)
+    fixed = sorted(name for name in configs if (key := broker_key(name)) is not None and not key.dynamic)
     if fixed:
         raise InvalidRequestError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
     for name, raw in configs.items():
@@ -127,6 +129,9 @@ def check_broker_configs(configs: Mapping[str, str], static: BrokerConfig, *, cu
         if asked is not None:
             raise InvalidRequestError(f"{name} asks for {asked}, which this broker does not have")
     try:
+        for name, raw in configs.items():
+            if name not in BROKER_KEYS and (key := broker_key(name)) is not None:
+                key.parse(raw)
         effective = static.with_overrides(dict(configs))
         CleanerConfig.of(current).check_change(CleanerConfig.of(effective))
         _check_pool_sizes(current, effective)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from stratalog.config import BROKER_KEYS, TOPIC_KEYS, BrokerConfig, ConfigKey, ConfigType
+from stratalog.config import BROKER_KEYS, TOPIC_KEYS, BrokerConfig, ConfigKey, ConfigType, kafka_broker_keys
 from stratalog.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -118,6 +118,11 @@ class TopicDescriber:
         return _entry(key, value, synonyms, is_read_only=False)
 
 
+def broker_key(name: str) -> ConfigKey | None:
+    """Return a key of the broker, of ours or, without effect, of Kafka's."""
+    return BROKER_KEYS.get(name) or kafka_broker_keys().get(name)
+
+
 def broker_entries(broker: BrokerLevels, only: Collection[str] | None = None) -> list[ConfigEntry]:
     """Return the configuration of a broker; keys that are set but not known are shown without their values."""
     effective = broker.effective
@@ -130,8 +135,13 @@ def broker_entries(broker: BrokerLevels, only: Collection[str] | None = None) ->
         derived = bool(key.coarser) and not effective.is_set(key.name)
         value = None if derived else render(key, effective[key.name])
         entries.append(_entry(key, value, synonyms, is_read_only=not key.dynamic))
+    for key in kafka_broker_keys():
+        if key.name not in BROKER_KEYS and (only is None or key.name in only):
+            raw = effective.unknown.get(key.name)
+            value = render(key, key.default if raw is None else _parsed(key, raw))
+            entries.append(_entry(key, value, _synonyms(key.name, broker), is_read_only=not key.dynamic))
     for name in effective.unknown:
-        if only is None or name in only:
+        if (only is None or name in only) and name not in kafka_broker_keys():
             unknown = _synonyms(name, broker)
             source = unknown[0].source if unknown else ConfigSource.STATIC_BROKER
             entries.append(
@@ -155,7 +165,7 @@ def cluster_entries(broker: BrokerLevels, only: Collection[str] | None = None) -
     for name, value in broker.cluster.items():
         if only is not None and name not in only:
             continue
-        key = BROKER_KEYS.get(name)
+        key = broker_key(name)
         if key is None:
             entries.append(
                 ConfigEntry(
@@ -213,7 +223,7 @@ def _entry(key: ConfigKey, value: str | None, synonyms: Iterable[Synonym], *, is
 
 def _synonyms(name: str, broker: BrokerLevels) -> list[Synonym]:
     """Every level's say on a broker key, strong to weak; nothing unless the key itself is among it."""
-    key = BROKER_KEYS.get(name)
+    key = broker_key(name)
     names = [name] if key is None else [name, *(coarse for coarse, _ in key.coarser)]
     levels: tuple[tuple[Mapping[str, str | None], ConfigSource], ...] = (
         (dict(broker.own), ConfigSource.DYNAMIC_BROKER),
@@ -225,7 +235,7 @@ def _synonyms(name: str, broker: BrokerLevels) -> list[Synonym]:
         for known in names:
             value = level.get(known)
             if value is not None:
-                found.append(Synonym(known, _hide(BROKER_KEYS.get(known), value), source))
+                found.append(Synonym(known, _hide(broker_key(known), value), source))
     for known in names:
         default = _default(known)
         if default is not None:
@@ -236,7 +246,7 @@ def _synonyms(name: str, broker: BrokerLevels) -> list[Synonym]:
 
 
 def _default(name: str) -> str | None:
-    key = BROKER_KEYS.get(name)
+    key = broker_key(name)
     return None if key is None or key.coarser else render(key, key.default)
 
 
