@@ -41,7 +41,7 @@ def format_(
     \b
     Example:
       stratalog storage format --cluster-id 5L6g3nShT-eMCtK--X86sw --config server.properties
-      stratalog storage format -t ID -c server.properties --add-scram 'SCRAM-SHA-512=[name=alice,password=secret]'
+      stratalog storage format -t ID -c FILE -S 'SCRAM-SHA-512=[name=alice,password=secret]'
     """
     try:
         uuid_from_base64(cluster_id)
