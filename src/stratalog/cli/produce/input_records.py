@@ -57,7 +57,7 @@ RecordParser = Callable[[bytes], OutgoingRecord]
 
 
 class RecordReader(Protocol):
-    """Divides a stream into records."""
+    """Divides a stream into records, each made when it is taken, so that what is wrong with it is said of it."""
 
     def feed(self, chunk: bytes) -> Iterable[OutgoingRecord]:
         """Return the records that this chunk completes."""
@@ -80,7 +80,7 @@ class DelimitedReader:
 
     def finish(self) -> Iterable[OutgoingRecord]:
         rest, self._rest = self._rest, b""
-        return [self._parse(rest)] if rest else []
+        return map(self._parse, [rest] if rest else [])
 
 
 class ChunkReader:
@@ -90,7 +90,7 @@ class ChunkReader:
         self._parse = parse
 
     def feed(self, chunk: bytes) -> Iterable[OutgoingRecord]:
-        return [self._parse(chunk)]
+        return map(self._parse, [chunk])
 
     def finish(self) -> Iterable[OutgoingRecord]:
         return []
@@ -108,7 +108,7 @@ class WholeReader:
         return []
 
     def finish(self) -> Iterable[OutgoingRecord]:
-        return [self._parse(b"".join(self._chunks))]
+        return map(self._parse, [b"".join(self._chunks)])
 
 
 class SizedReader:
@@ -119,7 +119,8 @@ class SizedReader:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> Iterable[OutgoingRecord]:
-        data, at, found = self._rest + chunk, 0, []
+        data, at = self._rest + chunk, 0
+        found: list[bytes | None] = []
         while len(data) - at >= _SIZE.size:
             (size,) = _SIZE.unpack_from(data, at)
             if size < -1:
@@ -127,11 +128,10 @@ class SizedReader:
             end = at + _SIZE.size + max(size, 0)
             if end > len(data):
                 break
-            record = self._parse(data[at + _SIZE.size : end])
-            found.append(record if size >= 0 else record._replace(value=None))
+            found.append(data[at + _SIZE.size : end] if size >= 0 else None)
             at = end
         self._rest = data[at:]
-        return found
+        return (self._parse(each) if each is not None else self._parse(b"")._replace(value=None) for each in found)
 
     def finish(self) -> Iterable[OutgoingRecord]:
         if self._rest:
