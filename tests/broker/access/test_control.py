@@ -102,6 +102,31 @@ def test_a_consumer_in_a_session_is_stopped_by_the_next_rule(wire: Wire) -> None
     assert not again.responses[0].partitions[0].records
 
 
+def heartbeat(wire: Wire, **fields: Any) -> int:
+    response = wire.call(
+        ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, group_id="g", member_id="m", rebalance_timeout=60_000, **fields
+    )
+    return int(response.error_code)
+
+
+def test_a_group_that_reads_what_a_client_may_not_see_is_hidden(wire: Wire) -> None:
+    assert heartbeat(wire, member_epoch=0, subscribed_topic_names=["orders"], topic_partitions=[]) == 0
+    (seen,) = wire.call(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=["g"]).groups
+    assert (seen.error_code, len(seen.members)) == (0, 1)
+    assert create(wire, rule("orders", DESCRIBE, Permission.DENY)) == [0]
+    (hidden,) = wire.call(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=["g"]).groups
+    assert (hidden.error_code, hidden.members) == (29, ())
+
+
+def test_a_regular_expression_finds_no_topic_that_a_client_may_not_see(wire: Wire) -> None:
+    pattern = {"member_epoch": 0, "subscribed_topic_regex": "ord.*", "topic_partitions": []}
+    assert create(wire, rule("orders", DESCRIBE, Permission.DENY)) == [0]
+    assert heartbeat(wire, **pattern) == 29
+    every = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
+    wire.call(ApiKey.DELETE_ACLS, 3, filters=[every])
+    assert heartbeat(wire, **pattern) == 0
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [

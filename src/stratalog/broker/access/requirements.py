@@ -385,6 +385,9 @@ def _describe_groups(group_type: str, request_field: str) -> Guard:
     return guard
 
 
+_described_consumer_groups = _describe_groups("DescribedGroup", "group_ids")
+
+
 def _list_groups(asker: Asker, request: Any) -> GuardStep:
     if asker.may_cluster(Op.DESCRIBE, log_denied=False):
         return GuardStep(request)
@@ -405,7 +408,35 @@ def _consumer_group_heartbeat(asker: Asker, request: Any) -> GuardStep:
     named = request.subscribed_topic_names or ()
     if len(asker.names(Op.DESCRIBE, TOPIC, named)) < len(set(named)):
         raise TopicAuthorizationFailedError("Topic authorization failed.")
+    if getattr(request, "subscribed_topic_regex", None):
+        # What it matches is found out for the group, not for the client: so the client has to see all topics.
+        every = {topic.name for topic in asker.ctx.broker.metadata.topics()}
+        if asker.names(Op.DESCRIBE, TOPIC, every, log_denied=False) != every:
+            raise TopicAuthorizationFailedError("A regular expression needs Describe of all topics.")
     return GuardStep(request)
+
+
+def _describe_consumer_groups(asker: Asker, request: Any) -> GuardStep:
+    """Hide groups that read topics which the client may not describe."""
+    step = _described_consumer_groups(asker, request)
+
+    def is_seen(group: Any) -> bool:
+        parts = (part for member in group.members for part in (member.assignment, member.target_assignment))
+        names = {topic.topic_name for part in parts for topic in part.topic_partitions}
+        return asker.names(Op.DESCRIBE, TOPIC, names) == names
+
+    def hide(group: Any) -> Any:
+        if group.error_code or is_seen(group):
+            return group
+        return asker.ctx.make(
+            "DescribedGroup",
+            group_id=group.group_id,
+            error_code=_TOPIC_CODE,
+            error_message="The group has described topic(s) that the client is not authorized to describe.",
+            authorized_operations=group.authorized_operations,
+        )
+
+    return replace(step, finish=both(with_each("groups", hide), step.finish))
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------
@@ -816,7 +847,7 @@ GUARDS: Final[Mapping[ApiKey, Guard | None]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: _describe_transactions,
     ApiKey.LIST_TRANSACTIONS: _list_transactions,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _consumer_group_heartbeat,
-    ApiKey.CONSUMER_GROUP_DESCRIBE: _describe_groups("DescribedGroup", "group_ids"),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _describe_consumer_groups,
     ApiKey.LIST_CONFIG_RESOURCES: _cluster(Op.DESCRIBE_CONFIGS),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
 }
