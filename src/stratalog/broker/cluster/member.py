@@ -30,6 +30,8 @@ from stratalog.wire.client import Client, ConnectionOptions, UnreachableError
 logger = logging.getLogger(__name__)
 
 _CHECK_S: Final = 0.05
+#: How long the last request of a registration may take.
+_LAST_REQUEST_S: Final = 10.0
 #: How long leadership may take to be handed over (Kafka's limit).
 _SHUTDOWN_TIMEOUT_S: Final = 300.0
 
@@ -114,6 +116,9 @@ class ClusterMember:
         self._wait(lambda: self._loader.is_caught_up, "no controller has sent the metadata of the cluster")
         refuse_cluster(self.image, kraft_version=self._observer.kraft_version)
         self.lifecycle.start()
+        # The lifecycle has a time limit of its own, and knows why there was no registration.
+        patience_s = self.settings.registration_timeout_s + _LAST_REQUEST_S
+        self.lifecycle.wait_for(lambda each: each.broker_epoch >= 0, patience_s)
         self._wait(self._is_registered, "the registration of this broker is not in the metadata")
 
     def ready_to_unfence(self) -> None:
