@@ -144,6 +144,9 @@ class SaslCalls(Calls):
         ctx, request = self._read(ApiKey.SASL_HANDSHAKE, version, correlation_id, frame)
         enabled = self._sasl.settings.mechanisms
         found = enabled.get(request.mechanism)
+        if found is None and self._begun_again_at is not None:
+            self.reject(f"mechanism {request.mechanism!r} is not enabled, when it authenticated again")  # as Kafka does
+            return
         if found is None:
             response = ctx.respond(error_code=UnsupportedSaslMechanismError.code, mechanisms=tuple(enabled))
             self._fail(f"mechanism {request.mechanism!r} is not enabled", ctx, response)
