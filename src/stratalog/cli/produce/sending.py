@@ -173,13 +173,15 @@ async def send_stream(
 async def _ahead(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
     """Yield chunks that a thread reads, which nothing has to wait for when the program ends."""
     loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue(_CHUNKS_AHEAD)
+    queue: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue()
+    room = threading.Semaphore(_CHUNKS_AHEAD)
 
     def put(item: bytes | BaseException | None) -> None:
-        asyncio.run_coroutine_threadsafe(queue.put(item), loop).result()
+        room.acquire()
+        loop.call_soon_threadsafe(queue.put_nowait, item)
 
     def read() -> None:
-        with suppress(RuntimeError, asyncio.CancelledError):  # the loop has ended: so has the need for more
+        with suppress(RuntimeError):  # the loop has ended: so has the need for more
             try:
                 for chunk in chunks:
                     put(chunk)
@@ -189,6 +191,7 @@ async def _ahead(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
 
     threading.Thread(target=read, name="produce-input", daemon=True).start()
     while (item := await queue.get()) is not None:
+        room.release()
         if isinstance(item, BaseException):
             raise item
         yield item
