@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
+from typing import Self
 
 from stratalog.broker.server.acceptor import Acceptor
 from stratalog.broker.server.connection_limits import parse_overrides
@@ -26,6 +27,13 @@ logger = logging.getLogger(__name__)
 StrPath = str | os.PathLike[str]
 
 _FREE_PORT = "127.0.0.1:0"
+#: No wait for members that may come, and few partitions of internal topics to make at their first use.
+_FOR_TESTS = {
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": 1,
+    "transaction.state.log.num.partitions": 1,
+    "remote.log.metadata.topic.num.partitions": 1,
+}
 _THIS_MACHINE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -142,6 +150,18 @@ class Broker:
         self._thread.start()
         self._ready.wait()
         self._raise_failure()
+
+    @classmethod
+    def testing(cls, config: Mapping[str, object] | None = None, *, clock: Clock = SYSTEM_CLOCK) -> Self:
+        """Start a broker for a test: a temporary directory, a free port, and settings under which nothing waits.
+
+        `config` overrides those settings.
+        """
+        return cls(config={**_FOR_TESTS, **(config or {})}, clock=clock)
+
+    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Create a topic; returns once it can be written. Raises TopicAlreadyExistsError and InvalidTopicError."""
+        self.services.topics.create(name, partitions, config)
 
     def _raise_failure(self) -> None:
         """Undo a start that failed."""
