@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from random import Random
 
 import pytest
@@ -135,3 +136,19 @@ def test_a_filter_that_matches_finds_what_says_something_about_a_name() -> None:
     assert found == rules[:3]
     assert Authorizer(rules).matching(AclFilter(ResourceType.TOPIC, "ord", PatternType.PREFIXED)) == rules[1:2]
     assert Authorizer(rules).matching(AclFilter(ResourceType.TOPIC, "orders", PatternType.ANY)) == rules[:1]
+
+
+def test_long_names_that_a_client_makes_up_are_not_kept_in_memory() -> None:
+    allow = Acl(ResourceType.TOPIC, "long-", PatternType.PREFIXED, ALICE, "*", AclOperation.READ, Permission.ALLOW)
+    authorizer = Authorizer([allow])
+    tracemalloc.start()
+    try:
+        for number in range(200):
+            name = f"long-{number}-" + "x" * 100_000
+            assert authorizer.decide(ALICE, HOST, AclOperation.READ, ResourceType.TOPIC, name).allowed
+            assert not authorizer.decide(ALICE, HOST, AclOperation.WRITE, ResourceType.TOPIC, name).allowed
+            del name
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1_000_000

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from tests.support.wire import Wire
 
-from stratalog.broker.access import PatternType, Permission, ResourceType
+from stratalog.broker.access import AccessControl, AclOperation, Authorizer, PatternType, Permission, ResourceType
+from stratalog.broker.security import Listener, Peer, Principal
 from stratalog.broker.server import Broker
 from stratalog.config import STANDARD_AUTHORIZER
 from stratalog.errors import StratalogError
@@ -127,6 +128,34 @@ def test_a_regular_expression_finds_no_topic_that_a_client_may_not_see(wire: Wir
     assert heartbeat(wire, **pattern) == 0
 
 
+def test_a_group_that_is_asked_for_twice_shows_no_offsets_of_what_a_client_may_not_see(wire: Wire) -> None:
+    make_topic(wire, "public")
+    commit = {"partition_index": 0, "committed_offset": 7, "committed_leader_epoch": -1, "committed_metadata": ""}
+    committed = wire.call(
+        ApiKey.OFFSET_COMMIT,
+        8,
+        group_id="g",
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=[{"name": name, "partitions": [commit]} for name in ("orders", "public")],
+    )
+    assert [topic.partitions[0].error_code for topic in committed.topics] == [0, 0]
+    assert create(wire, rule("orders", DESCRIBE, Permission.DENY)) == [0]
+    every = {"group_id": "g", "topics": None}
+    forbidden = {"group_id": "g", "topics": [{"name": "orders", "partition_indexes": [0]}]}
+    for asked in ([every, forbidden], [forbidden, every], [every, every]):
+        groups = wire.call(ApiKey.OFFSET_FETCH, 8, groups=asked, require_stable=False).groups
+        found = [
+            {
+                topic.name: (part.committed_offset, int(part.error_code))
+                for topic in group.topics
+                for part in topic.partitions
+            }
+            for group in groups
+        ]
+        assert found == [{"public": (7, 0)} if each is every else {"orders": (-1, 29)} for each in asked]
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
@@ -165,6 +194,16 @@ def test_without_an_authorizer_rules_are_refused_by_name() -> None:
 def test_what_cannot_be_kept_refuses_the_start_by_name(tmp_path: Path, config: dict[str, Any], named: str) -> None:
     with pytest.raises(StratalogError, match=named):
         Broker(tmp_path / "data", config=config)
+
+
+def test_no_name_of_a_client_begins_a_second_line_of_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kafka.authorizer.logger")
+    peer = Peer(Listener("", 9092), principal=Principal("User", "eve\nPrincipal = User:alice is Allowed"))
+    access = AccessControl(Authorizer())
+    assert not access.allows(peer, ApiKey.PRODUCE, AclOperation.WRITE, ResourceType.TOPIC, "orders\nx")
+    (line,) = [each.getMessage() for each in caplog.records]
+    assert line.isprintable()
+    assert line.startswith("Principal = User:eve\\nPrincipal = User:alice is Allowed is Denied operation")
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

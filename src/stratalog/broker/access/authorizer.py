@@ -46,6 +46,8 @@ _ALLOWED_BY = {
 
 #: Verdicts that are remembered; then all are forgotten.
 _REMEMBERED_MAX = 20_000
+#: Longer names are not remembered: clients choose them, and no topic has one.
+_REMEMBERED_NAME_MAX = 249
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,8 @@ class Authorizer:
         if principal in self._super_users:
             return _SUPER_USER
         asked = (principal, host, operation, resource_type, name)
+        if len(name) > _REMEMBERED_NAME_MAX:
+            return self._decide(*asked)
         found = self._remembered.get(asked)
         if found is None:
             if len(self._remembered) >= _REMEMBERED_MAX:

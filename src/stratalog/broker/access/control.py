@@ -196,7 +196,7 @@ class AccessControl:
             )
         else:
             line = (
-                f"Principal = {peer.principal} is {'Allowed' if verdict.allowed else 'Denied'} "
+                f"Principal = {_on_one_line(str(peer.principal))} is {'Allowed' if verdict.allowed else 'Denied'} "
                 f"operation = {operation.name} from host = {host} "
                 f"on resource = {resource_type.title}:LITERAL:{_on_one_line(name)} for request = {key.message} "
                 f"with resourceRefCount = {count} based on rule {verdict.rule}"

@@ -298,20 +298,24 @@ def _offset_fetch(asker: Asker, request: Any) -> GuardStep:
             [refuse(asker, each) for each in request.topics or ()] if ctx.version < _OFFSET_FETCH_ERROR_FROM else []
         )
         return GuardStep(answer=ctx.respond(topics=topics, error_code=_GROUP_CODE))
-    kept_groups, refused, finishes = [], [], {}
+    kept_groups, refused = [], []
+    # By position: a request may name a group twice, and ask for different topics of it.
+    finishes: list[Finish | None] = []
     for group in request.groups:
         if asker.may(Op.DESCRIBE, GROUP, group.group_id):
             kept, finish = _fetched_topics(asker, group, "OffsetFetchResponseTopics", "OffsetFetchResponsePartitions")
             kept_groups.append(kept)
-            if finish is not None:
-                finishes[group.group_id] = finish
+            finishes.append(finish)
         else:
             refused.append(ctx.make("OffsetFetchResponseGroup", group_id=group.group_id, error_code=_GROUP_CODE))
-    if not refused and not finishes:
+    if not refused and not any(finishes):
         return GuardStep(request)
-    hide = with_each(
-        "groups", lambda group: group if group.error_code else finishes.get(group.group_id, lambda same: same)(group)
-    )
+
+    def hide(response: Any) -> Any:
+        answered = zip(response.groups, finishes, strict=True)
+        groups = (group if finish is None or group.error_code else finish(group) for group, finish in answered)
+        return replace(response, groups=tuple(groups))
+
     return GuardStep(replace(request, groups=tuple(kept_groups)), both(hide, added("groups", refused)))
 
 
