@@ -61,6 +61,10 @@ def test_kafkas_file_of_a_single_node_can_be_used_as_it_is() -> None:
     [
         ("ssl.engine.factory.class", "required"),
         ("ssl.provider", "/etc/kafka/provider"),
+        ("ssl.trustmanager.algorithm", "OurChecks"),
+        ("security.providers", "com.example.Creator"),
+        ("sasl.oauthbearer.jwt.validator.class", "com.example.Validator"),
+        ("listener.name.plaintext.oauthbearer.sasl.oauthbearer.jwt.validator.class", "com.example.Validator"),
         ("listener.name.plaintext.ssl.engine.factory.class", "-----BEGIN CERTIFICATE-----"),
         ("authorizer.class.name", "com.example.OurAuthorizer"),
         ("sasl.login.callback.handler.class", "x.Y"),

@@ -30,6 +30,13 @@ _KEYS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
         frozenset({"org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"}),
     ),
     "ssl.engine.factory.class": ("TLS by a class", _NOTHING),
+    "ssl.trustmanager.algorithm": ("checks of certificates other than OpenSSL's", frozenset({"PKIX", "SunX509"})),
+    "security.providers": ("security providers of Java", _NOTHING),
+    "sasl.oauthbearer.jwt.validator.class": (
+        "tokens checked by a class",
+        # What this broker does of itself.
+        frozenset(f"org.apache.kafka.common.security.oauthbearer.{name}JwtValidator" for name in ("Default", "Broker")),
+    ),
     "ssl.provider": ("a provider of TLS other than OpenSSL", _NOTHING),
     **{f"sasl.{name}": (_SASL, _NOTHING) for name in ("login.callback.handler.class",)},
     "sasl.server.callback.handler.class": (

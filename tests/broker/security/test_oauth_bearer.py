@@ -139,6 +139,8 @@ def test_a_new_key_is_found_and_keys_that_cannot_be_read_change_nothing(
     ("more", "said"),
     [
         ({"sasl.oauthbearer.jwks.endpoint.url": ""}, "is not set"),
+        ({"sasl.oauthbearer.expected.audience": ""}, "sasl.oauthbearer.expected.audience is not set"),
+        ({"sasl.oauthbearer.expected.issuer": ""}, "sasl.oauthbearer.expected.issuer is not set"),
         ({"sasl.oauthbearer.jwks.endpoint.url": "file:///no/such/file"}, "no keys can be read"),
         ({"sasl.oauthbearer.jwks.endpoint.url": "ftp://127.0.0.1/keys"}, "expected a URL"),
         (
@@ -154,6 +156,20 @@ def test_what_cannot_be_kept_refuses_the_start(tmp_path: Path, issuer: Issuer, m
     with pytest.raises(InvalidConfigError, match=said) as raised:
         Broker(tmp_path / "data", config=config_of(issuer, **more))
     assert "\n" not in str(raised.value)
+
+
+def test_tokens_for_anybody_from_anybody_count_where_that_is_allowed_by_name(tmp_path: Path, issuer: Issuer) -> None:
+    config = config_of(
+        issuer,
+        **{
+            "sasl.oauthbearer.expected.audience": "",
+            "sasl.oauthbearer.allow.unverified.audience": "true",
+            "sasl.oauthbearer.allow.unverified.issuer": "true",
+        },
+    )
+    del config["sasl.oauthbearer.expected.issuer"]
+    with Broker(tmp_path / "data", config=config) as broker:
+        assert authenticate(broker, issuer.token(aud="elsewhere", iss="them")).error_code == 0
 
 
 def test_keys_of_both_sides_are_no_keys(tmp_path: Path, issuer: Issuer) -> None:

@@ -102,6 +102,12 @@ def _token_rules(config: BrokerConfig, options: Mapping[str, str]) -> TokenRules
         raise InvalidConfigError(f"oauthbearer.{_JAAS}: {unsecured[0]} asks for tokens that nobody signed")
     if not config[url_key]:
         raise InvalidConfigError(f"{url_key} is not set: {_OAUTH} needs the keys that sign tokens")
+    for claim in ("audience", "issuer"):
+        expected, unverified = f"sasl.oauthbearer.expected.{claim}", f"sasl.oauthbearer.allow.unverified.{claim}"
+        if not config[expected] and not config[unverified]:
+            raise InvalidConfigError(
+                f"{expected} is not set: a token for others would count here too; set it, or {unverified}=true"
+            )
     if find_spec("jwt") is None or find_spec("cryptography") is None:
         raise InvalidConfigError(f"{MECHANISMS_KEY}: {_OAUTH} needs more libraries: pip install 'stratalog[security]'")
     refresh_s = config["sasl.oauthbearer.jwks.endpoint.refresh.ms"] / 1000
