@@ -49,6 +49,29 @@ def test_everything_survives_a_restart(tmp_path: Path) -> None:
     again.close()
 
 
+def modes(directory: Path) -> dict[str, int]:
+    return {each.name: each.stat().st_mode & 0o777 for each in directory.iterdir()}
+
+
+def test_only_its_owner_may_read_a_store(tmp_path: Path) -> None:
+    store = MetadataStore.open(tmp_path)
+    store.change_credentials("scram", {"SCRAM-SHA-256/alice": "secret"})
+    assert modes(tmp_path).keys() >= {STORE_FILE, f"{STORE_FILE}-wal"}
+    assert set(modes(tmp_path).values()) == {0o600}
+    store.close()
+
+
+def test_a_store_that_all_could_read_is_its_owners_once_it_has_credentials(tmp_path: Path) -> None:
+    MetadataStore.open(tmp_path).close()
+    (tmp_path / STORE_FILE).chmod(0o644)
+    store = MetadataStore.open(tmp_path)
+    store.finalize({"metadata.version": 31})
+    assert set(modes(tmp_path).values()) == {0o644}  # the user's own choice, as long as nothing is secret
+    store.change_credentials("scram", {"SCRAM-SHA-256/alice": "secret"})
+    assert set(modes(tmp_path).values()) == {0o600}
+    store.close()
+
+
 def test_a_store_without_an_epoch_of_features_begins_at_0(tmp_path: Path) -> None:
     """A store of before UpdateFeatures told one."""
     MetadataStore.open(tmp_path).close()

@@ -25,6 +25,7 @@ from stratalog.broker.access import Acl, acl_of
 from stratalog.broker.metadata.store_file import (
     FEATURES_EPOCH,
     STORE_FILE,
+    make_private,
     open_file,
     raise_clearer,
 )
@@ -361,7 +362,8 @@ class MetadataStore:
             return dict(self._db.execute("SELECT name, value FROM credentials WHERE kind = ?", (kind,)))
 
     def change_credentials(self, kind: str, changes: Mapping[str, str | None]) -> None:
-        """Put credentials of one kind, or (None) forget them, all together."""
+        """Put credentials of one kind, or (None) forget them, all together. Others may not read the file from then on."""
+        make_private(self.path)
         with self._change() as db:
             for name, value in changes.items():
                 if value is None:

@@ -20,6 +20,9 @@ from stratalog.errors import DataDirError
 
 STORE_FILE = "stratalog.sqlite"
 
+#: Mode of a file that holds credentials.
+_PRIVATE = 0o600
+
 #: Version of the tables below. A store with a higher one was written by a newer stratalog and is refused.
 FORMAT_VERSION = 1
 
@@ -56,6 +59,8 @@ def open_file(path: Path, cluster_id: str, metadata_version: int) -> sqlite3.Con
     connection = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.touch(mode=_PRIVATE)  # the files that SQLite puts beside it have the same mode
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
@@ -69,6 +74,13 @@ def open_file(path: Path, cluster_id: str, metadata_version: int) -> sqlite3.Con
         if connection is not None:
             connection.close()
         raise_clearer(path, error)
+
+
+def make_private(path: Path) -> None:
+    """Let only its owner read a store, which an older release made for all to read."""
+    for each in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
+        if each.exists() and each.stat().st_mode & ~_PRIVATE & 0o777:
+            each.chmod(_PRIVATE)
 
 
 def raise_clearer(path: Path, error: BaseException) -> NoReturn:
