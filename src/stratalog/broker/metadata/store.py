@@ -362,7 +362,7 @@ class MetadataStore:
             return dict(self._db.execute("SELECT name, value FROM credentials WHERE kind = ?", (kind,)))
 
     def change_credentials(self, kind: str, changes: Mapping[str, str | None]) -> None:
-        """Put credentials of one kind, or (None) forget them, all together. Others may not read the file from then on."""
+        """Put credentials of one kind, or (None) forget them, all together; only its owner may read the file then."""
         make_private(self.path)
         with self._change() as db:
             for name, value in changes.items():
