@@ -32,7 +32,9 @@ from stratalog.wire.client import (
     RefusedError,
     UnreachableError,
     fetching,
+    tls_context,
 )
+from stratalog.wire.client.options import Tls
 from stratalog.wire.protocol import make_message, message_module, response_class, write_message
 
 NOW = int(time.time() * 1000)
@@ -243,6 +245,13 @@ def test_options_travel_and_show_no_secret() -> None:
 def test_options_that_cannot_work(options: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         ConnectionOptions.of({"kafka.bootstrap.servers": "a:1"} | options)
+
+
+def test_an_empty_truststore_does_not_mean_the_certificates_of_the_system(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.pem"
+    empty.touch()
+    with pytest.raises(UsageError, match=r"truststore\.location=.*empty\.pem: expected certificates in PEM"):
+        tls_context(Tls(truststore_path=str(empty)))
 
 
 def test_a_bad_login_is_not_repeated_in_the_message() -> None:

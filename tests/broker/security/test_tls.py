@@ -191,6 +191,8 @@ def bad_settings(tmp_path: Path, server: Issued) -> list[tuple[dict[str, str], s
     other.write_text(Authority().issue().key_pem() + server.certificate_pem)
     text = tmp_path / "no.pem"
     text.write_text("no certificate")
+    empty = tmp_path / "empty.pem"
+    empty.touch()
     good = {"ssl.keystore.type": "PEM", "ssl.keystore.location": pem}
     return [
         ({}, "ssl.keystore.location is not set"),
@@ -216,6 +218,15 @@ def bad_settings(tmp_path: Path, server: Issued) -> list[tuple[dict[str, str], s
                 "ssl.truststore.location": str(text),
             },
             "ssl.truststore.location=.*no.pem: expected certificates",
+        ),
+        (
+            {
+                **good,
+                "ssl.client.auth": "required",
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": str(empty),
+            },
+            "ssl.truststore.location=.*empty.pem: expected certificates",
         ),
         ({**good, "ssl.enabled.protocols": "TLSv1.1,TLSv1.2"}, "TLSv1.1 is not spoken"),
         ({**good, "ssl.cipher.suites": "TLS_NULL_WITH_NULL"}, "not known to OpenSSL"),

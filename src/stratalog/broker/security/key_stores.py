@@ -82,7 +82,7 @@ def load_trusted(config: BrokerConfig, prefix: str = "") -> str | None:
     else:
         return None
     try:
-        ssl.create_default_context(cadata=found)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=found)
     except (ssl.SSLError, ValueError):
         raise InvalidConfigError(f"{key}: expected certificates in PEM") from None
     return found

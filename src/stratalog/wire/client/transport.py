@@ -62,7 +62,8 @@ def _trusted(tls: Tls) -> str | None:
     if text is None:
         return None
     try:
-        ssl.create_default_context(cadata=text)
+        # `create_default_context` takes an empty text for none, and would trust the system's certificates instead.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
     except (ssl.SSLError, ValueError):
         raise UsageError(f"option {name}: expected certificates in PEM") from None
     return text
