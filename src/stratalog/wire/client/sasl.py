@@ -17,6 +17,8 @@ from stratalog.wire.client.options import Sasl
 
 Dialogue = Generator[bytes, bytes, None]
 
+#: Fewer rounds would hand whoever poses as the broker a proof from which the password is quickly guessed (RFC 7677).
+_ITERATIONS_MIN: Final = 4096
 #: More rounds than this would only keep a client busy; Kafka's own brokers use 4096 to 16384.
 _ITERATIONS_MAX: Final = 10_000_000
 
@@ -45,8 +47,10 @@ def _scram(sasl: Sasl, digest: str, nonce: bytes) -> Dialogue:
         server_nonce, salt, iterations = said[b"r"], b64decode(said[b"s"], validate=True), int(said[b"i"])
     except (KeyError, ValueError):
         raise SaslError("the broker's first SCRAM message is none") from None
-    if not server_nonce.startswith(nonce) or len(server_nonce) == len(nonce) or not 0 < iterations <= _ITERATIONS_MAX:
+    if not server_nonce.startswith(nonce) or len(server_nonce) == len(nonce):
         raise SaslError("the broker's first SCRAM message does not continue the client's")
+    if not _ITERATIONS_MIN <= iterations <= _ITERATIONS_MAX:
+        raise SaslError(f"the broker asks for {iterations} rounds of SCRAM, expected {_ITERATIONS_MIN} or more")
     salted = hashlib.pbkdf2_hmac(digest, sasl.password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", digest)
     without_proof = b"c=biws,r=" + server_nonce
