@@ -166,6 +166,17 @@ def test_what_is_exported_can_be_read_back(any_cli: CommandLine, group: str, top
     assert said == f"{plan}:1: expected topic,partition,offset"
 
 
+@pytest.mark.parametrize("damage", [b"\xff\xfe,0,1\n", b'"' + b"x" * 200_000, b"\x00"])
+def test_a_file_of_offsets_that_is_none_is_wrong_usage(
+    any_cli: CommandLine, group: str, tmp_path: Path, damage: bytes
+) -> None:
+    plan = tmp_path / "plan.csv"
+    plan.write_bytes(damage)
+    said = any_cli.refused("groups", "reset-offsets", group, "--from-file", str(plan), code=2)
+    assert said.startswith(f"{plan}:")
+    assert "topic,partition,offset" in said
+
+
 def test_a_group_can_begin_with_a_reset(any_cli: CommandLine, topic: str) -> None:
     any_cli.good("produce", topic, "a", "b", "-p", "2")
     any_cli.good("groups", "reset-offsets", f"n-{topic}", "--topic", topic, "--to-latest", "--execute")

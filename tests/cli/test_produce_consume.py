@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import socket
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -153,6 +156,20 @@ def test_a_topic_that_is_not_there_is_made_only_when_asked_for(any_cli: CommandL
         (("-K", "\\q"), b"", "unknown escape \\q"),
         (("--acks", "1", "--idempotence"), b"", "--idempotence needs --acks all, not 1"),
         (("-l", "/nowhere/at/all"), b"", "/nowhere/at/all: No such file"),
+        (("-i", "json"), b"[" * 100_000, "record 1: '[[["),
+        (("-i", "json"), b'{"value":"a","partition":1e999}', "record 1: partition inf: expected a number from 0 on"),
+        (("-i", "json"), b'{"value":"a","timestamp":1%s}' % (b"0" * 19), "record 1: timestamp 10000000000000000000"),
+        (
+            ("-i", "json"),
+            b'{"value":"a","headers":{"\\ud800":"x"}}',
+            "record 1: header '\\ud800': the name is not UTF-8",
+        ),
+        (("-i", "json"), '{"valueBase64":"é"}'.encode(), "record 1: valueBase64: expected text in Base64"),
+        (("--timestamp", "9" * 20), b"", "expected a time from 1970 on, and within 64 bits"),
+        (("--timestamp", "1969-12-31"), b"", "expected a time from 1970 on, and within 64 bits"),
+        (("-H", "\udcff=a"), b"", "the name is not UTF-8"),
+        (("--batch-size", "9" * 20), b"", "should be less than or equal to 2147483647"),
+        (("--linger-ms", "9" * 20), b"", "should be less than or equal to 2147483647"),
     ],
 )
 def test_input_that_is_wrong_is_named(
@@ -160,6 +177,31 @@ def test_input_that_is_wrong_is_named(
 ) -> None:
     feed(monkeypatch, data)
     assert said in any_cli.refused("produce", topic, *options, code=2)
+
+
+def test_arguments_that_are_not_utf8_are_sent_as_the_bytes_that_they_are(any_cli: CommandLine, topic: str) -> None:
+    any_cli.good("produce", topic, "\udcff", "-k", "\udcfe", "-H", "a=\udcfd")
+    (record,) = records(any_cli, topic)
+    assert (record["valueBase64"], record["keyBase64"]) == ("/w==", "/g==")
+    assert record["headers"] == [{"key": "a", "valueBase64": "/Q=="}]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_produce_waits_for_input_ends_it_in_order(
+    any_cli: CommandLine, topic: str, signum: signal.Signals
+) -> None:
+    command = [sys.executable, "-m", "stratalog", "produce", topic, "-b", any_cli._bootstrap_servers]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
+        while any_cli.good("consume", topic, "-e").out != "one\n":
+            assert process.poll() is None
+        process.send_signal(signum)
+        assert process.wait(60) == 130
+        assert process.stderr.read() == b""
 
 
 def test_a_record_that_the_broker_refuses_is_named_and_those_before_it_are_there(

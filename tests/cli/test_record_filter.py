@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import pytest
 
+from stratalog.cli.consume.output_format import compile_format, print_as_json
 from stratalog.cli.consume.record_filter import compile_filter
 from stratalog.errors import UsageError
 
@@ -115,3 +117,35 @@ def test_a_text_that_is_no_condition_says_where(text: str, said: str) -> None:
     with pytest.raises(UsageError) as raised:
         compile_filter(text, NOW_MS)
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("word", ["and", "or"])
+def test_a_chain_of_conditions_may_be_long(word: str) -> None:
+    assert compile_filter(f" {word} ".join(["offset == 42"] * 5000), NOW_MS)(ORDER)
+
+
+@pytest.mark.parametrize("text", ["offset == %s", "value[%s] == 1", "timestamp > '%s'"])
+def test_numbers_that_nothing_holds_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^--filter"):
+        compile_filter(text % ("9" * 5000), NOW_MS)
+
+
+def test_a_pattern_with_a_count_that_nothing_holds_is_refused() -> None:
+    with pytest.raises(UsageError, match="is no regular expression"):
+        compile_filter("value ~ 'a{%s}'" % ("9" * 30), NOW_MS)
+
+
+def test_a_span_before_1970_begins_there() -> None:
+    assert compile_filter("timestamp >= '-99999999d'", NOW_MS)(ORDER)
+
+
+def test_what_json_does_not_have_is_printed_as_text() -> None:
+    value = {"a": [float("nan"), float("inf"), -float("inf"), 1.5], "b": "\ud800"}
+    record = SimpleNamespace(**{**vars(TOMBSTONE), "value": value})
+
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    expected = {"a": ["NaN", "Infinity", "-Infinity", 1.5], "b": "\ud800"}
+    assert json.loads(print_as_json(record), parse_constant=refuse)["value"] == expected
+    assert json.loads(compile_format("%v")(record), parse_constant=refuse) == expected

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import io
 import json
+import socket
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -124,6 +126,64 @@ def test_bytes_that_no_schema_explains_are_an_error(url: str, data: bytes, said:
     with pytest.raises(SchemaError) as raised:
         SchemaRegistry(url).decoded(data)
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"schema": "no schema"}, "schema 1 cannot be used: JSONDecodeError"),
+        ({"schema": '{"type": "nothing"}'}, "schema 1 cannot be used: UnknownType"),
+        ({"schema": '"string"', "references": [{"name": "x"}]}, "schema 1 cannot be used: KeyError"),
+        (
+            {"schema": '"string"', "references": [{"name": "x", "subject": "loop", "version": 1}]},
+            "subjects/loop/versions/1 at http://",
+        ),
+        ({"schemaType": "PROTOBUF", "schema": "", "serialized": base64.b64encode(b"\xff").decode()}, "schema 1 cannot"),
+    ],
+)
+def test_a_schema_that_is_none_is_an_error(schema: dict[str, Any], said: str) -> None:
+    loop = {"schema": '"string"', "references": [{"name": "x", "subject": "loop", "version": 1}]}
+    with schema_registry({1: schema}, {"loop/1": loop}) as url, pytest.raises(SchemaError) as raised:
+        SchemaRegistry(url).decoded(b"\0\0\0\0\1x")
+    assert said in str(raised.value)
+
+
+def test_a_schema_that_two_others_refer_to_is_taken_once() -> None:
+    def reference(name: str) -> dict[str, Any]:
+        return {"name": name, "subject": name, "version": 1}
+
+    def record(name: str, *fields: str) -> str:
+        return json.dumps({"type": "record", "name": name, "fields": [{"name": each, "type": each} for each in fields]})
+
+    subjects: dict[str, dict[str, Any]] = {
+        "A/1": {"schema": record("A")},
+        "B/1": {"schema": record("B", "A"), "references": [reference("A")]},
+    }
+    top = {"schema": record("C", "A", "B"), "references": [reference("A"), reference("B")]}
+    with schema_registry({1: top}, subjects) as url:
+        assert SchemaRegistry(url).decoded(b"\0\0\0\0\1") == {"A": {}, "B": {"A": {}}}
+
+
+@pytest.mark.parametrize("answer", [b"no HTTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", b""])
+def test_an_answer_that_is_no_http_is_an_error(answer: bytes) -> None:
+    def serve() -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(1 << 16)
+            connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(UsageError, match="cannot reach a schema registry"):
+            SchemaRegistry(f"http://127.0.0.1:{server.getsockname()[1]}").decoded(b"\0\0\0\0\1x")
+        thread.join()
+
+
+@pytest.mark.parametrize("url", ["http://h:port", "http://[", "ftp://h", "", "http://h:99999"])
+def test_a_url_that_is_none_is_wrong_usage(url: str) -> None:
+    with pytest.raises(UsageError, match="expected http://HOST:PORT"):
+        SchemaRegistry(url)
 
 
 def test_a_registry_may_want_a_login_and_errors_never_show_it() -> None:

@@ -9,6 +9,7 @@ The registry is asked once for each id. fastavro and protobuf (extra `schemas`) 
 from __future__ import annotations
 
 import base64
+import http.client
 import io
 import json
 import struct
@@ -46,8 +47,12 @@ class SchemaRegistry:
     """Schemas of a registry that speaks Confluent's API, by id. User and password may stand in the URL."""
 
     def __init__(self, url: str) -> None:
-        parts = urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
+            is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # a port that is no number, brackets without an address
+            is_usable = False
+        if not is_usable:
             raise UsageError("--schema-registry: expected http://HOST:PORT")
         self._url = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=parts.path.rstrip("/")).geturl()
         self._headers = {"Accept": _MEDIA_TYPE}
@@ -82,6 +87,10 @@ class SchemaRegistry:
                 self._codecs[schema_id] = self._codec_of(schema_id, told)
             except ImportError as error:
                 raise UsageError(f"schema {schema_id} needs {error.name}: {_EXTRA}") from error
+            except StratalogError:
+                raise
+            except Exception as error:  # whatever a library says of a schema that is none
+                raise SchemaError(f"schema {schema_id} cannot be used: {type(error).__name__}: {error}") from error
         return self._codecs[schema_id]
 
     def _codec_of(self, schema_id: int, told: Mapping[str, Any]) -> SchemaCodec:
@@ -102,23 +111,37 @@ class SchemaRegistry:
         except urllib.error.HTTPError as error:
             error.close()
             raise SchemaError(f"the schema registry at {self._url} answers {error.code} to {path}") from error
-        except OSError as error:
-            reason = getattr(error, "reason", None) or error.strerror or type(error).__name__
+        except (OSError, http.client.HTTPException) as error:  # an answer that is no HTTP, or breaks off
+            reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
             raise UsageError(f"cannot reach a schema registry at {self._url}: {reason}") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UsageError(f"{self._url} does not answer as a schema registry does") from error
-        if not isinstance(told, dict) or "schema" not in told:
+        if not isinstance(told, dict) or not isinstance(told.get("schema"), str):
             raise UsageError(f"{self._url} does not answer as a schema registry does")
         return told
 
     def _references(self, told: Mapping[str, Any], query: str = "") -> list[tuple[str, Mapping[str, Any]]]:
-        """Return the schemas that one refers to, each after those that it refers to itself."""
-        found: list[tuple[str, Mapping[str, Any]]] = []
+        """Return the schemas that one refers to, each once, after those that it refers to itself."""
+        found: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        self._refer(told, query, (), found)
+        return list(found.values())
+
+    def _refer(
+        self,
+        told: Mapping[str, Any],
+        query: str,
+        within: tuple[str, ...],
+        found: dict[str, tuple[str, Mapping[str, Any]]],
+    ) -> None:
         for each in told.get("references") or ():
             subject = urllib.parse.quote(str(each["subject"]), safe="")
-            inner = self._get(f"subjects/{subject}/versions/{int(each['version'])}{query}")
-            found += [*self._references(inner, query), (str(each["name"]), inner)]
-        return found
+            path = f"subjects/{subject}/versions/{int(each['version'])}{query}"
+            if path in within:
+                raise SchemaError(f"{path} at {self._url} refers to itself")
+            if path not in found:
+                inner = self._get(path)
+                self._refer(inner, query, (*within, path), found)
+                found[path] = (str(each["name"]), inner)
 
     # --- kinds of schemas ---------------------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ def topic_pattern(text: str) -> re.Pattern[str]:
     """Return a compiled regular expression. Raises UsageError."""
     try:
         return re.compile(text)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise UsageError(f"--regex {text}: {error}") from None
 
 

@@ -104,7 +104,7 @@ def _time(text: str, now_ms: int) -> OffsetPoint:
 def moment_ms(text: str, option: str, now_ms: int) -> int:
     """Return a time in ms: a date or time (ISO 8601), seconds or ms since 1970, or a span before now (-1h)."""
     if text.startswith("-"):
-        return now_ms - span_ms(text[1:], option)
+        return max(now_ms - span_ms(text[1:], option), 0)
     if text == "now":
         return now_ms
     ms = time_ms(text, option)

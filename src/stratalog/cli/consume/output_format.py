@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 import struct
 from collections.abc import Callable
@@ -90,12 +91,30 @@ def field_bytes(record: Any, name: str) -> bytes | None:
     value = getattr(record, name)
     if value is None or isinstance(value, bytes):
         return value
-    return (value if isinstance(value, str) else json_text(value)).encode()
+    return (value if isinstance(value, str) else json_text(value)).encode("utf-8", "backslashreplace")
 
 
 def json_text(value: Any) -> str:
     """Return JSON without blanks; text stays readable."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_json_default)
+    try:
+        return _dumped(value)
+    except ValueError:
+        return _dumped(_without_nan(value))
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_json_default)
+
+
+def _without_nan(value: Any) -> Any:
+    """Return the same with texts for numbers that JSON does not have, named as Protobuf's JSON names them."""
+    if isinstance(value, dict):
+        return {key: _without_nan(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return list(map(_without_nan, value))
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
 
 
 def _json_default(value: Any) -> Any:
@@ -145,7 +164,7 @@ def print_as_json(record: Any) -> bytes:
         **_json_field("value", record.value),
         "headers": [{"key": key, **_json_field("value", value)} for key, value in record.headers],
     }
-    return f"{json_text(told)}\n".encode()
+    return f"{json_text(told)}\n".encode("utf-8", "backslashreplace")  # as JSON writes half a surrogate pair
 
 
 def _json_field(name: str, value: Any) -> dict[str, Any]:

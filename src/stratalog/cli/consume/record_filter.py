@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from stratalog.cli.consume.offset_range import moment_ms
@@ -106,16 +106,16 @@ class _Parser:
     # --- conditions ---------------------------------------------------------------------------------------------------
 
     def _or(self) -> Evaluator:
-        found = self._and()
+        found = [self._and()]
         while self._take("or", "||"):
-            found = _either(found, self._and())
-        return found
+            found.append(self._and())
+        return found[0] if len(found) == 1 else _any_of(found)
 
     def _and(self) -> Evaluator:
-        found = self._not()
+        found = [self._not()]
         while self._take("and", "&&"):
-            found = _both(found, self._not())
-        return found
+            found.append(self._not())
+        return found[0] if len(found) == 1 else _all_of(found)
 
     def _not(self) -> Evaluator:
         if self._take("not", "!"):
@@ -170,7 +170,7 @@ class _Parser:
         self._next += 1
         try:
             return re.compile(text)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise FilterError(f"--filter: {text!r} is no regular expression: {error}") from None
 
     # --- operands -----------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class _Parser:
         kind, word, _ = self._tokens[self._next]
         if kind == "number":
             self._next += 1
-            number = float(word) if "." in word else int(word)
+            number = float(word) if "." in word else _integer(word)
             return lambda _: number
         if kind == "text":
             self._next += 1
@@ -231,23 +231,30 @@ class _Parser:
                 kind, word, _ = self._tokens[self._next]
                 if kind not in ("number", "text") or ("." in word and kind == "number"):
                     raise self._error("expected a number or a name in quotes")
-                path.append(int(word) if kind == "number" else _unquoted(word))
+                path.append(_integer(word) if kind == "number" else _unquoted(word))
                 self._next += 1
                 self._expect("]")
             else:
                 return path
 
 
+def _integer(word: str) -> int:
+    try:
+        return int(word)
+    except ValueError:  # more digits than Python reads
+        raise FilterError(f"--filter: a number of {len(word)} digits") from None
+
+
 def _unquoted(word: str) -> str:
     return re.sub(r"\\(.)", lambda match: {"n": "\n", "t": "\t"}.get(match[1], match[1]), word[1:-1], flags=re.DOTALL)
 
 
-def _both(left: Evaluator, right: Evaluator) -> Evaluator:
-    return lambda record: left(record) and right(record)
+def _all_of(conditions: Sequence[Evaluator]) -> Evaluator:
+    return lambda record: all(condition(record) for condition in conditions)
 
 
-def _either(left: Evaluator, right: Evaluator) -> Evaluator:
-    return lambda record: left(record) or right(record)
+def _any_of(conditions: Sequence[Evaluator]) -> Evaluator:
+    return lambda record: any(condition(record) for condition in conditions)
 
 
 def _equal(left: Evaluator, right: Evaluator) -> Evaluator:

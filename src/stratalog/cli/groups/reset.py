@@ -182,13 +182,17 @@ def _moment_ms(to_datetime: str | None, by_duration: str | None) -> int | None:
         span = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
     else:
         span = span_ms(by_duration, "--by-duration")
-    return SYSTEM_CLOCK.now_ms() - span
+    return max(SYSTEM_CLOCK.now_ms() - span, 0)
 
 
 def _read_plan(path: Path, group: str) -> dict[TopicPartition, int]:
     """Return the offsets of a file: topic,partition,offset; lines with another group in front are left out."""
     found = {}
-    for number, row in enumerate(csv.reader(REAL_FILESYSTEM.read_bytes(path).decode().splitlines()), 1):
+    try:
+        rows = list(csv.reader(REAL_FILESYSTEM.read_bytes(path).decode("utf-8-sig").splitlines()))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: expected lines topic,partition,offset: {error}") from None
+    for number, row in enumerate(rows, 1):
         if not row:
             continue
         if len(row) == 4 and row[0] != group:

@@ -41,6 +41,7 @@ from stratalog.errors import UsageError
 from stratalog.jobs import SILENT, terminal_progress
 
 _CHUNK_BYTES = 1 << 16
+_INT32_MAX = (1 << 31) - 1
 
 
 class CodecName(Enum):
@@ -116,8 +117,12 @@ def produce(
             help="Write each record once, also when a request is repeated. Default with --acks all.",
         ),
     ] = None,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Bytes of a batch, at most.")] = 1 << 18,
-    linger_ms: Annotated[int, typer.Option("--linger-ms", min=0, help="Wait so long for a batch to fill.")] = 5,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", min=1, max=_INT32_MAX, help="Bytes of a batch, at most.")
+    ] = 1 << 18,
+    linger_ms: Annotated[
+        int, typer.Option("--linger-ms", min=0, max=_INT32_MAX, help="Wait so long for a batch to fill.")
+    ] = 5,
     schema_registry: SchemaRegistryUrl = None,
     key_schema: Annotated[
         int | None, typer.Option("--key-schema", metavar="ID", help="Write keys, given as JSON, by this schema.")
@@ -147,7 +152,7 @@ def produce(
     """
     like = OutgoingRecord(
         None,
-        None if key is None else key.encode(),
+        None if key is None else key.encode("utf-8", "surrogateescape"),
         parse_headers(header or (), "--header"),
         partition,
         None if timestamp is None else time_ms(timestamp, "--timestamp"),
@@ -264,7 +269,8 @@ class InputStream:
 
 
 def _standard_input() -> InputStream:
-    stream: Any = sys.stdin.buffer
+    # without the buffer, whose lock a thread that waits for input would hold at the end of the program
+    stream: Any = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
     if sys.stdin.isatty():
         notice("type records, one a line; Ctrl-D ends")
     try:
@@ -272,7 +278,7 @@ def _standard_input() -> InputStream:
         size = told.st_size if stat.S_ISREG(told.st_mode) else 0
     except OSError:
         size = 0
-    return InputStream(iter(lambda: stream.read1(_CHUNK_BYTES), b""), size)
+    return InputStream(iter(lambda: stream.read(_CHUNK_BYTES), b""), size)
 
 
 def _files(paths: list[Path]) -> InputStream:

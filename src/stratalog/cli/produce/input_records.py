@@ -6,7 +6,6 @@ A reader is fed chunks as they come and returns the records that are whole. It k
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 import struct
@@ -21,6 +20,8 @@ from stratalog.errors import UsageError
 Headers = tuple[tuple[str, bytes], ...]
 
 _SIZE: Final = struct.Struct(">i")
+#: The largest timestamp of a record.
+_NUMBER_MAX: Final = (1 << 63) - 1
 _VERB: Final = re.compile(r"%(.)", re.DOTALL)
 _FIELDS: Final = {
     "k": "key",
@@ -215,7 +216,9 @@ def parse_headers(texts: Iterable[str], option: str) -> Headers:
         name, separator, value = text.partition("=")
         if not name or not separator:
             raise UsageError(f"{option} {text}: expected NAME=VALUE")
-        found.append((name, value.encode()))
+        if not _is_utf8(name):
+            raise UsageError(f"{option} {text!a}: the name is not UTF-8")
+        found.append((name, value.encode("utf-8", "surrogateescape")))
     return tuple(found)
 
 
@@ -232,7 +235,7 @@ class JsonParser:
     def __call__(self, line: bytes) -> OutgoingRecord:
         try:
             told = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UsageError(f"{shortened(line)} is no JSON: {error}") from None
         if not isinstance(told, dict) or ("value" not in told and "valueBase64" not in told):
             raise UsageError(f'{shortened(line)}: expected an object with "value", such as {{"key":"a","value":"b"}}')
@@ -270,7 +273,7 @@ class SchemaParser:
             return data
         try:
             value = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = data.decode(errors="replace")
         return self._registry.encoded(value, schema_id)
 
@@ -286,7 +289,7 @@ def _field_bytes(told: Mapping[str, Any], name: str, missing: bytes | None) -> b
     if encoded is not None:
         try:
             return base64.b64decode(encoded, validate=True)
-        except (TypeError, binascii.Error):
+        except (TypeError, ValueError):  # binascii.Error among them
             raise UsageError(f"{name}Base64: expected text in Base64") from None
     if name not in told:
         return missing
@@ -310,14 +313,27 @@ def _json_headers(told: Any) -> Headers:
     )
     if not isinstance(pairs, list) or not all(isinstance(each, dict) and "key" in each for each in pairs):
         raise UsageError('headers: expected {"name":"value"}, or [{"key":"name","value":"value"}]')
-    return tuple((str(each["key"]), _field_bytes(each, "value", None) or b"") for each in pairs)
+    headers = tuple((str(each["key"]), _field_bytes(each, "value", None) or b"") for each in pairs)
+    for name, _ in headers:
+        if not _is_utf8(name):
+            raise UsageError(f"header {name!a}: the name is not UTF-8")
+    return headers
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether it can be written as UTF-8: half a surrogate pair, or bytes of arguments that are none, cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _whole_number(value: Any, what: str) -> int:
     try:
         number = int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = -1
-    if number < 0 or isinstance(value, float | bool):
+    if not 0 <= number <= _NUMBER_MAX or isinstance(value, float | bool):
         raise UsageError(f"{what} {value!r}: expected a number from 0 on")
     return number

@@ -9,17 +9,21 @@ from stratalog.errors import UsageError
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SPAN = re.compile(r"(\d+)(ms|s|m|h|d)")
+#: Kafka's times and spans are 64-bit numbers.
+_MS_MAX = (1 << 63) - 1
+_DIGITS_MAX = 19
 
 
 def time_ms(text: str, option: str) -> int:
     """Return a time in milliseconds since 1970: such a number, or ISO 8601 (UTC unless it says otherwise)."""
-    if text.isdigit():
-        return int(text)
+    if text.isdecimal() and text.isascii():
+        return _checked_ms(int(text[: _DIGITS_MAX + 1]), f"{option} {text[:40]}")
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(f"{option} {text}: expected 2026-01-31, 2026-01-31T12:00:00Z or milliseconds") from None
-    return round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
+    ms = round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
+    return _checked_ms(ms, f"{option} {text}")
 
 
 def span_ms(text: str, option: str) -> int:
@@ -27,7 +31,16 @@ def span_ms(text: str, option: str) -> int:
     match = _SPAN.fullmatch(text)
     if match is None and text != "0":
         raise UsageError(f"{option} {text}: expected a number and a unit, such as 90s, 30m, 24h or 7d")
-    return 0 if match is None else int(match[1]) * _UNITS_MS[match[2]]
+    if match is None:
+        return 0
+    return _checked_ms(int(match[1][: _DIGITS_MAX + 1]) * _UNITS_MS[match[2]], f"{option} {text[:40]}")
+
+
+def _checked_ms(ms: int, what: str) -> int:
+    """Return it. Raises UsageError for what no timestamp of Kafka says: negative ones mean other things there."""
+    if not 0 <= ms <= _MS_MAX:
+        raise UsageError(f"{what}: expected a time from 1970 on, and within 64 bits")
+    return ms
 
 
 def time_text(ms: int) -> str:
