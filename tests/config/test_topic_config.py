@@ -134,9 +134,9 @@ def test_a_line_that_is_no_property_is_named() -> None:
 
 
 def test_unknown_broker_keys_are_kept_for_plugins_and_reported() -> None:
-    config = BrokerConfig({"rsm.config.url": "file:///x", "controller.quorum.voters": "1@h:1"})
+    config = BrokerConfig({"rsm.config.url": "file:///x", "controller.quorum.election.timeout.ms": "1000"})
     assert config.prefixed("rsm.config.") == {"url": "file:///x"}
-    assert set(config.unknown) == {"rsm.config.url", "controller.quorum.voters"}
+    assert set(config.unknown) == {"rsm.config.url", "controller.quorum.election.timeout.ms"}
 
 
 def test_a_copy_lag_in_time_alone_is_not_undone_by_the_default_in_bytes() -> None:
