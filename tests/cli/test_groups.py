@@ -209,3 +209,9 @@ def test_a_person_sees_a_table(any_cli: CommandLine, group: str, monkeypatch: py
     out = any_cli.good("groups", "describe", group).out
     assert "Empty" in out
     assert max(map(len, out.splitlines())) <= 70
+
+
+def test_a_partition_of_too_many_digits_is_wrong_usage(any_cli: CommandLine, group: str, topic: str) -> None:
+    chosen = f"{topic}:{'9' * 5000}"
+    said = any_cli.refused("groups", "reset-offsets", group, "--topic", chosen, "--to-earliest", code=2)
+    assert said.endswith("expected TOPIC or TOPIC:0,1,2")

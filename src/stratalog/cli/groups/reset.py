@@ -24,7 +24,7 @@ from stratalog.wire.client import EARLIEST_OFFSET, LATEST_OFFSET, Cluster, Coord
 
 TopicPartition = tuple[str, int]
 
-_TOPIC = re.compile(r"([^:]+)(?::(\d+(?:,\d+)*))?")
+_TOPIC = re.compile(r"([^:]+)(?::(\d{1,10}(?:,\d{1,10})*))?")
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
 #: States in which a group has no members, so that offsets can be set from outside.
 _WITHOUT_MEMBERS = ("Empty", "Dead", "")
