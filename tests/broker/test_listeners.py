@@ -219,3 +219,25 @@ def test_a_setting_of_one_listener_goes_over_that_of_all() -> None:
         "127.0.0.1": 3,
         "::1": 4,
     }
+
+
+@pytest.mark.parametrize("value", ["here", "127.0.0.1", ":5", "127.0.0.1:x", "127.0.0.1:-1", "127.0.0.1:٣"])
+def test_limits_of_addresses_that_are_none_are_refused(value: str) -> None:
+    with pytest.raises(InvalidConfigError, match="expected host:number"):
+        BrokerConfig({"max.connections.per.ip.overrides": value})["max.connections.per.ip.overrides"]
+
+
+def test_settings_that_turn_out_wrong_while_it_serves_end_no_listener() -> None:
+    config = BrokerConfig({"max.connections": "5"})
+    limits = ConnectionLimits(lambda: config, ("PLAINTEXT",), "PLAINTEXT", lambda: 0.0)
+    assert limits.has_room("PLAINTEXT")
+    config = BrokerConfig(
+        {
+            "listener.name.plaintext.max.connections": "many",
+            "max.connections.per.ip.overrides": "no.such.host.invalid:1,127.0.0.1:1",
+        }
+    )
+    assert limits.has_room("PLAINTEXT")
+    assert limits.take("PLAINTEXT", "127.0.0.1")
+    assert not limits.take("PLAINTEXT", "127.0.0.1")
+    assert limits.of("PLAINTEXT")["max.connections"] == 5

@@ -95,6 +95,14 @@ def throttled_replicas(key: str, value: Any) -> None:
         )
 
 
+def host_numbers(key: str, value: Any) -> None:
+    """Check a list of host:number."""
+    for entry in value:
+        host, separator, number = entry.rpartition(":")
+        if not separator or not host.strip() or not (number.isascii() and number.isdecimal()):
+            raise invalid(key, ",".join(value), "expected host:number, separated by commas")
+
+
 def one_of(*allowed: str) -> Validator:
     def check(key: str, value: Any) -> None:
         if value not in allowed:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from stratalog.config import BrokerConfig, invalid, listener_settings
+from stratalog.errors import InvalidConfigError
+
+logger = logging.getLogger(__name__)
 
 _OVERRIDES: Final = "max.connections.per.ip.overrides"
 _RATE: Final = "max.connection.creation.rate"
@@ -60,7 +64,7 @@ class ConnectionLimits:
         self._rates = {name: CreationRate(clock()) for name in names}
         self._seen: BrokerConfig | None = None
         self._settings: dict[str, BrokerConfig] = {}
-        self._overrides: Mapping[str, int] = {}
+        self._overrides: dict[str, int] = {}
 
     def of(self, listener: str) -> BrokerConfig:
         """Return the settings of one listener, as they are now."""
@@ -108,24 +112,43 @@ class ConnectionLimits:
             del self._hosts[host]
 
     def _look(self) -> None:
-        """Take over settings that were changed."""
+        """Take over settings that were changed. What cannot be kept of them leaves a listener as it was."""
         config = self._config()
-        if config is not self._seen:
-            self._settings = {name: listener_settings(config, name) for name in self._rates}
-            self._overrides = parse_overrides(config)
-            self._seen = config
+        if config is self._seen:
+            return
+        self._seen = config
+        for name in self._rates:
+            try:
+                self._settings[name] = listener_settings(config, name)
+            except InvalidConfigError as error:
+                self._settings.setdefault(name, config)
+                logger.error("Listener %s keeps its settings: %s", name, error)
+        self._overrides = {}
+        for host, number in _overrides(config):
+            try:
+                self._overrides.update(dict.fromkeys(_addresses(host), number))
+            except OSError as error:
+                logger.error("%s: host %s is not known, so it has no limit of its own: %s", _OVERRIDES, host, error)
 
 
 def parse_overrides(config: BrokerConfig) -> Mapping[str, int]:
-    """Return the limits of single addresses. InvalidConfigError for a host that is not known, or no number."""
+    """Return the limits of single addresses. InvalidConfigError for a host that is not known."""
     limits = {}
-    for entry in config[_OVERRIDES]:
-        host, separator, number = entry.rpartition(":")
-        if not separator or not number.isdecimal():
-            raise invalid(_OVERRIDES, ",".join(config[_OVERRIDES]), "expected host:number, separated by commas")
+    for host, number in _overrides(config):
         try:
-            found = socket.getaddrinfo(host.strip().strip("[]"), None, type=socket.SOCK_STREAM)
+            limits.update(dict.fromkeys(_addresses(host), number))
         except OSError as error:
-            raise invalid(_OVERRIDES, entry, f"host {host} is not known") from error
-        limits.update({str(where[0]): int(number) for *_, where in found})
+            raise invalid(_OVERRIDES, f"{host}:{number}", f"host {host} is not known") from error
     return limits
+
+
+def _overrides(config: BrokerConfig) -> Iterator[tuple[str, int]]:
+    for entry in config[_OVERRIDES]:
+        host, _, number = entry.rpartition(":")
+        yield host.strip().strip("[]"), int(number)
+
+
+def _addresses(host: str) -> Iterator[str]:
+    """Yield the addresses of a host. OSError when it is not known."""
+    for *_, where in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
+        yield str(where[0])
