@@ -9,6 +9,8 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +198,34 @@ def test_a_registry_may_want_a_login_and_errors_never_show_it() -> None:
     with pytest.raises(UsageError, match="cannot reach a schema registry") as gone:
         SchemaRegistry(url).decoded(b"\0\0\0\0\4\x02a")
     assert "swordfish" not in str(gone.value)
+
+
+def test_a_registry_that_sends_us_elsewhere_does_not_send_the_login_there() -> None:
+    asked: list[Message] = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.headers)
+            if self.path.startswith("/schemas"):
+                self.send_response(302)
+                self.send_header("Location", f"http://127.0.0.1:{server.server_port}/other")
+                self.end_headers()
+            else:
+                self.send_error(404)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            with pytest.raises(SchemaError, match="answers 404"):
+                SchemaRegistry(f"http://me:swordfish@127.0.0.1:{server.server_port}").decoded(b"\0\0\0\0\4\x02a")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert ["Authorization" in headers for headers in asked] == [True, False]
 
 
 def test_records_are_written_and_read_by_schemas(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,10 +55,10 @@ class SchemaRegistry:
         if not is_usable:
             raise UsageError("--schema-registry: expected http://HOST:PORT")
         self._url = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=parts.path.rstrip("/")).geturl()
-        self._headers = {"Accept": _MEDIA_TYPE}
+        self._authorization: str | None = None
         if parts.username is not None:
             login = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
-            self._headers["Authorization"] = f"Basic {base64.b64encode(login.encode()).decode()}"
+            self._authorization = f"Basic {base64.b64encode(login.encode()).decode()}"
         self._codecs: dict[int, SchemaCodec] = {}
 
     def decoded(self, data: bytes | None) -> Any:
@@ -104,7 +104,9 @@ class SchemaRegistry:
         return _JSON
 
     def _get(self, path: str) -> Mapping[str, Any]:
-        request = urllib.request.Request(f"{self._url}/{path}", headers=self._headers)
+        request = urllib.request.Request(f"{self._url}/{path}", headers={"Accept": _MEDIA_TYPE})
+        if self._authorization is not None:  # for this registry alone, not for where it may send us
+            request.add_unredirected_header("Authorization", self._authorization)
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
                 told = json.load(answer)

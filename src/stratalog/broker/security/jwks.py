@@ -69,6 +69,8 @@ class SigningKeys:
             text = REAL_FILESYSTEM.read_bytes(Path(urllib.request.url2pathname(parts.path)))
         elif parts.scheme in ("http", "https"):
             with urllib.request.urlopen(self._url, timeout=_TIMEOUT_S) as answer:
+                if parts.scheme == "https" and not answer.url.startswith("https:"):
+                    raise ValueError(f"it leads to {answer.url}, which anybody on the way could change")
                 text = answer.read(_BYTES_MAX)
         else:
             raise ValueError("expected a URL that begins with file:, https: or http:")
