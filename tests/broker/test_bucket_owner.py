@@ -137,6 +137,6 @@ def test_an_operator_says_whose_a_bucket_is(
     assert run(["tier", "owner", bucket.url, "--take-over", "--data-dir", str(tmp_path / "copy"), "--json"]) == 0
     assert '"reason":"taken over"' in capsys.readouterr().out
     assert run(["tier", "owner", bucket.url, "--give-up"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].split("\t")[1] == "nobody"
+    assert capsys.readouterr().out.splitlines()[-1].split("\t")[1] == "none"
     for wrong in (["--take-over"], ["--data-dir", str(tmp_path)], ["--take-over", "--give-up"]):
         assert run(["tier", "owner", bucket.url, *wrong]) == 2

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.support.wire import build
+from tests.support.wire import Wire, build
 
 from stratalog.broker.apis import k03_metadata
 from stratalog.broker.metadata import config_entries
@@ -81,14 +81,13 @@ def test_configs_are_described_as_by_the_message_library(broker: Broker, version
             (2, "missing", None),
             (4, "", None),
             (4, str(broker.services.node_id), ("log.segment.bytes",)),
-            (9, "x", None),
         )
     ]
     documented = {"include_documentation": True} if version >= 3 else {}
     message, _ = answered(
         broker, ApiKey.DESCRIBE_CONFIGS, version, resources=resources, include_synonyms=synonyms, **documented
     )
-    plain, tuned, picked, missing, cluster, own, unknown = message.results
+    plain, tuned, picked, missing, cluster, own = message.results
     values = {entry.name: entry.value for entry in plain.configs}
     changed = {entry.name: entry.value for entry in tuned.configs}
     assert values.keys() == changed.keys()
@@ -98,8 +97,15 @@ def test_configs_are_described_as_by_the_message_library(broker: Broker, version
     assert values["segment.bytes"] == "20000000"
     assert [entry.name for entry in picked.configs] == ["retention.ms"]
     assert [entry.name for entry in cluster.configs] == ["log.segment.bytes"] == [e.name for e in own.configs]
-    assert (int(missing.error_code), missing.configs, int(unknown.error_code)) == (3, (), 42)
+    assert (int(missing.error_code), missing.configs) == (3, ())
     assert {bool(entry.synonyms) for entry in tuned.configs if entry.name in SET} == {synonyms}
+
+
+def test_a_type_of_resource_that_does_not_exist_refuses_the_whole_request(broker: Broker) -> None:
+    resources = [{"resource_type": type_, "resource_name": "plain", "configuration_keys": None} for type_ in (2, 9)]
+    with Wire(broker.bootstrap_servers) as wire:
+        results = wire.call(ApiKey.DESCRIBE_CONFIGS, 4, resources=resources).results
+    assert [(int(each.error_code), each.configs) for each in results] == [(42, ()), (42, ())]
 
 
 @pytest.mark.parametrize("version", range(2, 8))

@@ -73,7 +73,7 @@ def test_the_marker_of_a_topic_that_is_gone_holds_nothing_up(tmp_path: Path) -> 
         s.produce("two", "tx", mine, "two")
         s.asker.call(ApiKey.DELETE_TOPICS, 5, topic_names=["two"], timeout=30_000)
         assert end_code(s, "end", mine) == 0
-        assert broker.services.transactions.describe("tx").state.title == "Ongoing"
+        assert broker.services.transactions.describe("tx").state.title == "CompleteCommit"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_decision_that_cannot_be_stored_is_none(
         with monkeypatch.context() as patch:
             patch.setattr(broker.services.transactions.log.partition_of("tx"), "append", refuse)
             assert end_code(s, "refused", mine) == code
-        assert broker.services.transactions.describe("tx").state.title == "CompleteCommit"
+        assert broker.services.transactions.describe("tx").state.title == "Ongoing"
         assert end_code(s, "abort", mine, committed=False) == 0
         s.contents("contents", "one", 0, committed=True)
         assert s.answers["contents"][1:] == [[0], 2]
