@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -38,8 +39,12 @@ def test_open_transactions_are_listed_and_described(any_cli: CommandLine, topic:
     assert told["producerId"] == mine["producerId"]
     assert f"{topic}-0" in any_cli.good("transactions", "describe", topic).out
     open_.commit_transaction()
-    done = any_cli.good("transactions", "describe", topic, "--json").json
-    assert (done["startTimeMs"], done["partitions"]) == (None, [])
+    deadline = time.monotonic() + 30
+    # Kafka answers the commit before its markers are written.
+    while (done := any_cli.good("transactions", "describe", topic, "--json").json)["state"] == "PrepareCommit":
+        assert time.monotonic() < deadline, done
+        time.sleep(0.05)
+    assert (done["state"], done["startTimeMs"], done["partitions"]) == ("CompleteCommit", None, [])
     assert "did you mean" in any_cli.refused("transactions", "describe", f"{topic}x")
 
 
