@@ -16,3 +16,6 @@ from .partition import (
 from .partition import (
     RemoteFetchData as RemoteFetchData,
 )
+from .replica_changes import (
+    ReplicaChanges as ReplicaChanges,
+)

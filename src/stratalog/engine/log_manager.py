@@ -263,8 +263,10 @@ class LogManager:
         every("producers", self.expire_producers, delay_ms=check_ms, interval_ms=check_ms)
         every("purge", self.purge, delay_ms=_PURGE_PERIOD_MS, interval_ms=_PURGE_PERIOD_MS)
 
-    def close(self, *, clean: bool = True) -> None:
+    def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
         """Flush and close every partition and release the directories. Harmless when called again.
+
+        `broker_epoch` is that of a cluster's broker, for the marks of a clean stop.
 
         A directory in which every partition was flushed is marked as left cleanly, whatever became of the others. After
         a crash that takes every partition in it to be opened: one that was not is still as the crash left it.
@@ -294,7 +296,7 @@ class LogManager:
                 flushed.discard(data_dir.path)
         with self._lock:
             self._partitions.clear()
-        self.dirs.close(clean=flushed)
+        self.dirs.close(clean=flushed, broker_epoch=broker_epoch)
 
     def _is_mended(self, data_dir: DataDir, closed: set[Path]) -> bool:
         """Whether no partition in a directory is as a crash left it; `closed` are those that were served."""

@@ -1,38 +1,23 @@
-"""Which partitions of a broker a delta changes: what its engine has to do, in this order.
+"""Which partitions of a broker a delta changes: what its engine has to do.
 
-deletes, then leaders, then followers, then directories. As Kafka's `TopicDelta.localChanges`, by topic id: a topic that
-is deleted and made again under its name is another one.
+As Kafka's `TopicDelta.localChanges`, by topic id: a topic that is deleted and made again under its name is another one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from uuid import UUID
 
 from stratalog.broker.cluster.delta import MetadataDelta
 from stratalog.broker.cluster.image import MetadataImage
 from stratalog.broker.cluster.registrations import PartitionRegistration
+from stratalog.engine import ReplicaChanges
 from stratalog.remote.api import TopicIdPartition
 
 
-@dataclass(slots=True)
-class LocalReplicaChanges:
-    """Changes of the replicas of one broker. A partition is in `leaders` or `followers`, never in both."""
-
-    #: Replicas that are no longer here. Only a delta deletes: a directory that no image knows is a stray one.
-    deletes: set[TopicIdPartition] = field(default_factory=set)
-    leaders: dict[TopicIdPartition, PartitionRegistration] = field(default_factory=dict)
-    #: Those of `leaders` whose leader epoch is new; the others have another ISR, say.
-    elected: set[TopicIdPartition] = field(default_factory=set)
-    followers: dict[TopicIdPartition, PartitionRegistration] = field(default_factory=dict)
-    #: Where the metadata says that a replica lies, when that is new.
-    directories: dict[TopicIdPartition, UUID] = field(default_factory=dict)
-
-
-def local_changes(delta: MetadataDelta, image: MetadataImage, broker: int) -> LocalReplicaChanges:
+def local_changes(delta: MetadataDelta, image: MetadataImage, broker: int) -> ReplicaChanges:
     """Return what `delta`, which led to `image`, changes for the replicas of `broker`."""
-    changes = LocalReplicaChanges()
+    changes = _Changes(broker)
     nothing: Mapping[int, PartitionRegistration] = {}
     for topic_id in delta.deleted_topics:
         gone = delta.image.topics[topic_id]
@@ -44,25 +29,37 @@ def local_changes(delta: MetadataDelta, image: MetadataImage, broker: int) -> Lo
         former = nothing if before is None else before.partitions
         for number in sorted(numbers):
             key = TopicIdPartition(topic_id, topic.name, number)
-            _compare(changes, key, former.get(number), topic.partitions[number], broker)
-    return changes
+            changes.compare(key, former.get(number), topic.partitions[number])
+    return ReplicaChanges(
+        deletes=frozenset(changes.deletes),
+        leaders=changes.leaders,
+        elected=frozenset(changes.elected),
+        followers=changes.followers,
+        directories=changes.directories,
+    )
 
 
-def _compare(
-    changes: LocalReplicaChanges,
-    key: TopicIdPartition,
-    old: PartitionRegistration | None,
-    new: PartitionRegistration,
-    broker: int,
-) -> None:
-    was_here = old is not None and broker in old.replicas
-    if broker not in new.replicas:
-        if was_here:
-            changes.deletes.add(key)
-        return
-    if old is None or old.partition_epoch != new.partition_epoch:
-        (changes.leaders if new.leader == broker else changes.followers)[key] = new
-        if new.leader == broker and (old is None or old.leader_epoch != new.leader_epoch):
-            changes.elected.add(key)
-    if old is None or not was_here or old.directory(broker) != new.directory(broker):
-        changes.directories[key] = new.directory(broker)
+class _Changes:
+    """A `ReplicaChanges` that grows."""
+
+    def __init__(self, broker: int) -> None:
+        self._broker = broker
+        self.deletes: set[TopicIdPartition] = set()
+        self.leaders: dict[TopicIdPartition, PartitionRegistration] = {}
+        self.elected: set[TopicIdPartition] = set()
+        self.followers: dict[TopicIdPartition, PartitionRegistration] = {}
+        self.directories: dict[TopicIdPartition, UUID] = {}
+
+    def compare(self, key: TopicIdPartition, old: PartitionRegistration | None, new: PartitionRegistration) -> None:
+        broker = self._broker
+        was_here = old is not None and broker in old.replicas
+        if broker not in new.replicas:
+            if was_here:
+                self.deletes.add(key)
+            return
+        if old is None or old.partition_epoch != new.partition_epoch:
+            (self.leaders if new.leader == broker else self.followers)[key] = new
+            if new.leader == broker and (old is None or old.leader_epoch != new.leader_epoch):
+                self.elected.add(key)
+        if old is None or not was_here or old.directory(broker) != new.directory(broker):
+            self.directories[key] = new.directory(broker)

@@ -122,13 +122,16 @@ class LogDirs:
 
     # --- end --------------------------------------------------------------------------------------------------------
 
-    def close(self, *, clean: Iterable[Path]) -> None:
-        """Release all; the directories of `clean` are flushed and checkpointed, and get their mark."""
+    def close(self, *, clean: Iterable[Path], broker_epoch: int = -1) -> None:
+        """Release all; the directories of `clean` are flushed and checkpointed, and get their mark.
+
+        `broker_epoch` is that of a cluster's broker.
+        """
         flushed = set(clean)
         for opened in self._opened:
             is_clean = opened.path in flushed and opened.path not in self._offline
             try:
-                opened.close(clean=is_clean)
+                opened.close(clean=is_clean, broker_epoch=broker_epoch)
             except OSError as error:
                 logger.error("log directory %s cannot be marked as left cleanly: %s", opened.path, error)
                 opened.close(clean=False)
