@@ -276,6 +276,34 @@ class SaslAuthenticationFailedError(KafkaError):
     code = 58
 
 
+class DelegationTokenDisabledError(KafkaError):
+    code = 61
+
+
+class DelegationTokenNotFoundError(KafkaError):
+    code = 62
+
+
+class DelegationTokenOwnerMismatchError(KafkaError):
+    code = 63
+
+
+class DelegationTokenNotAllowedError(KafkaError):
+    code = 64
+
+
+class DelegationTokenAuthorizationFailedError(KafkaError):
+    code = 65
+
+
+class DelegationTokenExpiredError(KafkaError):
+    code = 66
+
+
+class InvalidPrincipalTypeError(KafkaError):
+    code = 67
+
+
 class NonEmptyGroupError(KafkaError):
     code = 68
 

@@ -72,7 +72,7 @@ def test_kafkas_file_of_a_single_node_can_be_used_as_it_is() -> None:
         ("listener.name.plaintext.sasl.jaas.config", "hush-hush"),
         ("sasl.jaas.config", "hush-hush"),
         ("password.encoder.secret", "hush-hush"),
-        ("delegation.token.secret.key", "hush-hush"),
+        ("delegation.token.master.key", "hush-hush"),
         ("config.providers", "vault"),
         ("client.quota.callback.class", "X"),
         ("quota.producer.default", "1024"),

@@ -15,7 +15,7 @@ from stratalog.broker.groups import GroupCoordinator
 from stratalog.broker.metadata import MetadataStore
 from stratalog.broker.producer_ids import ProducerIds
 from stratalog.broker.purgatory import Purgatory
-from stratalog.broker.security import Listener, ScramUsers
+from stratalog.broker.security import IssuedTokens, Listener, ScramUsers
 from stratalog.broker.settings import BrokerSettings
 from stratalog.broker.storage import TIERING_KEY, BrokerStorage
 from stratalog.broker.topic_deletions import TopicDeletions
@@ -57,6 +57,7 @@ class BrokerServices:
     transactions: TransactionCoordinator
     topic_deletions: TopicDeletions
     scram: ScramUsers
+    tokens: IssuedTokens
     #: Decides who may do what; None: everybody may do everything.
     access: AccessControl | None = None
 
@@ -75,6 +76,7 @@ class BrokerServices:
 
     def close(self, *, clean: bool = True) -> None:
         """Stop everything and leave the directories flushed."""
+        self.tokens.close()
         self.transactions.close()
         self.groups.close()
         self.logs.take_no_new_ones()
@@ -102,6 +104,8 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         topic_deletions = TopicDeletions(storage.topics, groups, workers)
         topic_deletions.resume()
         transactions.start()
+        tokens = IssuedTokens(storage.metadata, storage.config, storage.clock.now_ms)
+        tokens.start(workers)
         undo.pop_all()
     return BrokerServices(
         node_id=storage.config["node.id"],
@@ -124,6 +128,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         transactions=transactions,
         topic_deletions=topic_deletions,
         scram=ScramUsers(storage.metadata),
+        tokens=tokens,
         access=access,
     )
 

@@ -221,6 +221,14 @@ BROKER_KEYS = ConfigRegistry(
              at_least(0)),
         _key("connection.failed.authentication.delay.ms", _INT, 100,
              "How long the answer to a failed authentication, and the end of the connection, wait.", at_least(0)),
+        _key("delegation.token.secret.key", _PASSWORD, None,
+             "The secret by which delegation tokens are made. Without it there are none; another one makes all tokens "
+             "void."),
+        _key("delegation.token.max.lifetime.ms", _LONG, 604_800_000, "How long a token may be renewed.", at_least(1)),
+        _key("delegation.token.expiry.time.ms", _LONG, 86_400_000, "How long a token lasts until it is renewed.",
+             at_least(1)),
+        _key("delegation.token.expiry.check.interval.ms", _LONG, 3_600_000, "How often expired tokens are removed.",
+             at_least(1)),
         # TLS.
         _key("ssl.keystore.type", _STR, "JKS", "PEM or PKCS12. With the default, a file of PKCS12 is read too; Java's "
              "own format is refused."),

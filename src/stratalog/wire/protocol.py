@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.abc import MetaPathFinder
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.errors import InvalidRequestError
 from stratalog.util import encode_unsigned
@@ -300,6 +300,9 @@ _ZEROS: dict[str, Any] = {
 }
 
 
+_EPOCH: Final = datetime.datetime.fromtimestamp(0, datetime.UTC)
+
+
 def _to_error_code(value: int) -> Any:
     return error_codes().get(value, error_codes()[-1])
 
@@ -312,6 +315,11 @@ def _to_datetime(value: int | datetime.datetime | None) -> datetime.datetime | N
     if value is None or isinstance(value, datetime.datetime):
         return value
     return None if value < 0 else datetime.datetime.fromtimestamp(value / 1000, datetime.UTC)
+
+
+def _to_some_datetime(value: int | datetime.datetime) -> datetime.datetime:
+    """Like `_to_datetime`, for fields that cannot be null: -1 stays a millisecond before the epoch."""
+    return _EPOCH + datetime.timedelta(milliseconds=value) if isinstance(value, int) else value
 
 
 def _to_tuple(value: Any) -> Any:
@@ -341,7 +349,8 @@ def _plan(cls: Any) -> _Plan:
         elif kind in ("timedelta_i32", "timedelta_i64"):
             converters[field.name], zero = _to_timedelta, datetime.timedelta(0)
         elif kind == "datetime_i64":
-            converters[field.name], zero = _to_datetime, _to_datetime(0)
+            converters[field.name] = _to_datetime if "None" in str(field.type) else _to_some_datetime
+            zero = _EPOCH
         else:
             converters[field.name], zero = None, _ZEROS.get(str(kind))
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:

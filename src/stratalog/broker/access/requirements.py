@@ -13,8 +13,10 @@ from typing import Any, Final
 from stratalog.broker.access.acls import AclOperation as Op
 from stratalog.broker.access.acls import ResourceType
 from stratalog.broker.access.guard import Asker, Finish, Guard, GuardStep, added, between_brokers, both, only, with_each
+from stratalog.broker.security import Principal, may_ask_for_tokens
 from stratalog.errors import (
     ClusterAuthorizationFailedError,
+    DelegationTokenAuthorizationFailedError,
     GroupAuthorizationFailedError,
     OperationNotAttemptedError,
     TopicAuthorizationFailedError,
@@ -23,11 +25,13 @@ from stratalog.errors import (
 )
 from stratalog.wire import ApiKey, make_message, message_module
 
-TOPIC, GROUP, CLUSTER, TXN_ID = (
+TOPIC, GROUP, CLUSTER, TXN_ID, TOKEN, USER = (
     ResourceType.TOPIC,
     ResourceType.GROUP,
     ResourceType.CLUSTER,
     ResourceType.TRANSACTIONAL_ID,
+    ResourceType.DELEGATION_TOKEN,
+    ResourceType.USER,
 )
 _TOPIC_CODE: Final = TopicAuthorizationFailedError.code
 _GROUP_CODE: Final = GroupAuthorizationFailedError.code
@@ -749,6 +753,43 @@ def _alter_scram(asker: Asker, request: Any) -> GuardStep:
     return GuardStep(answer=asker.ctx.respond(results=[_refused_user(asker, name) for name in users]))
 
 
+def _create_token(asker: Asker, request: Any) -> GuardStep:
+    """Ask only for tokens in another's name, and only where the client may ask for tokens at all."""
+    ctx = asker.ctx
+    name = getattr(request, "owner_principal_name", None)
+    if not name or not may_ask_for_tokens(ctx.peer):
+        return GuardStep(request)
+    owner = Principal(request.owner_principal_type or "", name)
+    if owner == ctx.principal or asker.may(Op.CREATE_TOKENS, USER, str(owner)):
+        return GuardStep(request)
+    return GuardStep(
+        answer=ctx.respond(
+            error_code=DelegationTokenAuthorizationFailedError.code,
+            principal_type=owner.kind,
+            principal_name=owner.name,
+            token_requester_principal_type=ctx.principal.kind,
+            token_requester_principal_name=ctx.principal.name,
+            issue_timestamp=-1,
+            expiry_timestamp=-1,
+            max_timestamp=-1,
+        )
+    )
+
+
+def _describe_tokens(asker: Asker, request: Any) -> GuardStep:
+    """Hide tokens that are not the client's own, unless it may see them or all of their owner's."""
+
+    def is_seen(token: Any) -> bool:
+        known = asker.ctx.broker.tokens.get(token.token_id)
+        return known is not None and (
+            known.concerns(asker.ctx.principal)
+            or asker.may(Op.DESCRIBE, TOKEN, known.id)
+            or asker.may(Op.DESCRIBE_TOKENS, USER, str(known.owner))
+        )
+
+    return GuardStep(request, only("tokens", is_seen))
+
+
 _offsets_of_epochs = _entries(
     Op.DESCRIBE,
     TOPIC,
@@ -817,6 +858,10 @@ GUARDS: Final[Mapping[ApiKey, Guard | None]] = {
     ApiKey.ALTER_REPLICA_LOG_DIRS: _cluster(Op.ALTER),
     ApiKey.DESCRIBE_LOG_DIRS: _describe_log_dirs,
     ApiKey.SASL_AUTHENTICATE: None,
+    ApiKey.CREATE_DELEGATION_TOKEN: _create_token,
+    ApiKey.RENEW_DELEGATION_TOKEN: None,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: None,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: _describe_tokens,
     ApiKey.CREATE_PARTITIONS: _entries(
         Op.ALTER, TOPIC, "topics", "results", _refused_result("CreatePartitionsTopicResult", "name", _TOPIC_CODE)
     ),

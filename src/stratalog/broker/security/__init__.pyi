@@ -1,3 +1,12 @@
+from .delegation_tokens import (
+    DelegationToken as DelegationToken,
+)
+from .delegation_tokens import (
+    IssuedTokens as IssuedTokens,
+)
+from .delegation_tokens import (
+    may_ask_for_tokens as may_ask_for_tokens,
+)
 from .peer import (
     Listener as Listener,
 )

@@ -46,6 +46,7 @@ class OAuthBearerExchange:
         self._refused: str | None = None
         self.principal: Principal | None = None
         self.expires_ms: int | None = None
+        self.by_token = False
 
     def evaluate(self, message: bytes) -> bytes:
         if self._refused is not None:

@@ -37,7 +37,7 @@ class Listener:
 class Peer:
     """The other end of one connection. Belongs to the loop's thread; `principal` changes when it proves who it is."""
 
-    __slots__ = ("client_host", "listener", "local_host", "principal")
+    __slots__ = ("by_token", "client_host", "listener", "local_host", "principal")
 
     def __init__(
         self,
@@ -52,6 +52,8 @@ class Peer:
         self.client_host = client_host
         self.local_host = local_host
         self.principal = principal
+        #: Whether the principal is the owner of a delegation token, by which the client came in.
+        self.by_token = False
 
     @property
     def reached_host(self) -> str:

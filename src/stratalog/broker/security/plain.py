@@ -26,6 +26,7 @@ class PlainExchange:
         self._passwords = passwords
         self.principal: Principal | None = None
         self.expires_ms: int | None = None
+        self.by_token = False
 
     def evaluate(self, message: bytes) -> bytes:
         tokens = message.decode("utf-8", "replace").split("\0")

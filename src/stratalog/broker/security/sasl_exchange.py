@@ -23,6 +23,8 @@ class SaslExchange(Protocol):
     principal: Principal | None
     #: When that stops being true, in ms since the epoch; None when the mechanism knows no end.
     expires_ms: int | None
+    #: Whether it proved that by a delegation token.
+    by_token: bool
 
     def evaluate(self, message: bytes) -> bytes:
         """Return the answer to a message of the client. SaslFailureError for one that proves nothing."""

@@ -55,6 +55,8 @@ class Account:
     credential: ScramCredential
     principal: Principal
     expires_ms: int | None = None
+    #: Whether the name is the id of a delegation token, and the principal that token's owner.
+    by_token: bool = False
 
 
 #: (mechanism, name, whether it is the id of a delegation token) -> account
@@ -95,6 +97,7 @@ class ScramExchange:
         self._first_messages = b""
         self.principal: Principal | None = None
         self.expires_ms: int | None = None
+        self.by_token = False
 
     def evaluate(self, message: bytes) -> bytes:
         return self._begin(message) if self._account is None else self._end(message, self._account)
@@ -140,5 +143,5 @@ class ScramExchange:
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         if not hmac.compare_digest(hashlib.new(self._digest, client_key).digest(), credential.stored_key):
             raise SaslFailureError(f"a wrong password for {account.principal}")
-        self.principal, self.expires_ms = account.principal, account.expires_ms
+        self.principal, self.expires_ms, self.by_token = account.principal, account.expires_ms, account.by_token
         return b"v=" + b64encode(hmac.digest(credential.server_key, signed, self._digest))

@@ -122,7 +122,9 @@ class Acceptor:
 
     def _account(self, mechanism: str, name: str, is_token: bool) -> Account | None:
         """Return whom a name stands for that a client gives by SCRAM."""
-        credential = None if is_token else self.services.scram.get(mechanism, name)
+        if is_token:
+            return self.services.tokens.account(mechanism, name)
+        credential = self.services.scram.get(mechanism, name)
         return None if credential is None else Account(credential, Principal("User", name))
 
     def make_room(self) -> bool:

@@ -222,7 +222,7 @@ class SaslCalls(Calls):
                     told=f"Cannot change principals during re-authentication from {_dotted(self.peer.principal)}: "
                     f"{_dotted(principal)}",
                 )
-            self.peer.principal = principal
+            self.peer.principal, self.peer.by_token = principal, exchange.by_token
         return answer
 
     def _finish_session(self) -> int:

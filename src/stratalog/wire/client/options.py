@@ -60,6 +60,8 @@ class Sasl:
     mechanism: str
     username: str
     password: str = field(repr=False)
+    #: Whether the name is the id of a delegation token, and the password its HMAC in base64.
+    by_token: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,4 +193,5 @@ def _sasl(reader: _Properties) -> Sasl:
     values = jaas_options(config)
     if values is None or "username" not in values or "password" not in values:
         raise UsageError(f"{reader.where}sasl.jaas.config: expected {wanted}")
-    return Sasl(mechanism, values["username"], values["password"])
+    by_token = mechanism != "PLAIN" and values.get("tokenauth", "").lower() == "true"
+    return Sasl(mechanism, values["username"], values["password"], by_token)

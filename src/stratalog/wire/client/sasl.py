@@ -40,7 +40,7 @@ def _plain(sasl: Sasl) -> Dialogue:
 
 def _scram(sasl: Sasl, digest: str, nonce: bytes) -> Dialogue:
     name = sasl.username.replace("=", "=3D").replace(",", "=2C").encode()
-    client_first = b"n=" + name + b",r=" + nonce
+    client_first = b"n=" + name + b",r=" + nonce + (b",tokenauth=true" if sasl.by_token else b"")
     server_first = yield b"n,," + client_first
     said = _attributes(server_first)
     try:

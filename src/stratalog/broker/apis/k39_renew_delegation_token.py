@@ -1,0 +1,26 @@
+"""RenewDelegationToken (39): let a token live on, up to its longest lifetime. v1 and v2.
+
+v2: flexible. A period below 1 stands for the longest. Only its owner and its renewers may.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stratalog.broker.groups import to_ms
+from stratalog.broker.security import may_ask_for_tokens
+from stratalog.broker.server import ApiKey, RequestContext, handles
+from stratalog.errors import DelegationTokenNotAllowedError, KafkaError
+
+
+@handles(ApiKey.RENEW_DELEGATION_TOKEN, versions=(1, 2))
+async def renew_delegation_token(ctx: RequestContext, request: Any) -> Any:
+    if not may_ask_for_tokens(ctx.peer):
+        return ctx.respond(error_code=DelegationTokenNotAllowedError.code, expiry_timestamp=-1)
+    try:
+        expires_ms = await ctx.broker.workers.run(
+            ctx.broker.tokens.renew, bytes(request.hmac), ctx.principal, to_ms(request.renew_period)
+        )
+    except KafkaError as error:
+        return ctx.respond(error_code=error.code, expiry_timestamp=0)
+    return ctx.respond(error_code=0, expiry_timestamp=expires_ms)
