@@ -87,7 +87,7 @@ def fill_all(directory: Path, partitions: int, segments: int) -> None:
 
 def plan(url: str, partition: int) -> dict[str, float]:
     """In a process of its own: plan one partition twice."""
-    from stratalog.spark.byte_sources import ByteSources
+    from stratalog.inspect.byte_sources import ByteSources
     from stratalog.spark.options.read_options import ReadOptions
     from stratalog.spark.planning.snapshot import SnapshotReader
 

@@ -28,15 +28,18 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from benchmarks.compaction import CLEANER, SEGMENT_BYTES, kafkas_command, run, write_log
 from benchmarks.support.arguments import benchmark_parser
 from benchmarks.support.measure import Sample, alternate
 from benchmarks.support.report import Report, Result, figure
+from stratalog.jobs.compaction.run import compact_data_dirs
 from stratalog.jobs.progress import Progress
 from stratalog.log.format.checkpoints import CLEAN_SHUTDOWN, CLEANER_OFFSETS, OffsetCheckpoint
 from stratalog.records import Codec
 from stratalog.spark import local_session
-from stratalog.spark.pipelines.compact import compact_data_dirs
+from stratalog.spark.executor import SparkExecutor
 
 TARGET = 1.0
 _WORKER = [b"-m", b"stratalog.spark.jvm.worker_daemon"]
@@ -99,7 +102,7 @@ def descendants(pid: int) -> list[Path]:
     return found
 
 
-def on_spark(spark: object, scratch: Path, source: Path, first_dirty: int) -> Sample:
+def on_spark(spark: SparkSession, scratch: Path, source: Path, first_dirty: int) -> Sample:
     directory = scratch / "spark"
     shutil.copytree(source, directory / source.name)
     OffsetCheckpoint(directory / CLEANER_OFFSETS).write({("latest", 0): first_dirty})
@@ -111,11 +114,7 @@ def on_spark(spark: object, scratch: Path, source: Path, first_dirty: int) -> Sa
     try:
         start = time.perf_counter()
         result = compact_data_dirs(
-            spark,  # type: ignore[arg-type]
-            [directory],
-            topics=["latest"],
-            overrides=overrides,
-            progress=phases,
+            [directory], topics=["latest"], overrides=overrides, progress=phases, executor=SparkExecutor(spark)
         )
         seconds = time.perf_counter() - start
         of_phases = phases.seconds()

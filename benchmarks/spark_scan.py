@@ -289,7 +289,7 @@ def bytes_read(path: Path, where: str, **more: str) -> tuple[int, int]:
 
     from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
-    from stratalog.spark.byte_sources import ByteSources
+    from stratalog.inspect.byte_sources import ByteSources
     from stratalog.spark.options.data_loss import on_data_loss
     from stratalog.spark.options.read_options import ReadOptions
     from stratalog.spark.planning.filters import Constraints, push

@@ -22,6 +22,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 import stratalog.spark
 from stratalog.config.topic import LogConfig
 from stratalog.jobs.audit.run import audit
+from stratalog.jobs.compaction.result import CompactResult
+from stratalog.jobs.compaction.run import compact_bucket, compact_data_dirs
 from stratalog.jobs.index.run import convert_indexes, rebuild_indexes, verify_indexes
 from stratalog.jobs.ledger import State
 from stratalog.jobs.restore.records import restore_to_directory
@@ -32,11 +34,9 @@ from stratalog.spark import SparkExecutor, forecast_frame
 from stratalog.spark.export import export, read_table
 from stratalog.spark.ingest import Rows, ingest
 from stratalog.spark.jvm.scan_rule import install_scan_rule
-from stratalog.spark.pipelines.compact import compact_bucket, compact_data_dirs
-from stratalog.spark.pipelines.compaction.result import CompactResult
 from stratalog.spark.pipelines.read import read_rows
 from stratalog.spark.pipelines.stats import stats
-from tests.spark.pipelines.compaction.lives import T0, upload, write_log
+from tests.jobs.compaction.lives import T0, upload, write_log
 from tests.support.late_workers import despite_late_workers
 
 COMPACTED = {"cleanup.policy": "compact", "internal.segment.bytes": "8192"}
@@ -232,14 +232,14 @@ def restore_topic(spark: SparkSession, place: Place) -> Any:
 def compact_both(spark: SparkSession, place: Place) -> Any:
     """The directory and the bucket; the last step, since it changes them."""
     options = dict(place.options)
-    local = compact_data_dirs(spark, [place.data], overrides=COMPACTED)
+    local = compact_data_dirs([place.data], overrides=COMPACTED, executor=SparkExecutor(spark))
     remote = compact_bucket(
-        spark,
         place.bucket("tiered"),
         topics=["prices"],
         options=options,
         overrides=COMPACTED,
         grace_seconds=0,
+        executor=SparkExecutor(spark),
     )
     rows = stratalog.spark.read(spark, remote=place.bucket("tiered"), remote_options=place.options, subscribe="prices")
     kept = stratalog.spark.read(spark, path=place.data, subscribe="prices")

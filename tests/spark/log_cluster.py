@@ -107,5 +107,5 @@ class LogCluster:
 def brokers(cluster: LogCluster) -> Iterator[dict[str, str]]:
     """Every connection within the block is to this cluster; gives the option that asks for it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("stratalog.spark.byte_sources.Cluster", lambda *_, **__: cluster)
+        patch.setattr("stratalog.inspect.byte_sources.Cluster", lambda *_, **__: cluster)
         yield {"kafka.bootstrap.servers": cluster.address}

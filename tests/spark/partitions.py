@@ -13,6 +13,7 @@ from typing import Any
 
 from pyspark.sql.datasource import Filter
 
+from stratalog.inspect.byte_sources import ByteSources
 from stratalog.log.format import producer_snapshot
 from stratalog.log.format.checkpoints import encode_partition_metadata
 from stratalog.log.format.offset_index_format import LEGACY, OffsetIndexFormat
@@ -33,7 +34,6 @@ from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.remote.transactions.staging import BULK_BROKER_ID
-from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.model.split_plan import SplitPlan
 from stratalog.spark.options.data_loss import on_data_loss
 from stratalog.spark.options.read_options import ReadOptions

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stratalog.spark.byte_sources import ByteSources
+from stratalog.inspect.byte_sources import ByteSources
 from stratalog.spark.model.split_plan import SplitPlan
 from stratalog.spark.options.data_loss import DataLossError, on_data_loss
 from stratalog.spark.options.read_options import ReadOptions

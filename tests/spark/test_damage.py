@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql.datasource import GreaterThan, GreaterThanOrEqual, LessThan
 
 from stratalog.errors import UsageError
+from stratalog.inspect.byte_sources import ByteSources
 from stratalog.records.compression import Codec
-from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.options.data_loss import DataLossError, on_data_loss
 from stratalog.spark.options.read_options import ReadOptions
 from stratalog.spark.planning.filters import Constraints

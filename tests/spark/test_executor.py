@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from stratalog.errors import UsageError
-from stratalog.jobs.executor import TaskError
+from stratalog.jobs.executor import TaskError, even_groups
 from stratalog.jobs.progress import Progress
-from stratalog.spark.executor import SparkExecutor, plan_groups
+from stratalog.spark.executor import SparkExecutor
 
 pytestmark = pytest.mark.spark
 
@@ -115,7 +115,7 @@ def test_a_session_that_is_used_afterwards_is_not_marked(spark: SparkSession) ->
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=200), st.integers(1, 64))
 def test_groups_hold_every_task_once_and_none_is_much_more_than_its_share(costs: list[int], groups_max: int) -> None:
     """Every number is in one group; a group costs at most a share, unless it is a single task."""
-    groups = plan_groups(costs, groups_max)
+    groups = even_groups(costs, groups_max)
     assert sorted(number for group in groups for number in group) == list(range(len(costs)))
     share = (sum(costs) + len(costs)) / groups_max + 1
     for group in groups:

@@ -94,7 +94,7 @@ def test_planning_files_and_objects_loads_no_native_loops(records: Path) -> None
     script = (
         "import sys\n"
         "from stratalog.spark.options.read_options import ReadOptions\n"
-        "from stratalog.spark.byte_sources import ByteSources\n"
+        "from stratalog.inspect.byte_sources import ByteSources\n"
         "from stratalog.spark.planning.filters import Constraints\n"
         "import stratalog.spark.source\n"
         "from stratalog.spark.planning.planner import Planner\n"

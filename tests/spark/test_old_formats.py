@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql.datasource import GreaterThanOrEqual
 
+from stratalog.inspect.place import Place, PlaceTier
 from stratalog.log.opening import open_log
-from stratalog.spark.model.place import Place, PlaceTier
 from stratalog.spark.model.split_plan import Piece
 from stratalog.spark.options.data_loss import DataLossError, on_data_loss
 from stratalog.spark.planning.intervals import EVERYTHING

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.inspect.byte_sources import ByteSources
 from stratalog.log.format.checkpoints import encode_partition_metadata
 from stratalog.log.scan import list_segments
-from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.model.split_plan import SplitPlan
 from stratalog.spark.options.data_loss import DataLossError, on_data_loss
 from stratalog.spark.options.read_options import ReadOptions

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stratalog.inspect.place import Place, PlaceTier
 from stratalog.records.batch_builder import build_batch
-from stratalog.spark.model.place import Place, PlaceTier
 from stratalog.spark.model.segment import Segment
 from stratalog.spark.planning.local_segments import SegmentListing
 from stratalog.spark.planning.tiers import merge_tiers
@@ -107,7 +107,7 @@ def test_the_newest_timestamp_counts_batches_behind_the_last_index_entry(tmp_pat
 
 
 def test_the_snapshot_fixes_the_end(tmp_path: Path) -> None:
-    from stratalog.spark.byte_sources import ByteSources
+    from stratalog.inspect.byte_sources import ByteSources
     from stratalog.spark.options.read_options import ReadOptions
     from stratalog.spark.planning.filters import Constraints
     from stratalog.spark.planning.planner import Planner

@@ -25,6 +25,11 @@ import pyarrow as pa
 
 from stratalog.errors import NotOwnerError, RetriableRemoteStorageError, StratalogError
 from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.inspect.byte_sources import ByteSources
+from stratalog.jobs.compaction import bucket
+from stratalog.jobs.compaction.bucket_job import BucketJob, job_above
+from stratalog.jobs.compaction.metadata_topic import TieredCluster
+from stratalog.jobs.compaction.tiered import Destination, InBucket, InCluster
 from stratalog.jobs.restore.bucket import plan_restore
 from stratalog.jobs.restore.files import _events, write_partition
 from stratalog.log.partition_log import PartitionLog
@@ -41,16 +46,12 @@ from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.tier.manager import RemoteLogManager
 from stratalog.remote.transactions.bucket_transaction import finish_publications
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.pipelines.compaction import bucket
-from stratalog.spark.pipelines.compaction.bucket_job import BucketJob, job_above
-from stratalog.spark.pipelines.compaction.metadata_topic import TieredCluster
-from stratalog.spark.pipelines.compaction.tiered import Destination, InBucket, InCluster
 from stratalog.spark.sink.bucket import BucketTarget
 from stratalog.spark.sink.options import SinkOptions
 from stratalog.spark.sink.writer import BulkWriter
 from stratalog.testing.clock import ManualClock
 from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore, SimulatedCrash, StoreFault
+from tests.jobs.compaction.in_process import compact_in_process
 from tests.remote.world import (
     CONFIG,
     RECORDS_IN_BATCH,
@@ -59,7 +60,6 @@ from tests.remote.world import (
     UnsyncedFileSystem,
     World,
 )
-from tests.spark.pipelines.compaction.in_process import compact_in_process
 from tests.spark.sink.schemas import schema_of
 
 SCHEMA = schema_of("value string, partition int")

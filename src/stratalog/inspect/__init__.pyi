@@ -25,6 +25,7 @@ from .bucket_catalog import (
 from .bucket_catalog import (
     without_covered as without_covered,
 )
+from .byte_sources import ByteSources as ByteSources
 from .data_dirs import (
     METADATA_TOPIC as METADATA_TOPIC,
 )
@@ -63,6 +64,11 @@ from .local import read_local_log as read_local_log
 from .manifest_cache import (
     ManifestCache as ManifestCache,
 )
+from .place import Mark as Mark
+from .place import Place as Place
+from .place import PlaceChangedError as PlaceChangedError
+from .place import PlaceMissingError as PlaceMissingError
+from .place import PlaceTier as PlaceTier
 from .restore_marker import (
     check_finished as check_finished,
 )

@@ -1,7 +1,10 @@
 from .audit.run import audit as audit
+from .compaction.run import compact_bucket as compact_bucket
+from .compaction.run import compact_data_dirs as compact_data_dirs
 from .executor import (
     THREADS as THREADS,
 )
+from .executor import Exchanger as Exchanger
 from .executor import Executor as Executor
 from .executor import (
     TaskError as TaskError,
@@ -9,6 +12,7 @@ from .executor import (
 from .executor import (
     Threads as Threads,
 )
+from .executor import even_groups as even_groups
 from .findings import Action as Action
 from .findings import Finding as Finding
 from .findings import Severity as Severity
@@ -49,4 +53,5 @@ from .report import (
 from .restore.records import restore_to_bucket as restore_to_bucket
 from .restore.records import restore_to_directory as restore_to_directory
 from .retention.run import forecast_retention as forecast_retention
+from .rows import StepRows as StepRows
 from .stats.run import measure_topics as measure_topics

@@ -9,15 +9,19 @@ values that can be pickled, so that `stratalog.spark.executor.SparkExecutor` run
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from queue import SimpleQueue
+from tempfile import TemporaryDirectory
 from typing import Final, Generic, Protocol, TypeVar
 
 from stratalog.errors import StratalogError
 from stratalog.jobs.progress import SILENT, Progress
+from stratalog.jobs.rows import StepRows, ThreadRows
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -50,6 +54,17 @@ class Executor(Protocol):
 
         Raises what `work` raised for the first task that failed, or a TaskError that names the task.
         """
+
+
+class Exchanger(Executor, Protocol):
+    """An executor for jobs whose steps send rows to each other."""
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at once."""
+
+    def rows(self, parts: int) -> AbstractContextManager[StepRows]:
+        """Return the numbers from 0 as a column `id`, one a part. What is made of them is gone with the context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +109,37 @@ class Threads:
             pool.shutdown(cancel_futures=True)
             progress.end()
 
+    @property
+    def parallelism(self) -> int:
+        """See `Exchanger.parallelism`."""
+        return self.count
+
+    @contextmanager
+    def rows(self, parts: int) -> Iterator[StepRows]:
+        """See `Exchanger.rows`. They lie in a temporary directory."""
+        with TemporaryDirectory(prefix="stratalog-rows-") as directory:
+            yield ThreadRows.numbers(self, Path(directory), parts)
+
 
 #: What a job runs on unless it is given an executor.
-THREADS: Final[Executor] = Threads()
+THREADS: Final = Threads()
+
+
+def even_groups(costs: Sequence[int], groups_max: int) -> list[list[int]]:
+    """Return the numbers of tasks in groups of about even cost, the most expensive first. Pure.
+
+    A task as expensive as a whole group has one to itself. A task without a cost still counts.
+    """
+    share = -(-(sum(costs) + len(costs)) // max(groups_max, 1))
+    groups: list[list[int]] = []
+    filled = share
+    for number in sorted(range(len(costs)), key=lambda number: -costs[number]):
+        if filled + costs[number] + 1 > share:
+            groups.append([])
+            filled = 0
+        groups[-1].append(number)
+        filled += costs[number] + 1
+    return groups
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,19 +10,21 @@ from __future__ import annotations
 import pickle
 import traceback
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from stratalog.errors import StratalogError
-from stratalog.jobs import SILENT, Progress, TaskError
+from stratalog.jobs import SILENT, Progress, TaskError, even_groups
 from stratalog.spark.jvm import is_connect
-from stratalog.util import random_uuid
+from stratalog.spark.result_stream import stream_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+    from stratalog.spark.rows import SparkRows
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -45,6 +47,23 @@ class SparkExecutor:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
 
+    @property
+    def parallelism(self) -> int:
+        """See `Exchanger.parallelism`."""
+        return parallelism(self.spark)
+
+    @contextmanager
+    def rows(self, parts: int) -> Iterator[SparkRows]:
+        """See `Exchanger.rows`. Spark keeps what is kept until the context ends."""
+        from stratalog.spark.rows import SparkRows  # keeps `import stratalog.spark` cheap
+
+        kept: list[DataFrame] = []
+        try:
+            yield SparkRows(self.spark, self.spark.range(0, parts, 1, max(parts, 1)), kept)
+        finally:
+            for frame in kept:
+                frame.unpersist()
+
     def map(
         self,
         work: Callable[[T], R],
@@ -65,7 +84,7 @@ class SparkExecutor:
             return
         spark = self.spark
         costs = [max(cost(task), 0) for task in tasks]
-        groups = plan_groups(costs, _GROUPS_PER_CORE * parallelism(spark))
+        groups = even_groups(costs, _GROUPS_PER_CORE * parallelism(spark))
         payload = [zlib.compress(pickle.dumps([(i, tasks[i]) for i in group]), 1) for group in groups]
         frame = spark.range(0, len(groups), 1, len(groups)).mapInArrow(_GroupWork(payload, work), "outcome binary")
         progress.begin(title, sum(costs))
@@ -82,23 +101,6 @@ class SparkExecutor:
                     yield outcome.result  # type: ignore[misc]  # there is one when there is no error
         finally:
             progress.end()
-
-
-def plan_groups(costs: Sequence[int], groups_max: int) -> list[list[int]]:
-    """Return the numbers of tasks in groups of about even cost, the most expensive first. Pure.
-
-    A task as expensive as a whole group has one to itself. A task without a cost still counts.
-    """
-    share = -(-(sum(costs) + len(costs)) // max(groups_max, 1))
-    groups: list[list[int]] = []
-    filled = share
-    for number in sorted(range(len(costs)), key=lambda number: -costs[number]):
-        if filled + costs[number] + 1 > share:
-            groups.append([])
-            filled = 0
-        groups[-1].append(number)
-        filled += costs[number] + 1
-    return groups
 
 
 def parallelism(spark: SparkSession) -> int:
@@ -150,78 +152,3 @@ class _GroupWork:
         except Exception as error:  # noqa: BLE001
             return _Outcome(number, error=f"{type(error).__name__}: {error}", traceback=traceback.format_exc())
         return _Outcome(number, result)
-
-
-# --- results as they come ---------------------------------------------------------------------------------------------
-
-
-def stream_column(spark: SparkSession, frame: DataFrame) -> Generator[bytes, None, None]:
-    """Yield the first column of a table while it is being made; closing it early interrupts the job."""
-    tag = f"stratalog-{random_uuid().hex}"
-    spark.addTag(tag)
-    finished = False
-    try:
-        batches = _connect_rows(frame) if is_connect(spark) else _classic_rows(frame)
-        yield from batches
-        finished = True
-    finally:
-        if not finished:
-            with suppress(Exception):  # the session may be gone; the reason why we leave is what counts
-                spark.interruptTag(tag)
-        with suppress(Exception):
-            spark.removeTag(tag)
-
-
-def _connect_rows(frame: DataFrame) -> Iterator[bytes]:
-    """Yield the rows of one job: Connect's iterator, whose partitions arrive in their order."""
-    for row in frame.toLocalIterator():
-        yield bytes(row[0])
-
-
-def _classic_rows(frame: DataFrame) -> Iterator[bytes]:
-    """Yield the rows of each partition as soon as it is done, in that order.
-
-    A classic session's `toLocalIterator` runs one partition after the other, and `collect` and `toArrow` return at the
-    end. But the JVM sends each partition when it is done, and the order of all of them last. A pyspark that does not do
-    so returns all rows at the end.
-    """
-    from pyspark.errors.exceptions.captured import unwrap_spark_exception  # private, and not in every pyspark
-    from pyspark.util import _load_from_socket
-
-    collect = getattr(getattr(frame, "_jdf", None), "collectAsArrowToPython", None)
-    is_context = hasattr(_load_from_socket, "__wrapped__")  # not so before Spark 4.2
-    if collect is None or not is_context:
-        yield from frame.toArrow().column(0).to_pylist()
-        return
-
-    port, secret, server = collect()
-    try:
-        with _load_from_socket((port, secret), _arrival_serializer()) as batches:
-            for batch in batches:
-                yield from batch.column(0).to_pylist()
-    except Exception:
-        with unwrap_spark_exception():
-            server.getResult()  # tells what went wrong in the JVM
-        raise
-    with unwrap_spark_exception():
-        server.getResult()
-
-
-def _arrival_serializer() -> Any:
-    """Arrow batches as they arrive; what follows them is their order, or an error."""
-    from pyspark import serializers  # keeps `import stratalog.spark` cheap
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.sql.pandas.serializers import ArrowStreamSerializer
-
-    untyped: Any = serializers
-
-    class ArrivalSerializer(ArrowStreamSerializer):
-        def load_stream(self, stream: Any) -> Iterator[pa.RecordBatch]:
-            yield from super().load_stream(stream)
-            count = untyped.read_int(stream)
-            if count == -1:
-                raise PySparkRuntimeError(untyped.UTF8Deserializer().loads(stream))
-            for _ in range(count):
-                untyped.read_int(stream)
-
-    return ArrivalSerializer()

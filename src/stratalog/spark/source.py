@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from stratalog.errors import UsageError
-from stratalog.spark.byte_sources import ByteSources
+from stratalog.inspect import ByteSources
 from stratalog.spark.jvm import without_traceback
 from stratalog.spark.model import SplitPlan
 from stratalog.spark.options import ReadOptions

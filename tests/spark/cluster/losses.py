@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 import stratalog.spark
 from stratalog.config.topic import LogConfig
 from stratalog.jobs.audit.run import audit
+from stratalog.jobs.compaction.run import compact_bucket
 from stratalog.log.partition_log import PartitionLog
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.spark import SparkExecutor
-from stratalog.spark.pipelines.compact import compact_bucket
+from tests.jobs.compaction.lives import upload, write_log
 from tests.spark.every_pipeline import COMPACTED, facts, gains
-from tests.spark.pipelines.compaction.lives import upload, write_log
 
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
 _WAIT_SECONDS = 240
@@ -112,7 +112,11 @@ def compact(spark: SparkSession, directory: Path, lose: Lose | None) -> Any:
     results = []
 
     def job() -> None:
-        results.append(compact_bucket(spark, bucket.as_uri(), topics=TOPICS, overrides=COMPACTED, grace_seconds=0))
+        results.append(
+            compact_bucket(
+                bucket.as_uri(), topics=TOPICS, overrides=COMPACTED, grace_seconds=0, executor=SparkExecutor(spark)
+            )
+        )
 
     during = _with_loss(job, lose, lambda: bool(_objects(bucket) - before), lambda: None)
     found = stratalog.spark.read(spark, remote=bucket.as_uri(), subscribe=TOPICS)

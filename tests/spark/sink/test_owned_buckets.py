@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stratalog.errors import NotOwnerError
+from stratalog.jobs.compaction.run import compact_bucket
 from stratalog.jobs.executor import THREADS, Executor
 from stratalog.jobs.index.result import Outcome
 from stratalog.jobs.index.run import convert_indexes, rebuild_indexes
@@ -24,7 +25,6 @@ from stratalog.remote.ownership.bucket_owner import (
 )
 from stratalog.remote.ownership.owner_file import OWNERSHIP_FILE
 from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.spark.pipelines.compact import compact_bucket
 from stratalog.spark.sink.writer import BulkWriter
 from tests.remote.test_ownership import claim
 from tests.remote.world import World
@@ -67,7 +67,7 @@ def refused_jobs(place: Place) -> dict[str, Callable[[], object]]:
     url = place.directory.as_uri()
     return {
         "a bulk write": lambda: write(place, [[rows(["a", "b"])]]),
-        "a compaction": lambda: compact_bucket(NO_SPARK, url, topics=["t"], grace_seconds=0),
+        "a compaction": lambda: compact_bucket(url, topics=["t"], grace_seconds=0),
         "spark index rebuild": lambda: rebuild_indexes(remote=url),
         "spark index convert": lambda: convert_indexes(12, remote=url),
     }

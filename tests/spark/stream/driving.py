@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from stratalog.spark.byte_sources import ByteSources
+from stratalog.inspect.byte_sources import ByteSources
 from stratalog.spark.options.data_loss import on_data_loss
 from stratalog.spark.options.partition_json import by_topic
 from stratalog.spark.options.read_options import TopicPartition

@@ -18,7 +18,7 @@ from stratalog.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from stratalog.spark.pipelines import CompactResult
+    from stratalog.jobs.compaction import CompactResult
 
 
 def compact(
@@ -77,8 +77,8 @@ def compact(
       stratalog spark compact prices --remote s3://bucket/tiered \\
         --kafka bootstrap.servers=localhost:9092
     """
-    from stratalog.spark import pipelines  # --help does without
-    from stratalog.spark.pipelines.compaction import topic_config
+    from stratalog.jobs.compaction import topic_config  # --help does without
+    from stratalog.spark import SparkExecutor
 
     if (data_dir is None) == (remote is None):
         raise UsageError("give either --data-dir, for log directories, or --remote, for a bucket")
@@ -97,18 +97,17 @@ def compact(
 
     def run(spark: SparkSession) -> CompactResult:
         if url is None:
-            return pipelines.compact_data_dirs(
-                spark,
+            return jobs.compact_data_dirs(
                 directories,
                 topics=names,
                 configs=stored_configs(Path(each) for each in directories),
                 overrides=overrides,
                 only_due=min_dirty_ratio is not None,
                 dry_run=dry_run,
+                executor=SparkExecutor(spark),
                 progress=jobs.terminal_progress(),
             )
-        return pipelines.compact_bucket(
-            spark,
+        return jobs.compact_bucket(
             url,
             topics=names or [],
             options=store_options,
@@ -118,6 +117,7 @@ def compact(
             kafka=_kafka(kafka),
             grace_seconds=grace_seconds,
             dry_run=dry_run,
+            executor=SparkExecutor(spark),
             progress=jobs.terminal_progress(),
         )
 

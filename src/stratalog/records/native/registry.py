@@ -22,8 +22,8 @@ KERNELS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "dump": ("stratalog.cli.dump.bulk_kernel",),
     "compact": (
-        "stratalog.spark.pipelines.compaction.keys_kernel",
-        "stratalog.spark.pipelines.compaction.newest_kernel",
+        "stratalog.jobs.compaction.keys_kernel",
+        "stratalog.jobs.compaction.newest_kernel",
     ),
     "partition": ("stratalog.spark.sink.partition_kernel",),
 }

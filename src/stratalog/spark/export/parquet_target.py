@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from stratalog.errors import UsageError
 from stratalog.jobs import Progress
-from stratalog.spark.executor import stream_column
 from stratalog.spark.export.commits import Commit, DataFile
 from stratalog.spark.export.counts import Counts
 from stratalog.spark.export.files import open_table_files
@@ -19,6 +18,7 @@ from stratalog.spark.export.parquet_read import read_files
 from stratalog.spark.export.parquet_table import ParquetTable
 from stratalog.spark.export.parquet_write import ParquetWriter, WrittenFiles
 from stratalog.spark.export.targets import CommitResult, ExportTarget
+from stratalog.spark.result_stream import stream_column
 
 
 class ParquetTarget(ExportTarget):

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from stratalog.errors import UsageError
-from stratalog.spark.byte_sources import ByteSources
+from stratalog.inspect import ByteSources
 from stratalog.spark.export.commits import OffsetRange
 from stratalog.spark.options import Limit, LimitKind, ReadOptions, TopicPartition, by_topic, on_data_loss
 from stratalog.spark.planning import (

@@ -1,18 +1,3 @@
-from .place import (
-    Mark as Mark,
-)
-from .place import (
-    Place as Place,
-)
-from .place import (
-    PlaceChangedError as PlaceChangedError,
-)
-from .place import (
-    PlaceMissingError as PlaceMissingError,
-)
-from .place import (
-    PlaceTier as PlaceTier,
-)
 from .segment import (
     Segment as Segment,
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from stratalog.inspect import Place, PlaceTier
 from stratalog.remote.storage import ObjectKind, SegmentManifest
-from stratalog.spark.model.place import Place, PlaceTier
 
 
 @dataclass(frozen=True, slots=True)

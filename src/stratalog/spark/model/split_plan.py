@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
+from stratalog.inspect import Place
 from stratalog.log.index import AbortedTransaction
-from stratalog.spark.model.place import Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from stratalog.errors import CorruptCheckpointError, CorruptRecordError
+from stratalog.inspect import ByteSources, PlaceMissingError, PlaceTier
 from stratalog.log import scan_headers
 from stratalog.log.format import (
     CLEANED_SUFFIX,
@@ -20,8 +21,7 @@ from stratalog.log.format import (
     parse_file_name,
     parse_partition_dir,
 )
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import PlaceMissingError, PlaceTier, Segment, has_compact_policy
+from stratalog.spark.model import Segment, has_compact_policy
 from stratalog.util import FileSystem
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
+from stratalog.inspect import ByteSources, Place, PlaceMissingError, PlaceTier
 from stratalog.records import RecordBatch
 from stratalog.records import batch_format as fmt
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Piece, Place, PlaceMissingError, PlaceTier, Segment, SegmentRange
+from stratalog.spark.model import Piece, Segment, SegmentRange
 from stratalog.spark.planning.index_access import IndexAccess
 from stratalog.spark.planning.splits import apart, cut_segment, needs_index
 from stratalog.util import File

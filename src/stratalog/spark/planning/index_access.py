@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from stratalog.errors import RemoteStorageError
+from stratalog.inspect import ByteSources, Place, PlaceMissingError, PlaceTier
 from stratalog.remote.storage import ObjectKind
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Place, PlaceMissingError, PlaceTier, Segment
+from stratalog.spark.model import Segment
 from stratalog.spark.planning.indexes import OffsetEntries, TimeEntries, offset_entries, time_entries
 from stratalog.spark.planning.local_segments import proves_timestamp
 

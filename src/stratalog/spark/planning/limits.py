@@ -8,8 +8,8 @@ import numpy as np
 from typing_extensions import Buffer
 
 from stratalog.errors import UsageError
+from stratalog.inspect import ByteSources
 from stratalog.records import RecordBatch, walk
-from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.model import SegmentRange
 from stratalog.spark.options import EARLIEST, LATEST, Limit, LimitKind, ReadOptions, TopicPartition
 from stratalog.spark.planning.broker_view import first_offset_at

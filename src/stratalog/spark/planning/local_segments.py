@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from stratalog.errors import CorruptRecordError, KafkaError
+from stratalog.inspect import Mark, Place, PlaceTier
 from stratalog.log import SegmentFiles, list_segments_once, scan_headers, undisturbed
 from stratalog.log.format import LARGE, LEGACY
 from stratalog.log.index import time_index
 from stratalog.records import HEADER_SIZE, RecordBatch
-from stratalog.spark.model import Mark, Place, PlaceTier, Segment
+from stratalog.spark.model import Segment
 from stratalog.spark.options import OnDataLoss
 from stratalog.spark.planning.indexes import offset_entries
 from stratalog.util import REAL_FILESYSTEM, File, FileSystem

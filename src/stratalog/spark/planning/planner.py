@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from stratalog.inspect import ByteSources, PlaceTier
 from stratalog.log.index import AbortedTransaction
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Piece, PlaceTier, SegmentRange, SplitPlan
+from stratalog.spark.model import Piece, SegmentRange, SplitPlan
 from stratalog.spark.options import OnDataLoss, ReadOptions, on_data_loss
 from stratalog.spark.planning.broker_ranges import BrokerRanges
 from stratalog.spark.planning.compacted import explains

@@ -19,7 +19,15 @@ from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
 from stratalog.errors import CorruptCheckpointError, UsageError
-from stratalog.inspect import ManifestCache, choose_topic_ids, list_remote_segments, of_topic_ids
+from stratalog.inspect import (
+    ByteSources,
+    ManifestCache,
+    Place,
+    PlaceTier,
+    choose_topic_ids,
+    list_remote_segments,
+    of_topic_ids,
+)
 from stratalog.log import list_partitions
 from stratalog.log.format import (
     LOG_START_OFFSETS,
@@ -29,8 +37,7 @@ from stratalog.log.format import (
     parse_partition_dir,
 )
 from stratalog.remote.storage import SegmentManifest, parse_topic_directory
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Place, PlaceTier, Segment, SegmentRange, broker_segment, remote_segment, within
+from stratalog.spark.model import Segment, SegmentRange, broker_segment, remote_segment, within
 from stratalog.spark.options import OnDataLoss, ReadOptions, TopicPartition, on_data_loss
 from stratalog.spark.planning.broker_view import BrokerPartition, BrokerView
 from stratalog.spark.planning.local_segments import SegmentListing

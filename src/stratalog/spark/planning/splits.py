@@ -15,8 +15,9 @@ from uuid import UUID
 
 import numpy as np
 
+from stratalog.inspect import Place, PlaceTier
 from stratalog.log.index import AbortedTransaction
-from stratalog.spark.model import Piece, Place, PlaceTier, Segment, SegmentRange, SplitPlan
+from stratalog.spark.model import Piece, Segment, SegmentRange, SplitPlan
 from stratalog.spark.planning.indexes import OffsetEntries, TimeEntries
 
 

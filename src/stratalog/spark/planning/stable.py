@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from stratalog.spark.model import PlaceMissingError
+from stratalog.inspect import PlaceMissingError
 from stratalog.spark.options import DataLossError
 
 _TRIES: Final = 10

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
-from stratalog.spark.model import PlaceTier, Segment, SegmentRange
+from stratalog.inspect import PlaceTier
+from stratalog.spark.model import Segment, SegmentRange
 
 _TIER_RANK: Final = {PlaceTier.BROKER: 0, PlaceTier.REMOTE: 1, PlaceTier.LOCAL: 2}
 

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 
 from stratalog.errors import CorruptSnapshotError
+from stratalog.inspect import ByteSources, Place, PlaceChangedError, PlaceTier
 from stratalog.log import scan_headers
 from stratalog.log.format import producer_snapshot
 from stratalog.log.index import AbortedTransaction, decode_entries
 from stratalog.records import ControlType, RecordBatch, parse_control_key
 from stratalog.remote.storage import ObjectKind
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Place, PlaceChangedError, PlaceTier, Segment
+from stratalog.spark.model import Segment
 from stratalog.spark.options import DataLossError
 from stratalog.spark.planning.broker_view import was_aborted
 from stratalog.spark.planning.snapshot import PartitionSnapshot

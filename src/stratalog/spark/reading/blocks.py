@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 
 from typing_extensions import Buffer
 
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Place, PlaceTier
+from stratalog.inspect import ByteSources, Place, PlaceTier
 from stratalog.util import ReadAhead
 
 LOCAL_BLOCK_BYTES: Final = 8 * 1024 * 1024

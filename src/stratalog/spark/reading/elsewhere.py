@@ -12,19 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from stratalog.inspect import list_remote_segments, of_topic_ids
+from stratalog.inspect import ByteSources, Place, PlaceTier, list_remote_segments, of_topic_ids
 from stratalog.log.format import noted_topic_id
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import (
-    Piece,
-    Place,
-    PlaceTier,
-    SegmentRange,
-    SplitPlan,
-    has_compact_policy,
-    remote_segment,
-    within,
-)
+from stratalog.spark.model import Piece, SegmentRange, SplitPlan, has_compact_policy, remote_segment, within
 from stratalog.spark.options import OnDataLoss
 from stratalog.spark.planning import Cutter, IndexAccess, LocalSpan, SegmentListing, explains, merge_tiers
 

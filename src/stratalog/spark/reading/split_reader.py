@@ -8,8 +8,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Piece, PlaceChangedError, PlaceMissingError, PlaceTier, SplitPlan
+from stratalog.inspect import ByteSources, PlaceChangedError, PlaceMissingError, PlaceTier
+from stratalog.spark.model import Piece, SplitPlan
 from stratalog.spark.options import OnDataLoss
 from stratalog.spark.reading.blocks import read_blocks
 from stratalog.spark.reading.broker_read import BrokerReader, Missing

@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from stratalog.spark.byte_sources import ByteSources
+from stratalog.inspect import ByteSources
 from stratalog.spark.model import SplitPlan
 from stratalog.spark.options import ReadOptions, on_data_loss
 from stratalog.spark.planning import Constraints

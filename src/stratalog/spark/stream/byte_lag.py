@@ -11,7 +11,8 @@ import math
 
 import numpy as np
 
-from stratalog.spark.model import PlaceTier, SegmentRange
+from stratalog.inspect import PlaceTier
+from stratalog.spark.model import SegmentRange
 from stratalog.spark.planning import BrokerRanges, IndexAccess, PartitionSnapshot
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import PlaceMissingError, SplitPlan
+from stratalog.inspect import ByteSources, PlaceMissingError
+from stratalog.spark.model import SplitPlan
 from stratalog.spark.options import TopicPartition
 from stratalog.spark.planning import (
     BrokerRanges,

@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Place, Segment
+from stratalog.inspect import ByteSources, Place
+from stratalog.spark.model import Segment
 from stratalog.spark.planning import IndexAccess, OffsetEntries, PartitionSnapshot
 from stratalog.spark.stream.offsets import Offsets
 from stratalog.spark.stream.view import View

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from stratalog.spark.byte_sources import ByteSources
+from stratalog.inspect import ByteSources
 from stratalog.spark.jvm import without_traceback
 from stratalog.spark.model import SplitPlan
 from stratalog.spark.options import by_topic

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from stratalog.inspect import ByteSources, Place
 from stratalog.log.index import AbortedTransaction
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Place
 from stratalog.spark.options import OnDataLoss, ReadOptions, TopicPartition
 from stratalog.spark.planning import (
     PartitionSnapshot,

@@ -14,24 +14,24 @@ from hypothesis import strategies as st
 from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptRecordError, RemoteStorageError
 from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.inspect.byte_sources import ByteSources
+from stratalog.inspect.place import Place, PlaceTier
+from stratalog.jobs.compaction import bucket, keys, local, sources
+from stratalog.jobs.compaction.bucket import bucket_plan
+from stratalog.jobs.compaction.bucket_job import BucketJob
+from stratalog.jobs.compaction.keys import KeyCollector, Packed
+from stratalog.jobs.compaction.newest import NewestKeys
+from stratalog.jobs.compaction.plan import buckets_of, met_before, records_a_byte
+from stratalog.jobs.compaction.tiered import InBucket
+from stratalog.jobs.compaction.values import KeysTask, SegmentSummary, SourceSegment
 from stratalog.log.cleaner.superseded import SupersededOffsets
 from stratalog.log.cleaner.transactions import MetData
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.place import Place, PlaceTier
-from stratalog.spark.pipelines.compaction import bucket, keys, local, sources
-from stratalog.spark.pipelines.compaction.bucket import bucket_plan
-from stratalog.spark.pipelines.compaction.bucket_job import BucketJob
-from stratalog.spark.pipelines.compaction.keys import KeyCollector, Packed
-from stratalog.spark.pipelines.compaction.newest import NewestKeys
-from stratalog.spark.pipelines.compaction.plan import buckets_of, met_before, records_a_byte
-from stratalog.spark.pipelines.compaction.tiered import InBucket
-from stratalog.spark.pipelines.compaction.values import KeysTask, SegmentSummary, SourceSegment
 from stratalog.testing.clock import ManualClock
-from tests.spark.pipelines.compaction.in_process import compact_in_process
-from tests.spark.pipelines.compaction.lives import (
+from tests.jobs.compaction.in_process import compact_in_process
+from tests.jobs.compaction.lives import (
     T0,
     bucket_batches,
     cleanable_end,

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stratalog.config import LogConfig
+from stratalog.inspect import ByteSources, Place
+from stratalog.jobs.compaction.upload import Upload
 from stratalog.log.cleaner import LastRecord, MetData
 from stratalog.log.index import AbortedTransaction
 from stratalog.remote.storage import SegmentManifest
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Place
-from stratalog.spark.pipelines.compaction.upload import Upload
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,13 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
+from stratalog.jobs.compaction.bucket import BucketPlan
+from stratalog.jobs.compaction.bucket_job import BucketJob
+from stratalog.jobs.compaction.metadata_topic import TieredCluster
 from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from stratalog.remote.ownership import check_no_owner, check_owner
 from stratalog.remote.storage import ObjectStore, ObjectStoreRemoteStorageManager, SegmentManifest
 from stratalog.remote.transactions import publish, remove_objects, replaced_segments
-from stratalog.spark.pipelines.compaction.bucket import BucketPlan
-from stratalog.spark.pipelines.compaction.bucket_job import BucketJob
-from stratalog.spark.pipelines.compaction.metadata_topic import TieredCluster
 from stratalog.util import Clock
 
 _WHAT: Final = "a compaction"

@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 
 from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.jobs.audit.bucket import AuditOptions, audit_bucket
+from stratalog.jobs.compaction.run import CompactResult, compact_bucket
 from stratalog.jobs.ledger import State
-from stratalog.spark.pipelines.compact import CompactResult, compact_bucket
+from stratalog.spark.executor import SparkExecutor
 from tests.scenarios.tiered_story import TieredStory
 from tests.support.s3_server import S3Server, require_s3_server
 
@@ -109,13 +110,13 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 def compact(spark: SparkSession, story: TieredStory, s3: S3Server, state: State) -> CompactResult:
     return compact_bucket(
-        spark,
         story.store.url,
         topics=[TOPIC],
         options=s3.options,
         kafka={"kafka.bootstrap.servers": story.address},
         state=state,
         grace_seconds=2,
+        executor=SparkExecutor(spark),
     )
 
 

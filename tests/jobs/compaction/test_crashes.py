@@ -13,7 +13,13 @@ import pytest
 
 from stratalog.errors import RemoteStorageError
 from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.inspect.byte_sources import ByteSources
 from stratalog.jobs.audit.bucket import AuditOptions, audit_bucket
+from stratalog.jobs.compaction import bucket, data_dirs, local
+from stratalog.jobs.compaction.bucket import BucketPlan
+from stratalog.jobs.compaction.bucket_job import BucketJob, job_above
+from stratalog.jobs.compaction.metadata_topic import TieredCluster
+from stratalog.jobs.compaction.tiered import Destination, InBucket, InCluster
 from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
 from stratalog.remote.metadata.partitioner import metadata_partition
 from stratalog.remote.metadata.serde import encode
@@ -24,21 +30,12 @@ from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.plain_view import PlainView
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.remote.transactions.bucket_transaction import finish_publications
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.pipelines.compaction import bucket, data_dirs, local
-from stratalog.spark.pipelines.compaction.bucket import BucketPlan
-from stratalog.spark.pipelines.compaction.bucket_job import BucketJob, job_above
-from stratalog.spark.pipelines.compaction.metadata_topic import TieredCluster
-from stratalog.spark.pipelines.compaction.tiered import Destination, InBucket, InCluster
 from stratalog.testing.clock import ManualClock
 from stratalog.testing.lossy_filesystem import Killed
 from stratalog.util.filesystem import FileSystem
 from stratalog.util.uuids import uuid_to_base64
-from tests.log.cleaner.test_crash_in_a_cleaning import CONFIG, NOW, Life
-from tests.remote.test_publication import FailingAfter
-from tests.remote.world import MemoryMetadataLog
-from tests.spark.pipelines.compaction.in_process import compact_in_process
-from tests.spark.pipelines.compaction.lives import (
+from tests.jobs.compaction.in_process import compact_in_process
+from tests.jobs.compaction.lives import (
     PARTITION,
     Found,
     bucket_batches,
@@ -47,6 +44,9 @@ from tests.spark.pipelines.compaction.lives import (
     partition_at,
     upload,
 )
+from tests.log.cleaner.test_crash_in_a_cleaning import CONFIG, NOW, Life
+from tests.remote.test_publication import FailingAfter
+from tests.remote.world import MemoryMetadataLog
 
 # --- log directories --------------------------------------------------------------------------------------------------
 

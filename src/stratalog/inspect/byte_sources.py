@@ -5,19 +5,29 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 
 from typing_extensions import Buffer
 
 from stratalog.errors import RemoteResourceNotFoundError
+from stratalog.inspect.place import Mark, Place, PlaceChangedError, PlaceMissingError, PlaceTier
 from stratalog.log.format import DELETED_SUFFIX, SWAP_SUFFIX
 from stratalog.remote.storage import PlainView, open_bucket
-from stratalog.spark.model import Mark, Place, PlaceChangedError, PlaceMissingError, PlaceTier
 from stratalog.util import REAL_FILESYSTEM, File, FileSystem
 from stratalog.wire.client import Cluster, ConnectionOptions
 
-if TYPE_CHECKING:
-    from stratalog.spark.options import ReadOptions
+
+class _Origins(Protocol):
+    """Where the options of a query say that segments are."""
+
+    @property
+    def remote_url(self) -> str | None: ...
+
+    @property
+    def remote_options(self) -> Mapping[str, str]: ...
+
+    @property
+    def broker(self) -> ConnectionOptions | None: ...
 
 
 @dataclass(slots=True)
@@ -39,7 +49,7 @@ class ByteSources:
         return (_on_worker, (self.remote_url, dict(self.remote_options), self.broker))
 
     @classmethod
-    def of(cls, options: ReadOptions) -> Self:
+    def of(cls, options: _Origins) -> Self:
         """Those of a query."""
         return cls(options.remote_url, options.remote_options, options.broker)
 

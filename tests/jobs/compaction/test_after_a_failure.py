@@ -9,13 +9,13 @@ import contextlib
 from pathlib import Path
 
 from stratalog.errors import StratalogError
+from stratalog.inspect.byte_sources import ByteSources
+from stratalog.inspect.place import Place, PlaceTier
+from stratalog.jobs.compaction.keys import KeyCollector, Packed
+from stratalog.jobs.compaction.values import KeysTask, SegmentSummary, SourceSegment
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec
 from stratalog.records.record import Record
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model.place import Place, PlaceTier
-from stratalog.spark.pipelines.compaction.keys import KeyCollector, Packed
-from stratalog.spark.pipelines.compaction.values import KeysTask, SegmentSummary, SourceSegment
 
 
 def task_of(path: Path, batches: list[bytes], end_offset: int) -> KeysTask:

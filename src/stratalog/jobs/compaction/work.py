@@ -1,4 +1,4 @@
-"""The work of tasks of the three steps on Arrow batches of rows; `shuffle` puts them together.
+"""The work of tasks of the three steps on Arrow batches of rows; `steps` puts them together.
 
 Memory of a task: the buffers of one segment reader, at most one Arrow batch, and the keys of one bucket or the
 superseded offsets of one segment.
@@ -10,7 +10,7 @@ import pickle
 import traceback
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -20,15 +20,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from stratalog.errors import StratalogError
-from stratalog.spark.pipelines.compaction.keys import KeyCollector
-from stratalog.spark.pipelines.compaction.newest import NewestKeys
-from stratalog.spark.pipelines.compaction.rewrite import GroupRewriter
-from stratalog.spark.pipelines.compaction.values import (
+from stratalog.jobs.compaction.keys import KeyCollector
+from stratalog.jobs.compaction.newest import NewestKeys
+from stratalog.jobs.compaction.rewrite import GroupRewriter
+from stratalog.jobs.compaction.values import (
     KeysTask,
     RewriteTask,
     Rewritten,
     SegmentSummary,
 )
+from stratalog.jobs.rows import arrow_schema
 from stratalog.util import SYSTEM_CLOCK
 
 KEYS_SCHEMA: Final = "bucket long, segment int, sequence int, part int, base long, dirty long, data binary"
@@ -36,13 +37,15 @@ KEYS_SCHEMA: Final = "bucket long, segment int, sequence int, part int, base lon
 NEWEST_SCHEMA: Final = "group int, segment int, data binary"
 FACTS: Final = -1
 
-#: Rows are handed to Spark in pieces of about this size.
+OUTCOME_SCHEMA: Final = "outcome binary"
+
+#: Rows are handed on in pieces of about this size.
 _PIECE_BYTES: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a task failed; it travels like a result, so that Spark does not try it again and again."""
+    """Why a task failed; it travels like a result, so that no executor tries it again and again."""
 
     where: str
     error: str
@@ -54,11 +57,11 @@ class Failure:
         return cls(where, said or type(error).__name__, traceback.format_exc())
 
 
-class _Rows:
-    """Rows on their way to Spark, in pieces of some size."""
+class _Pieces:
+    """Rows on their way to the next step, in pieces of some size."""
 
-    def __init__(self, names: Sequence[str], types: Sequence[pa.DataType]) -> None:
-        self._names, self._types = names, types
+    def __init__(self, schema: str) -> None:
+        self._schema = arrow_schema(schema)
         self._rows: list[tuple[Any, ...]] = []
         self._size = 0
 
@@ -71,16 +74,9 @@ class _Rows:
     def flush(self) -> Iterator[pa.RecordBatch]:
         if self._rows:
             columns = zip(*self._rows, strict=True)
-            arrays = [pa.array(column, kind) for column, kind in zip(columns, self._types, strict=True)]
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, self._schema, strict=True)]
             self._rows, self._size = [], 0
-            yield pa.RecordBatch.from_arrays(arrays, list(self._names))
-
-
-def _rows_of(schema: str) -> _Rows:
-    """For one of the schemas above."""
-    kinds = {"int": pa.int32(), "long": pa.int64(), "binary": pa.binary()}
-    names, types = zip(*(field.split() for field in schema.split(", ")), strict=True)
-    return _Rows(names, [kinds[kind] for kind in types])
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
 class KeysWork:
@@ -91,14 +87,14 @@ class KeysWork:
         self._dirty = dirty
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        collector, rows = KeyCollector(), _rows_of(KEYS_SCHEMA)
+        collector, rows = KeyCollector(), _Pieces(KEYS_SCHEMA)
         for batch in batches:
             for group in batch.column(0).to_pylist():
                 for task in pickle.loads(zlib.decompress(self._payload[group])):
                     yield from self._segment(collector, rows, task)
         yield from rows.flush()
 
-    def _segment(self, collector: Any, rows: _Rows, task: KeysTask) -> Iterator[pa.RecordBatch]:
+    def _segment(self, collector: Any, rows: _Pieces, task: KeysTask) -> Iterator[pa.RecordBatch]:
         facts = task.part, task.source.base_offset, self._dirty[task.part]
         summary: SegmentSummary | Failure | None = None
         try:
@@ -129,7 +125,7 @@ class NewestWork:
         self._owners = dict(owners)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        seen, rows, bucket = NewestKeys(), _rows_of(NEWEST_SCHEMA), -1
+        seen, rows, bucket = NewestKeys(), _Pieces(NEWEST_SCHEMA), -1
         superseded: Counter[tuple[int, int]] = Counter()
         seconds: dict[int, float] = {}
         began = SYSTEM_CLOCK.monotonic()

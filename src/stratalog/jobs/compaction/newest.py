@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Buffer
 
-from stratalog.spark.pipelines.compaction import newest_kernel
+from stratalog.jobs.compaction import newest_kernel
 
 #: Bytes of one packed entry: 16 of the hash, 4 of the offset.
 PACKED_ENTRY_SIZE: Final = 20

@@ -9,26 +9,26 @@ from typing import Any
 import pytest
 
 from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.inspect.byte_sources import ByteSources
+from stratalog.jobs.compaction import bucket
+from stratalog.jobs.compaction.bucket_job import BucketJob, job_above
+from stratalog.jobs.compaction.tiered import InBucket
 from stratalog.remote.storage.chunk_codec import Compression
 from stratalog.remote.storage.encoder import Encoding
 from stratalog.remote.storage.keyring import Keyring, key_id
 from stratalog.remote.storage.object_names import ObjectKey
 from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.spark.byte_sources import ByteSources
 from stratalog.spark.model.split_plan import SplitPlan
 from stratalog.spark.options.data_loss import on_data_loss
 from stratalog.spark.options.read_options import ReadOptions
-from stratalog.spark.pipelines.compaction import bucket
-from stratalog.spark.pipelines.compaction.bucket_job import BucketJob, job_above
-from stratalog.spark.pipelines.compaction.tiered import InBucket
 from stratalog.spark.planning.filters import Constraints
 from stratalog.spark.planning.planner import Planner
 from stratalog.spark.reading.decode import Selection
 from stratalog.spark.reading.rows import decoded_columns
 from stratalog.spark.reading.split_reader import SplitReader
 from stratalog.testing.clock import ManualClock
+from tests.jobs.compaction.in_process import compact_in_process
 from tests.spark.partitions import T0, Partition, scan, steady
-from tests.spark.pipelines.compaction.in_process import compact_in_process
 
 KEY = bytes(range(32))
 ENCODINGS = {

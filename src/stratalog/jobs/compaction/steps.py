@@ -1,16 +1,14 @@
-"""How the steps run on Spark: three stages of Python functions over Arrow, with two shuffles of packed bytes between.
+"""The three steps of a compaction, put together: functions over Arrow, with two exchanges of packed bytes between.
 
     keys     a row for each bucket of each piece of a segment, and one with the summary of the segment
        | by bucket; within a bucket from the newest segment to the oldest
     newest   a row for each segment of each bucket: the superseded offsets; and facts: summaries, and counts of each
-       task | facts to the driver; the others, which Spark keeps, by group; within a group by segment
+       task | facts to the caller; the others, which are kept, by group; within a group by segment
     rewrite  a row for each group
 
-Two queries in all, without anything else for Spark to plan: on a small log that is what takes most of the time.
-
-No RDDs: it runs in classic sessions and over Spark Connect. Memory of a task: the buffers of one segment reader and at
-most one Arrow batch, and besides the keys of one bucket, or the superseded offsets of one segment. Spark spills the
-rest.
+On Spark these are two queries in all, without anything else to plan: on a small log that is what takes most of the
+time. Memory of a task: the buffers of one segment reader and at most one Arrow batch, and besides the keys of one
+bucket, or the superseded offsets of one segment.
 """
 
 from __future__ import annotations
@@ -23,31 +21,29 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-
-from stratalog.jobs import SILENT, Progress, TaskError
-from stratalog.spark.executor import plan_groups, stream_column
-from stratalog.spark.pipelines.compaction.plan import CompactionPlan, PartitionSurvey
-from stratalog.spark.pipelines.compaction.values import (
+from stratalog.jobs.compaction.plan import CompactionPlan, PartitionSurvey
+from stratalog.jobs.compaction.values import (
     KeysTask,
     RewriteTask,
     Rewritten,
     SegmentSummary,
 )
-from stratalog.spark.pipelines.compaction.work import (
+from stratalog.jobs.compaction.work import (
     FACTS,
     KEYS_SCHEMA,
     NEWEST_SCHEMA,
+    OUTCOME_SCHEMA,
     Failure,
     KeysWork,
     NewestWork,
     RewriteWork,
 )
+from stratalog.jobs.executor import Exchanger, TaskError, even_groups
+from stratalog.jobs.progress import SILENT, Progress
+from stratalog.jobs.rows import StepRows
 
-#: More partitions of one shuffle only cost.
-_PARTITIONS_MAX: Final = 10_000
+#: More parts of one exchange only cost.
+_PARTS_MAX: Final = 10_000
 _TASKS_A_CORE: Final = 4
 
 
@@ -55,12 +51,12 @@ _TASKS_A_CORE: Final = 4
 class Survey:
     """The results of steps 1 and 2, by partition.
 
-    Spark keeps `frame` until the `survey` ends. Its groups are numbered across partitions; those of a partition begin
-    with its `first_groups`.
+    The executor keeps `rows` until the `survey` ends. Their groups are numbered across partitions; those of a partition
+    begin with its `first_groups`.
     """
 
     partitions: Sequence[PartitionSurvey]
-    frame: DataFrame
+    rows: StepRows
     first_groups: Sequence[int]
 
 
@@ -81,34 +77,29 @@ def owners_of(plans: Sequence[CompactionPlan]) -> tuple[dict[tuple[int, int], tu
 
 @contextmanager
 def survey(
-    spark: SparkSession,
+    executor: Exchanger,
     plans: Sequence[CompactionPlan],
     tasks: Sequence[KeysTask],
     buckets: int,
     *,
-    cores: int,
     progress: Progress = SILENT,
 ) -> Iterator[Survey]:
     """Do steps 1 and 2. TaskError, naming the segment, for what a worker cannot read."""
-    groups = plan_groups([task.source.size for task in tasks], _TASKS_A_CORE * cores)
+    groups = even_groups([task.source.size for task in tasks], _TASKS_A_CORE * executor.parallelism)
     payload = [zlib.compress(pickle.dumps([tasks[number] for number in sorted(group)]), 1) for group in groups]
     dirty = [plan.first_dirty_offset for plan in plans]
-    keys = spark.range(0, len(groups), 1, max(len(groups), 1)).mapInArrow(KeysWork(payload, dirty), KEYS_SCHEMA)
-    partitions = min(buckets, _PARTITIONS_MAX)
     owners, first_groups = owners_of(plans)
-    newest = (
-        keys.repartitionById(partitions, (F.col("bucket") % partitions).cast("int"))
-        .sortWithinPartitions("bucket", F.desc("segment"), F.desc("sequence"))
-        .mapInArrow(NewestWork(owners), NEWEST_SCHEMA)
-        .persist(StorageLevel.MEMORY_AND_DISK)
-    )
-    progress.begin("keys", 0)
-    try:
-        facts = newest.where(F.col("group") == FACTS).select("data").collect()
+    with executor.rows(len(groups)) as numbers:
+        newest = (
+            numbers.map(KeysWork(payload, dirty), KEYS_SCHEMA)
+            .exchange("bucket", min(buckets, _PARTS_MAX), ("bucket", "-segment", "-sequence"))
+            .map(NewestWork(owners), NEWEST_SCHEMA)
+            .kept()
+        )
+        progress.begin("keys", 0)
+        partitions = surveyed(plans, newest.where("group", FACTS).values("data"))
         progress.end()
-        yield Survey(surveyed(plans, (row[0] for row in facts)), newest, first_groups)
-    finally:
-        newest.unpersist()
+        yield Survey(partitions, newest, first_groups)
 
 
 def surveyed(plans: Sequence[CompactionPlan], facts: Iterable[bytes]) -> list[PartitionSurvey]:
@@ -135,9 +126,7 @@ def surveyed(plans: Sequence[CompactionPlan], facts: Iterable[bytes]) -> list[Pa
     ]
 
 
-def rewrite(
-    spark: SparkSession, found: Survey, tasks: Sequence[RewriteTask], *, progress: Progress = SILENT
-) -> Iterator[Rewritten]:
+def rewrite(found: Survey, tasks: Sequence[RewriteTask], *, progress: Progress = SILENT) -> Iterator[Rewritten]:
     """Do step 3 and yield new segments as they come. Raises TaskError, naming the group, for a worker's errors.
 
     A task that ran twice leaves an extra directory. The job that chose `RewriteTask.directory` clears it.
@@ -145,16 +134,14 @@ def rewrite(
     if not tasks:
         return
     payload = {found.first_groups[task.part] + task.group: zlib.compress(pickle.dumps(task), 1) for task in tasks}
-    partitions = min(len(tasks), _PARTITIONS_MAX)
-    frame = (
-        found.frame.where(F.col("group") != FACTS)
-        .repartitionById(partitions, F.col("group") % partitions)
-        .sortWithinPartitions("group", "segment")
-        .mapInArrow(RewriteWork(payload), "outcome binary")
+    rewritten = (
+        found.rows.where("group", FACTS, negated=True)
+        .exchange("group", min(len(tasks), _PARTS_MAX), ("group", "segment"))
+        .map(RewriteWork(payload), OUTCOME_SCHEMA)
     )
     progress.begin("rewriting", sum(source.size for task in tasks for source in task.sources))
     try:
-        with closing(stream_column(spark, frame)) as outcomes:
+        with closing(rewritten.values("outcome")) as outcomes:
             for data in outcomes:
                 outcome = pickle.loads(data)
                 if isinstance(outcome, Failure):

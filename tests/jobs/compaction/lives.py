@@ -9,6 +9,7 @@ from uuid import UUID
 
 from stratalog.config.topic import LogConfig
 from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.jobs.compaction import data_dirs, local
 from stratalog.log.cleaner.cleaner import Cleaner
 from stratalog.log.cleaner.values import CleanerSettings
 from stratalog.log.format.checkpoints import encode_epochs
@@ -30,7 +31,6 @@ from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.storage.plain_view import PlainView
 from stratalog.remote.storage.rsm import ObjectStoreRemoteStorageManager
 from stratalog.remote.transactions.staging import BULK_BROKER_ID
-from stratalog.spark.pipelines.compaction import data_dirs, local
 from stratalog.testing.clock import ManualClock
 from tests.log.parity.cleaning_lives import DIRECTORY, random_cleaning_life
 from tests.log.parity.scenario import live_as_stratalog

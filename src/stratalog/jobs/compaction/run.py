@@ -1,5 +1,7 @@
 """Keep the latest value of each key in closed segments, of any size.
 
+    compact_data_dirs(["/var/lib/stratalog"], topics=["prices"], dry_run=True).report().print()
+
 The result is, batch by batch, that of one run of the log cleaner over everything: `docs/reference/spark_compact.md`.
 """
 
@@ -10,42 +12,30 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import SparkSession
-
 from stratalog.config import LogConfig
 from stratalog.errors import RemoteStorageError, UsageError
-from stratalog.inspect import list_remote_segments
-from stratalog.jobs import SILENT, Ledger, Progress, State
+from stratalog.inspect import ByteSources, list_remote_segments
+from stratalog.jobs.compaction import bucket, data_dirs, local
+from stratalog.jobs.compaction.bucket_job import BucketJob, job_above
+from stratalog.jobs.compaction.job import compacted
+from stratalog.jobs.compaction.metadata_topic import TieredCluster
+from stratalog.jobs.compaction.plan import topic_config
+from stratalog.jobs.compaction.result import CompactedPartition, CompactResult
+from stratalog.jobs.compaction.tiered import Destination, InBucket, InCluster
+from stratalog.jobs.executor import THREADS, Exchanger
+from stratalog.jobs.ledger import Ledger, State
+from stratalog.jobs.progress import SILENT, Progress
 from stratalog.log.recovery import hold_all
 from stratalog.remote.storage import ObjectLayout, SegmentManifest
 from stratalog.remote.transactions import finish_publications, remove_objects
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.pipelines.compaction import (
-    BucketJob,
-    CompactedPartition,
-    CompactResult,
-    Destination,
-    InBucket,
-    InCluster,
-    TieredCluster,
-    bucket,
-    compacted,
-    data_dirs,
-    job_above,
-    local,
-    topic_config,
-)
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock
 from stratalog.wire.client import ConnectionOptions
-
-__all__ = ["CompactResult", "CompactedPartition", "compact_bucket", "compact_data_dirs"]
 
 #: For how long the objects of replaced segments stay, unless told.
 GRACE_SECONDS: Final = 60.0
 
 
 def compact_data_dirs(
-    spark: SparkSession,
     directories: Sequence[str | Path],
     *,
     topics: Sequence[str] | None = None,
@@ -53,6 +43,7 @@ def compact_data_dirs(
     overrides: Mapping[str, str] | None = None,
     only_due: bool = False,
     dry_run: bool = False,
+    executor: Exchanger = THREADS,
     progress: Progress = SILENT,
     clock: Clock = SYSTEM_CLOCK,
 ) -> CompactResult:
@@ -82,7 +73,7 @@ def compact_data_dirs(
         plans = [each for each in planned if each.is_due or not only_due]
         results: list[CompactedPartition] = []
         for part, result, rewritten in compacted(
-            spark,
+            executor,
             [each.plan for each in plans],
             dry_run=dry_run,
             progress=progress,
@@ -95,7 +86,6 @@ def compact_data_dirs(
 
 
 def compact_bucket(
-    spark: SparkSession,
     url: str,
     *,
     topics: Sequence[str],
@@ -106,6 +96,7 @@ def compact_bucket(
     kafka: Mapping[str, str] | None = None,
     grace_seconds: float = GRACE_SECONDS,
     dry_run: bool = False,
+    executor: Exchanger = THREADS,
     progress: Progress = SILENT,
     clock: Clock = SYSTEM_CLOCK,
 ) -> CompactResult:
@@ -143,7 +134,7 @@ def compact_bucket(
         plans = [each for each in planned if each.plan.dirty_ratio >= min_dirty_ratio]
         results: list[CompactedPartition] = []
         for part, result, rewritten in compacted(
-            spark,
+            executor,
             [each.plan for each in plans],
             dry_run=dry_run,
             progress=progress,

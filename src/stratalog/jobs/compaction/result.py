@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from stratalog.jobs import Column, Report, Unit
-from stratalog.spark.pipelines.compaction.plan import CompactionPlan, PartitionSurvey
-from stratalog.spark.pipelines.compaction.values import Rewritten
+from stratalog.jobs.compaction.plan import CompactionPlan, PartitionSurvey
+from stratalog.jobs.compaction.values import Rewritten
 
 _COLUMNS: Final = (
     Column("topic"),

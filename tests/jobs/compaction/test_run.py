@@ -1,4 +1,4 @@
-"""The whole of it on Spark: the function, the command, the page, and what is refused."""
+"""The whole of it, on threads and on Spark: the function, the command, the page, and what is refused."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pyspark.sql import SparkSession
 from stratalog.cli.main import run
 from stratalog.config.topic import LogConfig
 from stratalog.errors import DataDirError, UsageError
-from stratalog.jobs.executor import TaskError
+from stratalog.jobs.compaction.run import compact_bucket, compact_data_dirs
+from stratalog.jobs.executor import Exchanger, TaskError
 from stratalog.log.format.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
 from stratalog.log.partition_log import PartitionLog
 from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.spark.pipelines.compact import compact_bucket, compact_data_dirs
-from tests.spark.pipelines.compaction.lives import T0, bucket_batches, clean, local_batches, upload, write_log
+from tests.jobs.compaction.lives import T0, bucket_batches, clean, local_batches, upload, write_log
 
-PAGE = Path(__file__).parents[4] / "docs" / "reference" / "spark_compact.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "spark_compact.md"
 
 
 @pytest.fixture
@@ -31,8 +31,7 @@ def data_dir(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-@pytest.mark.spark
-def test_on_spark_as_the_cleaner_does_it(tmp_path: Path, data_dir: Path, spark: SparkSession) -> None:
+def test_it_is_done_as_the_cleaner_does_it(tmp_path: Path, data_dir: Path, executor: Exchanger) -> None:
     expected = {}
     now_ms = T0 + 1_000_000
     config = LogConfig.from_properties({"cleanup.policy": "compact", "internal.segment.bytes": "8192"})
@@ -41,8 +40,8 @@ def test_on_spark_as_the_cleaner_does_it(tmp_path: Path, data_dir: Path, spark: 
         clean(cleaners, config, now_ms, 0)
         expected[number] = local_batches(cleaners, below=2**62)
     overrides = {"cleanup.policy": "compact", "internal.segment.bytes": "8192"}
-    foreseen = compact_data_dirs(spark, [data_dir], overrides=overrides, dry_run=True)
-    result = compact_data_dirs(spark, [data_dir], overrides=overrides)
+    foreseen = compact_data_dirs([data_dir], overrides=overrides, dry_run=True, executor=executor)
+    result = compact_data_dirs([data_dir], overrides=overrides, executor=executor)
     for number in (0, 1):
         assert local_batches(data_dir / f"prices-{number}", below=2**62) == expected[number]
     assert foreseen.records_gained == result.records_gained == 600 + 700 - 80
@@ -79,12 +78,11 @@ def test_the_page_and_the_command(
     assert len({record.key for batch in bucket_batches(store, "prices") for record in batch.records}) == 40
 
 
-@pytest.mark.spark
-def test_what_is_refused(tmp_path: Path, data_dir: Path, spark: SparkSession) -> None:
+def test_what_is_refused(data_dir: Path, executor: Exchanger) -> None:
     with pytest.raises(UsageError, match="no partition of nowhere"):
-        compact_data_dirs(spark, [data_dir], topics=["nowhere"])
+        compact_data_dirs([data_dir], topics=["nowhere"], executor=executor)
     with pytest.raises(UsageError, match="is tiered"):
-        compact_data_dirs(spark, [data_dir], topics=["prices"], overrides={"remote.storage.enable": "true"})
+        compact_data_dirs([data_dir], topics=["prices"], overrides={"remote.storage.enable": "true"}, executor=executor)
     log = sorted((data_dir / "prices-0").glob("*.log"))[1]
     data = bytearray(log.read_bytes())
     data[100] ^= 1
@@ -92,15 +90,15 @@ def test_what_is_refused(tmp_path: Path, data_dir: Path, spark: SparkSession) ->
     before = local_batches(data_dir / "prices-1", below=2**62)
     (data_dir / ".kafka_cleanshutdown").touch()
     with pytest.raises(TaskError, match=f"{log.name}: position 0"):
-        compact_data_dirs(spark, [data_dir], topics=["prices"])
+        compact_data_dirs([data_dir], topics=["prices"], executor=executor)
     assert local_batches(data_dir / "prices-1", below=2**62) == before
     assert not list(data_dir.rglob("*.compacting"))
 
 
 def test_a_bucket_of_another_layout_is_left_as_it_is() -> None:
-    golden = Path(__file__).parents[3] / "golden" / "aiven" / "bucket"
+    golden = Path(__file__).parents[2] / "golden" / "aiven" / "bucket"
     with pytest.raises(UsageError, match=r"flights-.*\.log is of the layout of Aiven's plugin"):
-        compact_bucket(None, golden.as_uri(), topics=["flights"])  # type: ignore[arg-type]
+        compact_bucket(golden.as_uri(), topics=["flights"])
     assert not (golden / "_publications").exists()
 
 
@@ -132,7 +130,7 @@ def test_a_served_directory_is_left_alone(tmp_path: Path) -> None:
         while not (data_dir / "held").exists():
             process.join(0.05)
         with pytest.raises(DataDirError, match="in use by a broker"):
-            compact_data_dirs(None, [data_dir])  # type: ignore[arg-type]
+            compact_data_dirs([data_dir])
     finally:
         process.kill()
         process.join()

@@ -11,11 +11,10 @@ from typing import Final
 from typing_extensions import Buffer
 
 from stratalog.errors import RemoteResourceNotFoundError
+from stratalog.inspect import ByteSources, Place, PlaceMissingError, PlaceTier
+from stratalog.jobs.compaction.values import SourceSegment
 from stratalog.log.cleaner import Readable
 from stratalog.records import HEADER_SIZE, MAGIC, MAGIC_AT, RecordBatch, batch_at, checked_batch_size
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Place, PlaceMissingError, PlaceTier
-from stratalog.spark.pipelines.compaction.values import SourceSegment
 from stratalog.util import ReadAhead
 
 #: Bytes that a task reads at a time, and asks a store for.

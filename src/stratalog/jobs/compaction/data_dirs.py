@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from stratalog.errors import UsageError
+from stratalog.jobs.compaction.rewrite import ATTEMPT_SUFFIX
 from stratalog.log import PartitionDirectory, list_partitions
 from stratalog.log.format import (
     CLEAN_SHUTDOWN,
@@ -18,7 +19,6 @@ from stratalog.log.format import (
     OffsetCheckpoint,
 )
 from stratalog.log.recovery import known_recovery_point
-from stratalog.spark.pipelines.compaction.rewrite import ATTEMPT_SUFFIX
 from stratalog.util import REAL_FILESYSTEM, FileSystem
 
 _CHECKPOINTS: Final = (CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS)

@@ -14,16 +14,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stratalog.config import LogConfig
+from stratalog.inspect import ByteSources, Place, PlaceTier
+from stratalog.jobs.compaction.data_dirs import LocalPartition, clear_attempts, note_cleaned
+from stratalog.jobs.compaction.plan import CompactionPlan
+from stratalog.jobs.compaction.values import Rewritten, SourceSegment
 from stratalog.log import PartitionLog
 from stratalog.log.cleaner import Candidate, CleanableLog, last_records
 from stratalog.log.format import CLEANED_SUFFIX, LARGE
 from stratalog.log.producers import NEVER
 from stratalog.log.segment import LogSegment
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Place, PlaceTier
-from stratalog.spark.pipelines.compaction.data_dirs import LocalPartition, clear_attempts, note_cleaned
-from stratalog.spark.pipelines.compaction.plan import CompactionPlan
-from stratalog.spark.pipelines.compaction.values import Rewritten, SourceSegment
 from stratalog.util import REAL_FILESYSTEM, Clock, FileSystem
 
 

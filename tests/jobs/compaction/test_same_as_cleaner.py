@@ -10,16 +10,14 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.inspect.byte_sources import ByteSources
+from stratalog.jobs.compaction import bucket, local
+from stratalog.jobs.compaction.bucket_job import BucketJob, job_above
+from stratalog.jobs.compaction.tiered import InBucket
 from stratalog.remote.storage.object_store import ObjectStore
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.pipelines.compaction import bucket, local
-from stratalog.spark.pipelines.compaction.bucket_job import BucketJob, job_above
-from stratalog.spark.pipelines.compaction.tiered import InBucket
 from stratalog.testing.clock import ManualClock
-from tests.log.parity.cleaning_lives import DIRECTORY
-from tests.log.parity.scenario import files_of
-from tests.spark.pipelines.compaction.in_process import compact_in_process
-from tests.spark.pipelines.compaction.lives import (
+from tests.jobs.compaction.in_process import compact_in_process
+from tests.jobs.compaction.lives import (
     bucket_batches,
     clean,
     cleanable_end,
@@ -28,6 +26,8 @@ from tests.spark.pipelines.compaction.lives import (
     partition_at,
     upload,
 )
+from tests.log.parity.cleaning_lives import DIRECTORY
+from tests.log.parity.scenario import files_of
 
 
 def compact(directory: Path, config: LogConfig, now_ms: int, first_dirty: int, *, buckets: int = 1) -> int:

@@ -13,17 +13,15 @@ from uuid import UUID
 
 from stratalog.config import LogConfig
 from stratalog.errors import RemoteStorageError
-from stratalog.inspect import without_covered
+from stratalog.inspect import ByteSources, Place, PlaceTier, without_covered
+from stratalog.jobs.compaction.plan import CompactionPlan, topic_config
+from stratalog.jobs.compaction.upload import Upload
+from stratalog.jobs.compaction.values import Rewritten, SourceSegment
 from stratalog.log.cleaner import LastRecord
 from stratalog.log.format import LARGE, ProducerSnapshotEntry, decode_epochs, producer_snapshot
 from stratalog.log.index import AbortedTransaction, decode_entries
 from stratalog.remote.api import TopicIdPartition, is_within_lineage, lineage_of
 from stratalog.remote.storage import ObjectKind, PlainView, SegmentManifest
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.model import Place, PlaceTier
-from stratalog.spark.pipelines.compaction.plan import CompactionPlan, topic_config
-from stratalog.spark.pipelines.compaction.upload import Upload
-from stratalog.spark.pipelines.compaction.values import Rewritten, SourceSegment
 
 
 @dataclass(frozen=True, slots=True)

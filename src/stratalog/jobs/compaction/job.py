@@ -1,4 +1,4 @@
-"""All partitions of a compaction in one Spark job after the other, whatever tier they lie in."""
+"""All partitions of a compaction, one step after the other, whatever tier they lie in."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from pyspark.sql import SparkSession
-
-from stratalog.jobs import SILENT, Progress
-from stratalog.spark.executor import parallelism
-from stratalog.spark.pipelines.compaction import shuffle
-from stratalog.spark.pipelines.compaction.plan import (
+from stratalog.jobs.compaction import steps
+from stratalog.jobs.compaction.plan import (
     CompactionPlan,
     keys_estimate,
     keys_tasks,
     rewrite_tasks,
 )
-from stratalog.spark.pipelines.compaction.result import CompactedPartition, achieved, foreseen
-from stratalog.spark.pipelines.compaction.values import Rewritten
+from stratalog.jobs.compaction.result import CompactedPartition, achieved, foreseen
+from stratalog.jobs.compaction.values import Rewritten
+from stratalog.jobs.executor import Exchanger
+from stratalog.jobs.progress import SILENT, Progress
 
 
 class Compacted(NamedTuple):
@@ -30,7 +28,7 @@ class Compacted(NamedTuple):
 
 
 def compacted(
-    spark: SparkSession,
+    executor: Exchanger,
     plans: Sequence[CompactionPlan],
     *,
     dry_run: bool = False,
@@ -44,9 +42,8 @@ def compacted(
     """
     if not plans:
         return
-    cores = parallelism(spark)
-    tasks, buckets = keys_tasks(plans, [keys_estimate(plan) for plan in plans], cores)
-    with shuffle.survey(spark, plans, tasks, buckets, cores=cores, progress=progress) as found:
+    tasks, buckets = keys_tasks(plans, [keys_estimate(plan) for plan in plans], executor.parallelism)
+    with steps.survey(executor, plans, tasks, buckets, progress=progress) as found:
         if dry_run:
             for part, (plan, surveyed) in enumerate(zip(plans, found.partitions, strict=True)):
                 yield Compacted(part, foreseen(plan, surveyed), [])
@@ -66,7 +63,7 @@ def compacted(
                 yield finished(part)
         every = [task for of_part in rewrites for task in of_part]
         try:
-            for new in shuffle.rewrite(spark, found, every, progress=progress):
+            for new in steps.rewrite(found, every, progress=progress):
                 done[new.part].append(new)
                 if len(done[new.part]) == len(rewrites[new.part]):
                     yield finished(new.part)

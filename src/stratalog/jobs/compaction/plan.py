@@ -12,19 +12,19 @@ from typing import Final
 
 from stratalog.config import LogConfig
 from stratalog.errors import KafkaError
-from stratalog.log.cleaner import LastRecord, MetData, SegmentSizes, group_by_size
-from stratalog.log.index import AbortedTransaction
-from stratalog.records import HEADER_SIZE, LOG_OVERHEAD, MAGIC, RecordBatch
-from stratalog.remote.api import INT32_MAX
-from stratalog.spark.byte_sources import ByteSources
-from stratalog.spark.pipelines.compaction.upload import Upload
-from stratalog.spark.pipelines.compaction.values import (
+from stratalog.inspect import ByteSources
+from stratalog.jobs.compaction.upload import Upload
+from stratalog.jobs.compaction.values import (
     FilterFacts,
     KeysTask,
     RewriteTask,
     SegmentSummary,
     SourceSegment,
 )
+from stratalog.log.cleaner import LastRecord, MetData, SegmentSizes, group_by_size
+from stratalog.log.index import AbortedTransaction
+from stratalog.records import HEADER_SIZE, LOG_OVERHEAD, MAGIC, RecordBatch
+from stratalog.remote.api import INT32_MAX
 
 #: Entries of a bucket: as many keys at most are in the memory of one task.
 KEYS_A_BUCKET: Final = 1_000_000

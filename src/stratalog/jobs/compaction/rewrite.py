@@ -13,6 +13,8 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
+from stratalog.jobs.compaction.sources import CHUNK_BYTES, last_batch, open_records
+from stratalog.jobs.compaction.values import RewriteStats, RewriteTask, Rewritten
 from stratalog.log.append import BatchFacts
 from stratalog.log.cleaner import (
     CleanedTransactions,
@@ -25,8 +27,6 @@ from stratalog.log.cleaner import (
     empty_batch,
 )
 from stratalog.log.segment import LogSegment
-from stratalog.spark.pipelines.compaction.sources import CHUNK_BYTES, last_batch, open_records
-from stratalog.spark.pipelines.compaction.values import RewriteStats, RewriteTask, Rewritten
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, random_uuid
 
 #: Ends the name of the directory of an attempt.

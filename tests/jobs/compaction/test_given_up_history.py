@@ -6,9 +6,9 @@ from pathlib import Path
 
 from stratalog.broker.server.server import Broker
 from stratalog.inspect.bucket_catalog import list_remote_segments
+from stratalog.jobs.compaction.metadata_topic import TieredCluster
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.spark.pipelines.compaction.metadata_topic import TieredCluster
 from stratalog.wire.client import Cluster, ConnectionOptions
 from tests.broker.admin import create
 from tests.remote.world import RECORDS_IN_BATCH, World
