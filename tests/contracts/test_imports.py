@@ -142,3 +142,19 @@ def test_an_import_inside_a_function_says_why() -> None:
 )
 def test_an_import_without_a_reason_is_found(body: str, missing: list[int]) -> None:
     assert unexplained(f"def f():\n{body}\n") == missing
+
+
+# --- numba ------------------------------------------------------------------------------------------------------------
+
+
+def test_one_module_imports_numba() -> None:
+    """Its modules import each other in circles, so two threads that import it in two places may each see half of it."""
+    found = {
+        str(path.relative_to(SOURCES))
+        for path in _paths()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names])
+        if name.partition(".")[0] == "numba"
+    }
+    assert found == {"stratalog/records/native/jit.py"}

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.jobs.audit.bucket import AuditOptions, audit_bucket
-from stratalog.jobs.compaction.run import CompactResult, compact_bucket
+from stratalog.jobs.compaction.result import CompactResult
+from stratalog.jobs.compaction.run import compact_bucket
 from stratalog.jobs.ledger import State
 from stratalog.spark.executor import SparkExecutor
 from tests.scenarios.tiered_story import TieredStory

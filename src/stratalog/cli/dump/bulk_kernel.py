@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final
 
-import numba
 import numpy as np
 
 from stratalog.records import CODEC_MASK, CONTROL_BIT, SEQUENCE_MAX, TRANSACTIONAL_BIT
@@ -25,6 +24,7 @@ from stratalog.records.native import (
     batch_rows,
     compiled,
     native,
+    numba,
     record_body,
     record_bounds,
     struct_at,

@@ -10,10 +10,8 @@ import math
 from typing import Any, Final
 
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba.core import types
-from numba.extending import intrinsic
 
-from stratalog.records.native import as_i64, as_u8, copy_any, inlined
+from stratalog.records.native import as_i64, as_u8, copy_any, inlined, intrinsic, types
 
 DIGEST_SIZE: Final = 16
 #: The memory that `md5` needs: the digest, then room for the last two blocks of a message.

@@ -31,6 +31,9 @@ from .header_scan import (
 from .header_scan import (
     read_header as read_header,
 )
+from .jit import intrinsic as intrinsic
+from .jit import numba as numba
+from .jit import types as types
 from .record import (
     put_varint as put_varint,
 )

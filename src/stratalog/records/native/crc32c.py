@@ -11,12 +11,10 @@ from __future__ import annotations
 import platform
 from typing import Any, Final
 
-import numba
 import numpy as np
 from llvmlite import binding, ir  # type: ignore[import-untyped]
-from numba.core import types
-from numba.extending import intrinsic
 
+from stratalog.records.native.jit import intrinsic, numba, types
 from stratalog.records.native.toolkit import as_u8, inlined, load_le64, native
 from stratalog.util import crc32c
 

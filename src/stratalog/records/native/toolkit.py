@@ -14,14 +14,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numba
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba.core import cgutils, types
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, InTreeCacheLocator
-from numba.extending import intrinsic
 
 from stratalog.records.native.dtype import Words
+from stratalog.records.native.jit import (
+    CompileResultCacheImpl,
+    FunctionCache,
+    InTreeCacheLocator,
+    cgutils,
+    intrinsic,
+    numba,
+    types,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
