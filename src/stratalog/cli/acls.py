@@ -23,6 +23,10 @@ Names = list[str] | None
 TopicNames = Annotated[Names, typer.Option("--topic", metavar="T", help="A topic, or * for all.")]
 GroupNames = Annotated[Names, typer.Option("--group", metavar="G", help="A group, or * for all.")]
 TransactionalIds = Annotated[Names, typer.Option("--transactional-id", metavar="ID", help="A transactional id.")]
+Tokens = Annotated[Names, typer.Option("--delegation-token", metavar="ID", help="A delegation token.")]
+UserPrincipals = Annotated[
+    Names, typer.Option("--user-principal", metavar="P", help="A user, for tokens in its name: User:alice.")
+]
 OfCluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
 Pattern = Annotated[
     str,
@@ -49,6 +53,8 @@ class _Resources:
     topics: Names
     groups: Names
     transactional_ids: Names
+    tokens: Names
+    users: Names
     cluster: bool
     pattern_type: PatternType
 
@@ -57,6 +63,8 @@ class _Resources:
             (ResourceType.TOPIC, self.topics),
             (ResourceType.GROUP, self.groups),
             (ResourceType.TRANSACTIONAL_ID, self.transactional_ids),
+            (ResourceType.DELEGATION_TOKEN, self.tokens),
+            (ResourceType.USER, self.users),
         )
         found = [(type_, name, self.pattern_type) for type_, names in named for name in names or ()]
         if self.cluster:
@@ -69,6 +77,8 @@ def list_(
     topic: TopicNames = None,
     group: GroupNames = None,
     transactional_id: TransactionalIds = None,
+    delegation_token: Tokens = None,
+    user_principal: UserPrincipals = None,
     cluster: OfCluster = False,
     pattern: Pattern = "any",
     principal: Annotated[Names, typer.Option("--principal", metavar="P", help="Only rules for these.")] = None,
@@ -82,7 +92,15 @@ def list_(
       stratalog acls list -b h:9092
       stratalog acls list -b h:9092 --topic orders --resource-pattern-type match
     """
-    resources = _Resources(topic, group, transactional_id, cluster, _pattern_type(pattern, for_filter=True))
+    resources = _Resources(
+        topics=topic,
+        groups=group,
+        transactional_ids=transactional_id,
+        tokens=delegation_token,
+        users=user_principal,
+        cluster=cluster,
+        pattern_type=_pattern_type(pattern, for_filter=True),
+    )
     named = [AclFilter(*resource) for resource in resources.all()] or [AclFilter()]
     filters = [replace(each, principal=who) for each in named for who in principal or (None,)]
     with open_cluster(bootstrap_server, command_config) as connection:
@@ -96,6 +114,8 @@ def add(
     topic: TopicNames = None,
     group: GroupNames = None,
     transactional_id: TransactionalIds = None,
+    delegation_token: Tokens = None,
+    user_principal: UserPrincipals = None,
     cluster: OfCluster = False,
     pattern: Pattern = "literal",
     allow_principal: AllowPrincipals = None,
@@ -121,7 +141,15 @@ def add(
       stratalog acls add -b h:9092 --deny-principal User:eve --topic pay \\
         --resource-pattern-type prefixed --operation read
     """
-    resources = _Resources(topic, group, transactional_id, cluster, _pattern_type(pattern))
+    resources = _Resources(
+        topics=topic,
+        groups=group,
+        transactional_ids=transactional_id,
+        tokens=delegation_token,
+        users=user_principal,
+        cluster=cluster,
+        pattern_type=_pattern_type(pattern),
+    )
     who = _principals(allow_principal, deny_principal, allow_host, deny_host)
     operations = _operations_of(resources, operation, producer=producer, consumer=consumer, idempotent=idempotent)
     acls = _rules(operations, who)
@@ -139,6 +167,8 @@ def remove(
     topic: TopicNames = None,
     group: GroupNames = None,
     transactional_id: TransactionalIds = None,
+    delegation_token: Tokens = None,
+    user_principal: UserPrincipals = None,
     cluster: OfCluster = False,
     pattern: Pattern = "literal",
     allow_principal: AllowPrincipals = None,
@@ -161,9 +191,20 @@ def remove(
         --topic orders
       stratalog acls remove -b h:9092 --topic orders --dry-run
     """
-    resources = _Resources(topic, group, transactional_id, cluster, _pattern_type(pattern, for_filter=True))
+    resources = _Resources(
+        topics=topic,
+        groups=group,
+        transactional_ids=transactional_id,
+        tokens=delegation_token,
+        users=user_principal,
+        cluster=cluster,
+        pattern_type=_pattern_type(pattern, for_filter=True),
+    )
     if not resources.all():
-        raise UsageError("nothing to remove: name a --topic, --group, --transactional-id or --cluster")
+        raise UsageError(
+            "nothing to remove: name a --topic, --group, --transactional-id, --delegation-token, --user-principal or "
+            "--cluster"
+        )
     if allow_principal or deny_principal:
         who = _principals(allow_principal, deny_principal, allow_host, deny_host)
         operations = _operations_of(resources, operation, producer=producer, consumer=consumer, idempotent=idempotent)

@@ -108,6 +108,30 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         ),
     ),
     GroupSpec(
+        "users",
+        "List, set and remove users with passwords (SCRAM).",
+        ("users list -b localhost:9092", "users set alice -b localhost:9092"),
+        (
+            CommandSpec("list", "stratalog.cli.users:list_", "List users and their mechanisms."),
+            CommandSpec("set", "stratalog.cli.users:set_", "Make a user, or set its password."),
+            CommandSpec("remove", "stratalog.cli.users:remove", "Remove a user."),
+        ),
+    ),
+    GroupSpec(
+        "tokens",
+        "Make, list, renew and end delegation tokens.",
+        (
+            "tokens create --command-config alice.properties -b localhost:9093",
+            "tokens list --command-config alice.properties -b localhost:9093",
+        ),
+        (
+            CommandSpec("create", "stratalog.cli.tokens:create", "Make a token to log in by."),
+            CommandSpec("list", "stratalog.cli.tokens:list_", "List tokens."),
+            CommandSpec("renew", "stratalog.cli.tokens:renew", "Let a token live on."),
+            CommandSpec("expire", "stratalog.cli.tokens:expire", "End a token."),
+        ),
+    ),
+    GroupSpec(
         "features",
         "Describe and change the feature levels of a cluster.",
         ("features describe -b localhost:9092", "features upgrade --release-version 4.4 -b localhost:9092"),

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from stratalog.errors import StratalogError
+from stratalog.wire import ApiKey
 
 #: What the scripts set to ask for completions.
 COMPLETE_VARIABLE = "_STRATALOG_COMPLETE"
@@ -62,6 +63,16 @@ def complete_groups(ctx: typer.Context, incomplete: str) -> list[str]:
     return _names(ctx, incomplete, _groups)
 
 
+def complete_users(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the users with SCRAM credentials that begin so; none without a broker."""
+    return _names(ctx, incomplete, _users)
+
+
+def complete_tokens(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the ids of delegation tokens that begin so; none without a broker."""
+    return _names(ctx, incomplete, _tokens)
+
+
 def _names(ctx: typer.Context, incomplete: str, names_of: Any) -> list[str]:
     # every command line loads this module, and only a shell that completes a name needs a client
     from stratalog.cli.connection import connection_options
@@ -81,6 +92,16 @@ def _names(ctx: typer.Context, incomplete: str, names_of: Any) -> list[str]:
 
 def _topics(cluster: Any) -> list[str]:
     return [name for name, topic in cluster.topics().items() if not topic.is_internal]
+
+
+def _users(cluster: Any) -> list[str]:
+    answer = cluster.any.call(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, (0, 0), users=None)
+    return [str(result.user) for result in answer.results]
+
+
+def _tokens(cluster: Any) -> list[str]:
+    answer = cluster.any.call(ApiKey.DESCRIBE_DELEGATION_TOKEN, (1, 3), owners=None)
+    return [str(token.token_id) for token in answer.tokens]
 
 
 def _groups(cluster: Any) -> list[str]:

@@ -395,11 +395,18 @@ def test_changes_of_users_that_may_not_be_are_refused_one_by_one(tmp_path: Path)
                 {"name": "few", "mechanism": 1, **put, "iterations": 4095},
                 {"name": "many", "mechanism": 1, **put, "iterations": 16_385},
                 {"name": "twice", "mechanism": 1, **put},
+                {"name": "both", "mechanism": 1, **put},
+                {"name": "both", "mechanism": 2, **put},
+                {"name": "wrong first", "mechanism": 9, **put},
+                {"name": "wrong first", "mechanism": 1, **put},
+                {"name": "wrong last", "mechanism": 1, **put},
+                {"name": "wrong last", "mechanism": 1, **put, "iterations": 1},
                 {"name": "good", "mechanism": 2, **put},
             ],
         )
         codes = {result.user: int(result.error_code) for result in answer.results}
-        assert codes == {"nobody": 91, "twice": 92, "": 93, "what": 33, "few": 93, "many": 93, "good": 0}
+        refused = {"nobody": 91, "twice": 91, "": 93, "what": 33, "few": 93, "many": 93, "both": 92}
+        assert codes == {**refused, "wrong first": 33, "wrong last": 92, "good": 0}
         described = wire.call(
             ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, users=[{"name": "good"}, {"name": "no"}, {"name": "no"}]
         )

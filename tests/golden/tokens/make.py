@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.reference_kafka import ReferenceKafka, free_port
@@ -15,7 +17,9 @@ from tests.support.token_cases import story, story_without_tokens, token_config
 GOLDEN = Path(__file__).with_name("answers.json")
 
 
-def ask_kafka(directory: Path, *, with_secret: bool = True) -> list[str]:
+@contextmanager
+def token_kafka(directory: Path, *, with_secret: bool = True) -> Iterator[tuple[str, str]]:
+    """Run Kafka; its plain address and the one for passwords."""
     kafka = ReferenceKafka(directory)
     sasl = f"127.0.0.1:{free_port()}"
     config = token_config(kafka.bootstrap_servers, sasl)
@@ -27,14 +31,14 @@ def ask_kafka(directory: Path, *, with_secret: bool = True) -> list[str]:
         del config["delegation.token.secret.key"]
     kafka.config = config
     with kafka:
-        return (story if with_secret else story_without_tokens)(kafka.bootstrap_servers, sasl, lag_s=0.5)
+        yield kafka.bootstrap_servers, sasl
 
 
 def ask_kafkas(directory: Path) -> dict[str, list[str]]:
-    return {
-        "with": ask_kafka(directory / "with"),
-        "without": ask_kafka(directory / "without", with_secret=False),
-    }
+    with token_kafka(directory / "with") as addresses:
+        told = story(*addresses, lag_s=0.5)
+    with token_kafka(directory / "without", with_secret=False) as addresses:
+        return {"with": told, "without": story_without_tokens(*addresses, lag_s=0.5)}
 
 
 if __name__ == "__main__":

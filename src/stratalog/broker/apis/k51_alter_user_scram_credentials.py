@@ -1,11 +1,10 @@
 """AlterUserScramCredentials (51): set and remove SCRAM credentials. v0.
 
-The client salts the password; the broker never sees it. A user's changes are done together or not at all.
+The client salts the password; the broker never sees it. A user is changed once in a request, or not at all.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from stratalog.broker.security import ITERATIONS_MAX, ITERATIONS_MIN, SCRAM_HASHES, ScramCredential, scram_credential
@@ -23,44 +22,49 @@ _MECHANISMS = dict(enumerate(SCRAM_HASHES, start=1))
 
 @handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions=(0, 0))
 async def alter_user_scram_credentials(ctx: RequestContext, request: Any) -> Any:
-    changes = [*request.deletions, *request.upsertions]
-    touched = Counter((change.name, change.mechanism) for change in changes)
     errors: dict[str, KafkaError] = {}
-    put: dict[tuple[str, str], ScramCredential] = {}
-    remove: list[tuple[str, str]] = []
-    for change in changes:
-        try:
-            mechanism = _check(change, touched[change.name, change.mechanism])
-            if change in request.deletions:
-                _check_deletion(ctx, mechanism, change.name)
-        except KafkaError as error:
-            errors.setdefault(change.name, error)
-    for change in changes:
-        if change.name in errors:
+    put: dict[str, tuple[str, ScramCredential]] = {}
+    remove: dict[str, str] = {}
+    changes = [*request.deletions, *request.upsertions]
+    for number, change in enumerate(changes):
+        name = change.name
+        if name in errors:
             continue
-        mechanism = _MECHANISMS[change.mechanism]
-        if change in request.deletions:
-            remove.append((mechanism, change.name))
-        else:
-            put[mechanism, change.name] = scram_credential(
-                mechanism, bytes(change.salted_password), bytes(change.salt), change.iterations
-            )
+        if name in put or name in remove:  # of another mechanism or not: as in Kafka
+            errors[name] = DuplicateResourceError("A user credential cannot be altered twice in the same request")
+            put.pop(name, None)
+            remove.pop(name, None)
+            continue
+        try:
+            mechanism = _check(change)
+            if number < len(request.deletions):
+                _check_deletion(ctx, mechanism, name)
+                remove[name] = mechanism
+            else:
+                put[name] = (
+                    mechanism,
+                    scram_credential(mechanism, bytes(change.salted_password), bytes(change.salt), change.iterations),
+                )
+        except KafkaError as error:
+            errors[name] = error
     if put or remove:
-        await ctx.broker.workers.run(ctx.broker.scram.change, put, remove)
+        await ctx.broker.workers.run(
+            ctx.broker.scram.change,
+            {(mechanism, name): credential for name, (mechanism, credential) in put.items()},
+            [(mechanism, name) for name, mechanism in remove.items()],
+        )
     return ctx.respond(
         results=[_result(ctx, user, errors.get(user)) for user in dict.fromkeys(c.name for c in changes)]
     )
 
 
-def _check(change: Any, times: int) -> str:
+def _check(change: Any) -> str:
     """Return the mechanism of a change that may be made."""
     if not change.name:
         raise UnacceptableCredentialError("Username must not be empty")
     mechanism = _MECHANISMS.get(change.mechanism)
     if mechanism is None:
         raise UnsupportedSaslMechanismError("Unknown SCRAM mechanism")
-    if times > 1:
-        raise DuplicateResourceError("A user credential cannot be altered twice in the same request")
     iterations = getattr(change, "iterations", ITERATIONS_MIN)
     if iterations < ITERATIONS_MIN:
         raise UnacceptableCredentialError("Too few iterations")

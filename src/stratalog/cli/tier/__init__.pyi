@@ -10,3 +10,6 @@ from .times import (
 from .times import (
     time_ms as time_ms,
 )
+from .times import (
+    time_text as time_text,
+)
