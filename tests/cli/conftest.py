@@ -21,7 +21,7 @@ LIBRDKAFKA_LOG = re.compile(r"^%\d\|.*\|rdkafka#.*\n", re.MULTILINE)
 def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory = tmp_path_factory.mktemp("broker")
     if request.param == "stratalog":
-        with Broker(data_dir=directory / "data") as broker:
+        with Broker(data_dir=directory / "data", config={"group.initial.rebalance.delay.ms": "0"}) as broker:
             yield broker.bootstrap_servers
     else:
         require_reference_kafka()

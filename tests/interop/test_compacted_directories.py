@@ -51,7 +51,10 @@ def wait_until_clean(users: Users) -> None:
     until(lambda: users.cleaned_to() == users.sealed_end() > 0, f"{users.directory} is clean")
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
+@pytest.mark.parametrize(
+    "how",
+    [pytest.param(signal.SIGTERM, id="stopped", marks=pytest.mark.soak), pytest.param(signal.SIGKILL, id="killed")],
+)
 def test_each_goes_on_where_the_other_was_clean(tmp_path: Path, how: signal.Signals) -> None:
     require_reference_kafka()
     with (

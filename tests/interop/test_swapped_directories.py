@@ -91,7 +91,10 @@ def swap(one: Path, other: Path) -> None:
         PartitionMetadataFile(place / PARTITION_METADATA).write(topic_id)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
+@pytest.mark.parametrize(
+    "how",
+    [pytest.param(signal.SIGTERM, id="stopped", marks=pytest.mark.soak), pytest.param(signal.SIGKILL, id="killed")],
+)
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 8))])
 def test_each_goes_on_with_what_the_other_wrote(
     kafka: ReferenceKafka, tmp_path: Path, seed: int, how: signal.Signals

@@ -39,7 +39,15 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("fault", [StoreFault.UNAVAILABLE, StoreFault.THROTTLED, StoreFault.DENIED, StoreFault.HANG])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        StoreFault.HANG,
+        StoreFault.DENIED,
+        pytest.param(StoreFault.UNAVAILABLE, marks=pytest.mark.soak),
+        pytest.param(StoreFault.THROTTLED, marks=pytest.mark.soak),
+    ],
+)
 def test_a_store_that_does_not_work_costs_no_local_record_and_one_line(
     story: TieredStory, caplog: pytest.LogCaptureFixture, fault: StoreFault
 ) -> None:
