@@ -283,7 +283,7 @@ def test_the_commits_of_a_topic_deleted_meanwhile_go_with_it(held: tuple[Broker,
     broker, wire = held
     wire.send(ApiKey.DELETE_TOPICS, 5, topic_names=(TOPIC,), timeout=30_000)
     eventually(lambda: broker.services.metadata.topic(TOPIC) is None, "the topic is not deleted")
-    assert broker.services.metadata.deleting_topics()
+    assert broker.services.store.deleting_topics()
     let_go(broker, reads)
     assert wire.receive(ApiKey.DELETE_TOPICS, 5).responses[0].error_code == 0
     broker.services.topics.create(TOPIC, 1)
@@ -301,9 +301,9 @@ def test_a_deletion_that_was_interrupted_goes_on_when_commits_are_there(data: Pa
         closing.start()
     closing.join()
     with start(data) as broker, Wire(broker.bootstrap_servers) as wire:
-        assert broker.services.metadata.deleting_topics()
+        assert broker.services.store.deleting_topics()
         let_go(broker, reads)
-        eventually(lambda: not broker.services.metadata.deleting_topics(), "the name is not free again")
+        eventually(lambda: not broker.services.store.deleting_topics(), "the name is not free again")
         broker.services.topics.create(TOPIC, 1)
         assert fetch(wire, FIRST) == (0, [-1])
 

@@ -90,9 +90,9 @@ def test_a_deletion_that_was_interrupted_is_finished_at_the_next_start(tmp_path:
     with Broker(data_dir=tmp_path) as broker:
         broker.services.topics.create("doomed", 2)
         append(broker, "doomed", b"v")
-        broker.services.metadata.begin_delete_topic("doomed")
+        broker.services.store.begin_delete_topic("doomed")
     with Broker(data_dir=tmp_path) as broker:
-        assert broker.services.metadata.deleting_topics() == []
+        assert broker.services.store.deleting_topics() == []
         assert broker.services.partition("doomed", 0) is None
         assert not (tmp_path / "doomed-0").exists()
         broker.services.topics.create("doomed", 1)

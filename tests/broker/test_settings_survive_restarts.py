@@ -143,7 +143,7 @@ def test_the_count_of_the_metadata_topics_partitions_is_not_the_clients(tmp_path
 
 def test_a_metadata_topic_whose_deletion_was_interrupted_is_made_again(tmp_path: Path) -> None:
     with Broker(tmp_path / "data", config=TIERING) as broker:
-        broker.services.metadata.begin_delete_topic("__remote_log_metadata")
+        broker.services.store.begin_delete_topic("__remote_log_metadata")
     with Broker(tmp_path / "data", config=TIERING) as broker:
         assert broker.services.topics.known("__remote_log_metadata").partition_count == 1
 

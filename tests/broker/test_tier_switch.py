@@ -87,7 +87,7 @@ def test_a_deletion_that_a_crash_overtook_is_made_up_for_at_the_next_start(tmp_p
     with _broker(tmp_path) as broker:
         tiered_and_copied(broker)
         # What is stored when the process dies before it has done anything about it.
-        broker.services.metadata.set_topic_configs(
+        broker.services.store.set_topic_configs(
             "t", {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
         )
     with _broker(tmp_path) as broker:

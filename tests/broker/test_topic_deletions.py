@@ -95,7 +95,7 @@ def test_a_deletion_goes_on_when_its_client_goes(broker: Broker, monkeypatch: py
     with Wire(broker.bootstrap_servers) as other:  # the loop has seen the end of the other connection before this one
         other.call(ApiKey.LIST_GROUPS, 0)
     gone.set()
-    eventually(lambda: not broker.services.metadata.deleting_topics(), "the deletion is not finished")
+    eventually(lambda: not broker.services.store.deleting_topics(), "the deletion is not finished")
     broker.services.topics.create(TOPIC, 3)
     assert found(broker) == []
 
@@ -207,10 +207,10 @@ def test_a_name_stays_taken_while_commits_cannot_be_removed(
     monkeypatch.setattr(broker.services.groups.log, "append_to", refuse)
     assert delete(broker) == 0
     assert "its name stays taken until the next start" in caplog.text
-    assert [topic.name for topic in broker.services.metadata.deleting_topics()] == [TOPIC]
+    assert [topic.name for topic in broker.services.store.deleting_topics()] == [TOPIC]
     broker.close()
     with Broker(data_dir=tmp_path / "data", config=CONFIG) as again:
-        assert again.services.metadata.deleting_topics() == []
+        assert again.services.store.deleting_topics() == []
         again.services.topics.create(TOPIC, 3)
         assert found(again) == []
 
@@ -218,7 +218,7 @@ def test_a_name_stays_taken_while_commits_cannot_be_removed(
 def test_a_start_reads_nothing_of_an_internal_topic_that_was_being_deleted(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path / "data", config=CONFIG) as broker:
         commit_all(broker)
-        broker.services.metadata.begin_delete_topic("__consumer_offsets")
+        broker.services.store.begin_delete_topic("__consumer_offsets")
     with Broker(data_dir=tmp_path / "data", config=CONFIG) as again:
         assert found(again) == []
         assert again.services.groups.groups() == []

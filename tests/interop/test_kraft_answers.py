@@ -13,8 +13,9 @@ import pytest
 
 from stratalog.broker.cluster import ClusterMember, ClusterSettings
 from stratalog.broker.cluster.answers import ClusterAnswers
-from stratalog.broker.cluster.forwarding import Forwarder
+from stratalog.broker.cluster.forwarding import FORWARDED, Forwarder
 from stratalog.broker.security import Principal
+from stratalog.broker.server import Broker
 from stratalog.config import BrokerConfig
 from stratalog.engine.dirs import format_dir
 from stratalog.wire import ApiKey, make_message, message_module, read_message, response_class, write_message
@@ -25,7 +26,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.xdist_group("kraft")]
 
-OURS = 7
+OURS, SERVING = 7, 8
 ALICE = Principal("User", "alice")
 
 
@@ -182,6 +183,89 @@ def test_coordinators_are_kafkas(member: ClusterMember, kafka: Client, version: 
         assert int(mine.error_code) in (0, 15), "it is there, or its leader is dead"
 
 
+# --- a broker that serves ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ours(cluster: KraftCluster, member: ClusterMember, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A connection to a broker of ours in the cluster, once it has the metadata that `member` has."""
+    data_dir, port = tmp_path_factory.mktemp("serving") / "data", low_port()
+    format_dir(data_dir, cluster_id=cluster.cluster_id, node_id=SERVING)
+    config = {**cluster.broker_properties(SERVING, port, data_dir), "stratalog.cluster.preview": "true"}
+    with Broker(data_dir=data_dir, config=config) as broker:
+        wait_until(lambda: broker.services.metadata.topic("both"), "the topics are known")
+        client = Client("127.0.0.1", port, ConnectionOptions.of({"kafka.bootstrap.servers": f"127.0.0.1:{port}"}))
+        yield client
+        client.close()
+    assert '"brokerEpoch":-1' not in (data_dir / ".kafka_cleanshutdown").read_text()
+
+
+def test_what_is_asked_over_the_wire_is_answered_as_kafka_does(ours: Client, kafka: Client) -> None:
+    for key, versions, fields in (
+        (ApiKey.METADATA, (12, 12), {"topics": [{"name": "both"}, {"name": "alone"}]}),
+        (ApiKey.DESCRIBE_CLUSTER, (1, 1), {}),
+        (ApiKey.DESCRIBE_TOPIC_PARTITIONS, (0, 0), {"topics": [{"name": "both"}], "response_partition_limit": 9}),
+        (ApiKey.FIND_COORDINATOR, (6, 6), {"key_type": 0, "coordinator_keys": ["g"]}),
+    ):
+        compare(ours.call(key, versions, **fields), kafka.call(key, versions, **fields))
+
+
+def test_versions_of_forwarded_requests_are_the_controllers(ours: Client, kafka: Client) -> None:
+    told = {int(each.api_key): each for each in ours.api_versions.api_keys}
+    theirs = {int(each.api_key): each for each in kafka.api_versions.api_keys}
+    forwarded = [int(key) for key in FORWARDED]
+    assert [told[key].max_version for key in forwarded] == [theirs[key].max_version for key in forwarded]
+
+
+def test_a_topic_is_made_changed_and_described_through_a_broker_of_ours(ours: Client) -> None:
+    topic = {"name": "made here", "num_partitions": 2, "replication_factor": 1}
+    refused = ours.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic], timeout=20_000)
+    assert [int(each.error_code) for each in refused.topics] == [17], "the controller says that the name is none"
+    told = ours.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic | {"name": "made-here"}], timeout=20_000)
+    assert [int(each.error_code) for each in told.topics] == [0]
+    changes = [{"name": "retention.ms", "config_operation": 0, "value": "7777"}]
+    resource = {"resource_type": 2, "resource_name": "made-here"}
+    changed = ours.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, (1, 1), resources=[resource | {"configs": changes}])
+    assert [int(each.error_code) for each in changed.responses] == [0]
+
+    def retention() -> list[tuple[str, int]]:
+        asked = [resource | {"configuration_keys": ["retention.ms"]}]
+        described = ours.call(ApiKey.DESCRIBE_CONFIGS, (4, 4), resources=asked).results[0]
+        return [(each.value, int(each.config_source)) for each in described.configs]
+
+    wait_until(lambda: retention() == [("7777", 1)], "the change is in the metadata, and set on the topic")
+    ours.call(ApiKey.DELETE_TOPICS, (6, 6), topics=[{"name": "made-here"}], timeout=20_000)
+    wait_until(lambda: _error_of(ours, "made-here") == 3, "the topic is gone")
+
+
+def _error_of(client: Client, topic: str) -> int:
+    asked = [{"name": topic}]
+    told = client.call(ApiKey.METADATA, (12, 12), topics=asked, allow_auto_topic_creation=False)
+    return int(told.topics[0].error_code)
+
+
+def test_a_topic_that_is_asked_for_is_made_by_the_controller(ours: Client) -> None:
+    asked = [{"name": "asked-for"}]
+    told = ours.call(ApiKey.METADATA, (12, 12), topics=asked, allow_auto_topic_creation=True).topics[0]
+    assert (told.name, len(told.partitions)) == ("asked-for", 1)
+
+
+def test_producer_ids_are_of_the_controllers_blocks(ours: Client, kafka: Client) -> None:
+    def take(client: Client) -> int:
+        return int(client.call(ApiKey.INIT_PRODUCER_ID, (4, 4), transactional_id=None).producer_id)
+
+    first, theirs, second = take(ours), take(kafka), take(ours)
+    assert second == first + 1
+    assert theirs // 1000 != first // 1000
+
+
+def test_groups_and_transactions_are_sent_elsewhere(ours: Client) -> None:
+    fetched = ours.call(ApiKey.OFFSET_FETCH, (7, 7), group_id="g", topics=None, require_stable=False)
+    begun = ours.call(ApiKey.INIT_PRODUCER_ID, (4, 4), transactional_id="t", transaction_timeout=60_000)
+    joined = ours.call(ApiKey.HEARTBEAT, (3, 3), group_id="g", generation_id=1, member_id="m")
+    assert {int(each.error_code) for each in (fetched, begun, joined)} == {16}, "NOT_COORDINATOR"
+
+
 # --- forwarding -------------------------------------------------------------------------------------------------------
 
 
@@ -231,5 +315,5 @@ def test_a_controller_that_comes_back_answers_what_waits(member: ClusterMember, 
     assert int(told.error_code) == 0
     observers = {int(each.replica_id) for each in told.topics[0].partitions[0].observers}
     wait_until(lambda: member.failure is None and member.quorum.leader_id == 100, "the member follows again")
-    assert observers <= {1, OURS}
+    assert observers <= {1, OURS, SERVING}
     forwarder.close()

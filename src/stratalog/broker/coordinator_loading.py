@@ -70,6 +70,7 @@ class CoordinatorLoading(Generic[_Entry]):
         self._ended = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
+        self._refused = False
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -88,6 +89,8 @@ class CoordinatorLoading(Generic[_Entry]):
     def check(self, owner: str) -> None:
         """Raise CoordinatorLoadInProgressError or NotCoordinatorError unless what is of `owner` has been read."""
         if not self._waiting and not self._failed:
+            if self._refused:
+                raise NotCoordinatorError(f"{self._log.topic} is not coordinated by this broker of a cluster")
             return
         number = self._log.partition_number(owner)
         if number in self._waiting:
@@ -99,6 +102,11 @@ class CoordinatorLoading(Generic[_Entry]):
         """Raise CoordinatorLoadInProgressError while there is any partition left to read."""
         if self._waiting:
             raise CoordinatorLoadInProgressError(f"{self._log.topic} is being read")
+
+    def refuse(self) -> None:
+        """Coordinate nothing: a broker of a cluster does not look after its partitions of the topic yet."""
+        self._refused = True
+        self._ended.set()
 
     # --- doing --------------------------------------------------------------------------------------------------------
 

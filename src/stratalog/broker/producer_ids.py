@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import threading
 
-from stratalog.broker.metadata import MetadataStore, ProducerIdBlock
+from stratalog.broker.metadata import ProducerIdBlock, ProducerIdSource
 
 
 class ProducerIds:
-    """Hands out producer ids from blocks that the metadata store gives for good. Thread-safe.
+    """Hands out producer ids from blocks that `source` gives for good. Thread-safe.
 
     Ids left over in a block when the broker stops are never used, as in Kafka.
     """
 
-    def __init__(self, store: MetadataStore) -> None:
-        self._store = store
+    def __init__(self, source: ProducerIdSource) -> None:
+        self._source = source
         self._block = ProducerIdBlock(0, 0)
         self._used = 0
         self._lock = threading.Lock()
@@ -23,7 +23,7 @@ class ProducerIds:
         """Return a producer id that nobody has. Raises KafkaStorageError when a new block cannot be written down."""
         with self._lock:
             if self._used == self._block.size:
-                self._block = self._store.allocate_producer_ids()
+                self._block = self._source.allocate_producer_ids()
                 self._used = 0
             self._used += 1
             return self._block.first + self._used - 1

@@ -12,7 +12,7 @@ from uuid import UUID
 from stratalog.broker.access import AccessControl, access_control
 from stratalog.broker.fetch import FetchSessionCache, SharedRemoteReads
 from stratalog.broker.groups import GroupCoordinator
-from stratalog.broker.metadata import MetadataStore
+from stratalog.broker.metadata import ClusterControl, ClusterMetadata, MetadataStore
 from stratalog.broker.producer_ids import ProducerIds
 from stratalog.broker.purgatory import Purgatory
 from stratalog.broker.security import IssuedTokens, Listener, ScramUsers
@@ -27,6 +27,7 @@ from stratalog.engine import LoadReport, LogManager
 from stratalog.util import Clock, WorkerPool, join_host_port
 
 if TYPE_CHECKING:
+    from stratalog.broker.cluster_membership import ClusterMembership
     from stratalog.engine import Partition
 
 
@@ -45,9 +46,9 @@ class BrokerServices:
     data_dirs: list[Path]
     load_report: LoadReport
     settings: BrokerSettings
-    metadata: MetadataStore
+    metadata: ClusterMetadata
     logs: LogManager
-    topics: TopicManager
+    control: ClusterControl
     producer_ids: ProducerIds
     workers: Workers
     purgatory: Purgatory
@@ -55,9 +56,12 @@ class BrokerServices:
     fetch_sessions: FetchSessionCache
     groups: GroupCoordinator
     transactions: TransactionCoordinator
-    topic_deletions: TopicDeletions
     scram: ScramUsers
     tokens: IssuedTokens
+    #: None in a cluster, where the controllers delete topics.
+    topic_deletions: TopicDeletions | None
+    #: The cluster that the broker is a member of; None for a broker by itself.
+    cluster: ClusterMembership | None = None
     #: Decides who may do what; None: everybody may do everything.
     access: AccessControl | None = None
 
@@ -65,6 +69,18 @@ class BrokerServices:
     def config(self) -> BrokerConfig:
         """The settings in force."""
         return self.settings.current
+
+    @property
+    def store(self) -> MetadataStore:
+        """The metadata of a broker by itself, which it changes; in a cluster the controllers do."""
+        assert isinstance(self.metadata, MetadataStore)
+        return self.metadata
+
+    @property
+    def topics(self) -> TopicManager:
+        """As `store`: what changes the topics."""
+        assert isinstance(self.control, TopicManager)
+        return self.control
 
     def partition(self, topic: str, partition: int) -> Partition | None:
         return self.logs.get(topic, partition)
@@ -81,7 +97,9 @@ class BrokerServices:
         self.groups.close()
         self.logs.take_no_new_ones()
         self.workers.close()
-        self.logs.close(clean=clean)
+        if self.cluster is not None:
+            self.cluster.close(clean=clean)
+        self.logs.close(clean=clean, broker_epoch=-1 if self.cluster is None else self.cluster.broker_epoch)
         self.remote_reads.close()
         self.metadata.close()
 
@@ -93,17 +111,23 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         workers = Workers(loop)
         undo.callback(workers.close)
         undo.callback(storage.logs.take_no_new_ones)
-        storage.topics.finish_internal_deletions()
+        if storage.cluster is None:
+            storage.topics.finish_internal_deletions()
         remote_reads = SharedRemoteReads(loop, _remote_readers(storage, listener))
         undo.callback(remote_reads.close)
         groups = GroupCoordinator(storage, workers)
         undo.callback(groups.close)
         transactions = TransactionCoordinator(storage, workers, groups)
         undo.callback(transactions.close)
-        groups.start()
-        topic_deletions = TopicDeletions(storage.topics, groups, workers)
-        topic_deletions.resume()
-        transactions.start()
+        topic_deletions = None
+        if storage.cluster is None:
+            groups.start()
+            topic_deletions = TopicDeletions(storage.topics, groups, workers)
+            topic_deletions.resume()
+            transactions.start()
+        else:
+            groups.loading.refuse()
+            transactions.loading.refuse()
         tokens = IssuedTokens(storage.metadata, storage.config, storage.clock.now_ms)
         tokens.start(workers)
         undo.pop_all()
@@ -118,7 +142,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         settings=storage.settings,
         metadata=storage.metadata,
         logs=storage.logs,
-        topics=storage.topics,
+        control=storage.control,
         producer_ids=storage.producer_ids,
         workers=workers,
         purgatory=Purgatory(loop),
@@ -130,6 +154,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         scram=ScramUsers(storage.metadata),
         tokens=tokens,
         access=access,
+        cluster=storage.cluster,
     )
 
 
@@ -149,7 +174,7 @@ def _remote_readers(storage: BrokerStorage, listener: Listener) -> WorkerPool:
         storage.config,
         data_dir=storage.data_dirs[0],
         cluster_id=storage.metadata.cluster_id,
-        ensure_topic=storage.topics.ensure,
+        ensure_topic=storage.control.ensure,
         partition_count=partition_count,
         bootstrap_servers=join_host_port(listener.host or "127.0.0.1", listener.port),
         clock=storage.clock,

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from stratalog.broker.metadata import InForce, MetadataStore, in_force, small_broker_index_warnings
-from stratalog.config import BrokerConfig, is_large_index_format_supported, minimum_advice
+from stratalog.broker.metadata import ClusterMetadata, InForce, in_force, small_broker_index_warnings
+from stratalog.config import BrokerConfig, minimum_advice
 from stratalog.engine import LogManager
 from stratalog.errors import InvalidConfigError
 
@@ -20,18 +20,18 @@ logger = logging.getLogger(__name__)
 class BrokerSettings:
     """What is in force, and its changes. `current` may be read on any thread; it is replaced, never changed."""
 
-    def __init__(self, static: BrokerConfig, store: MetadataStore, logs: LogManager) -> None:
+    def __init__(self, static: BrokerConfig, metadata: ClusterMetadata, logs: LogManager) -> None:
         #: What the broker was started with, without dynamic configuration.
         self.static = static
         self.current = static
-        self._store = store
+        self._metadata = metadata
         self._logs = logs
         self._node_id: int = static["node.id"]
         self._ignored: Mapping[str, str] = {}
-        self._take_stored()
+        self.take_stored()
 
-    def _take_stored(self) -> None:
-        """At a start: put in force what is stored as dynamic configuration, as far as it still goes together."""
+    def take_stored(self) -> None:
+        """Put in force what the metadata has as dynamic configuration, as far as it goes together."""
         found = in_force(self.static, self._dynamic(), large=self._large_segments())
         for name, why in found.ignored.items():
             logger.warning(
@@ -55,14 +55,14 @@ class BrokerSettings:
         This broker's over the cluster's.
         """
         levels = {
-            None: self._store.broker_configs(None),
-            self._node_id: self._store.broker_configs(self._node_id),
+            None: self._metadata.broker_configs(None),
+            self._node_id: self._metadata.broker_configs(self._node_id),
         }
         levels.update(changes or {})
         return {**levels[None], **levels[self._node_id]}
 
     def _large_segments(self) -> bool:
-        return is_large_index_format_supported(self._store.metadata_version)
+        return self._metadata.large_segments
 
     def set(
         self, node_id: int | None, configs: Mapping[str, str], topics: TopicManager, *, validate_only: bool = False
@@ -82,7 +82,7 @@ class BrokerSettings:
             topics.check_broker_defaults(found.config)
             if validate_only:
                 return
-            self._store.set_broker_configs(node_id, configs)
+            topics.store.set_broker_configs(node_id, configs)
             self._put_in_force(found)
             topics.refresh_configs()
         for warning in (*small_broker_index_warnings(self.current), *minimum_advice(self.current)):

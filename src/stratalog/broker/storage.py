@@ -5,8 +5,16 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from stratalog.broker.metadata import STORE_FILE, MetadataStore, check_rules, is_tiered
+from stratalog.broker.metadata import (
+    STORE_FILE,
+    ClusterControl,
+    ClusterMetadata,
+    MetadataStore,
+    check_rules,
+    is_tiered,
+)
 from stratalog.broker.producer_ids import ProducerIds
 from stratalog.broker.settings import BrokerSettings
 from stratalog.broker.topics import TopicManager
@@ -25,6 +33,9 @@ from stratalog.engine.tiering import NEVER_TIERED
 from stratalog.errors import DataDirError, InvalidConfigError
 from stratalog.util import SYSTEM_CLOCK, Clock, random_uuid, uuid_to_base64
 
+if TYPE_CHECKING:
+    from stratalog.broker.cluster_membership import ClusterMembership
+
 logger = logging.getLogger(__name__)
 
 TIERING_KEY = "remote.log.storage.system.enable"
@@ -37,11 +48,19 @@ class BrokerStorage:
     data_dirs: list[Path]
     clock: Clock
     settings: BrokerSettings
-    metadata: MetadataStore
+    metadata: ClusterMetadata
     logs: LogManager
-    topics: TopicManager
+    control: ClusterControl
     producer_ids: ProducerIds
     load_report: LoadReport
+    #: The cluster that the broker is a member of; None for a broker by itself.
+    cluster: ClusterMembership | None = None
+
+    @property
+    def topics(self) -> TopicManager:
+        """The topics of a broker by itself; in a cluster the controllers have them."""
+        assert isinstance(self.control, TopicManager)
+        return self.control
 
     @property
     def config(self) -> BrokerConfig:
@@ -50,7 +69,9 @@ class BrokerStorage:
 
     def close(self, *, clean: bool = True) -> None:
         """Leave the directories flushed."""
-        self.logs.close(clean=clean)
+        if self.cluster is not None:
+            self.cluster.close(clean=clean)
+        self.logs.close(clean=clean, broker_epoch=-1 if self.cluster is None else self.cluster.broker_epoch)
         self.metadata.close()
 
 
@@ -105,7 +126,7 @@ def _load(
         settings=settings,
         metadata=store,
         logs=logs,
-        topics=topics,
+        control=topics,
         producer_ids=ProducerIds(store),
         load_report=logs.start(topics.specs(stored)),
     )

@@ -20,7 +20,6 @@ from stratalog.config import (
     LogConfig,
     StoredConfig,
     invalid,
-    is_large_index_format_supported,
     stored_config,
     topic_advice,
     topic_default_properties,
@@ -79,7 +78,7 @@ class TopicManager:
     def __init__(
         self, store: MetadataStore, logs: LogManager, config: Callable[[], BrokerConfig], clock: Clock
     ) -> None:
-        self._store = store
+        self.store = store
         self._logs = logs
         self._config = config
         self._clock = clock
@@ -87,7 +86,7 @@ class TopicManager:
 
     def log_config(self, configs: Mapping[str, str]) -> LogConfig:
         """Return the typed configuration of a topic with these properties; InvalidConfigError names what is wrong."""
-        large = is_large_index_format_supported(self._store.metadata_version)
+        large = self.store.large_segments
         return LogConfig.from_properties(configs, self._config(), use_large_index_format=large)
 
     def new_config(self, configs: Mapping[str, str]) -> LogConfig:
@@ -117,8 +116,8 @@ class TopicManager:
             return
         refused: dict[str, str] = {}
         with self._lock:
-            large = is_large_index_format_supported(self._store.metadata_version)
-            for topic in self._store.topics():
+            large = self.store.large_segments
+            for topic in self.store.topics():
                 try:
                     self._check_positions(
                         LogConfig.from_properties(topic.configs, broker, use_large_index_format=large)
@@ -141,8 +140,8 @@ class TopicManager:
         return stored_config(
             topic.configs,
             self._config(),
-            self._store.good_topic_defaults,
-            use_large_index_format=is_large_index_format_supported(self._store.metadata_version),
+            self.store.good_topic_defaults,
+            use_large_index_format=self.store.large_segments,
         )
 
     def spec(self, topic: Topic) -> TopicSpec:
@@ -155,7 +154,7 @@ class TopicManager:
         self._warn(warning for topic, stored in found for warning in _conflicts(topic, stored))
         if all(stored.problem is None for _, stored in found):
             try:
-                self._store.keep_good_topic_defaults(topic_default_properties(self._config()))
+                self.store.keep_good_topic_defaults(topic_default_properties(self._config()))
             except KafkaStorageError as error:  # only a later conflict would miss them
                 logger.warning("What topics get from the broker cannot be noted: %s", error)
         return [TopicSpec(topic.name, topic.topic_id, topic.partition_count, stored.config) for topic, stored in found]
@@ -163,7 +162,7 @@ class TopicManager:
     def check_new(self, name: str, partition_count: int, configs: Mapping[str, str]) -> None:
         """Raise what `create` would raise for these, without doing anything."""
         check_topic_name(name)
-        if self._store.topic(name) is not None:
+        if self.store.topic(name) is not None:
             raise TopicAlreadyExistsError(f"Topic '{name}' already exists.")
         self._check_collision(name)
         if partition_count < 1:
@@ -183,7 +182,7 @@ class TopicManager:
 
     def _check_collision(self, name: str) -> None:
         """Names that differ in '.' and '_' only would share their metrics' names; Kafka refuses the second."""
-        other = self._store.colliding_topic(name)
+        other = self.store.colliding_topic(name)
         if other is not None:
             raise InvalidTopicError(f"Topic '{name}' collides with existing topic: {other}")
 
@@ -203,7 +202,7 @@ class TopicManager:
             self.check_partition_count(name, count)
             self._warn(small_index_warnings(name, configs or {}, self.log_config(configs or {})))
             self._warn(topic_advice(name, configs or {}))
-            topic = self._store.create_topic(name, count, configs, created_ms=self._clock.now_ms())
+            topic = self.store.create_topic(name, count, configs, created_ms=self._clock.now_ms())
             try:
                 self._logs.create_topic(self.spec(topic))
             except (OSError, KafkaStorageError) as error:
@@ -216,7 +215,7 @@ class TopicManager:
     def ensure(self, name: str, partition_count: int, configs: Mapping[str, str] | None = None) -> Topic:
         """Return the topic of this name, created with these when there is none."""
         with self._lock:
-            return self._store.topic(name) or self.create(name, partition_count, configs)
+            return self.store.topic(name) or self.create(name, partition_count, configs)
 
     def delete(self, name: str) -> None:
         """Delete a topic of which no group has read anything: `TopicDeletions` forgets commits too.
@@ -232,7 +231,7 @@ class TopicManager:
         UnknownTopicOrPartitionError when there is none of this name.
         """
         with self._lock:
-            topic = self._store.begin_delete_topic(name)
+            topic = self.store.begin_delete_topic(name)
             self._logs.delete_topic(name)
             return topic
 
@@ -242,7 +241,7 @@ class TopicManager:
         Finish the deletion of those that were to go.
         """
         with self._lock:
-            for topic in self._store.deleting_topics():
+            for topic in self.store.deleting_topics():
                 if topic.name in NEVER_TIERED:
                     self._logs.delete_topic(topic.name)
                     self.finish_deletion(topic)
@@ -250,14 +249,14 @@ class TopicManager:
     def resume_deletions(self) -> list[Topic]:
         """Delete the data of topics whose deletion was interrupted, at startup; return them for `finish_deletion`."""
         with self._lock:
-            topics = self._store.deleting_topics()
+            topics = self.store.deleting_topics()
             for topic in topics:
                 self._logs.delete_topic(topic.name)
             return topics
 
     def finish_deletion(self, topic: Topic) -> None:
         """Nothing is left of a topic: give its name free."""
-        self._store.finish_delete_topic(topic.topic_id)
+        self.store.finish_delete_topic(topic.topic_id)
 
     def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
         """Replace what is set on a topic, in force at once; InvalidConfigError leaves everything as it was."""
@@ -265,14 +264,14 @@ class TopicManager:
             checked = self.new_config(configs)
             self._warn(small_index_warnings(name, configs, checked))
             self._warn(topic_advice(name, configs))
-            self._store.set_topic_configs(name, configs)
+            self.store.set_topic_configs(name, configs)
             self._logs.update_config(name, checked)
 
     def warn_of_settings(self) -> None:
         """At a start: what is allowed and likely not meant, of the broker and of every topic."""
         broker = self._config()
         self._warn(small_broker_index_warnings(broker))
-        for topic in self._store.topics():
+        for topic in self.store.topics():
             found = self.in_force(topic)
             if found.problem is None:
                 self._warn(small_segment_warnings(topic.name, topic.configs, broker))
@@ -286,7 +285,7 @@ class TopicManager:
     def add_partitions(self, name: str, partition_count: int) -> Topic:
         """Give a topic more partitions; InvalidPartitionsError unless the count grows."""
         with self._lock:
-            topic = self._store.set_partition_count(name, partition_count)
+            topic = self.store.set_partition_count(name, partition_count)
             self._logs.create_topic(self.spec(topic))
             return topic
 
@@ -296,10 +295,10 @@ class TopicManager:
         `check` gets the levels in force, which nobody changes meanwhile, and raises what speaks against the change.
         """
         with self._lock:
-            before = self._store.metadata_version
-            check(self._store.features)
-            self._store.finalize(levels)
-            if self._store.metadata_version != before:
+            before = self.store.metadata_version
+            check(self.store.features)
+            self.store.finalize(levels)
+            if self.store.metadata_version != before:
                 self.refresh_configs()
 
     def refresh_configs(self) -> None:
@@ -308,14 +307,14 @@ class TopicManager:
         A topic that cannot follow is named in the log and does so at the next start; the others follow now.
         """
         with self._lock:
-            for spec in self.specs(self._store.topics()):
+            for spec in self.specs(self.store.topics()):
                 try:
                     self._logs.update_config(spec.name, spec.config)
                 except (OSError, StratalogError):
                     logger.exception("Topic %s keeps the configuration that it had", spec.name)
 
     def known(self, name: str) -> Topic:
-        topic = self._store.topic(name)
+        topic = self.store.topic(name)
         if topic is None:
             raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
         return topic

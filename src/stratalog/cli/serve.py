@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog.cli.options import key_values
-from stratalog.config import ADVERTISED, LISTENERS, BrokerConfig, joins_cluster, parse_properties, refuse_unkept
+from stratalog.config import ADVERTISED, LISTENERS, joins_cluster, parse_properties, refuse_unkept
 from stratalog.errors import InvalidConfigError, UsageError
 from stratalog.util import raise_descriptor_limit, tell_service_manager
 
@@ -93,9 +93,8 @@ def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
 
-    if joins_cluster(properties):
-        return _serve_member(properties, data_dir, stopped)
-
+    if joins_cluster(properties) and data_dir is not None:
+        properties["log.dirs"] = str(data_dir)
     with (
         _web_server(web) as pages,
         _broker(data_dir, listen, properties, config) as broker,
@@ -124,28 +123,6 @@ def _broker(data_dir: Path | None, listen: str | None, properties: dict[str, str
         if file is None:
             raise
         raise InvalidConfigError(f"{file}: {error}") from error
-
-
-def _serve_member(properties: dict[str, str], data_dir: Path | None, stopped: threading.Event) -> int:
-    """Join a cluster and stay, fenced, until a signal comes."""
-    # start-up cost: a broker without a cluster does without
-    from stratalog.broker.cluster import ClusterMember, ClusterSettings, warn_of_replicas
-
-    if data_dir is not None:
-        properties["log.dirs"] = str(data_dir)
-    config = BrokerConfig.from_properties(properties)
-    settings = ClusterSettings.of(config)
-    member = ClusterMember(settings, warn_of_replicas(settings.node_id))
-    try:
-        member.join()
-        epoch = member.lifecycle.broker_epoch
-        print(f"ready cluster={member.cluster_id} node={member.settings.node_id} epoch={epoch} fenced=true", flush=True)
-        while not stopped.wait(_CHECK_SECONDS):
-            if member.failure is not None:
-                raise member.failure
-    finally:
-        member.close()
-    return 0
 
 
 @contextmanager

@@ -188,7 +188,7 @@ def test_ids_that_nobody_uses_are_forgotten_for_good(tmp_path: Path) -> None:
 
 def test_before_transactions_version_1_the_records_are_those_of_old_brokers(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path, config=CONFIG) as broker, script(broker.bootstrap_servers) as s:
-        broker.services.metadata.finalize({"transaction.version": 0})
+        broker.services.store.finalize({"transaction.version": 0})
         mine = s.init("init", "tx")
         s.add("add", "tx", mine, ("one", 0))
         s.end("end", "tx", mine, True)

@@ -8,6 +8,7 @@ come back (KIP-511).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from stratalog.broker.metadata import FinalizedFeatures
@@ -34,10 +35,11 @@ def api_versions(ctx: RequestContext, request: Any) -> Any:
     ):
         return ctx.respond(error_code=InvalidRequestError.code)
     features = ctx.broker.metadata.features
+    served = REGISTRY if ctx.broker.cluster is None else ctx.broker.cluster.served
     return ctx.respond(
         api_keys=[
             ctx.make("ApiVersion", api_key=api.key, min_version=api.advertised_min, max_version=api.max_version)
-            for _, api in sorted(REGISTRY.items())
+            for _, api in sorted(served.items())
         ],
         supported_features=_supported(ctx) if ctx.version >= _SOFTWARE_FROM else [],
         finalized_features_epoch=features.epoch,
@@ -47,9 +49,11 @@ def api_versions(ctx: RequestContext, request: Any) -> Any:
 
 def _supported(ctx: RequestContext) -> list[Any]:
     """Since v4 a lowest level of 0 may be told; before, such a feature is left out (KAFKA-17011)."""
-    ranges = {METADATA_VERSION: (LEVEL_MIN, LEVEL_MAX)} | {
+    ranges: Mapping[str, tuple[int, int]] = {METADATA_VERSION: (LEVEL_MIN, LEVEL_MAX)} | {
         name: (0, highest) for name, highest in OTHER_FEATURES.items()
     }
+    if ctx.broker.cluster is not None:
+        ranges = ctx.broker.cluster.supported_features
     return [
         ctx.make("SupportedFeatureKey", name=name, min_version=lowest, max_version=highest)
         for name, (lowest, highest) in ranges.items()

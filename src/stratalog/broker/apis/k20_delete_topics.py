@@ -48,6 +48,7 @@ async def delete_topics(ctx: RequestContext, request: Any) -> Any:
         failure: KafkaError | None = None
         try:
             topic = _find(ctx, each, times[each])
+            assert ctx.broker.topic_deletions is not None  # in a cluster this API is forwarded
             await ctx.broker.topic_deletions.delete(topic.name)
         except KafkaError as error:
             failure = error

@@ -29,7 +29,7 @@ async def create_acls(ctx: RequestContext, request: Any) -> Any:
     errors = [_error_of(acl, ranges=ranges) for acl in acls]
     good = [acl for acl, error in zip(acls, errors, strict=True) if error is None]
     async with access.changing:
-        await ctx.broker.workers.run(ctx.broker.metadata.add_acls, good)
+        await ctx.broker.workers.run(ctx.broker.store.add_acls, good)
         access.authorizer.add(good)
     return _answer(ctx, errors)
 

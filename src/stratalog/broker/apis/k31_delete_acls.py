@@ -24,7 +24,7 @@ async def delete_acls(ctx: RequestContext, request: Any) -> Any:
     async with access.changing:
         found = [access.authorizer.matching(chosen) for chosen in filters]
         gone = list(dict.fromkeys(acl for acls in found for acl in acls))
-        await ctx.broker.workers.run(ctx.broker.metadata.remove_acls, gone)
+        await ctx.broker.workers.run(ctx.broker.store.remove_acls, gone)
         access.authorizer.remove(gone)
     return ctx.respond(filter_results=[_result(ctx, None, acls) for acls in found])
 

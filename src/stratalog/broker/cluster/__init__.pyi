@@ -1,8 +1,8 @@
+from .cluster_broker import (
+    open_cluster_storage as open_cluster_storage,
+)
 from .member import (
     ClusterMember as ClusterMember,
-)
-from .preview import (
-    warn_of_replicas as warn_of_replicas,
 )
 from .settings import (
     ClusterSettings as ClusterSettings,

@@ -262,7 +262,7 @@ class ClusterAnswers:
             leader = topic.partitions[partition_for(key, len(topic.partitions))].leader
         at = self._endpoint(leader)
         if at is None:
-            message = "The coordinator is not available."
+            message = "The coordinator is not available." if version < _BATCHED_FROM else ""
             return {**nothing, "error_code": _COORDINATOR_NOT_AVAILABLE, "error_message": message}
         said = "NONE" if version < _BATCHED_FROM else ""
         return {"node_id": leader, "host": at.host, "port": at.port, "error_code": 0, "error_message": said}

@@ -13,8 +13,9 @@ import struct
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
+from stratalog.broker.cluster.controller_channel import ControllerChannel
 from stratalog.broker.cluster.quorum import Address
 from stratalog.broker.security import Principal
 from stratalog.errors import RequestTimedOutError, UnknownServerError, UsageError
@@ -69,23 +70,40 @@ class Forwarder:
         clock: Clock = SYSTEM_CLOCK,
         connect: Callable[[str, int, ConnectionOptions], Client] = Client,
     ) -> None:
-        self._connection = replace(connection, request_timeout_s=timeout_s)
-        self._controller = controller
+        self._channel = ControllerChannel(replace(connection, request_timeout_s=timeout_s), controller, connect)
         self._timeout_s = timeout_s
         self._clock = clock
-        self._connect = connect
         self._lock = threading.Lock()
-        self._client: Client | None = None
-        self._at: Address | None = None
 
     def versions(self, key: ApiKey) -> tuple[int, int]:
         """Return the lowest and highest version of an API that the controller takes. Raises UnreachableError."""
         with self._lock:
-            told = self._connected().api_versions
+            told = self._channel.connected().api_versions
         ranges = {int(each.api_key): (int(each.min_version), int(each.max_version)) for each in told.api_keys}
         if int(key) not in ranges:
             raise UsageError(f"the controller does not take {key.message}")
         return ranges[int(key)]
+
+    def ask(self, key: ApiKey, versions: tuple[int, int], /, **fields: Any) -> Any:
+        """Send a request of the broker's own; return the answer. Blocks.
+
+        Raises RequestTimedOutError when no controller that leads answers in time.
+        """
+        deadline = self._clock.monotonic() + self._timeout_s
+        with self._lock:
+            while True:
+                try:
+                    answer = self._channel.call(key, versions, **fields)
+                except (UnreachableError, OSError) as error:
+                    why: object = error
+                else:
+                    if int(getattr(answer, "error_code", 0)) != _NOT_CONTROLLER:
+                        return answer
+                    why = "it does not lead"
+                    self._channel.close()
+                if self._clock.monotonic() >= deadline:
+                    raise RequestTimedOutError(f"no controller has answered the request: {why}")
+                self._clock.sleep(_RETRY_S)
 
     def forward(self, request: bytes, principal: Principal, client_host: str) -> bytes:
         """Return the response to a request, which begins with its header. The response begins with its header too.
@@ -93,49 +111,20 @@ class Forwarder:
         Blocks. Raises RequestTimedOutError when no controller answers in time, UnknownServerError for what it cannot
         read.
         """
-        deadline = self._clock.monotonic() + self._timeout_s
-        with self._lock:
-            while True:
-                try:
-                    answer = self._connected().call(
-                        ApiKey.ENVELOPE,
-                        _ENVELOPE_VERSIONS,
-                        request_data=request,
-                        request_principal=encode_principal(principal),
-                        client_host_address=ipaddress.ip_address(client_host).packed,
-                    )
-                except (UnreachableError, OSError) as error:
-                    self._disconnect()
-                    why: object = error
-                else:
-                    code = int(answer.error_code)
-                    if code == 0:
-                        return bytes(answer.response_data or b"")
-                    if code != _NOT_CONTROLLER:
-                        raise UnknownServerError(f"the controller answers {answer.error_code.name.upper()}")
-                    why = "it does not lead"
-                    self._disconnect()
-                if self._clock.monotonic() >= deadline:
-                    raise RequestTimedOutError(f"no controller has answered the request: {why}")
-                self._clock.sleep(_RETRY_S)
+        answer = self.ask(
+            ApiKey.ENVELOPE,
+            _ENVELOPE_VERSIONS,
+            request_data=request,
+            request_principal=encode_principal(principal),
+            client_host_address=ipaddress.ip_address(client_host).packed,
+        )
+        if int(answer.error_code):
+            raise UnknownServerError(f"the controller answers {answer.error_code.name.upper()}")
+        return bytes(answer.response_data or b"")
 
     def close(self) -> None:
         with self._lock:
-            self._disconnect()
-
-    def _connected(self) -> Client:
-        address = self._controller()
-        if address is None:
-            raise UnreachableError("no controller is known to lead the quorum")
-        if self._client is None or self._at != address:
-            self._disconnect()
-            self._client, self._at = self._connect(*address, self._connection), address
-        return self._client
-
-    def _disconnect(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            client.close()
+            self._channel.close()
 
 
 def encode_principal(principal: Principal) -> bytes:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
+from stratalog.broker.cluster.controller_channel import ControllerChannel
 from stratalog.broker.cluster.features import SUPPORTED_FEATURES
 from stratalog.broker.cluster.image import METADATA_VERSION
 from stratalog.broker.cluster.quorum import Address
@@ -95,13 +96,12 @@ class Lifecycle:
     ) -> None:
         self._registration = registration
         # A heartbeat that is not answered within the session is worth nothing.
-        self._connection = replace(connection, connect_timeout_s=2.0, request_timeout_s=4.5)
-        self._controller = controller
+        patient = replace(connection, connect_timeout_s=2.0, request_timeout_s=4.5)
+        self._channel = ControllerChannel(patient, controller, connect)
         self._applied_offset = applied_offset
         self._heartbeat_s = heartbeat_s
         self._registration_timeout_s = registration_timeout_s
         self._clock = clock
-        self._connect = connect
         self._incarnation = random_uuid()
         self._lock = threading.Condition()
         self._state = LifecycleState.NOT_RUNNING
@@ -110,8 +110,6 @@ class Lifecycle:
         self._is_fenced = True
         self._soon = False
         self._failure: Exception | None = None
-        self._client: Client | None = None
-        self._at: Address | None = None
         self._told_duplicate = False
         self._thread = threading.Thread(target=self._run, name="broker-lifecycle", daemon=True)
 
@@ -164,10 +162,8 @@ class Lifecycle:
     def close(self) -> None:
         """Stop at once. Harmless when called again."""
         self._change(LifecycleState.SHUTTING_DOWN)
-        client = self._client
-        if client is not None:
-            with suppress(OSError):
-                client.close()
+        with suppress(OSError):
+            self._channel.close()
         if self._thread.is_alive():
             self._thread.join()
 
@@ -189,7 +185,7 @@ class Lifecycle:
                     self._failure = error
                     self._lock.notify_all()
         finally:
-            self._disconnect()
+            self._channel.close()
 
     def _register(self) -> None:
         """Register, as often as it takes. Raises RegistrationRefusedError, UnreachableError after the time limit."""
@@ -227,7 +223,7 @@ class Lifecycle:
         }
 
     def _features(self) -> list[dict[str, Any]]:
-        client = self._connected()
+        client = self._channel.connected()
         with_zero = client.version(ApiKey.BROKER_REGISTRATION, _REGISTRATION_VERSIONS) >= _ZERO_LEVELS_FROM
         return [
             {"name": name, "min_supported_version": low, "max_supported_version": high}
@@ -256,7 +252,7 @@ class Lifecycle:
                 " another node.id"
             )
         if code == _NOT_CONTROLLER:
-            self._disconnect()
+            self._channel.close()
             return UnreachableError("no controller leads the quorum")
         if code == _UNSUPPORTED_VERSION:
             raise RegistrationRefusedError(
@@ -297,7 +293,7 @@ class Lifecycle:
             return 0
         if code != 0:
             logger.info("Heartbeat: %s", answer.error_code.name.upper())
-            self._disconnect()
+            self._channel.close()
             return _RETRY_S
         return self._take(answer)
 
@@ -318,26 +314,7 @@ class Lifecycle:
     # --- the connection ---------------------------------------------------------------------------------------------
 
     def _call(self, key: ApiKey, versions: tuple[int, int], fields: dict[str, Any]) -> Any:
-        try:
-            return self._connected().call(key, versions, **fields)
-        except (UnreachableError, OSError):
-            self._disconnect()
-            raise
-
-    def _connected(self) -> Client:
-        """Return a connection to the controller that leads. Raises UnreachableError while none is known."""
-        address = self._controller()
-        if address is None:
-            raise UnreachableError("no controller is known to lead the quorum")
-        if self._client is None or self._at != address:
-            self._disconnect()
-            self._client, self._at = self._connect(*address, self._connection), address
-        return self._client
-
-    def _disconnect(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            client.close()
+        return self._channel.call(key, versions, **fields)
 
     def _change(self, state: LifecycleState) -> None:
         with self._lock:

@@ -8,7 +8,7 @@ partitions, accept clients, ask to be unfenced) is the caller's: `ready_to_unfen
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -37,25 +37,32 @@ _SHUTDOWN_TIMEOUT_S: Final = 300.0
 
 
 class ClusterMember:
-    """Joins with `join`, leaves with `close`. `publish` is called on the observer's thread."""
+    """Joins with `join`, leaves with `leave` and `close`. `publish` is called on the observer's thread.
+
+    `dirs` are the log directories, the first one first, if somebody else has opened them, and closes them.
+    """
 
     def __init__(
         self,
         settings: ClusterSettings,
         publish: Publisher,
         *,
+        dirs: Sequence[DataDir] = (),
         clock: Clock = SYSTEM_CLOCK,
         fs: FileSystem = REAL_FILESYSTEM,
         connect: Callable[[str, int, ConnectionOptions], Client] = Client,
     ) -> None:
         self.settings = settings
         self._clock = clock
-        self.cluster_id = _cluster_id(settings.data_dirs, fs)
+        self.cluster_id = formatted_cluster_id(settings.data_dirs, fs)
         with ExitStack() as undo:
-            self._dirs = [self._open_dir(path, fs, undo) for path in settings.data_dirs]
-            first = self._dirs[0]
+            #: Those that were opened here, and are closed here.
+            self._own_dirs = [] if dirs else [self._open_dir(path, fs, undo) for path in settings.data_dirs]
+            opened = [*dirs, *self._own_dirs]
+            first = opened[0]
             log = ClusterMetadataLog.open(first.path, clean_shutdown=first.was_clean, clock=clock, fs=fs)
             undo.pop_all()
+        self._previous_epoch = _previous_epoch(opened)
         self.quorum = Quorum(settings.bootstrap, settings.voters)
         self._loader = ImageLoader(publish)
         self._observer = Observer(
@@ -78,9 +85,9 @@ class ClusterMember:
                 node_id=settings.node_id,
                 cluster_id=self.cluster_id,
                 listeners=settings.listeners,
-                directory_ids=[each.directory_id for each in self._dirs],
+                directory_ids=[each.directory_id for each in opened],
                 rack=settings.rack,
-                previous_broker_epoch=_previous_epoch(self._dirs),
+                previous_broker_epoch=self._previous_epoch,
             ),
             settings.connection,
             controller=lambda: self.quorum.leader,
@@ -125,22 +132,32 @@ class ClusterMember:
         """Let the controller unfence the broker: everything that the metadata assigns to it is served."""
         self.lifecycle.ready_to_unfence()
 
-    def close(self, *, clean: bool = True) -> None:
-        """Leave: a controlled shutdown if it was joined, then everything is closed. Harmless when called again.
+    @property
+    def closing_epoch(self) -> int:
+        """The broker epoch for the mark of a clean stop: this registration's, else that of the stop before."""
+        epoch = self.lifecycle.broker_epoch
+        return epoch if epoch >= 0 else self._previous_epoch
 
-        Directories that were clean, and are, say so, with the epoch of this registration.
-        """
+    def leave(self) -> None:
+        """Ask the controller to give leadership to others, and wait until it has. The broker serves meanwhile."""
         lifecycle = self.lifecycle
-        if clean and self.failure is None and lifecycle.broker_epoch >= 0:
+        if self.failure is None and lifecycle.broker_epoch >= 0:
             lifecycle.begin_controlled_shutdown()
             if not lifecycle.wait_for(lambda each: each.state is LifecycleState.SHUTTING_DOWN, _SHUTDOWN_TIMEOUT_S):
                 logger.warning("The controller did not let this broker go; it stops all the same")
-        lifecycle.close()
+
+    def close(self, *, clean: bool = True) -> None:
+        """Leave, if that has not been done, and close everything. Harmless when called again.
+
+        Directories that were opened here, and were clean, say so, with the epoch of this registration.
+        """
+        if clean:
+            self.leave()
+        self.lifecycle.close()
         self._observer.close(clean=clean)
-        dirs, self._dirs = self._dirs, []
+        dirs, self._own_dirs = self._own_dirs, []
         for each in dirs:
-            epoch = lifecycle.broker_epoch if lifecycle.broker_epoch >= 0 else each.previous_broker_epoch
-            each.close(clean=clean and each.was_clean, broker_epoch=epoch)
+            each.close(clean=clean and each.was_clean, broker_epoch=self.closing_epoch)
 
     def _is_registered(self) -> bool:
         mine = self.image.brokers.get(self.settings.node_id)
@@ -157,8 +174,8 @@ class ClusterMember:
             self._clock.sleep(_CHECK_S)
 
 
-def _cluster_id(paths: tuple[Path, ...], fs: FileSystem) -> str:
-    """Return the cluster that the directories were formatted for. Raises DataDirError or UsageError for others."""
+def formatted_cluster_id(paths: tuple[Path, ...], fs: FileSystem = REAL_FILESYSTEM) -> str:
+    """Return the cluster that directories were formatted for. Raises DataDirError or UsageError for others."""
     found: dict[str, Path] = {}
     for path in paths:
         if fs.exists(path / STORE_FILE):

@@ -14,6 +14,7 @@ from stratalog.config import (
     LISTENERS,
     BrokerConfig,
     client_listeners,
+    inter_broker_listener,
     listener_settings,
     parse_listeners,
 )
@@ -41,6 +42,9 @@ class ClusterSettings:
     #: How the controllers are reached.
     connection: ConnectionOptions
     listeners: tuple[AdvertisedListener, ...]
+    inter_broker_listener: str
+    #: How other brokers are reached.
+    brokers_connection: ConnectionOptions
     heartbeat_s: float
     registration_timeout_s: float
     fetch_timeout_s: float
@@ -62,6 +66,8 @@ class ClusterSettings:
         if not voters and not bootstrap:
             raise UsageError(f"{_ROLES}=broker needs {_BOOTSTRAP}=HOST:PORT, or {_VOTERS}=ID@HOST:PORT")
         name = config[_CONTROLLER_NAMES][0].upper()
+        of_brokers = inter_broker_listener(config, client_listeners(config))
+        servers = (*voters.values(), *bootstrap)
         return cls(
             node_id=config["node.id"],
             rack=config["broker.rack"],
@@ -69,8 +75,10 @@ class ClusterSettings:
             bootstrap=bootstrap,
             voters=voters,
             controller_listener=name,
-            connection=_connection(config, name, (*voters.values(), *bootstrap)),
+            connection=_connection(config, name, "controller", servers),
             listeners=_advertised(config),
+            inter_broker_listener=of_brokers.name,
+            brokers_connection=_connection(config, of_brokers.name, "inter.broker", servers),
             heartbeat_s=config["broker.heartbeat.interval.ms"] / 1000,
             registration_timeout_s=config["initial.broker.registration.timeout.ms"] / 1000,
             fetch_timeout_s=config["controller.quorum.fetch.timeout.ms"] / 1000,
@@ -94,14 +102,14 @@ def _address(text: str, key: str, expected: str) -> Address:
     return host.strip("[]"), int(port)
 
 
-def _connection(config: BrokerConfig, name: str, servers: tuple[Address, ...]) -> ConnectionOptions:
-    """Return how the controllers' listener is reached: its protocol, and TLS and SASL settings for it or for all."""
+def _connection(config: BrokerConfig, name: str, of: str, servers: tuple[Address, ...]) -> ConnectionOptions:
+    """Return how a listener of other nodes is reached: its protocol, and TLS and SASL settings for it or for all."""
     listener = parse_listeners(f"{name}://:0", config.properties)[0]
     settings = listener_settings(config, name).properties
     options = {f"kafka.{key}": value for key, value in settings.items() if value and key.startswith(("ssl.", "sasl."))}
     options["kafka.security.protocol"] = listener.protocol
     options["kafka.bootstrap.servers"] = ",".join(f"{host}:{port}" for host, port in servers)
-    if mechanism := settings.get("sasl.mechanism.controller.protocol"):
+    if mechanism := settings.get(f"sasl.mechanism.{of}.protocol"):
         options["kafka.sasl.mechanism"] = mechanism
     return ConnectionOptions.of(options, what=_BOOTSTRAP)
 

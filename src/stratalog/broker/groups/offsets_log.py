@@ -8,8 +8,8 @@ from stratalog.broker.coordinator_log import CoordinatorLog
 from stratalog.records import Codec
 
 if TYPE_CHECKING:
+    from stratalog.broker.metadata import ClusterControl
     from stratalog.broker.storage import BrokerStorage
-    from stratalog.broker.topics import TopicManager
     from stratalog.broker.workers import Workers
     from stratalog.config import BrokerConfig
 
@@ -22,12 +22,12 @@ def offsets_log(storage: BrokerStorage, workers: Workers) -> CoordinatorLog:
         storage,
         workers,
         CONSUMER_OFFSETS_TOPIC,
-        create=lambda: create_consumer_offsets(storage.topics, storage.config),
+        create=lambda: create_consumer_offsets(storage.control, storage.config),
         codec=lambda: Codec(storage.config["offsets.topic.compression.codec"]),
     )
 
 
-def create_consumer_offsets(topics: TopicManager, config: BrokerConfig) -> object:
+def create_consumer_offsets(topics: ClusterControl, config: BrokerConfig) -> object:
     """Create the topic, configured as Kafka does. May block."""
     return topics.ensure(
         CONSUMER_OFFSETS_TOPIC,

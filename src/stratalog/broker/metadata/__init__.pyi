@@ -19,6 +19,15 @@ from .alter_configs import (
 from .alter_configs import (
     answer_each as answer_each,
 )
+from .cluster_metadata import (
+    ClusterControl as ClusterControl,
+)
+from .cluster_metadata import (
+    ClusterMetadata as ClusterMetadata,
+)
+from .cluster_metadata import (
+    ProducerIdSource as ProducerIdSource,
+)
 from .config_changes import (
     Operation as Operation,
 )
@@ -87,6 +96,9 @@ from .store import (
 )
 from .store_file import (
     STORE_FILE as STORE_FILE,
+)
+from .topic_map import (
+    TopicMap as TopicMap,
 )
 from .topic_requests import (
     Assignment as Assignment,

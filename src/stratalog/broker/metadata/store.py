@@ -30,7 +30,13 @@ from stratalog.broker.metadata.store_file import (
     raise_clearer,
 )
 from stratalog.broker.metadata.topic_map import Topic, TopicMap
-from stratalog.config import INITIAL_LEVEL, METADATA_VERSION, OTHER_FEATURES, level_name
+from stratalog.config import (
+    INITIAL_LEVEL,
+    METADATA_VERSION,
+    OTHER_FEATURES,
+    is_large_index_format_supported,
+    level_name,
+)
 from stratalog.errors import (
     InvalidPartitionsError,
     KafkaStorageError,
@@ -174,6 +180,11 @@ class MetadataStore:
     def metadata_version(self) -> int:
         """The finalized level of the feature `metadata.version`."""
         return self._features.metadata_version
+
+    @property
+    def large_segments(self) -> bool:
+        """Whether segments may pass 2 GiB, and offset indexes have 12-byte entries (KIP-1333)."""
+        return is_large_index_format_supported(self._features.metadata_version)
 
     def finalize(self, levels: Mapping[str, int]) -> None:
         """Finalize levels of features, together, and let the epoch grow if one is another than before.

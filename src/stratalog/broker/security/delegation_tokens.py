@@ -36,7 +36,7 @@ from stratalog.errors import (
 from stratalog.util import random_uuid, uuid_to_base64
 
 if TYPE_CHECKING:
-    from stratalog.broker.metadata import MetadataStore
+    from stratalog.broker.metadata import ClusterMetadata
     from stratalog.broker.workers import Workers
 
 logger = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def may_ask_for_tokens(peer: Peer) -> bool:
 class IssuedTokens:
     """All tokens. Reads are free; a change is durable when it returns. Thread-safe but for `start` and `close`."""
 
-    def __init__(self, store: MetadataStore, config: BrokerConfig, now_ms: Callable[[], int]) -> None:
+    def __init__(self, store: ClusterMetadata, config: BrokerConfig, now_ms: Callable[[], int]) -> None:
         self._store = store
         self._now_ms = now_ms
         self._secret: str = config["delegation.token.secret.key"] or ""

@@ -5,22 +5,32 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from stratalog.broker.security.scram import ScramCredential
 
-if TYPE_CHECKING:
-    from stratalog.broker.metadata import MetadataStore
-
 _KIND: Final = "scram"
+
+
+class CredentialStore(Protocol):
+    """Keeps credentials by kind and name."""
+
+    def credentials(self, kind: str) -> dict[str, str]: ...
+
+    def change_credentials(self, kind: str, changes: Mapping[str, str | None]) -> None: ...
 
 
 class ScramUsers:
     """Credentials by mechanism and name. Reads are free; a change is durable when it returns. Thread-safe."""
 
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(self, store: CredentialStore) -> None:
         self._store = store
-        self._found = {_parse_name(name): _parse(value) for name, value in store.credentials(_KIND).items()}
+        self._found: dict[tuple[str, str], ScramCredential] = {}
+        self.read()
+
+    def read(self) -> None:
+        """Take what the store has."""
+        self._found = {_parse_name(name): _parse(value) for name, value in self._store.credentials(_KIND).items()}
 
     def get(self, mechanism: str, user: str) -> ScramCredential | None:
         return self._found.get((mechanism, user))

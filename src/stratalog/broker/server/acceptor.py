@@ -41,7 +41,8 @@ class Acceptor:
         config = services.config
         self.services = services
         access = services.access
-        self.apis = load_apis() if access is None else guarded(load_apis(), access, GUARDS)
+        apis = load_apis() if services.cluster is None else services.cluster.apis(load_apis())
+        self.apis = apis if access is None else guarded(apis, access, GUARDS)
         if access is not None:
             access.authorizer.on_change = self._forget_templates
         self.loop = loop

@@ -12,12 +12,13 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
+from stratalog.broker.cluster_membership import ClusterMembership
 from stratalog.broker.server.acceptor import Acceptor
 from stratalog.broker.server.connection_limits import parse_overrides
 from stratalog.broker.server.open_listeners import open_listeners
 from stratalog.broker.services import BrokerServices, start_services
-from stratalog.broker.storage import open_storage
-from stratalog.config import LISTENERS, BrokerConfig, broker_advice, refuse_unkept
+from stratalog.broker.storage import BrokerStorage, open_storage
+from stratalog.config import LISTENERS, BrokerConfig, broker_advice, joins_cluster, refuse_unkept
 from stratalog.errors import DataDirError, UsageError
 from stratalog.util import SYSTEM_CLOCK, Clock, join_host_port
 from stratalog.wire import warm_up
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 StrPath = str | os.PathLike[str]
 
+#: How often the membership in a cluster is looked at.
+_WATCH_S = 0.5
 _FREE_PORT = "127.0.0.1:0"
 #: No wait for members that may come, and few partitions of internal topics to make at their first use.
 _FOR_TESTS = {
@@ -56,7 +59,7 @@ class _Instance:
         # Bound first: a port in use must leave the directories as they were.
         self.opened = open_listeners(listen, settings)
         try:
-            self._storage = open_storage(dirs, settings, clock=clock)
+            self._storage = _open(dirs, settings, clock)
         except BaseException:
             self.opened.close()
             raise
@@ -91,12 +94,17 @@ class _Instance:
             if not logs.dirs.live:  # it may have failed before anyone could be told
                 raise DataDirError("the broker does not start: all log directories have failed")
             acceptor.start()
+            if services.cluster is not None:
+                await services.workers.run(services.cluster.begin, services.scram)
+                _watch(services.cluster, give_up, loop)
             on_ready()
             loop.call_soon(warm_up)
             await stop.wait()
             if failures:
                 raise DataDirError(f"the broker stops: {failures[0]}")
         finally:
+            if services.cluster is not None:
+                await services.workers.run(services.cluster.leave)
             acceptor.close()
             await acceptor.drain()
 
@@ -264,6 +272,23 @@ def new_event_loop() -> Callable[[], asyncio.AbstractEventLoop]:
 def _bootstrap_servers(instance: _Instance) -> str:
     bound = instance.opened.all[0].bound
     return join_host_port(_THIS_MACHINE.get(bound.host, bound.host), bound.port)
+
+
+def _open(data_dirs: list[Path], config: BrokerConfig, clock: Clock) -> BrokerStorage:
+    if not joins_cluster(config.properties):
+        return open_storage(data_dirs, config, clock=clock)
+    # start-up cost: a broker without a cluster does without
+    from stratalog.broker.cluster import open_cluster_storage
+
+    return open_cluster_storage(data_dirs, config, clock=clock)
+
+
+def _watch(cluster: ClusterMembership, give_up: Callable[[str], object], loop: asyncio.AbstractEventLoop) -> None:
+    """Stop the broker when its membership has ended by itself."""
+    if cluster.failure is not None:
+        give_up(str(cluster.failure))
+    else:
+        loop.call_later(_WATCH_S, _watch, cluster, give_up, loop)
 
 
 def _data_dirs(data_dir: StrPath | Sequence[StrPath] | None, config: BrokerConfig) -> list[Path]:

@@ -8,8 +8,8 @@ from stratalog.broker.coordinator_log import CoordinatorLog
 from stratalog.records import Codec
 
 if TYPE_CHECKING:
+    from stratalog.broker.metadata import ClusterControl
     from stratalog.broker.storage import BrokerStorage
-    from stratalog.broker.topics import TopicManager
     from stratalog.broker.workers import Workers
     from stratalog.config import BrokerConfig
 
@@ -22,12 +22,12 @@ def transaction_log(storage: BrokerStorage, workers: Workers) -> CoordinatorLog:
         storage,
         workers,
         TRANSACTION_STATE_TOPIC,
-        create=lambda: create_transaction_state(storage.topics, storage.config),
+        create=lambda: create_transaction_state(storage.control, storage.config),
         codec=lambda: Codec.NONE,
     )
 
 
-def create_transaction_state(topics: TopicManager, config: BrokerConfig) -> object:
+def create_transaction_state(topics: ClusterControl, config: BrokerConfig) -> object:
     """Create the topic, configured as Kafka does. May block."""
     return topics.ensure(
         TRANSACTION_STATE_TOPIC,

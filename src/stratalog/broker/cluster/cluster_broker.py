@@ -1,0 +1,141 @@
+"""A broker of a cluster, from its directories on: what `open_storage` is for a broker by itself.
+
+The order is Kafka's (`BrokerServer`): directories, metadata, registration, logs, clients, unfencing. The end goes
+backwards: leadership is handed over while clients are served, then everything is flushed, and the directories say so
+with the epoch of the registration.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stratalog.broker.cluster.allocated_producer_ids import AllocatedProducerIds
+from stratalog.broker.cluster.cluster_view import MemberView
+from stratalog.broker.cluster.delta import MetadataDelta
+from stratalog.broker.cluster.features import SUPPORTED_FEATURES
+from stratalog.broker.cluster.forwarded_topics import ForwardedTopics
+from stratalog.broker.cluster.forwarding import Forwarder
+from stratalog.broker.cluster.image import MetadataImage
+from stratalog.broker.cluster.image_metadata import ImageMetadata
+from stratalog.broker.cluster.member import ClusterMember, formatted_cluster_id
+from stratalog.broker.cluster.preview import warn_of_replicas
+from stratalog.broker.cluster.publisher import MetadataPublisher
+from stratalog.broker.cluster.serving import ClusterApis
+from stratalog.broker.cluster.settings import ClusterSettings
+from stratalog.broker.producer_ids import ProducerIds
+from stratalog.broker.settings import BrokerSettings
+from stratalog.broker.storage import BrokerStorage
+from stratalog.config import BrokerConfig
+from stratalog.engine import LogManager
+from stratalog.errors import DataDirError
+from stratalog.util import SYSTEM_CLOCK, Clock
+
+if TYPE_CHECKING:
+    from stratalog.broker.security import ScramUsers
+    from stratalog.broker.server import Registry
+
+logger = logging.getLogger(__name__)
+
+
+class ClusterBroker:
+    """The `ClusterMembership` of a broker that serves."""
+
+    def __init__(
+        self,
+        member: ClusterMember,
+        publisher: MetadataPublisher,
+        view: MemberView,
+        forwarder: Forwarder,
+        apis: ClusterApis,
+    ) -> None:
+        self.member = member
+        self._publisher = publisher
+        self._view = view
+        self._forwarder = forwarder
+        self._apis = apis
+
+    @property
+    def broker_epoch(self) -> int:
+        return self.member.closing_epoch
+
+    @property
+    def failure(self) -> Exception | None:
+        return self.member.failure
+
+    @property
+    def supported_features(self) -> Mapping[str, tuple[int, int]]:
+        return SUPPORTED_FEATURES
+
+    @property
+    def served(self) -> Registry:
+        return self._apis.served
+
+    def apis(self, registry: Registry) -> Registry:
+        return self._apis.apis(registry)
+
+    def begin(self, scram: ScramUsers) -> None:
+        self._publisher.scram = scram
+
+    def leave(self) -> None:
+        self.member.leave()
+
+    def close(self, *, clean: bool) -> None:
+        self._apis.close()
+        self._forwarder.close()
+        self._view.close()
+        self.member.close(clean=clean)
+
+
+def open_cluster_storage(
+    data_dirs: Sequence[Path], config: BrokerConfig, *, clock: Clock = SYSTEM_CLOCK
+) -> BrokerStorage:
+    """Join the cluster and load every partition that it has assigned to this broker.
+
+    Errors as `ClusterMember.join`, and DataDirError for a directory that cannot be used.
+    """
+    settings = replace(ClusterSettings.of(config), data_dirs=tuple(data_dirs))
+    cluster_id = formatted_cluster_id(settings.data_dirs)
+    logs = LogManager(data_dirs, config, cluster_id=cluster_id, clock=clock)
+    metadata = ImageMetadata(cluster_id)
+    publisher = MetadataPublisher(metadata, settings.node_id)
+    member = None
+    try:
+        first = logs.dirs.paths[0]
+        if logs.dirs.is_offline(first):
+            raise DataDirError(f"{logs.dirs.offline[first]}; the first log directory holds the cluster's metadata")
+        warn = warn_of_replicas(settings.node_id)
+
+        def publish(delta: MetadataDelta, image: MetadataImage) -> None:
+            publisher(delta, image)
+            warn(delta, image)
+
+        member = ClusterMember(settings, publish, dirs=logs.dirs.live, clock=clock)
+        member.join()
+        broker_settings = publisher.settings = BrokerSettings(config, metadata, logs)
+        view = MemberView(member, metadata, broker_settings)
+        report = logs.start(())
+    except BaseException:
+        epoch = -1
+        if member is not None:
+            epoch = member.closing_epoch
+            member.close(clean=True)
+        logs.dirs.close(clean=[each.path for each in logs.dirs.live if each.was_clean], broker_epoch=epoch)
+        raise
+    forwarder = Forwarder(settings.connection, lambda: member.quorum.leader, clock=clock)
+    apis = ClusterApis(metadata, forwarder, settings.node_id)
+    blocks = AllocatedProducerIds(forwarder, settings.node_id, lambda: member.lifecycle.broker_epoch)
+    return BrokerStorage(
+        data_dirs=list(data_dirs),
+        clock=clock,
+        settings=broker_settings,
+        metadata=metadata,
+        logs=logs,
+        control=ForwardedTopics(metadata, forwarder, lambda: broker_settings.current, clock),
+        producer_ids=ProducerIds(blocks),
+        load_report=report,
+        cluster=ClusterBroker(member, publisher, view, forwarder, apis),
+    )

@@ -1,0 +1,50 @@
+"""A connection to the controller that leads, opened when it is first needed, and to the next one after an election."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stratalog.broker.cluster.quorum import Address
+from stratalog.wire import ApiKey
+from stratalog.wire.client import Client, ConnectionOptions, UnreachableError
+
+
+class ControllerChannel:
+    """Belongs to one thread at a time; but `close` may be called by any, and ends a call that waits."""
+
+    def __init__(
+        self,
+        connection: ConnectionOptions,
+        controller: Callable[[], Address | None],
+        connect: Callable[[str, int, ConnectionOptions], Client] = Client,
+    ) -> None:
+        self._connection = connection
+        self._controller = controller
+        self._connect = connect
+        self._client: Client | None = None
+        self._at: Address | None = None
+
+    def call(self, key: ApiKey, versions: tuple[int, int], /, **fields: Any) -> Any:
+        """Send a request and return the answer. Raises UnreachableError or OSError; the connection is closed then."""
+        try:
+            return self.connected().call(key, versions, **fields)
+        except (UnreachableError, OSError):
+            self.close()
+            raise
+
+    def connected(self) -> Client:
+        """Return the connection. Raises UnreachableError while no controller is known to lead."""
+        address = self._controller()
+        if address is None:
+            raise UnreachableError("no controller is known to lead the quorum")
+        if self._client is None or self._at != address:
+            self.close()
+            self._client, self._at = self._connect(*address, self._connection), address
+        return self._client
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another one."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()

@@ -1,0 +1,79 @@
+"""Topics that the broker itself needs or clients name, created by the controllers: `ClusterControl` of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from stratalog.broker.cluster.forwarding import Forwarder
+from stratalog.broker.metadata import ClusterMetadata, Topic
+from stratalog.broker.topics import check_topic_name
+from stratalog.config import BrokerConfig
+from stratalog.errors import (
+    RequestTimedOutError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+    error_for_code,
+)
+from stratalog.util import Clock
+from stratalog.wire import ApiKey
+
+_VERSIONS: Final = (4, 7)
+_TIMEOUT_S: Final = 30.0
+_CHECK_S: Final = 0.02
+#: How many replicas topics of the broker's own get.
+_REPLICAS: Final = {
+    "__consumer_offsets": "offsets.topic.replication.factor",
+    "__transaction_state": "transaction.state.log.replication.factor",
+    "__remote_log_metadata": "remote.log.metadata.topic.replication.factor",
+}
+
+
+class ForwardedTopics:
+    """Thread-safe. Each method blocks until the topic is in this broker's metadata."""
+
+    def __init__(
+        self, metadata: ClusterMetadata, forwarder: Forwarder, config: Callable[[], BrokerConfig], clock: Clock
+    ) -> None:
+        self._metadata = metadata
+        self._forwarder = forwarder
+        self._config = config
+        self._clock = clock
+
+    def create(self, name: str, partition_count: int | None = None, configs: Mapping[str, str] | None = None) -> Topic:
+        check_topic_name(name)
+        config = self._config()
+        count = config["num.partitions"] if partition_count is None else partition_count
+        wanted = {
+            "name": name,
+            "num_partitions": count,
+            "replication_factor": config[_REPLICAS.get(name, "default.replication.factor")],
+            "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
+        }
+        answer = self._forwarder.ask(
+            ApiKey.CREATE_TOPICS, _VERSIONS, topics=[wanted], timeout=round(_TIMEOUT_S * 1000), validate_only=False
+        )
+        told = answer.topics[0]
+        if int(told.error_code):
+            raise error_for_code(int(told.error_code))(told.error_message or f"topic {name} cannot be created")
+        return self._wait_for(name)
+
+    def ensure(self, name: str, partition_count: int, configs: Mapping[str, str] | None = None) -> Topic:
+        try:
+            return self._metadata.topic(name) or self.create(name, partition_count, configs)
+        except TopicAlreadyExistsError:  # another broker was quicker
+            return self._wait_for(name)
+
+    def known(self, name: str) -> Topic:
+        topic = self._metadata.topic(name)
+        if topic is None:
+            raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
+        return topic
+
+    def _wait_for(self, name: str) -> Topic:
+        deadline = self._clock.monotonic() + _TIMEOUT_S
+        while (topic := self._metadata.topic(name)) is None:
+            if self._clock.monotonic() >= deadline:
+                raise RequestTimedOutError(f"topic {name} was created and is not in this broker's metadata")
+            self._clock.sleep(_CHECK_S)
+        return topic

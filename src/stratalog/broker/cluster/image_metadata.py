@@ -1,0 +1,126 @@
+"""The cluster's metadata in the shape in which the broker's APIs read it: `ClusterMetadata` out of images."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+from uuid import UUID
+
+from stratalog.broker.access import Acl
+from stratalog.broker.cluster.delta import MetadataDelta
+from stratalog.broker.cluster.image import (
+    BROKER_RESOURCE,
+    EMPTY_IMAGE,
+    METADATA_VERSION,
+    TOPIC_RESOURCE,
+    MetadataImage,
+    TopicImage,
+)
+from stratalog.broker.metadata import FinalizedFeatures, Topic, TopicMap
+from stratalog.errors import InvalidRequestError
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+#: Mechanisms by Kafka's number for them.
+_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+
+
+class ImageMetadata:
+    """Follows the images by `take`, which belongs to one thread. Any thread may read."""
+
+    #: Levels of released controllers mean something else than KIP-1333: a cluster has no large segments.
+    large_segments = False
+    good_topic_defaults: Mapping[str, str] = _NOTHING
+
+    def __init__(self, cluster_id: str) -> None:
+        self.cluster_id = cluster_id
+        #: The newest image that was taken in.
+        self.image: MetadataImage = EMPTY_IMAGE
+        self._topics = TopicMap()
+        self.features = FinalizedFeatures(0, -1, _NOTHING_FINALIZED)
+
+    def take(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Take in the next image, and what makes the difference."""
+        self.image = image
+        if "features" in delta.changes:
+            others = {name: level for name, level in image.features.items() if name != METADATA_VERSION}
+            self.features = FinalizedFeatures(image.metadata_version, image.offset, MappingProxyType(others))
+        changed = {each.name for each in delta.changed_configs if each.type == TOPIC_RESOURCE}
+        gone = {topic.name for topic_id in delta.deleted_topics if (topic := delta.image.topics.get(topic_id))}
+        if not delta.image.topics:  # the whole image, perhaps of a snapshot
+            gone |= {topic.name for topic in self._topics.in_order()}
+        for name in gone:
+            if self._topics.get(name) is not None and name not in image.topic_ids:
+                self._topics.remove(name)
+        changed |= gone & image.topic_ids.keys()
+        changed |= {image.topics[topic_id].name for topic_id in delta.changed_partitions}
+        for name in changed:
+            topic = image.topic(name)
+            if topic is not None:
+                self._put(topic)
+
+    def _put(self, topic: TopicImage) -> None:
+        configs = self.image.config(TOPIC_RESOURCE, topic.name)
+        found = Topic(topic.name, topic.id, len(topic.partitions), configs, 0)
+        before = self._topics.get(topic.name)
+        if before == found:
+            return  # another leader, say
+        if before is not None and before.topic_id != found.topic_id:
+            self._topics.remove(topic.name)
+        self._topics.put(found)
+
+    # --- ClusterMetadata ----------------------------------------------------------------------------------------------
+
+    @property
+    def metadata_version(self) -> int:
+        return self.features.metadata_version
+
+    @property
+    def topics_version(self) -> int:
+        return self._topics.version
+
+    @property
+    def new_topics_version(self) -> int:
+        return self._topics.new_topics_version
+
+    def topics(self) -> list[Topic]:
+        return self._topics.in_order()
+
+    def topic(self, name: str) -> Topic | None:
+        return self._topics.get(name)
+
+    def topic_by_id(self, topic_id: UUID) -> Topic | None:
+        return self._topics.by_id(topic_id)
+
+    def broker_configs(self, node_id: int | None) -> Mapping[str, str]:
+        return self.image.config(BROKER_RESOURCE, "" if node_id is None else str(node_id))
+
+    def acls(self) -> list[Acl]:
+        """Return nothing: a cluster with access rules is not joined."""
+        return []
+
+    def credentials(self, kind: str) -> dict[str, str]:
+        """Return SCRAM credentials as the store of a broker by itself has them."""
+        if kind != "scram":
+            return {}
+        return {
+            f"{_MECHANISMS[mechanism]}/{user}": json.dumps(
+                [
+                    *(b64encode(part).decode() for part in (found.salt, found.stored_key, found.server_key)),
+                    found.iterations,
+                ]
+            )
+            for (mechanism, user), found in self.image.scram.items()
+            if mechanism in _MECHANISMS
+        }
+
+    def change_credentials(self, kind: str, changes: Mapping[str, str | None]) -> None:  # noqa: ARG002
+        raise InvalidRequestError("the controllers of the cluster change credentials")
+
+    def close(self) -> None:
+        """Hold nothing that has to be closed."""
+
+
+_NOTHING_FINALIZED: Final[Mapping[str, int]] = MappingProxyType({})

@@ -1,0 +1,170 @@
+"""Which APIs a broker of a cluster answers, and how, where that differs from a broker by itself.
+
+Metadata, DescribeCluster, DescribeTopicPartitions and FindCoordinator are answered from the image; what changes the
+cluster goes on to the controllers as it came (KIP-590), in the versions that they take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from stratalog.broker.cluster.answers import COORDINATOR_TOPICS, ClusterAnswers
+from stratalog.broker.cluster.forwarding import FORWARDED, Forwarder
+from stratalog.broker.cluster.image_metadata import ImageMetadata
+from stratalog.broker.server import Api, ApiKey, Caller, Chunk, Deferred, Registry, RequestContext
+from stratalog.broker.topics import INTERNAL_TOPICS
+from stratalog.errors import KafkaError, StratalogError, TopicAlreadyExistsError, UsageError
+
+logger = logging.getLogger(__name__)
+
+_SIZE: Final = struct.Struct(">i")
+#: No version: a forwarded request is not looked into.
+_NEVER: Final = 1 << 15
+
+Answer = Callable[[ClusterAnswers, int, Any], Any]
+
+
+class ClusterApis:
+    """What a broker of a cluster serves. Belongs to the loop's thread, but for `close`."""
+
+    def __init__(self, metadata: ImageMetadata, forwarder: Forwarder, node_id: int) -> None:
+        self._metadata = metadata
+        self._forwarder = forwarder
+        self._node_id = node_id
+        self.served = Registry()
+        # One request at a time is the rule of the channel to the controller.
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="stratalog-forwarder")
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def apis(self, registry: Registry) -> Registry:
+        """Return what is served, out of what a broker by itself serves. Asks the controller; may block."""
+        served = Registry(registry)
+        for key in FORWARDED:
+            served.pop(int(key), None)
+            try:
+                low, high = self._forwarder.versions(key)
+            except UsageError as error:
+                logger.warning("%s is not served: %s", key.message, error)
+                continue
+            served.add(Api(key, low, high, low, frames=self._forwarded, flexible_from=_NEVER))
+        for key, handler in (
+            (ApiKey.METADATA, self._answer_metadata),
+            (ApiKey.FIND_COORDINATOR, self._find_coordinator),
+            (ApiKey.DESCRIBE_CLUSTER, self._describe_cluster),
+            (ApiKey.DESCRIBE_TOPIC_PARTITIONS, self._describe_topic_partitions),
+        ):
+            own = registry[key]
+            served[key] = Api(
+                key, own.min_version, own.max_version, own.advertised_min, handler=handler, on_error=own.on_error
+            )
+        self.served = served
+        return served
+
+    # --- from the image -----------------------------------------------------------------------------------------------
+
+    def _answers(self, ctx: RequestContext) -> ClusterAnswers:
+        return ClusterAnswers(
+            image=self._metadata.image,
+            cluster_id=self._metadata.cluster_id,
+            node_id=self._node_id,
+            listener=ctx.peer.listener.name,
+        )
+
+    def _describe_cluster(self, ctx: RequestContext, request: Any) -> Any:
+        return self._answers(ctx).describe_cluster(ctx.version, request)
+
+    def _describe_topic_partitions(self, ctx: RequestContext, request: Any) -> Any:
+        return self._answers(ctx).describe_topic_partitions(request)
+
+    async def _answer_metadata(self, ctx: RequestContext, request: Any) -> Any:
+        config = ctx.broker.config
+        if getattr(request, "allow_auto_topic_creation", True) and config["auto.create.topics.enable"]:
+            asked = (each.name for each in request.topics or () if getattr(each, "topic_id", None) is None)
+            await self._create(ctx, (name for name in asked if name and name not in INTERNAL_TOPICS))
+        return self._answers(ctx).metadata(ctx.version, request)
+
+    async def _find_coordinator(self, ctx: RequestContext, request: Any) -> Any:
+        topic = COORDINATOR_TOPICS.get(getattr(request, "key_type", 0))
+        if topic is not None and self._metadata.topic(topic) is None:
+            log = ctx.broker.groups.log if topic == ctx.broker.groups.log.topic else ctx.broker.transactions.log
+            try:
+                await log.ensure()
+            except KafkaError as error:
+                logger.warning("%s cannot be created: %s", topic, error)
+        return self._answers(ctx).find_coordinator(ctx.version, request)
+
+    async def _create(self, ctx: RequestContext, names: Iterable[str]) -> None:
+        """Have topics created that are asked for and missing. One that cannot be is answered as unknown."""
+        for name in dict.fromkeys(names):
+            if self._metadata.topic(name) is not None:
+                continue
+            try:
+                await ctx.broker.workers.run(ctx.broker.control.create, name)
+            except TopicAlreadyExistsError:
+                continue
+            except KafkaError as error:
+                logger.warning("Topic %s was asked for and cannot be created: %s", name, error)
+
+    # --- to the controllers -------------------------------------------------------------------------------------------
+
+    def _forwarded(self, caller: Caller) -> _Forwarded:
+        return _Forwarded(caller, self._forwarder, self._threads)
+
+
+class _Forwarded:
+    """The requests of one connection that the controllers answer."""
+
+    template = None
+
+    def __init__(self, caller: Caller, forwarder: Forwarder, threads: ThreadPoolExecutor) -> None:
+        self._caller = caller
+        self._forwarder = forwarder
+        self._threads = threads
+
+    def answer(
+        self,
+        version: int,  # noqa: ARG002
+        correlation_id: int,  # noqa: ARG002
+        frame: memoryview,
+        position: int,  # noqa: ARG002
+    ) -> Sequence[Chunk] | Deferred:
+        peer = self._caller.peer
+        loop = self._caller.broker.loop
+        future = loop.run_in_executor(
+            self._threads, self._forwarder.forward, bytes(frame), peer.principal, peer.client_host
+        )
+        return _PendingForward(self._caller, future)
+
+
+class _PendingForward(Deferred):
+    """A request that is out. It is finished when its client goes away; only the answer is dropped then."""
+
+    __slots__ = ("_caller", "_over")
+
+    def __init__(self, caller: Caller, future: asyncio.Future[bytes]) -> None:
+        self._caller = caller
+        self._over = False
+        future.add_done_callback(self._done)
+
+    def cancel(self) -> None:
+        self._over = True
+
+    def _done(self, future: asyncio.Future[bytes]) -> None:
+        if future.cancelled() or self._over:
+            if not future.cancelled():
+                future.exception()
+            return
+        try:
+            answer = future.result()
+        except StratalogError as error:
+            # The version's response is not known here: the client asks again on another connection.
+            self._caller.reject(f"a request for the controller was not answered: {error}")
+            return
+        self._caller.respond((_SIZE.pack(len(answer)) + answer,))
