@@ -17,7 +17,9 @@ from stratalog import Broker
 from stratalog.cli.main import run
 
 
-@pytest.fixture(scope="module", params=["stratalog", pytest.param("kafka", marks=pytest.mark.interop)])
+@pytest.fixture(
+    scope="module", params=["stratalog", pytest.param("kafka", marks=[pytest.mark.interop, pytest.mark.soak])]
+)
 def addresses(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """The plain address of a broker, and the one for passwords."""
     directory = tmp_path_factory.mktemp("broker")

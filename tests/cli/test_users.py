@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import io
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
 from tests.cli.admin_commands import CommandLine
 from tests.cli.test_completion import completed
 from tests.support.reference_kafka import free_port
-from tests.support.token_cases import log_in
+from tests.support.token_cases import log_in, token_config
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
 from stratalog import Broker
+from stratalog.broker.security import Principal
+from stratalog.broker.security.scram import credential_of_password
 from stratalog.cli.main import run
 from stratalog.wire.client.options import Sasl
 
@@ -117,3 +120,30 @@ def test_a_password_is_asked_for_twice(capsys: pytest.CaptureFixture[str], monke
     monkeypatch.setattr("stratalog.cli.users.getpass", lambda prompt: next(answers))
     assert run(["users", "set", "alice", "-b", "127.0.0.1:1"]) == 2
     assert capsys.readouterr().err == "stratalog: the two passwords differ\n"
+
+
+def test_produce_and_consume_log_in_by_a_token_and_not_with_few_rounds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain, sasl = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    scram = (
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config=x.ScramLoginModule required "
+    )
+    properties = tmp_path / "client.properties"
+    with Broker(tmp_path / "data", config=token_config(plain, sasl)) as broker:
+        services = broker.services
+        alice = Principal("User", "admin")
+        token = services.tokens.create(alice, alice, [], -1)
+        secret = b64encode(services.tokens.hmac(token.id)).decode()
+        cli = CommandLine(sasl, capsys)
+        login = ("--command-config", str(properties))
+        properties.write_text(f'{scram}username="{token.id}" password="{secret}" tokenauth="true";\n')
+        cli.good("produce", "orders", "one", "--create", *login)
+        assert cli.good("consume", "orders", "-e", "-o", "beginning", *login).out == "one\n"
+        services.scram.change({("SCRAM-SHA-256", "few"): credential_of_password("SCRAM-SHA-256", "secret", 1)})
+        properties.write_text(f'{scram}username="few" password="secret";\n')
+        for command in (("produce", "orders", "two"), ("consume", "orders", "-e")):
+            ran = cli(*command, *login)
+            assert ran.code != 0
+            assert ran.err.count("\n") == 1
+            assert "asks for 1 rounds of SCRAM, expected 4096 or more" in ran.err

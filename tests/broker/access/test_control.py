@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
 from stratalog.broker.access import AccessControl, AclOperation, Authorizer, PatternType, Permission, ResourceType
@@ -18,6 +19,7 @@ from stratalog.config import STANDARD_AUTHORIZER
 from stratalog.errors import StratalogError
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
+from stratalog.testing.clock import ManualClock
 from stratalog.wire.api_keys import ApiKey
 
 CONFIG = {"authorizer.class.name": STANDARD_AUTHORIZER, "allow.everyone.if.no.acl.found": True}
@@ -119,13 +121,37 @@ def test_a_group_that_reads_what_a_client_may_not_see_is_hidden(wire: Wire) -> N
     assert (hidden.error_code, hidden.members) == (29, ())
 
 
-def test_a_regular_expression_finds_no_topic_that_a_client_may_not_see(wire: Wire) -> None:
-    pattern = {"member_epoch": 0, "subscribed_topic_regex": "ord.*", "topic_partitions": []}
+def test_a_regular_expression_finds_no_topic_that_a_client_may_not_see(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with Broker(tmp_path, config=CONFIG, clock=clock) as broker, Wire(broker.bootstrap_servers) as wire:
+        _match_what_may_be_seen(broker, wire, clock)
+
+
+def _match_what_may_be_seen(broker: Broker, wire: Wire, clock: ManualClock) -> None:
+    for name in ("orders", "ordinary", "secret-order", "other"):
+        broker.create_topic(name)
     assert create(wire, rule("orders", DESCRIBE, Permission.DENY)) == [0]
-    assert heartbeat(wire, **pattern) == 29
-    every = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
-    wire.call(ApiKey.DELETE_ACLS, 3, filters=[every])
+    pattern = {"member_epoch": 0, "subscribed_topic_regex": "ord.*|order-later", "topic_partitions": []}
     assert heartbeat(wire, **pattern) == 0
+
+    def found(*topics: str) -> bool:
+        group = broker.services.groups.consumers.get("g")
+        assert group is not None
+        return [set(each.topics) for each in group.resolved.values()] == [set(topics)]
+
+    wait_until(lambda: found("ordinary"), "the first match")
+    # What comes later is asked for again, and found only if it may be seen.
+    assert create(wire, rule("order-later", DESCRIBE, Permission.DENY)) == [0]
+    for name in ("order-later", "ordered"):
+        broker.create_topic(name)
+
+    clock.advance(10_001)  # expressions are not matched more often
+
+    def beats() -> bool:
+        assert heartbeat(wire, **pattern) == 0
+        return found("ordinary", "ordered")
+
+    wait_until(beats, "the second match", every=0.2)
 
 
 def test_a_group_that_is_asked_for_twice_shows_no_offsets_of_what_a_client_may_not_see(wire: Wire) -> None:

@@ -106,6 +106,7 @@ def test_an_expired_token_lets_nobody_do_anything(tmp_path: Path) -> None:
 
 
 @pytest.mark.interop
+@pytest.mark.soak
 def test_javas_client_asks_for_a_token_and_logs_in_with_it(tmp_path: Path) -> None:
     require_reference_kafka()
     with serving(tmp_path / "data") as (broker, _, sasl):

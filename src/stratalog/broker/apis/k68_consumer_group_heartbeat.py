@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stratalog.broker.access import AclOperation, ResourceType
 from stratalog.broker.groups import check_consumer_protocol, to_ms
 from stratalog.broker.groups.consumer import MemberHeartbeat, check_heartbeat
 from stratalog.broker.server import ApiKey, RequestContext, handles
 
 if TYPE_CHECKING:
-    from stratalog.broker.groups.consumer import HeartbeatReply
+    from stratalog.broker.groups.consumer import HeartbeatReply, TopicFilter
 
 
 @handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1))
@@ -36,7 +37,16 @@ async def consumer_group_heartbeat(ctx: RequestContext, request: Any) -> Any:
     )
     groups = ctx.broker.groups
     check_heartbeat(request.group_id, heartbeat, ctx.version, groups.consumers.settings.assignors)
-    return _answer(ctx, await groups.consumer_heartbeat(request.group_id, heartbeat))
+    return _answer(ctx, await groups.consumer_heartbeat(request.group_id, heartbeat, _may_see(ctx)))
+
+
+def _may_see(ctx: RequestContext) -> TopicFilter | None:
+    """Return what tells the topics that a regular expression of the client may find."""
+    access = ctx.broker.access
+    if access is None:
+        return None
+    asked = (ctx.peer, ctx.key, AclOperation.DESCRIBE, ResourceType.TOPIC)
+    return lambda names: access.allowed_names(*asked, names, log_denied=False)
 
 
 def _answer(ctx: RequestContext, reply: HeartbeatReply) -> Any:

@@ -17,6 +17,7 @@ from stratalog.broker.groups.consumer import (
     GroupChange,
     HeartbeatReply,
     MemberHeartbeat,
+    TopicFilter,
     check_commit,
     check_fetch,
     decode_change,
@@ -315,7 +316,9 @@ class GroupCoordinator:
         self._carry_out(group, effects)
         return left
 
-    async def consumer_heartbeat(self, group_id: str, request: MemberHeartbeat) -> HeartbeatReply:
+    async def consumer_heartbeat(
+        self, group_id: str, request: MemberHeartbeat, may_see: TopicFilter | None = None
+    ) -> HeartbeatReply:
         """Answer a member of the new protocol, at once; the first one converts a classic group."""
         if not self.log.exists:
             await self.log.ensure()
@@ -323,7 +326,7 @@ class GroupCoordinator:
         classic = self._groups.get(group_id)
         if request.is_leave:
             return self.consumers.leave(group_id, request, classic)
-        return self.consumers.heartbeat(group_id, request, classic)
+        return self.consumers.heartbeat(group_id, request, classic, may_see)
 
     def _upgraded(self, group: ClassicGroup) -> None:
         """Drop a classic group that goes on with the new protocol; those who wait join again."""

@@ -5,6 +5,7 @@ A read that fails leaves the keys in force, with one line in the log.
 
 from __future__ import annotations
 
+import http.client
 import json
 import logging
 import threading
@@ -25,17 +26,32 @@ _BYTES_MAX: Final = 1024 * 1024
 _UNKNOWN_EVERY_S: Final = 10.0
 
 
+#: OSError is that of urllib too; a server that speaks no HTTP has errors of its own.
+_FAILURES: Final = (OSError, ValueError, http.client.HTTPException)
+
+
+class _SafeRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows a redirect, but not from https to what anybody on the way could change."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        if req.type == "https" and not newurl.startswith("https:"):
+            raise ValueError(f"it leads to {newurl}, which anybody on the way could change")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 class SigningKeys:
     """Keys by id. InvalidConfigError, at the start, when there are none. Read by the loop, renewed by a thread."""
 
     def __init__(self, url: str, refresh_s: float, where: str, clock: Callable[[], float]) -> None:
+        if "@" in urllib.parse.urlsplit(url).netloc:
+            raise InvalidConfigError(f"{where}: expected a URL without user and password, which would be shown in logs")
         self._url = url
         self._refresh_s = refresh_s
         self._clock = clock
         self._renewing = threading.Lock()
         try:
             self._keys = self._read()
-        except (OSError, ValueError) as error:
+        except _FAILURES as error:
             raise InvalidConfigError(f"{where}={url}: no keys can be read: {error}") from None
         self._read_at = clock()
 
@@ -56,7 +72,7 @@ class SigningKeys:
     def _read_again(self) -> None:
         try:
             self._keys = self._read()
-        except (OSError, ValueError) as error:
+        except _FAILURES as error:
             logger.error("%s: no keys can be read, those before stay in force: %s", self._url, error)
         finally:
             self._renewing.release()
@@ -68,9 +84,7 @@ class SigningKeys:
         if parts.scheme == "file":
             text = REAL_FILESYSTEM.read_bytes(Path(urllib.request.url2pathname(parts.path)))
         elif parts.scheme in ("http", "https"):
-            with urllib.request.urlopen(self._url, timeout=_TIMEOUT_S) as answer:
-                if parts.scheme == "https" and not answer.url.startswith("https:"):
-                    raise ValueError(f"it leads to {answer.url}, which anybody on the way could change")
+            with urllib.request.build_opener(_SafeRedirects).open(self._url, timeout=_TIMEOUT_S) as answer:
                 text = answer.read(_BYTES_MAX)
         else:
             raise ValueError("expected a URL that begins with file:, https: or http:")

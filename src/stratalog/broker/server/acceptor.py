@@ -117,9 +117,11 @@ class Acceptor:
             self.connections.add(
                 Connection(self, sock, peer, sasl) if tls is None else TlsConnection(self, sock, peer, tls, sasl)
             )
-        except OSError:  # gone already
+        except Exception as error:
             sock.close()
             self.limits.give_back(name, peer.client_host)
+            if not isinstance(error, OSError):  # that is a client that has gone already
+                logger.exception("No connection could be made for %s; others are still accepted", peer.client_host)
 
     def _account(self, mechanism: str, name: str, is_token: bool) -> Account | None:
         """Return whom a name stands for that a client gives by SCRAM."""

@@ -75,8 +75,9 @@ class TlsConnection(Connection):
             return
         try:
             self.peer.principal = self._tls.principal_of(self._secured.getpeercert(binary_form=True))
-        except (StratalogError, ValueError) as error:
-            self._refuse(str(error))
+        except Exception as error:  # noqa: BLE001  # whatever a library says of an odd certificate
+            known = isinstance(error, StratalogError | ValueError)
+            self._refuse(str(error) if known else f"a certificate that cannot be read: {type(error).__name__}")
             return
         self._shaking = False
         self.active_at = self._loop.time()

@@ -62,7 +62,13 @@ from .options import (
     ConnectionOptions as ConnectionOptions,
 )
 from .options import (
+    Sasl as Sasl,
+)
+from .options import (
     SecurityProtocol as SecurityProtocol,
+)
+from .sasl import (
+    dialogue as dialogue,
 )
 from .transactions import (
     Coordinators as Coordinators,

@@ -22,6 +22,9 @@ from .offset_checks import (
 from .records import (
     decode_change as decode_change,
 )
+from .regexes import (
+    TopicFilter as TopicFilter,
+)
 from .values import (
     ConsumerGroupState as ConsumerGroupState,
 )

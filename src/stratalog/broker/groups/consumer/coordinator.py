@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from stratalog.broker.groups.consumer.departures import leave_for_a_while, leavi
 from stratalog.broker.groups.consumer.group import PROTOCOL_TYPE, ConsumerGroup
 from stratalog.broker.groups.consumer.heartbeat import HeartbeatReply, MemberHeartbeat, heartbeat
 from stratalog.broker.groups.consumer.records import encode_change
-from stratalog.broker.groups.consumer.regexes import resolve_regexes
+from stratalog.broker.groups.consumer.regexes import TopicFilter, resolve_regexes
 from stratalog.broker.groups.consumer.subscription_update import resolved_changes
 from stratalog.broker.groups.consumer.surroundings import ConsumerGroupSettings, Surroundings
 from stratalog.broker.groups.consumer.topic_hashes import TopicHashes
@@ -45,6 +45,7 @@ from stratalog.broker.groups.values import (
     SyncReply,
     SyncRequest,
 )
+from stratalog.config import AUTHORIZER
 from stratalog.errors import GroupIdNotFoundError, KafkaError, UnknownMemberIdError
 from stratalog.util import random_uuid, uuid_to_base64
 
@@ -141,8 +142,17 @@ class ConsumerCoordinator:
 
     # --- members of the new protocol ----------------------------------------------------------------------------------
 
-    def heartbeat(self, group_id: str, request: MemberHeartbeat, classic: ClassicGroup | None) -> HeartbeatReply:
-        """Answer a member that stays or joins. `classic` is the classic group of this name, which may be converted."""
+    def heartbeat(
+        self,
+        group_id: str,
+        request: MemberHeartbeat,
+        classic: ClassicGroup | None,
+        may_see: TopicFilter | None = None,
+    ) -> HeartbeatReply:
+        """Answer a member that stays or joins. `classic` is the classic group of this name, which may be converted.
+
+        `may_see` says which topics a regular expression may find for it; None: all.
+        """
         around = self._around()
         group = self._groups.get(group_id)
         before: list[KeyValue] = []
@@ -151,7 +161,7 @@ class ConsumerCoordinator:
         outcome = heartbeat(group, request, around)
         self._write(group, outcome.changes, before)
         self._adopt(group, classic)
-        self._resolve(group, outcome.regexes)
+        self._resolve(group, outcome.regexes, may_see)
         self._arm(group)
         return outcome.reply
 
@@ -229,7 +239,8 @@ class ConsumerCoordinator:
         else:
             self._write(group, joined.changes)
             classic_protocol.joined(group, joined.member, around)
-            self._resolve(group, joined.regexes)
+            if not self._storage.config[AUTHORIZER]:  # else the next heartbeat says what may be found
+                self._resolve(group, joined.regexes, None)
             self._arm(group)
         member = joined.member
         assert member.classic is not None
@@ -311,16 +322,21 @@ class ConsumerCoordinator:
 
     # --- regular expressions ------------------------------------------------------------------------------------------
 
-    def _resolve(self, group: ConsumerGroup, regexes: frozenset[str]) -> None:
-        """Match regular expressions in the background; what they match comes to members with a later heartbeat."""
+    def _resolve(self, group: ConsumerGroup, regexes: frozenset[str], may_see: TopicFilter | None) -> None:
+        """Match regular expressions in the background; what they match comes to members with a later heartbeat.
+
+        As in Kafka, those of all members find what the member may see whose heartbeat asks for it.
+        """
         if not regexes:
             return
         group.is_resolving = True
-        task = self._workers.loop.create_task(self._resolve_and_write(group, regexes))
+        task = self._workers.loop.create_task(self._resolve_and_write(group, regexes, may_see))
         self._resolving.add(task)
         task.add_done_callback(self._resolving.discard)
 
-    async def _resolve_and_write(self, group: ConsumerGroup, regexes: frozenset[str]) -> None:
+    async def _resolve_and_write(
+        self, group: ConsumerGroup, regexes: frozenset[str], may_see: TopicFilter | None
+    ) -> None:
         topics = self._storage.metadata
         version = topics.topics_version
         match = partial(
@@ -332,6 +348,9 @@ class ConsumerCoordinator:
         )
         try:
             resolved: Mapping[str, ResolvedRegex] = await self._workers.run(match)
+            if may_see is not None:
+                seen = may_see({topic for each in resolved.values() for topic in each.topics})
+                resolved = {regex: replace(each, topics=each.topics & seen) for regex, each in resolved.items()}
             if not group.is_gone and not self._closed:
                 self._write(group, resolved_changes(group, resolved, self._around()))
                 group.resolved_at_version = version

@@ -5,12 +5,15 @@ RE2 matches in linear time, whatever the expression: a client cannot keep the br
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import re2
 
 from stratalog.broker.groups.consumer.values import ResolvedRegex
 from stratalog.errors import InvalidRegularExpressionError
+
+#: Topics -> those of them that a client may describe.
+TopicFilter = Callable[[Iterable[str]], set[str]]
 
 #: What is wrong with an expression, as RE2 begins to say it, and as Kafka's RE2/J says it.
 _REASONS = {
