@@ -64,7 +64,6 @@ from .local import read_local_log as read_local_log
 from .manifest_cache import (
     ManifestCache as ManifestCache,
 )
-from .place import Mark as Mark
 from .place import Place as Place
 from .place import PlaceChangedError as PlaceChangedError
 from .place import PlaceMissingError as PlaceMissingError
@@ -72,6 +71,8 @@ from .place import PlaceTier as PlaceTier
 from .restore_marker import (
     check_finished as check_finished,
 )
+from .segment_end import proves_timestamp as proves_timestamp
+from .segment_end import read_segment_end as read_segment_end
 from .topic_choice import (
     choose_topic_ids as choose_topic_ids,
 )

@@ -8,11 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from stratalog.errors import RemoteStorageError
-from stratalog.inspect import ByteSources, Place, PlaceMissingError, PlaceTier
+from stratalog.inspect import ByteSources, Place, PlaceMissingError, PlaceTier, proves_timestamp
 from stratalog.remote.storage import ObjectKind
 from stratalog.spark.model import Segment
 from stratalog.spark.planning.indexes import OffsetEntries, TimeEntries, offset_entries, time_entries
-from stratalog.spark.planning.local_segments import proves_timestamp
 
 logger = logging.getLogger("stratalog.spark")
 
