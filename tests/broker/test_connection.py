@@ -364,8 +364,8 @@ def test_buffers_that_no_request_uses_are_given_back(broker: Broker) -> None:
         sock.sendall(framed(produce_frame(b"z" * 2_000_000)))
         receive_frame(sock)
         host = acceptor_of(broker)
-        wait_until(lambda: not on_loop(broker, lambda: (host._sweep(), host._buffers)[1]))
-        assert host._buffers_bytes == 0
+        wait_until(lambda: not on_loop(broker, lambda: (host._sweep(), host.memory._free)[1]))
+        assert host.memory._free_bytes == 0
 
 
 def test_a_version_of_api_versions_that_is_not_known_is_answered_in_version_0(broker: Broker) -> None:

@@ -5,29 +5,35 @@ from __future__ import annotations
 import itertools
 import random
 import struct
+from collections.abc import Hashable
 
 import pytest
 
-from stratalog.broker.server.framing import Framing
+from stratalog.broker.server.framing import Framing, LargeMemory
+from stratalog.broker.server.request_memory import Memory
 from stratalog.errors import InvalidRequestError
 
 SCRATCH_BYTES = 64
 SIZE_MAX = 1000
 
 
-class Memory:
+class Shared:
     """Shared memory that is overwritten whenever it may be."""
 
     def __init__(self) -> None:
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.taken: list[bytearray] = []
+        self.memory: LargeMemory = self
 
-    def take_buffer(self, size: int, wanted: int) -> bytearray:
+    def has_room(self, request: Hashable, size: int) -> bool:
+        return True
+
+    def take(self, request: Hashable, size: int, wanted: int) -> Memory:
         assert 0 < size <= wanted
         self.taken.append(bytearray(b"?" * size))
         return self.taken[-1]
 
-    def give_buffer(self, buffer: bytearray) -> None:
+    def give(self, request: Hashable, buffer: Memory) -> None:
         self.taken = [each for each in self.taken if each is not buffer]
         buffer[:] = b"!" * len(buffer)
 
@@ -39,7 +45,7 @@ class Stream:
     """A connection without a socket. `stop_after`: how many frames are taken in a row before there is a wait."""
 
     def __init__(self, stop_after: int = 1_000_000) -> None:
-        self.memory = Memory()
+        self.memory = Shared()
         self.framing = Framing(self.memory, SIZE_MAX)
         self.frames: list[bytes] = []
         self._stop_after = stop_after

@@ -189,6 +189,10 @@ BROKER_KEYS = ConfigRegistry(
              "Largest number of new connections per second; of a listener under its prefix. More wait.", at_least(0),
              dynamic=True),
         _key("fetch.max.bytes", _INT, 55 * 1024**2, "The largest fetch response.", at_least(1024)),
+        _key("queued.max.request.bytes", _LONG, -1,
+             "Memory of requests that have arrived in part, over all connections. Beyond it, no more is read of large "
+             "ones until there is room. As much again is the bound of answers that clients do not read. -1 means a "
+             "quarter of the memory of the machine or container."),
         _key("queued.max.requests", _INT, 500,
              "Largest number of queued requests.",
              at_least(1), no_effect="requests are not queued: a connection's next request is read when there is room"),
@@ -495,6 +499,7 @@ class BrokerConfig(Mapping[str, Any]):
             if key.coarser and key.name not in self._set:
                 self._derive(key)
         check_group_limits(self._values)
+        self._check_request_memory()
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str | None]) -> BrokerConfig:
@@ -511,6 +516,13 @@ class BrokerConfig(Mapping[str, Any]):
     def check_segment_size(self, *, large: bool) -> None:
         """InvalidConfigError when `log.segment.bytes` is past the limit in force (`large`: that of KIP-1333)."""
         check_segment_bytes("log.segment.bytes", self["log.segment.bytes"], large=large)
+
+    def _check_request_memory(self) -> None:
+        held_max, size_max = self._values["queued.max.request.bytes"], self._values["socket.request.max.bytes"]
+        if 0 < held_max < size_max:
+            raise invalid(
+                "queued.max.request.bytes", held_max, f"must be at least socket.request.max.bytes, which is {size_max}"
+            )
 
     def _take_prefixed(self) -> None:
         """Count keys of the topic-based metadata manager under the metadata plugin's prefix too, as Kafka does."""

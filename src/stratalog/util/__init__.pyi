@@ -49,6 +49,12 @@ from .filesystem import (
 from .filesystem import (
     StrPath as StrPath,
 )
+from .memory_size import (
+    give_back_heap as give_back_heap,
+)
+from .memory_size import (
+    memory_bytes_max as memory_bytes_max,
+)
 from .packed import (
     PackedUint32s as PackedUint32s,
 )

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 import socket
+from collections import deque
 
 from stratalog.broker.access import GUARDS, guarded
 from stratalog.broker.apis import load_apis
@@ -14,17 +15,16 @@ from stratalog.broker.server.connection import Connection
 from stratalog.broker.server.connection_limits import ConnectionLimits
 from stratalog.broker.server.entrance import Entrance
 from stratalog.broker.server.open_listeners import BoundListeners
+from stratalog.broker.server.request_memory import RequestMemory, default_limit
 from stratalog.broker.server.sasl_calls import SaslServer
 from stratalog.broker.server.tls_connection import TlsConnection
 from stratalog.broker.services import BrokerServices
+from stratalog.util import give_back_heap, memory_bytes_max
 
 logger = logging.getLogger(__name__)
 
 #: Where connections receive; pipelined small requests are parsed from here without a copy.
 _SCRATCH_BYTES = 256 * 1024
-#: Buffers of large requests that are kept for the next ones; smaller ones are not worth it.
-_POOL_BYTES_MAX = 32 * 1024 * 1024
-_POOLED_BYTES_MIN = 64 * 1024
 #: How often, at the least, connections are looked at that say nothing by themselves.
 _SWEEP_S_MAX = 5.0
 #: How long a stop waits for requests that are being worked on.
@@ -48,6 +48,10 @@ class Acceptor:
         self.loop = loop
         self.request_bytes_max: int = config["socket.request.max.bytes"]
         self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        held_max: int = config["queued.max.request.bytes"]
+        if held_max <= 0:
+            held_max = default_limit(memory_bytes_max(), self.request_bytes_max)
+        self.memory = RequestMemory(held_max, loop.time)
         self.connections: set[Connection] = set()
         self._tls = opened.tls
         self._sasl = {
@@ -57,9 +61,7 @@ class Acceptor:
         self.limits = ConnectionLimits(lambda: services.config, names, opened.inter_broker.name, loop.time)
         idle_ms = config["connections.max.idle.ms"]
         self._idle_s = idle_ms / 1000 if idle_ms > 0 else math.inf
-        self._buffers: list[bytearray] = []
-        self._buffers_bytes = 0
-        self._buffers_taken = False
+        self._in_line: deque[Connection] = deque()
         self._unfinished: set[asyncio.Task[None]] = set()
         self._closed = False
         self._looks = 0
@@ -161,10 +163,35 @@ class Acceptor:
                 connection.close()
             elif connection.is_abandoned():
                 connection.close()
-        if not self._buffers_taken:
-            self._buffers.clear()
-            self._buffers_bytes = 0
-        self._buffers_taken = False
+            elif self.memory.is_late(connection.framing):
+                logger.warning(
+                    "Closing the connection from %s: others wait for the memory of its request, which does not arrive",
+                    connection.peer.client_host,
+                )
+                connection.close()
+        self.memory.trim()
+        if self.memory.trims_heap():
+            self.loop.run_in_executor(None, give_back_heap)
+
+    # --- turns --------------------------------------------------------------------------------------------------------
+
+    def give_turn(self, connection: Connection) -> None:
+        """Let a connection with more to do go on later: one of them in each turn of the loop.
+
+        So who has just sent something is served first, however much work others have sent before.
+        """
+        self._in_line.append(connection)
+        if len(self._in_line) == 1:
+            self.loop.call_soon(self._next_in_line)
+
+    def _next_in_line(self) -> None:
+        connection = self._in_line[0]
+        try:
+            connection.take_turn()
+        finally:
+            del self._in_line[0]
+            if self._in_line:
+                self.loop.call_soon(self._next_in_line)
 
     # --- staying awake ------------------------------------------------------------------------------------------------
 
@@ -182,24 +209,3 @@ class Acceptor:
             self.loop.call_soon(self._look_again)
         else:
             self._awake = False
-
-    # --- buffers ------------------------------------------------------------------------------------------------------
-
-    def take_buffer(self, size: int, wanted: int) -> bytearray:
-        """Return a buffer with anything in it.
-
-        One that is kept and has at least `wanted` bytes, else of at least `size`.
-        """
-        self._buffers_taken = True
-        for index, buffer in enumerate(self._buffers):
-            if len(buffer) >= wanted:
-                del self._buffers[index]
-                self._buffers_bytes -= len(buffer)
-                return buffer
-        return bytearray(1 << (size - 1).bit_length())
-
-    def give_buffer(self, buffer: bytearray) -> None:
-        if len(buffer) >= _POOLED_BYTES_MIN and self._buffers_bytes + len(buffer) <= _POOL_BYTES_MAX:
-            self._buffers.append(buffer)
-            self._buffers.sort(key=len)
-            self._buffers_bytes += len(buffer)

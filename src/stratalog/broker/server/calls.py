@@ -13,6 +13,7 @@ import struct
 import types
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from stratalog.broker.security import Peer
@@ -45,6 +46,9 @@ logger = logging.getLogger(__name__)
 
 #: Answers to pipelined requests that are kept back to go out together.
 _QUEUE_CHUNKS_MAX: Final = 256
+_QUEUE_BYTES_MAX: Final = 128 * 1024
+#: After so long the other connections have their turn, if there are more requests.
+_TURN_S: Final = 0.002
 
 
 class CallHost(Protocol):
@@ -75,6 +79,10 @@ class Line(Protocol):
 
     def close(self) -> None: ...
 
+    def wait_for_turn(self) -> None:
+        """Go on with the next request when others have had their turn."""
+        ...
+
     def let_in(self) -> None:
         """Take requests of any size, as the client has said who it is."""
         ...
@@ -89,6 +97,7 @@ class Calls:
         "_host",
         "_left",
         "_line",
+        "_queued_bytes",
         "_task",
         "_template",
         "broker",
@@ -104,6 +113,8 @@ class Calls:
         self.peer = line.peer
         #: Answers in order, for the connection to send.
         self.out: list[Chunk] = []
+        #: Bytes of messages among them, at the most, since they were last sent on the way.
+        self._queued_bytes = 0
         #: Whether the answer to a request comes later.
         self.is_waiting = False
         #: What is cancelled when the connection goes, and what is finished all the same.
@@ -145,6 +156,7 @@ class Calls:
         # Requests that the template answers, and their records: views that must not outlive this call.
         alike: list[memoryview] = []
         records: list[memoryview] = []
+        until = perf_counter() + _TURN_S
         try:
             for frame in frames:
                 template = self._template
@@ -158,9 +170,13 @@ class Calls:
                     if line.closed:
                         return
                 self._handle(frame)
-                if len(self.out) > _QUEUE_CHUNKS_MAX:
+                if len(self.out) > _QUEUE_CHUNKS_MAX or self._queued_bytes > _QUEUE_BYTES_MAX:
+                    self._queued_bytes = 0
                     line.flush()
                 if self.is_waiting or line.is_stuck or line.closed:
+                    break
+                if perf_counter() > until:
+                    line.wait_for_turn()
                     break
         except InvalidRequestError as error:
             self._answer_alike(alike, records)
@@ -368,9 +384,12 @@ class Calls:
 
     def _send_response(self, ctx: RequestContext, response: Any) -> None:
         try:
-            self.out.append(write_response(ctx.key, ctx.correlation_id, response))
+            answer = write_response(ctx.key, ctx.correlation_id, response)
         except Exception:  # noqa: BLE001
             self.fail(f"writing the response to {ctx.key.message} v{ctx.version}")
+        else:
+            self.out.append(answer)
+            self._queued_bytes += len(answer)
 
 
 @types.coroutine

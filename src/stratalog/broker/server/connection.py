@@ -14,6 +14,7 @@ import os
 import select
 import socket
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from typing import Final, Protocol
 
@@ -22,6 +23,7 @@ from stratalog.broker.server import calls, framing
 from stratalog.broker.server.calls import Calls
 from stratalog.broker.server.dispatch import Chunk
 from stratalog.broker.server.framing import Framing
+from stratalog.broker.server.request_memory import RequestMemory
 from stratalog.broker.server.sasl_calls import SaslCalls, SaslServer
 from stratalog.errors import StratalogError
 from stratalog.log.format import FileSlice
@@ -46,17 +48,21 @@ class Host(calls.CallHost, framing.Buffers, Protocol):
     """What a connection needs of its server."""
 
     request_bytes_max: int
+    memory: RequestMemory
 
     def forget(self, connection: Connection) -> None: ...
     def stay_awake(self) -> None: ...
+    def give_turn(self, connection: Connection) -> None:
+        """Call its `take_turn` once others have had their turn."""
+        ...
 
 
 class Connection:
     """Belongs to the loop's thread."""
 
     __slots__ = (
-        "_fd", "_file_sent", "_host", "_loop", "_out", "_reading", "_sock", "active_at", "calls", "closed",
-        "framing", "is_stuck", "outside_since", "peer",
+        "_fd", "_file_sent", "_host", "_is_in_line", "_loop", "_out", "_reading", "_sock", "active_at", "calls",
+        "closed", "framing", "is_starved", "is_stuck", "outside_since", "peer",
     )  # fmt: skip
 
     def __init__(self, host: Host, sock: socket.socket, peer: Peer, sasl: SaslServer | None = None) -> None:
@@ -70,6 +76,10 @@ class Connection:
         self.closed = False
         #: Whether answers wait for the client to read.
         self.is_stuck = False
+        #: Whether it has had its turn, and others have theirs.
+        self._is_in_line = False
+        #: Whether there is no memory for more of the request that arrives.
+        self.is_starved = False
         self.framing = Framing(host, host.request_bytes_max)
         #: Loop time since when the client has had to prove who it is; None once it may send requests.
         self.outside_since: float | None = None
@@ -91,18 +101,20 @@ class Connection:
 
     def _is_held(self) -> bool:
         """Whether nothing more is read or answered for now."""
-        return self.is_stuck or self.calls.is_waiting
+        return self.is_stuck or self.is_starved or self._is_in_line or self.calls.is_waiting
 
     def let_in(self) -> None:
         self.outside_since = None
         self.framing.expect_requests(self._host.request_bytes_max)
 
     def is_abandoned(self) -> bool:
-        """Whether the client has gone behind bytes that have to wait, so that reading does not show it."""
-        if self._reading:
-            return False
+        """Whether the client has gone, and no event of the socket says so.
+
+        Behind bytes that have to wait, nothing is read. And of a reset right behind bytes, the loop tells only once:
+        with those bytes.
+        """
         poll = select.poll()
-        poll.register(self._fd, _ENDED)
+        poll.register(self._fd, 0 if self._reading else _ENDED)  # errors are always told
         return bool(poll.poll(0))
 
     def close(self) -> None:
@@ -113,6 +125,9 @@ class Connection:
         self._loop.remove_reader(self._fd)
         if self.is_stuck:
             self._loop.remove_writer(self._fd)
+            self._host.memory.hold_answers(self, 0)
+        if self.is_starved:
+            self._host.memory.forget_wait(self.framing)
         self._sock.close()
         self.framing.clear()
         self.calls.close()
@@ -141,6 +156,9 @@ class Connection:
     def _receive(self) -> None:
         """Receive once, and work on what is whole."""
         framing = self.framing
+        if framing.is_starved:
+            self._wait_for_memory()
+            return
         try:
             count = self._sock.recv_into(framing.space())
             if count:
@@ -150,6 +168,15 @@ class Connection:
                 self.close()
         finally:
             framing.settle()
+
+    def _wait_for_memory(self) -> None:
+        self.is_starved = True
+        self._host.memory.wait(self.framing, partial(self._loop.call_soon, self._on_memory))
+
+    def _on_memory(self) -> None:
+        if not self.closed:
+            self.is_starved = False
+            self.proceed()
 
     def _look(self) -> None:
         """Readable while a request has to wait: the client has gone, or there is more that has to wait."""
@@ -166,6 +193,17 @@ class Connection:
 
     def _peek(self) -> bytes:
         return self._sock.recv(1, socket.MSG_PEEK)
+
+    def wait_for_turn(self) -> None:
+        if self.framing.has_leftover or self.calls.has_left:
+            self._is_in_line = True
+            self._host.give_turn(self)
+
+    def take_turn(self) -> None:
+        """Go on with the requests that are here."""
+        self._is_in_line = False
+        if not self.closed:
+            self.proceed()
 
     def proceed(self) -> None:
         """Go on after a wait: with requests that are here already, then with the socket."""
@@ -207,6 +245,8 @@ class Connection:
         if not self.is_stuck:
             self.is_stuck = True
             self._loop.add_writer(self._fd, self._on_writable)
+        held = sum(len(piece) for piece in self._out if not isinstance(piece, FileSlice))
+        self._host.memory.hold_answers(self, held)
 
     def _send_bytes(self, out: list[Chunk]) -> int:
         """Send the pieces in front of the first file range, or as many of them as fit one call; how many bytes went."""
@@ -264,4 +304,5 @@ class Connection:
         if not self._out and not self.closed:
             self._loop.remove_writer(self._fd)
             self.is_stuck = False
+            self._host.memory.hold_answers(self, 0)
             self.proceed()

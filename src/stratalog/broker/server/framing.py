@@ -12,9 +12,10 @@ of the connection's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Final, Protocol
 
+from stratalog.broker.server.request_memory import Memory
 from stratalog.errors import InvalidRequestError
 from stratalog.wire import INT32, REQUEST_HEAD
 
@@ -29,14 +30,20 @@ _EXPECT_LARGE_BYTES: Final = 4096
 _NOTHING: Final = memoryview(b"")
 
 
+class LargeMemory(Protocol):
+    """Memory of large requests: see `RequestMemory`."""
+
+    def take(self, request: Hashable, size: int, wanted: int) -> Memory: ...
+    def give(self, request: Hashable, buffer: Memory) -> None: ...
+    def has_room(self, request: Hashable, size: int) -> bool: ...
+
+
 class Buffers(Protocol):
     """Memory that all connections share."""
 
     #: Where every connection receives small requests. Its contents belong to a connection between `space` and `settle`.
     scratch: memoryview
-
-    def take_buffer(self, size: int, wanted: int) -> bytearray: ...
-    def give_buffer(self, buffer: bytearray) -> None: ...
+    memory: LargeMemory
 
 
 class Framing:
@@ -68,7 +75,7 @@ class Framing:
         self._end = 0
         self._expect_large = False
         #: A request that is larger than half of the scratch buffer, its size field included.
-        self._large: bytearray | None = None
+        self._large: Memory | None = None
         self._large_used = 0
         self._large_need = 0
 
@@ -84,6 +91,15 @@ class Framing:
     def is_large_begun(self) -> bool:
         """Whether a large request has arrived in part, so that more of it is likely to be there already."""
         return self._large is not None and self._large_used < self._large_need
+
+    @property
+    def is_starved(self) -> bool:
+        """Whether the next `space` needs memory that there is not."""
+        large = self._large
+        if large is None or self._large_used < len(large):
+            return False
+        size = min(self._large_need, _LARGE_GROWTH * len(large))
+        return not self._buffers.memory.has_room(self, size)
 
     @property
     def has_leftover(self) -> bool:
@@ -144,7 +160,7 @@ class Framing:
     def settle(self) -> None:
         """Let go of shared memory. Frames that were yielded are gone with it."""
         if self._large is not None and not self._large_need:
-            self._buffers.give_buffer(self._large)
+            self._buffers.memory.give(self, self._large)
             self._large = None
         if self._position == self._end:
             self._view = _NOTHING
@@ -161,16 +177,18 @@ class Framing:
 
     def _begin_large(self, begun: memoryview, need: int) -> None:
         size = min(need, max(_LARGE_BUFFER_BYTES, _LARGE_GROWTH * len(begun)))
-        self._large = buffer = self._buffers.take_buffer(size, need)
+        if not self._buffers.memory.has_room(self, size):
+            size = len(begun)
+        self._large = buffer = self._buffers.memory.take(self, size, need)
         buffer[: len(begun)] = begun
         self._large_used = len(begun)
         self._large_need = need
 
-    def _grow(self, buffer: bytearray) -> bytearray:
+    def _grow(self, buffer: Memory) -> Memory:
         need = self._large_need
-        larger = self._buffers.take_buffer(min(need, _LARGE_GROWTH * len(buffer)), need)
+        larger = self._buffers.memory.take(self, min(need, _LARGE_GROWTH * len(buffer)), need)
         larger[: self._large_used] = memoryview(buffer)[: self._large_used]
-        self._buffers.give_buffer(buffer)
+        self._buffers.memory.give(self, buffer)
         self._large = larger
         return larger
 

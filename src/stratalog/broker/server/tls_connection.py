@@ -103,6 +103,9 @@ class TlsConnection(Connection):
         framing = self.framing
         try:
             for _ in range(_RECORDS_A_TURN):
+                if framing.is_starved:
+                    self._wait_for_memory()
+                    return
                 try:
                     count = self._secured.recv_into(framing.space())
                 except _WAITS:
