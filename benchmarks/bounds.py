@@ -3,7 +3,7 @@
     python -m benchmarks.bounds [--attacks deaf,slow-loris] [--seconds 10] [--count 2000] [--many 100000] [--json FILE]
 
 A broker with `queued.max.request.bytes` of 256 MiB and a few hundred topics, warmed up. One good client sends a record
-of 1 KiB every 5 ms, each at its time, and waits for it (`acks=all`): first alone, then beside the attack, which is a
+of 1 KiB every 20 ms, each at its time, and waits for it (`acks=all`): first alone, then beside the attack, which is a
 process of its own. All share the cores, so a part of what the good client loses is the machine's, not the broker's.
 Attacks that make the broker keep something (groups, producer ids, topics) are said by bytes for each.
 """
@@ -34,7 +34,7 @@ from stratalog.wire import ApiKey
 
 MIB = 1 << 20
 HELD_BYTES = 256 * MIB
-INTERVAL_S = 0.005
+INTERVAL_S = 0.02
 SAMPLE_S = 0.05
 #: How long the memory may take to come back.
 SETTLE_S = 15.0

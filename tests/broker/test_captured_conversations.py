@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -32,7 +32,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield from serve(tmp_path_factory.mktemp("data"), config)
 
 
-def serve(directory: Path, config: dict[str, object]) -> Iterator[Broker]:
+def serve(directory: Path, config: Mapping[str, object]) -> Iterator[Broker]:
     with Broker(data_dir=directory, config=config) as broker:
         for topic in ("orders", "good"):
             broker.services.topics.create(topic, 1)

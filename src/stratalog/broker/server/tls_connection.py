@@ -37,6 +37,7 @@ class TlsConnection(Connection):
     __slots__ = ("_asks", "_chunk", "_shaking", "_tls")
 
     def __init__(self, host: Host, sock: socket.socket, peer: Peer, tls: ServerTls, sasl: SaslServer | None) -> None:
+        sock.getpeername()  # OSError when it is gone: `wrap_socket` would leave a socket that is never closed
         wrapped = tls.context().wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         super().__init__(host, wrapped, peer, sasl)
         self.outside_since = self.active_at
