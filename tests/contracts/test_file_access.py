@@ -47,6 +47,7 @@ REASONS = {
     "spark/session/worker_python.py": "which Python there is",
     "spark/sink/bucket.py": _SCRATCH,
     "util/child_processes.py": "/proc",
+    "util/memory_size.py": "limits of the control group",
     "web/app.py": _SHIPPED,
     "web/documentation.py": _SHIPPED,
     "wire/client/transport.py": _KEYS,
