@@ -171,8 +171,8 @@ class Kafka(Broker):
 
     name = f"Kafka {KAFKA_VERSION}"
 
-    def __init__(self, directory: Path, config: Mapping[str, str] | None = None) -> None:
-        self._kafka = ReferenceKafka(directory, config=config, jvm_options=KAFKA_JVM_OPTIONS)
+    def __init__(self, directory: Path, config: Mapping[str, str] | None = None, port: int | None = None) -> None:
+        self._kafka = ReferenceKafka(directory, port, config, jvm_options=KAFKA_JVM_OPTIONS)
 
     @property
     def address(self) -> tuple[str, int]:

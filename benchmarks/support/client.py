@@ -6,6 +6,7 @@ It does as little as can be done, so that what is measured is the broker.
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import time
 from dataclasses import dataclass
@@ -32,11 +33,13 @@ class Fetched:
 
 
 class Client:
-    """One connection. Not thread-safe."""
+    """One connection, within TLS when there is a context for it. Not thread-safe."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
+    def __init__(self, address: tuple[str, int], tls: ssl.SSLContext | None = None) -> None:
         self._socket = socket.create_connection(address, TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
 
     def close(self) -> None:
         self._socket.close()

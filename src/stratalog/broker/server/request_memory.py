@@ -44,7 +44,7 @@ def default_limit(memory_bytes: int, request_bytes_max: int) -> int:
     return max(memory_bytes // _SHARE_OF_MEMORY, request_bytes_max)
 
 
-class Reader(Protocol):
+class SlowReader(Protocol):
     """A client that has answers to read."""
 
     peer: Peer
@@ -72,7 +72,7 @@ class RequestMemory:
         self._begun_at: dict[Hashable, float] = {}
         self._arriving_bytes = 0
         self._waiting: dict[Hashable, Callable[[], object]] = {}
-        self._unread: dict[Reader, int] = {}
+        self._unread: dict[SlowReader, int] = {}
         self._unread_bytes = 0
         #: Bytes of answers that had to wait, and do not wait any more.
         self._freed_bytes = 0
@@ -157,7 +157,7 @@ class RequestMemory:
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
-    def hold_answers(self, reader: Reader, size: int) -> None:
+    def hold_answers(self, reader: SlowReader, size: int) -> None:
         """Count the answers that wait for a client. Too many of all: who has read nothing for longest is closed."""
         before = self._unread.pop(reader, 0)
         self._unread_bytes += size - before
