@@ -49,6 +49,7 @@ def _cases(asker: Asker) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield from _reassignments(ask)
     yield from _quorum(ask)
     yield from _config_resources(ask)
+    yield from _loggers(ask)
     for broker_id in (-1, 0, 77):
         yield f"UnregisterBroker {broker_id}", ask(ApiKey.UNREGISTER_BROKER, 0, broker_id=broker_id)
 
@@ -166,3 +167,52 @@ def _config_resources(ask: _Ask) -> Iterator[tuple[str, Callable[[], Any]]]:
             f"ListConfigResources v1 of {types}",
             ask(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=types),
         )
+
+
+#: A logger that both brokers have at their start: of every denial.
+LOGGER = "kafka.authorizer.logger"
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+_LEVELS = ("FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "OFF", "ALL", "WARNING", "debug", "", None)
+
+
+def _loggers(ask: _Ask) -> Iterator[tuple[str, Callable[[], Any]]]:
+    def describe(version: int, name: str, keys: tuple[str, ...], **fields: Any) -> Callable[[], Any]:
+        wanted = [{"resource_type": BROKER_LOGGER, "resource_name": name, "configuration_keys": keys}]
+        return ask(ApiKey.DESCRIBE_CONFIGS, version, resources=wanted, **fields)
+
+    def alter(*changes: tuple[str, int, str | None], name: str = "1", dry_run: bool = False) -> Callable[[], Any]:
+        configs = [{"name": key, "config_operation": operation, "value": value} for key, operation, value in changes]
+        resource = {"resource_type": BROKER_LOGGER, "resource_name": name, "configs": configs}
+        return ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=dry_run)
+
+    yield "Loggers: set the root and another", alter(("root", _SET, "WARN"), (LOGGER, _SET, "ERROR"))
+    for version in (1, 2, 3, 4):
+        yield f"Loggers: describe v{version}", describe(version, "1", (LOGGER, "root", "no.such.logger"))
+    yield "Loggers: describe with all", describe(4, "1", (LOGGER,), include_synonyms=True, include_documentation=True)
+    for name in ("", "2", "x", "-1"):
+        yield f"Loggers: describe broker {name!r}", describe(4, name, (LOGGER,))
+        yield f"Loggers: alter broker {name!r}", alter((LOGGER, _SET, "INFO"), name=name)
+    for level in _LEVELS:
+        yield f"Loggers: set {level!r}", alter((LOGGER, _SET, level))
+        yield f"Loggers: it is {level!r}", describe(4, "1", (LOGGER,))
+    for operation in (_SET, _DELETE, _APPEND, _SUBTRACT, 7):
+        yield f"Loggers: operation {operation} on no logger", alter(("no.such.logger", operation, "INFO"))
+        yield f"Loggers: operation {operation} on the root", alter(("root", operation, "ERROR"))
+        yield f"Loggers: operation {operation} on a logger", alter((LOGGER, operation, "INFO"))
+        yield f"Loggers: after operation {operation}", describe(4, "1", (LOGGER, "root"))
+    yield "Loggers: try alone", alter((LOGGER, _SET, "DEBUG"), dry_run=True)
+    yield "Loggers: one of two is bad", alter((LOGGER, _SET, "DEBUG"), ("no.such.logger", _SET, "INFO"))
+    yield "Loggers: the same twice", alter((LOGGER, _SET, "DEBUG"), (LOGGER, _SET, "INFO"))
+    yield "Loggers: nothing", alter()
+    yield "Loggers: after all", describe(4, "1", (LOGGER, "root"))
+    yield (
+        "Loggers: AlterConfigs",
+        ask(
+            ApiKey.ALTER_CONFIGS,
+            2,
+            resources=[
+                {"resource_type": BROKER_LOGGER, "resource_name": "1", "configs": [{"name": "root", "value": "INFO"}]}
+            ],
+            validate_only=False,
+        ),
+    )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.broker.cluster_cases import run
+from tests.broker.cluster_cases import LOGGER, run
 from tests.golden.cluster.make import GOLDEN, ask_kafka
 from tests.support.reference_kafka import require_reference_kafka
 from tests.support.wire import Wire
@@ -26,7 +27,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture(scope="module")
 def answers(broker: Broker) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json.dumps(run(broker.bootstrap_servers)))
+    loggers = (logging.root, logging.getLogger(LOGGER))
+    levels = [logger.level for logger in loggers]
+    try:
+        found: dict[str, Any] = json.loads(json.dumps(run(broker.bootstrap_servers)))
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
     return found
 
 

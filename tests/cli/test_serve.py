@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -12,8 +13,10 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from stratalog.cli.main import run
 from stratalog.cli.serve import serve
 from stratalog.errors import UsageError
 
@@ -58,6 +61,21 @@ class Served:
         """Wait for the next line on stderr, and give it; the end does not give it again."""
         assert self.process.stderr is not None
         return self.process.stderr.readline()
+
+
+def test_the_log_is_json_and_levels_of_loggers_are_changed_live(tmp_path: Path) -> None:
+    one = "transaction.state.log.num.partitions=1"
+    served = Served("--data-dir", str(tmp_path / "data"), "--log-format", "json", "--set", one)
+    entity = ("--entity-type", "broker-loggers", "--entity-name", "1", "-b", served.address)
+    assert run(["configs", "alter", *entity, "--add-config", "stratalog.broker.transactions=INFO"]) == 0
+    Producer({"bootstrap.servers": served.address, "transactional.id": "t\u00e9"}).init_transactions(30)
+    errors = served.end()
+    events = [json.loads(line) for line in errors.splitlines()]
+    assert all({"ts", "level", "logger", "message"} <= event.keys() for event in events)
+    told = [event for event in events if event["message"].startswith("Transactional id t\u00e9:")]
+    assert [(event["level"], event["logger"]) for event in told] == [
+        ("INFO", "stratalog.broker.transactions.coordinator")
+    ]
 
 
 def test_a_service_manager_hears_when_it_is_ready_and_when_it_stops(

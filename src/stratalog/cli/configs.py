@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stratalog.broker.metadata import ConfigSource, Operation
+from stratalog.broker.metadata import BROKER, BROKER_LOGGER, TOPIC, ConfigSource, Operation
 from stratalog.cli.connection import open_cluster
 from stratalog.cli.options import BootstrapServer, CommandConfig, DryRun, Json, JsonLines
 from stratalog.cli.out import on_terminal, print_json
@@ -17,12 +17,11 @@ from stratalog.util import print_table
 from stratalog.wire import ApiKey
 from stratalog.wire.client import Client, Cluster, check, check_topic
 
-_TOPIC, _BROKER = 2, 4
-
 
 class EntityType(Enum):
     TOPICS = "topics"
     BROKERS = "brokers"
+    BROKER_LOGGERS = "broker-loggers"
 
 
 EntityTypeOption = Annotated[EntityType, typer.Option("--entity-type", help="Kind of entity.")]
@@ -37,6 +36,7 @@ _SOURCES = {
     ConfigSource.DYNAMIC_DEFAULT_BROKER: "DYNAMIC_DEFAULT_BROKER_CONFIG",
     ConfigSource.STATIC_BROKER: "STATIC_BROKER_CONFIG",
     ConfigSource.DEFAULT: "DEFAULT_CONFIG",
+    ConfigSource.BROKER_LOGGER: "DYNAMIC_BROKER_LOGGER_CONFIG",
 }
 #: Pairs apart at commas, but not at those within [..].
 _PAIRS = re.compile(r",(?![^\[]*\])")
@@ -52,6 +52,8 @@ def describe(
     json_: JsonLines = False,
 ) -> int:
     """Describe the settings of one topic or broker, or of all of them, and where each value comes from.
+
+    The settings of `broker-loggers` are the levels of the loggers of a broker.
 
     \b
     Example:
@@ -111,6 +113,8 @@ def alter(
         --entity-name orders --add-config segment.bytes=4294967296
       stratalog configs alter --bootstrap-server h:9092 --entity-type brokers \\
         --entity-default --add-config min.topic.segment.ms=60000
+      stratalog configs alter --bootstrap-server h:9092 --entity-type broker-loggers \\
+        --entity-name 1 --add-config stratalog.remote.tier=DEBUG
     """
     _check_entity(entity_type, entity_name, entity_default)
     if entity_name is None and not entity_default:
@@ -156,23 +160,25 @@ def _check_entity(entity_type: EntityType, name: str | None, default: bool) -> N
         raise UsageError("give either --entity-name or --entity-default")
     if default and entity_type is EntityType.TOPICS:
         raise UsageError("--entity-default needs --entity-type brokers: topics take their defaults from the brokers")
-    if entity_type is EntityType.BROKERS and name is not None and not name.isdecimal():
+    if default and entity_type is EntityType.BROKER_LOGGERS:
+        raise UsageError("--entity-default needs --entity-type brokers: each broker has loggers of its own")
+    if entity_type is not EntityType.TOPICS and name is not None and not name.isdecimal():
         raise UsageError(f"--entity-name {name}: expected the id of a broker, such as 1")
     if name == "":
         raise UsageError("--entity-name is empty")
 
 
 def _resource(entity_type: EntityType) -> int:
-    return _TOPIC if entity_type is EntityType.TOPICS else _BROKER
+    return {EntityType.TOPICS: TOPIC, EntityType.BROKERS: BROKER, EntityType.BROKER_LOGGERS: BROKER_LOGGER}[entity_type]
 
 
 def _client_for(cluster: Cluster, entity_type: EntityType, name: str) -> Client:
     """Return the broker to ask: a broker describes its own configs."""
-    return cluster.node(int(name)) if entity_type is EntityType.BROKERS and name else cluster.any
+    return cluster.node(int(name)) if entity_type is not EntityType.TOPICS and name else cluster.any
 
 
 def _all_names(cluster: Cluster, entity_type: EntityType) -> list[str]:
-    if entity_type is EntityType.BROKERS:
+    if entity_type is not EntityType.TOPICS:
         return [str(node) for node in sorted(cluster.nodes())]
     told = cluster.any.call(ApiKey.METADATA, (4, 9), topics=None, allow_auto_topic_creation=False)
     return sorted(str(topic.name) for topic in told.topics)
@@ -192,6 +198,7 @@ def _entries(cluster: Cluster, entity_type: EntityType, name: str, everything: b
     own = ConfigSource.TOPIC
     if entity_type is EntityType.BROKERS:
         own = ConfigSource.DYNAMIC_BROKER if name else ConfigSource.DYNAMIC_DEFAULT_BROKER
+    everything = everything or entity_type is EntityType.BROKER_LOGGERS
     return sorted(
         (entry for entry in told.configs if everything or entry.config_source == own),
         key=lambda entry: str(entry.name),

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,7 @@ import typer
 from stratalog.cli.options import key_values
 from stratalog.config import ADVERTISED, LISTENERS, joins_cluster, parse_properties, refuse_unkept
 from stratalog.errors import InvalidConfigError, UsageError
-from stratalog.util import raise_descriptor_limit, tell_service_manager
+from stratalog.util import log_events, raise_descriptor_limit, tell_service_manager
 
 if TYPE_CHECKING:
     from stratalog.broker.server import Broker
@@ -26,11 +27,18 @@ logger = logging.getLogger(__name__)
 
 #: Where clients are listened for unless an option, `--set` or the file says it.
 _LISTEN = "127.0.0.1:9092"
+#: The log of decisions on access, which is kept whole.
+_AUDIT = "kafka.authorizer.logger"
 #: How soon a broker that ended by itself ends the command too.
 _CHECK_SECONDS = 0.5
 #: How long another thread may keep the interpreter from the broker's. Python's 5 ms is what each request waits beside a
 #: scraper of /metrics; this is ten times less, and costs nothing measurable.
 _SWITCH_SECONDS = 0.0005
+
+
+class LogFormat(Enum):
+    TEXT = "text"
+    JSON = "json"
 
 
 def serve(
@@ -63,6 +71,9 @@ def serve(
         typer.Option("--set", help="Set one configuration key.", metavar="KEY=VALUE"),
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more than warnings and errors.")] = False,
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", help="Form of the log on stderr, one line an event.")
+    ] = LogFormat.TEXT,
 ) -> int:
     """Serve a data directory to Kafka clients.
 
@@ -75,14 +86,15 @@ def serve(
       stratalog serve --data-dir D --web 127.0.0.1:8080
       stratalog serve --config server.properties
     """
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    # What was denied is of interest without more than warnings of the rest; with --verbose too.
-    logging.getLogger("kafka.authorizer.logger").setLevel(logging.INFO)
-    properties = _properties(config, set_ or [], listen)
+    with log_events(log_format.value, logging.INFO if verbose else logging.WARNING, every=(_AUDIT,)):
+        # What was denied is of interest without more than warnings of the rest; with --verbose too.
+        logging.getLogger(_AUDIT).setLevel(logging.INFO)
+        return _serve(data_dir, listen, web, config, set_ or [])
+
+
+def _serve(data_dir: Path | None, listen: str | None, web: str, config: Path | None, assignments: list[str]) -> int:
+    """Serve until a signal comes."""
+    properties = _properties(config, assignments, listen)
     if data_dir is None and not (properties.get("log.dirs") or properties.get("log.dir")):
         raise UsageError("Missing option '--data-dir', or log.dirs in a --config FILE (see stratalog serve --help)")
     raise_descriptor_limit()

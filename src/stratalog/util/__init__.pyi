@@ -37,6 +37,9 @@ from .entropy import (
 from .entropy import (
     random_bytes as random_bytes,
 )
+from .event_log import (
+    log_events as log_events,
+)
 from .filesystem import (
     REAL_FILESYSTEM as REAL_FILESYSTEM,
 )

@@ -1,4 +1,4 @@
-"""DescribeConfigs: the configuration of topics and of this broker, with where each value comes from.
+"""DescribeConfigs: the configuration of topics and of this broker, with the source of each value; levels of loggers.
 
 Version 1 adds sources and synonyms, 3 types and documentation. A broker named "" stands for what is set dynamically for
 all of them. Values of secrets, and of keys that are not known, are never told.
@@ -12,13 +12,16 @@ from typing import Any
 
 from stratalog.broker.metadata import (
     BROKER,
+    BROKER_LOGGER,
     TOPIC,
     BrokerLevels,
     ConfigEntry,
+    ConfigSource,
     Topic,
     TopicDescriber,
     broker_entries,
     cluster_entries,
+    logger_entries,
 )
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.topics import check_topic_name
@@ -96,8 +99,10 @@ def _known_topic(ctx: RequestContext, name: str) -> Topic:
 def _broker_entries(
     ctx: RequestContext, levels: BrokerLevels, type_: int, name: str, only: Collection[str] | None
 ) -> list[ConfigEntry]:
-    if type_ != BROKER:
+    if type_ not in (BROKER, BROKER_LOGGER):
         raise InvalidRequestError(f"Unsupported resource type: {type_}")
+    if not name and type_ == BROKER_LOGGER:
+        raise InvalidRequestError("Broker id must not be empty")
     if not name:
         return cluster_entries(levels, only)
     node_id = ctx.broker.node_id
@@ -106,8 +111,9 @@ def _broker_entries(
     except ValueError:
         raise InvalidRequestError(f"Broker id must be an integer, but it is: {name}") from None
     if wanted != node_id:
-        raise InvalidRequestError(f"Unexpected broker id, expected {node_id} or empty string, but received {name}")
-    return broker_entries(levels, only)
+        others = "" if type_ == BROKER_LOGGER else " or empty string,"
+        raise InvalidRequestError(f"Unexpected broker id, expected {node_id}{others} but received {name}")
+    return logger_entries(only) if type_ == BROKER_LOGGER else broker_entries(levels, only)
 
 
 def _result(ctx: RequestContext, entry: ConfigEntry, *, synonyms: bool, documented: bool) -> Any:
@@ -125,5 +131,5 @@ def _result(ctx: RequestContext, entry: ConfigEntry, *, synonyms: bool, document
         if synonyms
         else (),
         config_type=entry.type,
-        documentation=entry.documentation if documented else None,
+        documentation=entry.documentation if documented or entry.source == ConfigSource.BROKER_LOGGER else None,
     )

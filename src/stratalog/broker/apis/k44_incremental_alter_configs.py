@@ -1,5 +1,7 @@
 """IncrementalAlterConfigs: set, delete, append to and subtract from single configs of topics and brokers.
 
+Levels of loggers are set and deleted too.
+
 Each resource is changed as a whole or not at all; what is changed is in force when the answer is sent. A broker named
 "" stands for all of them. Segment settings of topics may not go below the operator's minimums (KIP-760).
 """
@@ -11,9 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from stratalog.broker.metadata import (
+    BROKER_LOGGER,
     TOPIC,
     Operation,
     alter,
+    alter_loggers,
     answer_each,
     changed_broker_configs,
     changed_topic_configs,
@@ -57,7 +61,11 @@ def _fail(ctx: RequestContext, resource: Any, validate_only: bool) -> None:  # n
 
 
 def _alter(ctx: RequestContext, resource: Any, validate_only: bool) -> None:
-    changes = parse_changes((config.name, config.config_operation, config.value) for config in resource.configs)
+    parts = [(config.name, config.config_operation, config.value) for config in resource.configs]
+    if resource.resource_type == BROKER_LOGGER:
+        _alter_loggers(ctx, resource.resource_name, parts, validate_only)
+        return
+    changes = parse_changes(parts)
     change = changed_topic_configs if resource.resource_type == TOPIC else changed_broker_configs
 
     def apply(before: Mapping[str, str]) -> dict[str, str]:
@@ -70,3 +78,16 @@ def _alter(ctx: RequestContext, resource: Any, validate_only: bool) -> None:
         apply,
         validate_only=validate_only,
     )
+
+
+def _alter_loggers(
+    ctx: RequestContext, name: str, parts: list[tuple[str, int, str | None]], validate_only: bool
+) -> None:
+    node_id = ctx.broker.node_id
+    try:
+        wanted = int(name)
+    except ValueError:
+        raise InvalidRequestError(f"Node id must be an integer, but it is: {name}") from None
+    if wanted != node_id:
+        raise InvalidRequestError(f"Unexpected node id. Expected {node_id}, but received {name}")
+    alter_loggers(parts, validate_only=validate_only)

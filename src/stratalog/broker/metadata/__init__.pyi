@@ -11,6 +11,9 @@ from .alter_configs import (
     BROKER as BROKER,
 )
 from .alter_configs import (
+    BROKER_LOGGER as BROKER_LOGGER,
+)
+from .alter_configs import (
     TOPIC as TOPIC,
 )
 from .alter_configs import (
@@ -81,6 +84,15 @@ from .features import (
 )
 from .features import (
     check_update as check_update,
+)
+from .logger_levels import (
+    LEVELS as LEVELS,
+)
+from .logger_levels import (
+    alter_loggers as alter_loggers,
+)
+from .logger_levels import (
+    logger_entries as logger_entries,
 )
 from .store import (
     FinalizedFeatures as FinalizedFeatures,

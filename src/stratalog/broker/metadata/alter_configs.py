@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stratalog.broker.services import BrokerServices
 
 #: Resource types of the configuration APIs.
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 
 #: What is set before -> what is to be set after.
 Make = Callable[[Mapping[str, str]], dict[str, str]]

@@ -59,15 +59,20 @@ def parse_changes(parts: Iterable[tuple[str, int, str | None]]) -> list[Change]:
     Raises InvalidRequestError for doubles, nulls and unknown operations.
     """
     given = list(parts)
+    check_names_and_values(given)
+    unknown = [operation for _, operation, _ in given if operation not in set(Operation)]
+    if unknown:
+        raise InvalidRequestError(f"Unknown operations type {unknown[0]}")
+    return [Change(name, Operation(operation), value) for name, operation, value in given]
+
+
+def check_names_and_values(given: Sequence[tuple[str, int, str | None]]) -> None:
+    """Raise InvalidRequestError for a name that is given twice, and for a null where a value is needed."""
     if any(count > 1 for count in Counter(name for name, _, _ in given).values()):
         raise InvalidRequestError("Error due to duplicate config keys")
     nulls = [name for name, operation, value in given if value is None and operation != Operation.DELETE]
     if nulls:
         raise InvalidRequestError(f"Null value not supported for : {', '.join(nulls)}")
-    unknown = [operation for _, operation, _ in given if operation not in set(Operation)]
-    if unknown:
-        raise InvalidRequestError(f"Unknown operations type {unknown[0]}")
-    return [Change(name, Operation(operation), value) for name, operation, value in given]
 
 
 def changed_topic_configs(current: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:

@@ -85,6 +85,7 @@ class LogDirs:
             " started again: %s",
             path,
             reason,
+            extra={"log_dir": str(path), "reason": reason},
         )
         return True
 

@@ -169,7 +169,12 @@ class CopyTask(TieringTask):
         self._progress.note(StepKind.METADATA, f"the metadata of {segment.log_path.name}")
         _result(self._services.rlmm.update_remote_log_segment_metadata(self._finished(metadata, custom)))
         self._release_local(end_offset)
-        logger.info("Copied %s to the remote tier as %s", segment.log_path.name, segment_id)
+        logger.info(
+            "Copied %s to the remote tier as %s",
+            segment.log_path.name,
+            segment_id,
+            extra={"partition": str(self._partition), "base_offset": segment.base_offset, "bytes": checked.size_bytes},
+        )
 
     def _started(
         self, segment_id: RemoteLogSegmentId, candidate: CopyCandidate, size_bytes: int

@@ -51,6 +51,7 @@ class RemoteHealth:
     def failed(self, partition: TopicIdPartition, task: str, error: Exception) -> None:
         """Note that a task failed; it is going to be tried again."""
         is_retriable = isinstance(error, RetriableRemoteStorageError)
+        fields = {"partition": str(partition), "task": task, "error": str(error)}
         with self._lock:
             before = self.troubles.get((partition, task))
             times, since = (0, self._clock.now_ms()) if before is None else (before.times, before.since_ms)
@@ -68,6 +69,7 @@ class RemoteHealth:
                 task,
                 partition,
                 error,
+                extra=fields,
             )
             return
         with self._lock:
@@ -77,7 +79,8 @@ class RemoteHealth:
         if isinstance(error, NotOwnerError):
             self.refused(error)
             return
-        logger.log(logging.DEBUG if known else logging.ERROR, "%s of %s does not work: %s", task, partition, error)
+        level = logging.DEBUG if known else logging.ERROR
+        logger.log(level, "%s of %s does not work: %s", task, partition, error, extra=fields)
 
     def succeeded(self, partition: TopicIdPartition, task: str, *, used_store: bool) -> bool:
         """Note that a task went well. Returns whether that shows that the store works again."""

@@ -112,6 +112,7 @@ class Watchdog:
                         partition,
                         (self._clock.now_ms() - found.since_ms) / 1000,
                         found.waiting_for,
+                        extra={"partition": str(partition), "task": str(task)},
                     )
                 elif known is not None and found is None:
                     logger.warning(
@@ -120,4 +121,5 @@ class Watchdog:
                         partition,
                         (self._clock.now_ms() - known.since_ms) / 1000,
                         known.waiting_for,
+                        extra={"partition": str(partition), "task": str(task)},
                     )
