@@ -154,6 +154,16 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         (CommandSpec("format", "stratalog.cli.storage:format_", "Format the log directories of a broker."),),
     ),
     GroupSpec(
+        "metadata",
+        "Back up and restore what a broker knows beside its logs.",
+        ("metadata export --data-dir D -o metadata.json", "metadata import metadata.json --data-dir D"),
+        (
+            CommandSpec("export", "stratalog.cli.metadata.commands:export", "Write it as one JSON document."),
+            CommandSpec("import", "stratalog.cli.metadata.commands:import_", "Make it of a document, or nothing."),
+            CommandSpec("check", "stratalog.cli.metadata.commands:check", "Check a document, and against a directory."),
+        ),
+    ),
+    GroupSpec(
         "log-dirs",
         "Describe the log directories of brokers and their remote tier.",
         ("log-dirs describe --topic orders -b localhost:9092",),

@@ -7,15 +7,19 @@ from pathlib import Path
 from stratalog.util.filesystem import REAL_FILESYSTEM, FileSystem, StrPath
 
 
-def write_atomic(path: StrPath, data: bytes, fs: FileSystem = REAL_FILESYSTEM, *, durable: bool = True) -> None:
+def write_atomic(
+    path: StrPath, data: bytes, fs: FileSystem = REAL_FILESYSTEM, *, durable: bool = True, private: bool = False
+) -> None:
     """Write `data` to `path` through `<path>.tmp` and a rename, as Kafka's checkpoint files do.
 
     After a crash the file holds either its old content or `data`. `durable=False` leaves out both syncs, for files
-    that can be rebuilt.
+    that can be rebuilt. Only its owner may read a `private` file.
     """
     target = Path(path)
     temporary = target.with_name(target.name + ".tmp")
-    with fs.open(temporary, create=True) as file:
+    if private and fs.exists(temporary):
+        fs.remove(temporary)  # it keeps the mode that it was made with
+    with fs.create_private(temporary) if private else fs.open(temporary, create=True) as file:
         file.truncate(0)
         file.write_at(data, 0)
         if durable:

@@ -23,9 +23,7 @@ from typing import Any, TextIO
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _LEVELS = {"CRITICAL": "FATAL", "WARNING": "WARN", "Level 5": "TRACE"}
 #: Attributes of every event; what else one has are fields of its own.
-_COMMON = frozenset(
-    {*logging.LogRecord("", 0, "", 0, "", (), None).__dict__, "message", "asctime", "taskName", "color_message"}
-)
+_COMMON = frozenset({*logging.makeLogRecord({}).__dict__, "message", "asctime", "taskName", "color_message"})
 _SCALARS = (str, int, float, bool, type(None))
 
 _PERIOD_SECONDS = 60.0
@@ -124,9 +122,8 @@ class RepeatLimit:
         for (name, level, _), (count, message) in held.items():
             times = "once" if count == 1 else f"{count} times"
             text = f"repeated {times} in {elapsed:.0f} s: {message}"
-            event = logging.LogRecord(name, level, "", 0, text, None, None)
-            event.repeated = count
-            yield event
+            fields = {"name": name, "levelno": level, "levelname": logging.getLevelName(level), "msg": text}
+            yield logging.makeLogRecord({**fields, "repeated": count})
 
 
 class EventHandler(logging.StreamHandler[TextIO]):

@@ -127,6 +127,10 @@ class FileSystem:
             flags |= os.O_CREAT
         return File(path, os.open(path, flags | os.O_CLOEXEC, 0o644))
 
+    def create_private(self, path: StrPath) -> File:
+        """Make a file that only its owner may read, and open it for writing. FileExistsError when it is there."""
+        return File(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
     def exists(self, path: StrPath) -> bool:
         return os.path.exists(path)
 

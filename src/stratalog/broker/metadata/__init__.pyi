@@ -67,6 +67,21 @@ from .config_entries import (
 from .config_entries import (
     cluster_entries as cluster_entries,
 )
+from .document import (
+    document_bytes as document_bytes,
+)
+from .document import (
+    document_problems as document_problems,
+)
+from .document import (
+    export_document as export_document,
+)
+from .document import (
+    import_document as import_document,
+)
+from .document import (
+    parse_document as parse_document,
+)
 from .dynamic_configs import (
     InForce as InForce,
 )
@@ -84,9 +99,6 @@ from .features import (
 )
 from .features import (
     check_update as check_update,
-)
-from .logger_levels import (
-    LEVELS as LEVELS,
 )
 from .logger_levels import (
     alter_loggers as alter_loggers,

@@ -76,6 +76,21 @@ def open_file(path: Path, cluster_id: str, metadata_version: int) -> sqlite3.Con
         raise_clearer(path, error)
 
 
+def open_read_only(path: Path) -> sqlite3.Connection:
+    """Open a store to read it, also while a broker changes it. DataDirError when it does not exist or is damaged."""
+    if not path.is_file():
+        raise DataDirError(f"{path} does not exist; give the first data directory of a broker")
+    connection = None
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        _check_format(connection, path)
+        return connection
+    except BaseException as error:  # noqa: BLE001
+        if connection is not None:
+            connection.close()
+        raise_clearer(path, error)
+
+
 def make_private(path: Path) -> None:
     """Let only its owner read a store, which an older release made for all to read."""
     for each in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
