@@ -21,7 +21,7 @@ from stratalog.errors import UsageError
 from stratalog.inspect import ByteSources
 from stratalog.spark.jvm import without_traceback
 from stratalog.spark.model import SplitPlan
-from stratalog.spark.options import ReadOptions
+from stratalog.spark.options import ReadOptions, with_client_properties
 from stratalog.spark.planning import Constraints, push
 from stratalog.spark.reading import checked_columns, read_rows, spark_schema
 from stratalog.spark.sink import (
@@ -48,6 +48,10 @@ class StratalogDataSource(DataSource):
     """
 
     _pushes_filters: ClassVar[bool] = False
+
+    @without_traceback()
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(with_client_properties(options))
 
     @classmethod
     def name(cls) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog import jobs
-from stratalog.cli.options import DataDirs, Json, PlanOnly, Remote, RemoteOptions, key_values
-from stratalog.cli.spark.options import data_dirs, remote_options, remote_url
+from stratalog.cli.options import CommandConfig, DataDirs, Json, PlanOnly, Remote, RemoteOptions, key_values
+from stratalog.cli.spark.options import data_dirs, remote_options, remote_url, with_login
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
 from stratalog.cli.tier import span_ms
 from stratalog.cli.topic_configs import stored_configs
@@ -37,6 +37,7 @@ def compact(
             help="How to reach the brokers that serve the bucket: bootstrap.servers, security.protocol, ...",
         ),
     ] = None,
+    command_config: CommandConfig = None,
     config: Annotated[
         list[str] | None,
         typer.Option(
@@ -114,7 +115,7 @@ def compact(
             overrides=overrides,
             min_dirty_ratio=min_dirty_ratio or 0.0,
             state=None if state is None else jobs.State(state, store_options),
-            kafka=_kafka(kafka),
+            kafka=_kafka(kafka, command_config),
             grace_seconds=grace_seconds,
             dry_run=dry_run,
             executor=SparkExecutor(spark),
@@ -133,9 +134,13 @@ def _refuse(given: dict[str, object], needed: str) -> None:
             raise UsageError(f"{option} needs {needed}")
 
 
-def _kafka(texts: list[str] | None) -> dict[str, str] | None:
+def _kafka(texts: list[str] | None, command_config: Path | None) -> dict[str, str] | None:
     """Properties under the names that the source has for them. UsageError."""
-    found = {f"kafka.{key.removeprefix('kafka.')}": value for key, value in key_values("--kafka", texts).items()}
-    if texts and "kafka.bootstrap.servers" not in found:
+    if not texts:
+        return None
+    found = with_login(command_config) | {
+        f"kafka.{key.removeprefix('kafka.')}": value for key, value in key_values("--kafka", texts).items()
+    }
+    if "kafka.bootstrap.servers" not in found:
         raise UsageError("--kafka needs bootstrap.servers=HOST:PORT")
-    return found or None
+    return found

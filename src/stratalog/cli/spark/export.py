@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog import jobs
-from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, TopicIds, key_values
-from stratalog.cli.spark.options import data_dirs, remote_options, remote_url
+from stratalog.cli.options import CommandConfig, DataDirs, Json, Remote, RemoteOptions, TopicIds, key_values
+from stratalog.cli.spark.options import data_dirs, remote_options, remote_url, with_login
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
 from stratalog.errors import UsageError
 
@@ -27,6 +27,7 @@ def export(
     remote: Remote = None,
     remote_option: RemoteOptions = None,
     topic_id: TopicIds = None,
+    command_config: CommandConfig = None,
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -91,7 +92,7 @@ def export(
         source |= {f"remote.{name}": value for name, value in remote_options(remote_option).items()}
     if topic_id:
         source["topicId"] = ",".join(topic_id)
-    source |= key_values("--option", option)
+    source |= with_login(command_config) | key_values("--option", option)
     columns = () if partition_by in ("", "none") else tuple(name.strip() for name in partition_by.split(","))
     to = str(Path(to).absolute()) if table_format == "parquet" and "://" not in to else to
 

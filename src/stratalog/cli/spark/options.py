@@ -100,6 +100,15 @@ def places(
     return found
 
 
+def with_login(command_config: Path | None) -> dict[str, str]:
+    """Return the options of the source that a file of client properties stands for; none without a file."""
+    if command_config is None:
+        return {}
+    from stratalog.spark.options import COMMAND_CONFIG, with_client_properties  # --help does without
+
+    return with_client_properties({COMMAND_CONFIG: str(command_config)})
+
+
 def require_place(paths: Iterable[Path] | None, remote: str | None) -> None:
     if not paths and remote is None:
         raise UsageError("no source given: use --data-dir DIR, --remote URL, or both")

@@ -14,9 +14,18 @@ from typing import Annotated, Any
 
 import typer
 
-from stratalog.cli.options import DataDirs, JsonLines, Remote, RemoteOptions, TopicIds, Topics, key_values
+from stratalog.cli.options import (
+    CommandConfig,
+    DataDirs,
+    JsonLines,
+    Remote,
+    RemoteOptions,
+    TopicIds,
+    Topics,
+    key_values,
+)
 from stratalog.cli.out import on_terminal
-from stratalog.cli.spark.options import data_dirs, remote_options, remote_url, require_place
+from stratalog.cli.spark.options import data_dirs, remote_options, remote_url, require_place, with_login
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
 from stratalog.errors import UsageError
 from stratalog.util import print_table
@@ -63,6 +72,7 @@ def read(
         ),
     ] = Format.TABLE,
     remote_option: RemoteOptions = None,
+    command_config: CommandConfig = None,
     master: Master = None,
     remote_session: RemoteSession = None,
     conf: Conf = None,
@@ -87,7 +97,11 @@ def read(
         remote_options=remote_options(remote_option),
         topics=topic or (),
     )
-    given = ({"topicId": ",".join(topic_id)} if topic_id else {}) | key_values("--option", option)
+    given = (
+        with_login(command_config)
+        | ({"topicId": ",".join(topic_id)} if topic_id else {})
+        | key_values("--option", option)
+    )
     asked = {name.lower() for name in given}
     if not asked & {"path", "remote", "kafka.bootstrap.servers"}:
         require_place(data_dir, remote)

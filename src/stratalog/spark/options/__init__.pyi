@@ -10,6 +10,12 @@ from .data_loss import (
 from .kafka import (
     BOOTSTRAP_SERVERS as BOOTSTRAP_SERVERS,
 )
+from .kafka import (
+    COMMAND_CONFIG as COMMAND_CONFIG,
+)
+from .kafka import (
+    with_client_properties as with_client_properties,
+)
 from .partition_json import (
     TopicPartition as TopicPartition,
 )

@@ -7,13 +7,26 @@ of the connection are used; those of a consumer (poll sizes, group, buffers) hav
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from stratalog.errors import UsageError
 from stratalog.spark.options.reader import OptionReader
-from stratalog.wire.client import ConnectionOptions
+from stratalog.wire.client import ConnectionOptions, client_properties
 
 BOOTSTRAP_SERVERS: Final = "kafka.bootstrap.servers"
+COMMAND_CONFIG: Final = "commandConfig"
+
+_OF_A_CONNECTION: Final = (
+    "client.id",
+    "default.api.timeout.ms",
+    "request.timeout.ms",
+    "retry.backoff.ms",
+    "sasl.",
+    "security.protocol",
+    "socket.connection.setup.timeout.ms",
+    "ssl.",
+)
 
 _ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 _BY_OPTION: Final = "startingOffsets, startingTimestamp and the like say where a query begins"
@@ -38,6 +51,24 @@ def broker_options(options: Mapping[str, str]) -> ConnectionOptions | None:
     if BOOTSTRAP_SERVERS not in by_name:
         return None
     return ConnectionOptions.of(by_name, what=f"option {BOOTSTRAP_SERVERS}")
+
+
+def with_client_properties(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options with the properties of a connection that the file of `commandConfig` has, below those given.
+
+    What else stands in such a file, which other programs use too, is not looked at; the brokers have to be named in
+    `kafka.bootstrap.servers`. UsageError names the file.
+    """
+    found = {name: str(value) for name, value in options.items() if name.lower() != COMMAND_CONFIG.lower()}
+    if len(found) == len(options):
+        return found
+    (path,) = (str(value) for name, value in options.items() if name.lower() == COMMAND_CONFIG.lower())
+    given = {name.lower() for name in found}
+    for name, value in client_properties(Path(path), f"option {COMMAND_CONFIG}").items():
+        option = f"kafka.{name}"
+        if name.startswith(_OF_A_CONNECTION) and option not in given:
+            found[option] = value
+    return found
 
 
 def isolation_level(reader: OptionReader) -> bool:

@@ -67,6 +67,9 @@ from .options import (
 from .options import (
     SecurityProtocol as SecurityProtocol,
 )
+from .options import (
+    client_properties as client_properties,
+)
 from .sasl import (
     dialogue as dialogue,
 )

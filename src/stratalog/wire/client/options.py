@@ -11,10 +11,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, Self
 
-from stratalog.config import jaas_options
+from stratalog.config import jaas_options, parse_properties
 from stratalog.errors import UsageError
+from stratalog.util import REAL_FILESYSTEM
 
 DEFAULT_PORT: Final = 9092
 CLIENT_ID: Final = "stratalog"
@@ -107,6 +109,17 @@ class ConnectionOptions:
             retry_backoff_s=reader.seconds("retry.backoff.ms", 100),
             what=what,
         )
+
+
+def client_properties(path: Path, what: str) -> dict[str, str]:
+    """Read a file of Kafka's client properties. UsageError names it behind `what`, the option that it came by."""
+    try:
+        text = REAL_FILESYSTEM.read_bytes(path).decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"{what} {path}: expected a text file of key=value lines") from None
+    except OSError as error:
+        raise UsageError(f"{what} {path}: {error.strerror or error}") from None
+    return parse_properties(text, str(path))
 
 
 def addresses(bootstrap_servers: str, what: str) -> tuple[tuple[str, int], ...]:
