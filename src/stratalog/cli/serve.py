@@ -56,7 +56,7 @@ def serve(
     web: Annotated[
         str,
         typer.Option(
-            help="Address of the status page and of /metrics, or 'off'. Port 0 takes a free port.",
+            help="Address of the console and of /metrics, or 'off'. Port 0 takes a free port.",
             metavar="H:P|off",
         ),
     ] = "off",

@@ -420,6 +420,15 @@ BROKER_KEYS = ConfigRegistry(
              "What to check of a batch that a client sends: every record, as Kafka does, or only the header. "
 "With 'header', one faulty client can make a partition unreadable for all of its consumers.",
              one_of("records", "header")),
+        _key("stratalog.web.allow.changes", _BOOL, False,
+             "Whether the console may change settings, users and access rules, and produce records. Access rules count "
+             "for it as for clients. On an address other than this machine's own that needs a login."),
+        _key("stratalog.web.login", _STR, "auto",
+             "Who may see the console: auto asks for a user of the broker (SCRAM or PLAIN) unless it is served on this "
+             "machine alone and without an authorizer; required always asks, off never.",
+             one_of("auto", "required", "off")),
+        _key("stratalog.web.metrics.token", _PASSWORD, None,
+             "Token with which /metrics is read where it needs a login (Authorization: Bearer TOKEN)."),
         _key("stratalog.web.hosts", _LIST, (),
              "Host names of the web server, besides addresses, localhost and the machine's name. Requests with "
              "another name in their Host header are refused."),

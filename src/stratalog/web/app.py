@@ -1,20 +1,19 @@
-"""The application of the web address.
+"""The application of the web address: the console, its JSON, metrics and health.
 
-GET /                    the page
+GET /                    the console; see `pages.catalog` for its pages
+GET /api/...             the same pages as JSON, and changes by POST; /api/openapi.json describes them
+GET /api/tier-status     why segments are still local, or not yet remote
 GET /metrics             metrics for Prometheus
 GET /health/live         whether the broker's loop turns
 GET /health/ready        whether clients of every kind are served
-GET /api/tier-status     why segments are still local, or not yet remote
-GET /api/topics          topics and partitions with their sizes in both tiers
 
-Everything is read-only. Handlers are plain functions: starlette runs them on threads, so that none waits for another.
+Handlers are plain functions: starlette runs them on threads, so that none waits for another.
 """
 
 from __future__ import annotations
 
 import importlib.resources
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import CollectorRegistry
@@ -28,69 +27,88 @@ from starlette.routing import Route
 from stratalog.broker import BrokerServices
 from stratalog.engine.tiering import status_json, tier_statuses
 from stratalog.web import health
+from stratalog.web.declarations import Console
+from stratalog.web.desk import Desk
+from stratalog.web.gate import Gate, NoLoginError
+from stratalog.web.headers import SafeHeaders
 from stratalog.web.hosts import OwnHosts
 from stratalog.web.metrics_text import BrokerCollector
-from stratalog.web.overview import overview
 
-#: The page loads nothing from elsewhere.
-_PAGE_HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",
-}
 #: Smaller answers are not worth it.
 _GZIP_FROM_BYTES = 4096
-_FILES = {
-    "/": ("index.html", "text/html"),
-    "/page.css": ("page.css", "text/css"),
-    "/page.js": ("page.js", "text/javascript"),
+_STATIC = {
+    "console.css": "text/css",
+    "theme.js": "text/javascript",
+    "console.js": "text/javascript",
+    "charts.js": "text/javascript",
 }
+_UNAVAILABLE = 503
 
 
-def make_app(broker: BrokerServices, hosts: Iterable[str] = ()) -> Starlette:
-    """Return the application of one broker, for any ASGI server. `hosts` are further names that it is reached by."""
+def make_app(broker: BrokerServices, console: Console, host: str = "127.0.0.1", hosts: Iterable[str] = ()) -> Starlette:
+    """Return the application of one broker, for any ASGI server that listens on `host`.
+
+    `hosts` are further names that it is reached by.
+    """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(BrokerCollector(broker))
+    gate = Gate(broker, host)
+    desk = Desk(console, gate)
 
     def metrics(request: Request) -> Response:
+        try:
+            gate.check_metrics(request)
+        except NoLoginError:
+            return _no_login()
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         try:
             return Response(encode(registry), headers={"Content-Type": content_type})
         except TimeoutError:
-            return PlainTextResponse("the broker does not answer\n", status_code=503)
+            return PlainTextResponse("the broker does not answer\n", status_code=_UNAVAILABLE)
 
     def tier_status(request: Request) -> Response:
+        try:
+            viewer = gate.viewer(request)
+        except NoLoginError:
+            return _no_login()
         topic = request.query_params.get("topic")
-        return _json(status_json(tier_statuses(broker.logs, topic=topic)))
-
-    def topics(request: Request) -> Response:  # noqa: ARG001
-        return _json(overview(broker))
+        statuses = tier_statuses(broker.logs, topic=topic)
+        if broker.access is not None:
+            seen = viewer.allowed_topics(status.topic for status in statuses)
+            statuses = [status for status in statuses if status.topic in seen]
+        return JSONResponse(status_json(statuses))
 
     return Starlette(
         routes=[
-            *(Route(path, _file(name, kind)) for path, (name, kind) in _FILES.items()),
             Route("/metrics", metrics),
+            Route("/health", lambda _: health.ready(broker)),
             Route("/health/live", lambda _: health.live(broker)),
             Route("/health/ready", lambda _: health.ready(broker)),
             Route("/api/tier-status", tier_status),
-            Route("/api/topics", topics),
+            *(Route(f"/static/{name}", _file(name, kind)) for name, kind in _STATIC.items()),
+            *desk.routes(),
         ],
+        exception_handlers=desk.exception_handlers(),
         middleware=[
+            Middleware(SafeHeaders),
             Middleware(OwnHosts, names=hosts),
             Middleware(GZipMiddleware, minimum_size=_GZIP_FROM_BYTES),
         ],
     )
 
 
-def _json(value: Any) -> Response:
-    return JSONResponse(value, headers={"Cache-Control": "no-store"})
+def _no_login() -> Response:
+    return PlainTextResponse(
+        "a login is needed: a user of the broker (Basic), or for /metrics stratalog.web.metrics.token (Bearer)\n",
+        status_code=401,
+        headers={"WWW-Authenticate": 'Basic realm="stratalog", charset="UTF-8"'},
+    )
 
 
-def _file(name: str, kind: str) -> Callable[[Request], Response]:
+def _file(name: str, kind: str):  # type: ignore[no-untyped-def]
     content = (importlib.resources.files("stratalog.web") / "static" / name).read_bytes()
 
     def serve(request: Request) -> Response:  # noqa: ARG001
-        return Response(content, media_type=kind, headers=_PAGE_HEADERS)
+        return Response(content, media_type=kind, headers={"Cache-Control": "no-cache"})
 
     return serve

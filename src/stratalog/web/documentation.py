@@ -16,7 +16,7 @@ from stratalog.engine.metrics import catalogue as engine_metrics
 from stratalog.remote.tier import MEANING
 
 _HEAD = """\
-# Metrics, tier status and the web page
+# Metrics, tier status and the web address
 
     stratalog serve --data-dir D --web 127.0.0.1:8080
 
@@ -24,17 +24,22 @@ prints `ready broker=HOST:PORT web=URL`. That URL serves:
 
 | path | content |
 |---|---|
-| `/` | a page for people: topics, partitions, sizes in both tiers, what waits for upload, and why |
+| `/` | the console: see [Look into a broker with the console](how-to/use_the_console.md) |
+| `/api/...` | the console's pages as JSON; `/api/openapi.json` describes them |
 | `/metrics` | metrics for Prometheus, as text, or as OpenMetrics if the client asks for it |
 | `/health/live` | 200 while the broker's loop turns, else 503: restart it |
 | `/health/ready` | 200 when clients of every kind are served; 503 while groups or transactions are still being read |
+| `/health` | the same as `/health/ready` |
 | `/api/tier-status` | the tier status of every tiered partition as JSON; `?topic=T` for one topic, tiered or not |
-| `/api/topics` | the content of the page as JSON |
 
-Without `--web` nothing is served. The web server listens on that address only, is read-only and has no authentication.
-Choose an address that only people who may know topic names can reach. The server runs on a thread of its own. It serves
-at most {connections} connections at a time, and none for longer than {seconds:.0f} s, so slow clients cannot block it.
-Install the extra for it: `pip install 'stratalog[web]'`.
+Without `--web` nothing is served. The web server listens on that address only, and changes nothing unless
+`stratalog.web.allow.changes` is set. On an address of this machine alone (127.0.0.1, ::1, localhost) everybody there
+may look, as long as the broker has no authorizer. Elsewhere a login with a user of the broker is needed, and its access
+rules decide what is shown; `stratalog.web.login` changes that. `/metrics` needs it too, or
+`Authorization: Bearer TOKEN` with the token of `stratalog.web.metrics.token`. `/health` is always open.
+
+The server runs on a thread of its own. It serves at most {connections} connections at a time, and none for longer than
+{seconds:.0f} s, so slow clients cannot block it. Install the extra for it: `pip install 'stratalog[web]'`.
 
 This page is generated from the declarations in `src/stratalog/engine` and `src/stratalog/broker`. To print it, run
 `python -m stratalog.web.documentation`; `--check docs/metrics.md` compares it with the file.

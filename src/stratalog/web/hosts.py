@@ -1,7 +1,7 @@
 """Refuse requests that came in by a foreign name.
 
 A page of any site can point its own name to this machine (DNS rebinding); the browser of a person here then reads the
-status page for it. Such a request has that name in its Host header. Addresses cannot be abused that way, nor can
+console for it. Such a request has that name in its Host header. Addresses cannot be abused that way, nor can
 `localhost`, the machine's own name and the configured ones (`stratalog.web.hosts`).
 """
 

@@ -21,6 +21,9 @@ from stratalog.broker.server import ListenAddress, bind
 from stratalog.errors import UsageError
 from stratalog.util import join_host_port
 from stratalog.web.app import make_app
+from stratalog.web.declarations import Console
+from stratalog.web.events import EventKeeper
+from stratalog.web.sampler import RateSampler
 
 logger = logging.getLogger(__name__)
 
@@ -37,17 +40,24 @@ class WebServer:
     """Serves from `start` until `close`. The constructor binds: UsageError when the address cannot be had."""
 
     def __init__(self, address: ListenAddress) -> None:
-        self._socket = bind(address, _BACKLOG, "the status page (--web)")
+        self._socket = bind(address, _BACKLOG, "the console (--web)")
         host, port = address.host, self._socket.getsockname()[1]
         self._host = host
         self.url = f"http://{join_host_port(_THIS_MACHINE.get(host, host), port)}/"
+        self._console: Console | None = None
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
 
     def start(self, broker: BrokerServices) -> None:
         """Begin to serve what `broker` has to show; returns once it is served."""
+        bootstrap = join_host_port(_THIS_MACHINE.get(broker.listener.host, broker.listener.host), broker.listener.port)
+        self._console = console = Console(broker, RateSampler(broker), EventKeeper(broker.clock), bootstrap)
+        names = [self._host, broker.listener.host, *broker.settings.static["stratalog.web.hosts"]]
+        app = make_app(broker, console, self._host, names)
+        console.events.attach()
+        console.sampler.start()
         config = uvicorn.Config(
-            make_app(broker, [self._host, broker.listener.host, *broker.settings.static["stratalog.web.hosts"]]),
+            app,
             http=_BoundedProtocol,
             ws="none",
             loop="asyncio",
@@ -82,6 +92,10 @@ class WebServer:
         if self._server is not None and self._thread is not None:
             self._server.should_exit = True
             self._thread.join()
+        if self._console is not None:
+            self._console.sampler.close()
+            self._console.events.detach()
+            self._console = None
         self._socket.close()
 
     def __enter__(self) -> WebServer:

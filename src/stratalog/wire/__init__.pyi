@@ -38,6 +38,9 @@ from .protocol import (
     read_request as read_request,
 )
 from .protocol import (
+    request_class as request_class,
+)
+from .protocol import (
     response_class as response_class,
 )
 from .protocol import (

@@ -50,6 +50,9 @@ from .scram import (
     ScramCredential as ScramCredential,
 )
 from .scram import (
+    credential_of_password as credential_of_password,
+)
+from .scram import (
     scram_credential as scram_credential,
 )
 from .scram_argument import (

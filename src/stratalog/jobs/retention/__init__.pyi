@@ -4,6 +4,8 @@ from .fate import (
 from .fate import (
     Rhythm as Rhythm,
 )
+from .forecast import forecast_local as forecast_local
+from .remote_forecast import forecast_remote as forecast_remote
 from .remote_survey import (
     KnownOffsets as KnownOffsets,
 )

@@ -57,6 +57,16 @@ class _Walk:
         self._below_start = self._count(lambda i: self._end(i) <= limits.start_offset and not self._is_active(i))
         self._over_size = self._count_over_size()
         self._blocked_from = self._count(lambda i: self._obstacle(i) is None)
+        self._slowest = self._running_slowest()
+
+    def _running_slowest(self) -> list[int]:
+        """From the first that size does not take on: which one up to there has the largest timestamp."""
+        found: list[int] = []
+        for position in range(self._over_size, len(self._segments)):
+            best = found[-1] if found else position
+            newer = self._segments[position].largest_timestamp_ms > self._segments[best].largest_timestamp_ms
+            found.append(position if newer else best)
+        return found
 
     def _count(self, holds: Callable[[int], bool]) -> int:
         """Up to which segment, from the oldest on without a break, something holds."""
@@ -120,8 +130,7 @@ class _Walk:
                 hold = obstacle
             return self._made(position, None, None, _unique((hold, *active)), self._text(hold, position))
         # the time of the segment that is last to let this one go
-        first = min(self._over_size, position)
-        slowest = max(range(first, position + 1), key=lambda i: (self._segments[i].largest_timestamp_ms, -i))
+        slowest = position if position < self._over_size else self._slowest[position - self._over_size]
         rule_ms = self._segments[slowest].largest_timestamp_ms + limits.retention_ms + 1
         holds: tuple[Hold, ...] = ()
         if obstacle is not None:

@@ -432,6 +432,10 @@ class RemoteLogManager:
     def sizes(self, partition: TopicIdPartition) -> RemoteSizes:
         return self._rlmm.sizes(partition)
 
+    def segments(self, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
+        """Return the remote segments of a partition, in every state but the end of their deletion."""
+        return list(self._rlmm.list_remote_log_segments(partition))
+
     def _of(self, partition: TopicIdPartition) -> TieredPartition:
         found = self._tiered.get(partition)
         if found is None:

@@ -1,0 +1,106 @@
+"""Who may pass: which requests need a login, which may change something, and where a change comes from."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from stratalog.broker import BrokerServices
+from stratalog.broker.security import Principal
+from stratalog.errors import UsageError
+from stratalog.web.hosts import is_address
+from stratalog.web.sessions import COOKIE, ConsoleSession, Sessions, basic_credentials, is_bearer, principal_of
+from stratalog.web.viewer import ConsoleViewer
+
+_ANONYMOUS: Final = Principal("User", "ANONYMOUS")
+
+
+class NoLoginError(Exception):
+    """The request needs a login, and has none."""
+
+
+class RefusedChangeError(Exception):
+    """A change that is not allowed here, or does not come from a page of this console."""
+
+
+class Gate:
+    """Knows the rules of one broker's web address. Thread-safe."""
+
+    def __init__(self, broker: BrokerServices, host: str) -> None:
+        settings = broker.config
+        mode = settings["stratalog.web.login"]
+        self._broker = broker
+        self.sessions = Sessions(broker.clock)
+        self.is_here = is_this_machine(host)
+        self.needs_login = mode == "required" or (mode == "auto" and (not self.is_here or broker.access is not None))
+        self._metrics_need_login = mode == "required" or (mode == "auto" and not self.is_here)
+        self._token: str | None = settings["stratalog.web.metrics.token"]
+        self.allows_changes: bool = settings["stratalog.web.allow.changes"]
+        if self.allows_changes and not self.is_here and not self.needs_login:
+            raise UsageError(
+                f"stratalog.web.allow.changes=true with stratalog.web.login=off is for this machine alone, and the "
+                f"console is served on {host or 'every address'}: anybody there could change everything"
+            )
+
+    def session(self, request: Request) -> ConsoleSession | None:
+        return self.sessions.find(request.cookies.get(COOKIE))
+
+    def viewer(self, request: Request) -> ConsoleViewer:
+        """Return who asks. Raises NoLoginError."""
+        principal = self._principal(request)
+        if principal is None:
+            if self.needs_login:
+                raise NoLoginError
+            principal = _ANONYMOUS
+        client = request.client.host if request.client is not None else "127.0.0.1"
+        return ConsoleViewer(self._broker, principal, client.removeprefix("::ffff:"), self.allows_changes)
+
+    def _principal(self, request: Request) -> Principal | None:
+        session = self.session(request)
+        if session is not None and session.principal is not None:
+            return session.principal
+        given = basic_credentials(request.headers.get("authorization", ""))
+        return None if given is None else principal_of(self._broker, *given)
+
+    def check_metrics(self, request: Request) -> None:
+        """Raise NoLoginError unless the request may read the metrics."""
+        if not self._metrics_need_login or is_bearer(request.headers.get("authorization", ""), self._token):
+            return
+        if not self.viewer(request).may_cluster():
+            raise NoLoginError
+
+    def check_change(self, request: Request, form_token: str | None, *, is_json: bool) -> None:
+        """Raise RefusedChangeError unless changes are allowed and this one comes from here.
+
+        A form brings the token of its session. JSON is what no other site can send without being asked first.
+        """
+        if not self.allows_changes:
+            raise RefusedChangeError("the console is read-only; stratalog.web.allow.changes=true allows changes")
+        self.check_origin(request)
+        if is_json:
+            return
+        session = self.session(request)
+        if session is None or not hmac.compare_digest(session.form_token, form_token or ""):
+            raise RefusedChangeError("this form is too old, or not of this console; load its page again")
+
+    @staticmethod
+    def check_origin(request: Request) -> None:
+        """Raise RefusedChangeError for a request that another site's page has sent."""
+        origin = request.headers.get("origin")
+        own = request.headers.get("host", "")
+        if origin is not None and origin.partition("://")[2] != own:
+            raise RefusedChangeError("the request comes from another site")
+        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            raise RefusedChangeError("the request comes from another site")
+
+    def give_cookie(self, response: Response, session: ConsoleSession, *, secure: bool) -> None:
+        response.set_cookie(COOKIE, session.token, httponly=True, samesite="strict", secure=secure, path="/")
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether only this machine reaches a server that listens there."""
+    return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)

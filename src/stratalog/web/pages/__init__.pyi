@@ -1,0 +1,4 @@
+from .catalog import ACTIONS as ACTIONS
+from .catalog import PAGES as PAGES
+from .record_text import visible as visible
+from .records import raw as raw

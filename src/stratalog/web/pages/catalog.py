@@ -1,0 +1,77 @@
+"""Every page and every change of the console, by path."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stratalog.web.declarations import Page, PageChange
+from stratalog.web.pages import (
+    broker,
+    groups,
+    one_topic,
+    overview,
+    producing,
+    records,
+    retention,
+    security,
+    segments,
+    tier,
+    topics,
+)
+
+_ONE: Final = "/topics/{topic}/partitions/{partition}"
+
+PAGES: Final = (
+    Page("/", "overview", "What needs attention, rates, tiers and disks.", overview.view),
+    Page("/topics", "topics", "Topics, searched, sorted and paged.", topics.view, topics.FIELDS),
+    Page(
+        "/topics/{topic}", "partitions", "The partitions of a topic.", one_topic.partitions, one_topic.PARTITIONS_FIELDS
+    ),
+    Page(
+        "/topics/{topic}/settings",
+        "settings",
+        "The settings of a topic.",
+        one_topic.settings,
+        one_topic.SETTINGS_FIELDS,
+    ),
+    Page("/topics/{topic}/consumers", "consumers", "The groups that read a topic.", one_topic.consumers),
+    Page(
+        "/topics/{topic}/messages",
+        "messages",
+        "Records of a topic, filtered, live.",
+        records.messages,
+        records.MESSAGES_FIELDS,
+    ),
+    Page("/topics/{topic}/produce", "produce", "Produce a record.", one_topic.head),
+    Page(
+        "/topics/{topic}/retention",
+        "retention",
+        "When segments go, and what other settings change.",
+        retention.view,
+        retention.FIELDS,
+    ),
+    Page(_ONE, "segments", "The segment map of a partition.", segments.view, segments.FIELDS),
+    Page(f"{_ONE}/batches", "batches", "Batches of a partition.", records.batches, records.BATCHES_FIELDS),
+    Page(f"{_ONE}/records", "records", "Records of a partition, decoded.", records.records, records.RECORDS_FIELDS),
+    Page("/groups", "groups", "Consumer groups with their lag.", groups.view, groups.FIELDS),
+    Page("/group", "group", "One group: members and offsets.", groups.group, groups.GROUP_FIELDS),
+    Page("/tier", "tier", "The remote tier: backlogs, cache, quotas, failures.", tier.view, tier.FIELDS),
+    Page("/cluster", "cluster", "Brokers, controllers and settings.", broker.cluster),
+    Page("/security", "security", "Users, access rules and quotas.", security.view, security.FIELDS),
+    Page("/events", "events", "Noteworthy events of the broker.", broker.events, broker.EVENTS_FIELDS),
+)
+
+ACTIONS: Final = (
+    PageChange(
+        "/topics/{topic}/settings",
+        "settings",
+        "Change one setting of a topic.",
+        one_topic.change,
+        one_topic.CHANGE_FIELDS,
+    ),
+    PageChange("/topics/{topic}/produce", "produce", "Append one record.", producing.produce, producing.FIELDS),
+    PageChange(
+        "/security/users", "security", "Set or remove a user's credential.", security.change_user, security.USER_FIELDS
+    ),
+    PageChange("/security/acls", "security", "Add or remove an access rule.", security.change_acl, security.ACL_FIELDS),
+)

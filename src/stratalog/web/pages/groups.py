@@ -1,0 +1,221 @@
+"""Consumer groups: state, members, and how far behind each is, in records and in time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from stratalog.broker.server import ApiKey
+from stratalog.engine import Partition
+from stratalog.errors import GroupIdNotFoundError, StratalogError
+from stratalog.log.format import Isolation
+from stratalog.records import HEADER_SIZE, MAGIC, MAGIC_AT, RecordBatch
+from stratalog.web.declarations import Console
+from stratalog.web.fields import choice, whole, words
+from stratalog.web.viewer import ConsoleViewer, check_code
+
+_PAGE_SIZE: Final = 50
+#: Of a batch only the header is read.
+_HEAD_BYTES: Final = 1
+_STATES: Final = (
+    "any",
+    "Stable",
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Assigning",
+    "Reconciling",
+    "Dead",
+)
+
+FIELDS = (
+    words("q", longest=500, help="Part of the group's name."),
+    choice("state", _STATES),
+    choice("sort", ("name", "state")),
+    choice("order", ("asc", "desc")),
+    whole("page", 1, 1, 100_000),
+)
+GROUP_FIELDS = (words("id", longest=32_767, help="The group."),)
+
+
+def view(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
+    """Return one page of groups."""
+    query, state = values["q"].lower(), values["state"]
+    found = [
+        each for each in _listed(viewer) if query in each["id"].lower() and (state == "any" or each["state"] == state)
+    ]
+    field = {"name": "id", "state": "state"}[values["sort"]]
+    found.sort(key=lambda each: (each[field], each["id"]), reverse=values["order"] == "desc")
+    pages = max((len(found) + _PAGE_SIZE - 1) // _PAGE_SIZE, 1)
+    page = min(values["page"], pages)
+    shown = found[(page - 1) * _PAGE_SIZE : page * _PAGE_SIZE]
+    return {"found": len(found), "pageAt": page, "pages": pages, "groups": [_with_lag(viewer, each) for each in shown]}
+
+
+def group_rows(viewer: ConsoleViewer, topic: str) -> list[dict[str, Any]]:
+    """Return every group with its lag in one topic."""
+    return [_with_lag(viewer, each, topic) for each in _listed(viewer)]
+
+
+def _listed(viewer: ConsoleViewer) -> list[dict[str, Any]]:
+    answer = viewer.call(ApiKey.LIST_GROUPS, 5, lambda _: {})
+    check_code(int(answer.error_code))
+    return [
+        {
+            "id": each.group_id,
+            "state": each.group_state,
+            "type": each.group_type,
+            "protocolType": each.protocol_type,
+        }
+        for each in answer.groups
+    ]
+
+
+def _with_lag(viewer: ConsoleViewer, group: Mapping[str, Any], topic: str | None = None) -> dict[str, Any]:
+    rows = [row for row in _committed(viewer, group["id"]) if topic is None or row["topic"] == topic]
+    behind = [row["lagMs"] for row in rows if row["lagMs"] is not None]
+    return {
+        **group,
+        "topics": sorted({row["topic"] for row in rows}),
+        "partitions": len(rows),
+        "lag": sum(row["lag"] or 0 for row in rows),
+        "lagMs": max(behind) if behind else None,
+    }
+
+
+def _committed(viewer: ConsoleViewer, group_id: str) -> list[dict[str, Any]]:
+    answer = viewer.call(
+        ApiKey.OFFSET_FETCH,
+        8,
+        lambda part: {"groups": [part("OffsetFetchRequestGroup", group_id=group_id, topics=None)]},
+    ).groups[0]
+    if int(answer.error_code):
+        return []
+    return [
+        _row(viewer, topic.name, each)
+        for topic in answer.topics
+        for each in topic.partitions
+        if each.committed_offset >= 0
+    ]
+
+
+def _row(viewer: ConsoleViewer, topic: str, committed: Any) -> dict[str, Any]:
+    number, offset = committed.partition_index, committed.committed_offset
+    row: dict[str, Any] = {
+        "topic": topic,
+        "partition": number,
+        "committedOffset": offset,
+        "logStartOffset": None,
+        "highWatermark": None,
+        "lag": None,
+        "lagMs": None,
+        "note": "",
+    }
+    partition = viewer.broker.logs.get(topic, number)
+    if partition is None:
+        return {**row, "note": "there is no such partition any more"}
+    try:
+        log = partition.log
+        start, end = log.log_start_offset, log.high_watermark
+        row.update(logStartOffset=start, highWatermark=end, lag=max(end - max(offset, start), 0))
+        if offset < start:
+            row["note"] = f"{start - offset} records were deleted before they were read"
+        elif offset > end:
+            row["note"] = "the commit is beyond the end of the partition"
+        if row["lag"] == 0:
+            row["lagMs"] = 0
+        elif partition.is_remote(max(offset, start)):
+            row["note"] = row["note"] or "the next record is in the remote tier only"
+        else:
+            row["lagMs"] = _age_ms(viewer, partition, max(offset, start))
+    except StratalogError as error:
+        row["note"] = str(error)
+    return row
+
+
+def _age_ms(viewer: ConsoleViewer, partition: Partition, offset: int) -> int | None:
+    """Return how old the first record is that the group has not read; None where no time says it."""
+    data = partition.read(offset, _HEAD_BYTES, isolation=Isolation.HIGH_WATERMARK)
+    if data.slice is None:
+        return None
+    head = data.slice.file.pread(HEADER_SIZE, data.slice.position)
+    if len(head) < HEADER_SIZE or head[MAGIC_AT] != MAGIC:
+        return None
+    batch = RecordBatch(head)
+    at_ms = batch.max_timestamp if batch.has_delete_horizon else batch.base_timestamp
+    return max(viewer.broker.clock.now_ms() - at_ms, 0) if at_ms >= 0 else None
+
+
+def group(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
+    """Return one group: its members with their partitions, and its offsets."""
+    group_id = values["id"]
+    listed = next((each for each in _listed(viewer) if each["id"] == group_id), None)
+    if listed is None:
+        raise GroupIdNotFoundError("there is no such group, or you may not see it")
+    rows = _committed(viewer, group_id)
+    behind = [row["lagMs"] for row in rows if row["lagMs"] is not None]
+    return {
+        **listed,
+        "members": _members(viewer, listed),
+        "rows": sorted(rows, key=lambda row: (row["topic"], row["partition"])),
+        "lag": sum(row["lag"] or 0 for row in rows),
+        "lagMs": max(behind) if behind else None,
+    }
+
+
+def _members(viewer: ConsoleViewer, listed: Mapping[str, Any]) -> list[dict[str, Any]]:
+    group_id = listed["id"]
+    if listed["type"] == "consumer":
+        answer = viewer.call(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, lambda _: {"group_ids": [group_id]}).groups[0]
+        check_code(int(answer.error_code), answer.error_message)
+        return [
+            {
+                "memberId": member.member_id,
+                "instanceId": member.instance_id,
+                "clientId": member.client_id,
+                "host": member.client_host,
+                "assignment": [
+                    {"topic": each.topic_name, "partitions": list(each.partitions)}
+                    for each in member.assignment.topic_partitions
+                ],
+            }
+            for member in answer.members
+        ]
+    answer = viewer.call(ApiKey.DESCRIBE_GROUPS, 5, lambda _: {"groups": [group_id]}).groups[0]
+    check_code(int(answer.error_code))
+    return [
+        {
+            "memberId": member.member_id,
+            "instanceId": member.group_instance_id,
+            "clientId": member.client_id,
+            "host": member.client_host,
+            "assignment": _assignment(bytes(member.member_assignment), answer.protocol_type),
+        }
+        for member in answer.members
+    ]
+
+
+def _assignment(data: bytes, protocol_type: str) -> list[dict[str, Any]]:
+    """Read the assignment of the classic protocol: version, topics with partitions. What is none is shown as none."""
+    if protocol_type != "consumer":
+        return []
+    found: list[dict[str, Any]] = []
+    try:
+        at = 2
+        count, at = int.from_bytes(data[at : at + 4], "big"), at + 4
+        for _ in range(min(count, 10_000)):
+            size = int.from_bytes(data[at : at + 2], "big")
+            name, at = data[at + 2 : at + 2 + size].decode(), at + 2 + size
+            numbers, at = int.from_bytes(data[at : at + 4], "big"), at + 4
+            if at + 4 * numbers > len(data):
+                return found
+            found.append(
+                {
+                    "topic": name,
+                    "partitions": [int.from_bytes(data[at + 4 * n : at + 4 * n + 4], "big") for n in range(numbers)],
+                }
+            )
+            at += 4 * numbers
+    except UnicodeDecodeError:
+        return found
+    return found

@@ -1,0 +1,91 @@
+"""Keys, values and headers as text: whatever bytes they are, what is shown is printable and bounded."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from typing import Any, Final
+
+from stratalog.records import Record
+
+FORMATS: Final = ("auto", "text", "json", "hex", "int", "none")
+#: What is shown of one key or value; the rest can be downloaded.
+SHOWN_BYTES: Final = 4096
+_HEADERS_MAX: Final = 100
+_HEX_ROW: Final = 16
+_INT_SIZES: Final = (1, 2, 4, 8)
+
+
+def shown(data: bytes | None, form: str, limit: int = SHOWN_BYTES) -> dict[str, Any]:
+    """Return the text of bytes in a format, what format it is, how many bytes there are, and whether it is cut."""
+    if data is None:
+        return {"text": None, "format": "null", "bytes": 0, "cut": False}
+    piece = data[:limit]
+    cut = len(piece) < len(data)
+    chosen = _guess(data) if form == "auto" else form
+    text, told = _text(piece, data, chosen, cut=cut)
+    return {"text": text, "format": told, "bytes": len(data), "cut": cut}
+
+
+def _guess(data: bytes) -> str:
+    """Return the format that suits: JSON, text, or bytes."""
+    head = data[:SHOWN_BYTES]
+    try:
+        text = head.decode()
+    except UnicodeDecodeError as error:
+        if len(data) <= SHOWN_BYTES or error.start < len(head) - 4:
+            return "hex"
+        text = head[: error.start].decode()
+    if any(unicodedata.category(each) == "Cc" and each not in "\t\n\r" for each in text):
+        return "hex"
+    return "json" if text[:1] in ("{", "[") and len(data) <= SHOWN_BYTES else "text"
+
+
+def _text(piece: bytes, data: bytes, form: str, *, cut: bool) -> tuple[str, str]:
+    if form == "none":
+        return "", "none"
+    if form == "int" and len(data) in _INT_SIZES:
+        return str(int.from_bytes(data, "big", signed=True)), "int"
+    if form == "json" and not cut:
+        try:
+            return visible(json.dumps(json.loads(data), ensure_ascii=False, indent=1), lines=True), "json"
+        except (ValueError, RecursionError):
+            return visible(piece.decode("utf-8", "backslashreplace"), lines=True), "not JSON"
+    if form in ("hex", "int"):
+        rows = (piece[at : at + _HEX_ROW].hex(" ") for at in range(0, len(piece), _HEX_ROW))
+        return "\n".join(rows), "hex"
+    return visible(piece.decode("utf-8", "backslashreplace"), lines=True), "text"
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    """Return text in which no character can change how what is around it is shown.
+
+    Control characters and those that turn the direction of writing are spelled out.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(each if _is_plain(each, lines=lines) else _spelled(each) for each in text)
+
+
+def _is_plain(each: str, *, lines: bool) -> bool:
+    if each in "\n\t":
+        return lines
+    return unicodedata.category(each) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+
+
+def _spelled(each: str) -> str:
+    return each.encode("unicode_escape").decode()
+
+
+def record_json(record: Record, key_format: str, value_format: str) -> dict[str, Any]:
+    """Return one record for a table."""
+    return {
+        "offset": record.offset,
+        "timestampMs": record.timestamp_ms,
+        "key": shown(record.key, key_format, 512),
+        "value": shown(record.value, value_format),
+        "headers": [
+            {"name": visible(name), "value": shown(value, "auto", 512)} for name, value in record.headers[:_HEADERS_MAX]
+        ],
+        "headerCount": len(record.headers),
+    }

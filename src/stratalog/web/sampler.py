@@ -1,0 +1,149 @@
+"""The last ten minutes of a broker in numbers, for charts: rates, and how long requests wait for the broker's loop.
+
+A thread counts every two seconds. In between it asks the loop five times a second whether it turns: the wait for that
+is what every request pays before anything is done for it, and shows a broker that stalls at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stratalog.broker import BrokerServices
+from stratalog.engine.metrics import TopicTraffic
+
+EVERY_S: Final = 2.0
+_KEPT: Final = 300
+_ASK_EVERY_S: Final = 0.2
+#: Waits that a quantile is taken of: those of the last minute.
+_WAITS: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class RatePoint:
+    """Rates of one interval that ended at `at_ms`, a second each; waits in milliseconds."""
+
+    at_ms: int
+    bytes_in: float
+    bytes_out: float
+    records_in: float
+    requests: float
+    wait_p50_ms: float
+    wait_p99_ms: float
+
+
+class RateSampler:
+    """Runs from `start` to `close`; `points` and `topic_rates` may be read any time."""
+
+    def __init__(self, broker: BrokerServices) -> None:
+        self._broker = broker
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="stratalog-web-sampler", daemon=True)
+        self._points: deque[RatePoint] = deque(maxlen=_KEPT)
+        self._waits: deque[float] = deque(maxlen=_WAITS)
+        self._counts: dict[str, tuple[int, int, int, int]] = {}
+        #: Bytes in, bytes out and records in a second, by topic.
+        self.topic_rates: Mapping[str, tuple[float, float, float]] = {}
+        self._asked_at: float | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    @property
+    def points(self) -> list[RatePoint]:
+        return list(self._points)
+
+    def waits_now_ms(self) -> float:
+        """Return how long the question that is under way waits already."""
+        asked = self._asked_at
+        return 0.0 if asked is None else (self._broker.clock.monotonic() - asked) * 1000
+
+    def _run(self) -> None:
+        clock = self._broker.clock
+        before, self._counts = clock.monotonic(), self._count()
+        while not self._stop.wait(_ASK_EVERY_S):
+            if not self._ask():
+                return
+            now = clock.monotonic()
+            if now - before >= EVERY_S:
+                self._sample(now - before)
+                before = now
+
+    def _ask(self) -> bool:
+        """Ask the loop whether it turns; False when it has ended."""
+        clock = self._broker.clock
+        if self._asked_at is not None:
+            return True
+        asked = self._asked_at = clock.monotonic()
+
+        def answered() -> None:
+            self._waits.append((clock.monotonic() - asked) * 1000)
+            self._asked_at = None
+
+        try:
+            self._broker.loop.call_soon_threadsafe(answered)
+        except RuntimeError:
+            return False
+        return True
+
+    def _count(self) -> dict[str, tuple[int, int, int, int]]:
+        traffic = self._broker.logs.traffic
+        return {name: _counts_of(counts) for name, counts in traffic.topics().items()}
+
+    def _sample(self, seconds: float) -> None:
+        counts = self._count()
+        rates: dict[str, tuple[float, ...]] = {}
+        for name, now in counts.items():
+            was = self._counts.get(name, (0, 0, 0, 0))
+            rates[name] = tuple(max(new - old, 0) / seconds for new, old in zip(now, was, strict=True))
+        self._counts = counts
+        self.topic_rates = {name: (each[0], each[1], each[2]) for name, each in rates.items()}
+        waits = sorted([*self._waits, *([self.waits_now_ms()] if self._asked_at is not None else [])])
+        self._points.append(
+            RatePoint(
+                at_ms=self._broker.clock.now_ms(),
+                bytes_in=sum(each[0] for each in rates.values()),
+                bytes_out=sum(each[1] for each in rates.values()),
+                records_in=sum(each[2] for each in rates.values()),
+                requests=sum(each[3] for each in rates.values()),
+                wait_p50_ms=quantile(waits, 0.5),
+                wait_p99_ms=quantile(waits, 0.99),
+            )
+        )
+
+
+def _counts_of(traffic: TopicTraffic) -> tuple[int, int, int, int]:
+    return (
+        traffic.bytes_in,
+        traffic.bytes_out,
+        traffic.messages_in,
+        traffic.produce_requests + traffic.fetch_requests,
+    )
+
+
+def quantile(ascending: list[float], share: float) -> float:
+    """Return the value below which this share of the values lies; 0 of none."""
+    return ascending[min(int(len(ascending) * share), len(ascending) - 1)] if ascending else 0.0
+
+
+def points_json(points: list[RatePoint]) -> list[dict[str, Any]]:
+    return [
+        {
+            "atMs": point.at_ms,
+            "bytesIn": round(point.bytes_in, 1),
+            "bytesOut": round(point.bytes_out, 1),
+            "recordsIn": round(point.records_in, 1),
+            "requests": round(point.requests, 1),
+            "waitP50Ms": round(point.wait_p50_ms, 2),
+            "waitP99Ms": round(point.wait_p99_ms, 2),
+        }
+        for point in points
+    ]

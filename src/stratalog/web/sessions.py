@@ -1,0 +1,134 @@
+"""Who looks at the console: logins with the broker's own users, sessions, and the tokens that forms carry.
+
+A session lives in this process alone. Its cookie is HttpOnly and SameSite, so scripts do not read it and other sites do
+not send it; its form token is what a change has to bring as well.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from stratalog.broker import BrokerServices
+from stratalog.broker.security import (
+    SCRAM_HASHES,
+    Principal,
+    SaslFailureError,
+    credential_of_password,
+    sasl_settings,
+)
+from stratalog.config import client_listeners, listener_settings
+from stratalog.errors import InvalidConfigError
+from stratalog.util import Clock, random_bytes
+
+COOKIE: Final = "stratalog_session"
+_SESSIONS_MAX: Final = 2000
+_IDLE_S: Final = 3600.0
+_LONGEST_S: Final = 12 * 3600.0
+_ITERATIONS: Final = 4096
+
+
+@dataclass(slots=True)
+class ConsoleSession:
+    """One browser. `principal` is None before a login, and where none is needed."""
+
+    token: str
+    form_token: str
+    begun_s: float
+    used_s: float
+    principal: Principal | None = None
+    #: What is said once, on the next page.
+    message: str | None = None
+
+
+class Sessions:
+    """The sessions of this process, the least recently used one going first. Thread-safe."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._by_token: OrderedDict[str, ConsoleSession] = OrderedDict()
+
+    def begin(self, principal: Principal | None = None) -> ConsoleSession:
+        now = self._clock.monotonic()
+        made = ConsoleSession(random_bytes(32).hex(), random_bytes(32).hex(), now, now, principal)
+        with self._lock:
+            self._by_token[made.token] = made
+            while len(self._by_token) > _SESSIONS_MAX:
+                self._by_token.popitem(last=False)
+        return made
+
+    def find(self, token: str | None) -> ConsoleSession | None:
+        """Return the session of a cookie while it lasts."""
+        if not token:
+            return None
+        now = self._clock.monotonic()
+        with self._lock:
+            found = self._by_token.get(token)
+            if found is None:
+                return None
+            if now - found.used_s > _IDLE_S or now - found.begun_s > _LONGEST_S:
+                del self._by_token[token]
+                return None
+            found.used_s = now
+            self._by_token.move_to_end(token)
+            return found
+
+    def end(self, token: str | None) -> None:
+        with self._lock:
+            self._by_token.pop(token or "", None)
+
+
+def principal_of(broker: BrokerServices, user: str, password: str) -> Principal | None:
+    """Return whom a name and a password stand for: a user of SCRAM, or of PLAIN at one of the listeners."""
+    if not user or "\0" in user or "\0" in password:
+        return None
+    known = broker.scram.of_user(user)
+    for mechanism, credential in known.items():
+        given = credential_of_password(mechanism, password, credential.iterations, credential.salt)
+        if hmac.compare_digest(given.stored_key, credential.stored_key):
+            return Principal("User", user)
+    if not known:  # the same work for a name that is not known
+        credential_of_password(next(iter(SCRAM_HASHES)), password, _ITERATIONS)
+    return _plain_principal(broker, user, password)
+
+
+def _plain_principal(broker: BrokerServices, user: str, password: str) -> Principal | None:
+    config = broker.config
+    for listener in client_listeners(config):
+        if not listener.protocol.startswith("SASL_"):
+            continue
+        try:
+            found = sasl_settings(listener_settings(config, listener.name), listener.name).mechanisms.get("PLAIN")
+            if found is None:
+                continue
+            exchange = found.make(lambda _mechanism, _name, _is_token: None)
+            exchange.evaluate(f"\0{user}\0{password}".encode())
+        except (SaslFailureError, InvalidConfigError):
+            continue
+        if exchange.principal is not None:
+            return exchange.principal
+    return None
+
+
+def basic_credentials(header: str) -> tuple[str, str] | None:
+    """Return user and password of an Authorization header of the kind Basic; None for another one."""
+    kind, _, rest = header.partition(" ")
+    if kind.lower() != "basic":
+        return None
+    try:
+        user, separator, password = base64.b64decode(rest.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return (user, password) if separator else None
+
+
+def is_bearer(header: str, token: str | None) -> bool:
+    """Whether an Authorization header brings this token."""
+    kind, _, rest = header.partition(" ")
+    return bool(token) and kind.lower() == "bearer" and hmac.compare_digest(rest.strip().encode(), str(token).encode())
