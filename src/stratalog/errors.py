@@ -412,6 +412,10 @@ class GroupMaxSizeReachedError(KafkaError):
     code = 81
 
 
+class ThrottlingQuotaExceededError(KafkaError):
+    code = 89
+
+
 class FencedMemberEpochError(KafkaError):
     code = 110
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from stratalog.broker.quotas import ClientQuotas
     from stratalog.broker.security import ScramUsers
     from stratalog.broker.server import Registry
 
@@ -34,7 +35,7 @@ class ClusterMembership(Protocol):
         """Return what a broker of a cluster answers, out of what one by itself does."""
         ...
 
-    def begin(self, scram: ScramUsers) -> None:
+    def begin(self, scram: ScramUsers, quotas: ClientQuotas) -> None:
         """Ask to be unfenced: clients are answered from now on. Waits until it is so, or for some time."""
         ...
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from importlib.metadata import PackageNotFoundError, version
+from urllib.parse import quote
 
 from stratalog.broker.groups import GroupState
 from stratalog.broker.groups.consumer import ConsumerGroupState
+from stratalog.broker.quotas import ClientQuotas, MeterReading, QuotaMeter
 from stratalog.broker.services import BrokerServices
 from stratalog.broker.transactions import TransactionState
 from stratalog.config import METADATA_VERSION
@@ -70,6 +73,47 @@ def _transactional_ids(broker: BrokerServices) -> Iterable[Sample]:
             yield Sample((state.title,), counts[state])
 
 
+def _queue(meter: Callable[[ClientQuotas], QuotaMeter]) -> Callable[[BrokerServices], Iterable[Sample]]:
+    return lambda broker: single(meter(broker.quotas).queue_size)
+
+
+def _readings(
+    meter: Callable[[ClientQuotas], QuotaMeter], value: Callable[[MeterReading], float]
+) -> Callable[[BrokerServices], Iterable[Sample]]:
+    def read(broker: BrokerServices) -> Iterable[Sample]:
+        for reading in meter(broker.quotas).readings(broker.clock.now_ms()):
+            user, client_id = reading.shared_by
+            if not math.isnan(value(reading)):
+                yield Sample((_sanitized(user), client_id), value(reading))
+
+    return read
+
+
+def _sanitized(user: str) -> str:
+    """Return a user as Kafka's metrics name it."""
+    return quote(user, safe="-._").replace("~", "%7E")
+
+
+def _of_quota(
+    type_: str, meter: Callable[[ClientQuotas], QuotaMeter], attribute: str, help_text: str
+) -> tuple[Metric[BrokerServices], ...]:
+    """Return the metrics that each kind of quota has."""
+    mbean, who = f"kafka.server:type={type_}", ("user", "client_id")
+    return (
+        kafka_metric(mbean, _readings(meter, lambda reading: reading.value), help_text, who, attribute=attribute),
+        kafka_metric(
+            mbean,
+            _readings(meter, lambda reading: reading.throttle_time),
+            "Milliseconds that clients of the quota had to wait, on the average.",
+            who,
+            attribute="throttle-time",
+        ),
+        kafka_metric(
+            mbean, _queue(meter), "Connections whose clients have to wait because of the quota.", attribute="queue-size"
+        ),
+    )
+
+
 def _build(_: BrokerServices) -> Iterable[Sample]:
     try:
         yield Sample((version("stratalog"),), 1)
@@ -116,6 +160,21 @@ METRICS: tuple[Metric[BrokerServices], ...] = (
       for name, state in _STATES.items()),
     kafka_metric(_MARKERS + "LogAppendRetryQueueSize", lambda broker: single(broker.transactions.unfinished),
                  "Transactions whose outcome is decided, and whose end cannot be written at the moment."),
+    *_of_quota("Produce", lambda quotas: quotas.produce, "byte-rate",
+               "Bytes per second of Produce requests, by those who share a quota."),
+    *_of_quota("Fetch", lambda quotas: quotas.fetch, "byte-rate",
+               "Bytes per second of Fetch responses, by those who share a quota."),
+    *_of_quota("Request", lambda quotas: quotas.request, "request-time",
+               "Time of requests in percent of a second per second, by those who share a quota."),
+    kafka_metric("kafka.server:type=Request", lambda broker: single(broker.quotas.pacing.exempt_percentage()),
+                 "Time of requests that no quota is for, in percent of a second per second.",
+                 attribute="exempt-request-time"),
+    *_of_quota("ControllerMutation", lambda quotas: quotas.mutation, "tokens",
+               "Partitions that may be made or deleted at once, by those who share a quota."),
+    kafka_metric("kafka.server:type=ControllerMutation",
+                 _readings(lambda quotas: quotas.mutation, lambda reading: reading.rate),
+                 "Partitions that are made and deleted per second, by those who share a quota.",
+                 ("user", "client_id"), attribute="mutation-rate"),
     own_metric("consumer_groups", _consumer_groups, "Groups of the consumer protocol (KIP-848), by their state.",
                ("state",), kind=MetricKind.GAUGE),
     own_metric("transactional_ids", _transactional_ids, "Transactional ids, by the state of their transactions.",

@@ -15,6 +15,7 @@ from stratalog.broker.groups import GroupCoordinator
 from stratalog.broker.metadata import ClusterControl, ClusterMetadata, MetadataStore
 from stratalog.broker.producer_ids import ProducerIds
 from stratalog.broker.purgatory import Purgatory
+from stratalog.broker.quotas import ClientQuotas
 from stratalog.broker.security import IssuedTokens, Listener, ScramUsers
 from stratalog.broker.settings import BrokerSettings
 from stratalog.broker.storage import TIERING_KEY, BrokerStorage
@@ -58,6 +59,7 @@ class BrokerServices:
     transactions: TransactionCoordinator
     scram: ScramUsers
     tokens: IssuedTokens
+    quotas: ClientQuotas
     #: None in a cluster, where the controllers delete topics.
     topic_deletions: TopicDeletions | None
     #: The cluster that the broker is a member of; None for a broker by itself.
@@ -153,6 +155,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         topic_deletions=topic_deletions,
         scram=ScramUsers(storage.metadata),
         tokens=tokens,
+        quotas=ClientQuotas(storage.metadata, storage.config, storage.clock, loop),
         access=access,
         cluster=storage.cluster,
     )

@@ -21,7 +21,7 @@ Names, types and defaults are those of Apache Kafka 4.4. Keys that begin with `s
 A `server.properties` of Kafka can be used as it is: `stratalog serve --config server.properties` is enough. Options on
 the command line take precedence over the file. A key of Kafka that is not on this page is accepted and named in the
 broker's log. A safety setting that this broker does not support stops the start, with one line that names the file and
-the key: keys that cannot be read, Kerberos, an authorizer of another class, policies, client quotas, a quorum of
+the key: keys that cannot be read, Kerberos, an authorizer of another class, policies, quotas by a class, a quorum of
 several controllers. The file of a single Kafka node works: the listener of its controller is not opened.
 [COMPATIBILITY.md](COMPATIBILITY.md) lists further differences.
 

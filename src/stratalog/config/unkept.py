@@ -21,6 +21,7 @@ _POLICY = "a policy for what clients ask for"
 #: Known for one mechanism of one listener; for all of them it would say nothing.
 _JAAS: Final = "sasl.jaas.config"
 _NOTHING: Final[frozenset[str]] = frozenset()
+_DEFAULT_QUOTA = ("a default quota by a key (set it with stratalog quotas)", frozenset({str(2**63 - 1)}))
 
 #: Key -> what it asks for, and the values that ask for nothing.
 _KEYS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
@@ -53,9 +54,9 @@ _KEYS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
     "config.providers": ("values from config providers, which would be used literally", _NOTHING),
     "create.topic.policy.class.name": (_POLICY, _NOTHING),
     "alter.config.policy.class.name": (_POLICY, _NOTHING),
-    "client.quota.callback.class": ("quotas", _NOTHING),
-    "quota.producer.default": ("quotas", frozenset({str(2**63 - 1)})),
-    "quota.consumer.default": ("quotas", frozenset({str(2**63 - 1)})),
+    "client.quota.callback.class": ("quotas that a class decides on", _NOTHING),
+    "quota.producer.default": _DEFAULT_QUOTA,
+    "quota.consumer.default": _DEFAULT_QUOTA,
 }
 
 _OF_A_LISTENER = re.compile(r"listener\.name\.([^.]+)\.(.+)")

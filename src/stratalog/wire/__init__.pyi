@@ -29,6 +29,9 @@ from .protocol import (
     principal_class as principal_class,
 )
 from .protocol import (
+    put_throttle_time as put_throttle_time,
+)
+from .protocol import (
     read_client_id as read_client_id,
 )
 from .protocol import (

@@ -250,6 +250,43 @@ def with_parts(encoded: bytes, parts: Sequence[bytes], *, flexible: bool, behind
     return b"".join((encoded[:begin], count, *parts, encoded[end:]))
 
 
+@cache
+def _throttle_time_at(key: ApiKey, version: int) -> int | None:
+    """Return where in a response's body the throttle time stands; None if the version has none."""
+    cls: Any = response_class(key, version)
+    at = 0
+    for field in dataclasses.fields(cls):
+        if field.name == "throttle_time":
+            return at
+        if field.metadata.get("kafka_type") != "error_code":
+            return None
+        at += INT16.size
+    return None
+
+
+def put_throttle_time(key: ApiKey, version: int, frame: bytes, throttle_ms: int) -> bytes:
+    """Return a whole response frame with another throttle time; unchanged if the version has none."""
+    if key is ApiKey.API_VERSIONS:
+        return _throttled_api_versions(version, frame, throttle_ms)
+    at = _throttle_time_at(key, version)
+    if at is None:
+        return frame
+    changed = bytearray(frame)
+    INT32.pack_into(changed, 2 * INT32.size + is_flexible(key, version) + at, throttle_ms)
+    return bytes(changed)
+
+
+def _throttled_api_versions(version: int, frame: bytes, throttle_ms: int) -> bytes:
+    """ApiVersions alone has it behind what varies in size; its header never has tagged fields."""
+    cls: Any = response_class(ApiKey.API_VERSIONS, version)
+    if "throttle_time" not in cls.__dataclass_fields__:
+        return frame
+    head = 2 * INT32.size
+    message, _ = read_message(cls, frame[head:])
+    changed = dataclasses.replace(message, throttle_time=datetime.timedelta(milliseconds=throttle_ms))
+    return frame[:head] + write_message(changed)
+
+
 def write_response(key: ApiKey, correlation_id: int, response: Any) -> bytes:
     """Return a whole response frame, size included.
 

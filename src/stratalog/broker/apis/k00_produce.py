@@ -29,6 +29,7 @@ from stratalog.broker.produce import (
     once_each,
     parse_produce,
 )
+from stratalog.broker.quotas import QuotaClient, QuotaPace, QuotaThrottle
 from stratalog.broker.server import ApiKey, Caller, Chunk, Deferred, handles_frames
 from stratalog.broker.services import BrokerServices
 from stratalog.broker.topics import INTERNAL_TOPICS
@@ -86,6 +87,9 @@ class Produce:
             topics.append(_Topic(key, name, refusal or unknown, partitions, []))
         admission = _admission(state, request.transactional_id, version)
         work = _Work(state, version, request.acks, topics, admission, acks_error)
+        pace = state.quotas.pace
+        if pace is not None:
+            work.paced = _Paced(pace, self._client(frame), len(frame))
         try:
             partition = work.go_on(may_wait=True)
         except StillLoadingError:
@@ -93,9 +97,18 @@ class Produce:
             answer_later = partial(self._answer_later, work, correlation_id)
             return PendingAppends(state.loop, request.timeout_ms, answer_later)
         answer = self._answer_of(work, correlation_id)
-        if answer and partition is not None and not work.failed and not (access is not None and access.logs_allowed):
+        if (
+            answer
+            and partition is not None
+            and not work.failed
+            and pace is None
+            and not (access is not None and access.logs_allowed)
+        ):
             self._remember(frame, version, request, partition)
         return answer
+
+    def _client(self, frame: memoryview) -> QuotaClient:
+        return QuotaClient(self._caller.peer.principal.name, read_client_id(frame)[0] or "")
 
     def _forbidden_topic(self, access: AccessControl, name: str) -> KafkaError | None:
         if access.allows(self._caller.peer, ApiKey.PRODUCE, AclOperation.WRITE, ResourceType.TOPIC, name):
@@ -116,8 +129,14 @@ class Produce:
 
     def _answer_of(self, work: _Work, correlation_id: int) -> Sequence[Chunk]:
         results = [(topic.key, topic.done) for topic in work.topics]
+        throttle_ms = 0
+        if work.paced is not None:
+            throttle = work.paced.throttle(is_answered=work.acks != 0)
+            if throttle is not None:
+                throttle_ms = throttle.ms
+                self._caller.throttle(throttle)
         if work.acks != 0:
-            return (encode_produce(work.version, correlation_id, results),)
+            return (encode_produce(work.version, correlation_id, results, throttle_ms),)
         if work.failed:
             self._caller.reject(f"produce with acks=0 failed: {_first_message(results)}")
         return ()
@@ -127,6 +146,29 @@ class Produce:
         if self._last_partition is partition:
             self.template = ProduceTemplate.of(frame, version, request, partition)
         self._last_partition = partition
+
+
+class _Paced:
+    """What quotas count of one request."""
+
+    __slots__ = ("_begun_s", "_client", "_pace", "_size", "busy_s")
+
+    def __init__(self, pace: QuotaPace, client: QuotaClient, size: int) -> None:
+        self._pace = pace
+        self._client = client
+        self._size = size
+        self._begun_s = 0.0
+        #: What the appends took.
+        self.busy_s = 0.0
+
+    def begin(self) -> None:
+        self._begun_s = self._pace.now_s()
+
+    def end(self) -> None:
+        self.busy_s += self._pace.now_s() - self._begun_s
+
+    def throttle(self, *, is_answered: bool) -> QuotaThrottle | None:
+        return self._pace.after_produce(self._client, self._size, self.busy_s, is_answered=is_answered)
 
 
 class _Topic(NamedTuple):
@@ -142,7 +184,7 @@ class _Topic(NamedTuple):
 class _Work:
     """The appends of one request."""
 
-    __slots__ = ("_acks_error", "_admission", "_state", "acks", "failed", "topics", "version")
+    __slots__ = ("_acks_error", "_admission", "_state", "acks", "failed", "paced", "topics", "version")
 
     def __init__(
         self,
@@ -161,9 +203,20 @@ class _Work:
         self.topics = topics
         #: Whether there is an error among the results.
         self.failed = False
+        #: None while no client has a quota for bytes or time.
+        self.paced: _Paced | None = None
 
     def go_on(self, *, may_wait: bool) -> Partition | None:
         """Append what is not done yet; return the last partition. StillLoadingError if the rest has to come again."""
+        if self.paced is None:
+            return self._append(may_wait=may_wait)
+        self.paced.begin()
+        try:
+            return self._append(may_wait=may_wait)
+        finally:
+            self.paced.end()
+
+    def _append(self, *, may_wait: bool) -> Partition | None:
         partition: Partition | None = None
         for _, name, error, partitions, done in self.topics:
             for entry in partitions[len(done) :] if done else partitions:

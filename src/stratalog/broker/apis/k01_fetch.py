@@ -8,6 +8,7 @@ read on a thread.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from stratalog.broker.access import CLUSTER_NAME, AccessControl, AclOperation, ResourceType
@@ -30,12 +31,16 @@ from stratalog.broker.fetch import (
     parse_fetch,
     read_plan,
 )
+from stratalog.broker.quotas import QuotaClient, QuotaPace, QuotaThrottle
 from stratalog.broker.security import Peer
 from stratalog.broker.server import ApiKey, Caller, Chunk, Deferred, handles_frames
 from stratalog.errors import KafkaError, TopicAuthorizationFailedError, UnknownServerError, UnknownTopicIdError
-from stratalog.log.format import Isolation
+from stratalog.log.format import FileSlice, Isolation
+from stratalog.wire import INT32, read_client_id
 
 _ISOLATION_LEVELS = (0, 1)
+
+_Shown = Sequence[tuple[bytes, Sequence[FetchedPartition]]]
 
 
 @handles_frames(ApiKey.FETCH, versions=(4, 18), flexible_from=FLEXIBLE_FROM)
@@ -56,14 +61,23 @@ class Fetch:
         exchange = FetchExchange(
             state.fetch_sessions, request, by_id=version >= TOPIC_IDS_FROM, now_ms=state.clock.now_ms()
         )
+        pace = state.quotas.pace
+        paced = None if pace is None else _paced(pace, caller, request, frame, version, correlation_id)
         if exchange.error is not None:
-            return encode_fetch(version, correlation_id, (), error_code=exchange.error.code)
-        plan = _plan(caller, request, exchange.topics, version)
+            return _failed(caller, paced, version, correlation_id, exchange.error)
+        plan = _plan(caller, request, exchange.topics, version, math.inf if paced is None else paced.bytes_max)
         if request.isolation_level not in _ISOLATION_LEVELS and _finds_any(plan):
             return _refused(request, version, correlation_id)
         read = read_plan(plan)
+        if paced is not None:
+            paced.stop()
 
         def encoded(results: Results) -> Sequence[Chunk]:
+            if paced is not None:
+                throttle = paced.throttle(exchange.shown(results))
+                if throttle is not None:
+                    caller.throttle(throttle)
+                    return _throttled(exchange, version, correlation_id, throttle.ms)
             count_fetched(plan, results)
             answered = exchange.answer(results)
             return encode_fetch(
@@ -91,6 +105,70 @@ class Fetch:
         return encoded(read.results)
 
 
+def _paced(
+    pace: QuotaPace, caller: Caller, request: FetchRequest, frame: memoryview, version: int, correlation_id: int
+) -> _PacedFetch | None:
+    """Return what quotas count of a request; None for that of another broker."""
+    if request.replica_id >= 0:
+        return None
+    client = QuotaClient(caller.peer.principal.name, read_client_id(frame)[0] or "")
+    return _PacedFetch(pace, client, version, correlation_id)
+
+
+class _PacedFetch:
+    """What quotas count of one request of a consumer."""
+
+    __slots__ = ("_begun_s", "_client", "_correlation_id", "_pace", "_version", "_worked_s", "bytes_max")
+
+    def __init__(self, pace: QuotaPace, client: QuotaClient, version: int, correlation_id: int) -> None:
+        self._pace = pace
+        self._client = client
+        self._version = version
+        self._correlation_id = correlation_id
+        self._begun_s = pace.now_s()
+        self._worked_s = 0.0
+        #: The most that can be read without having to wait for it in any case.
+        self.bytes_max = pace.fetch_bytes_max(client)
+
+    def stop(self) -> None:
+        """Count no more time as work: what follows may be a wait for records."""
+        self._worked_s = self._pace.now_s() - self._begun_s
+
+    def throttle(self, results: _Shown) -> QuotaThrottle | None:
+        """Count an answer; return whether the client has to wait, without it."""
+        chunks = encode_fetch(self._version, self._correlation_id, results)
+        size = sum(chunk.size if isinstance(chunk, FileSlice) else len(chunk) for chunk in chunks)
+        head = INT32.size + (self._version >= FLEXIBLE_FROM)  # of the response, which Kafka does not count
+        return self._pace.after_fetch(self._client, size - head, self._worked_s)
+
+
+def _throttled(exchange: FetchExchange, version: int, correlation_id: int, throttle_ms: int) -> Sequence[Chunk]:
+    answered = exchange.throttled()
+    return encode_fetch(
+        version,
+        correlation_id,
+        (),
+        session_id=answered.session_id,
+        error_code=answered.error_code,
+        throttle_ms=throttle_ms,
+    )
+
+
+def _failed(
+    caller: Caller, paced: _PacedFetch | None, version: int, correlation_id: int, error: KafkaError
+) -> Sequence[Chunk]:
+    """Answer a request whose session is not there, or is further."""
+    throttle_ms = 0
+    if paced is not None:
+        paced.stop()
+        throttle = paced.throttle(())
+        if throttle is not None:
+            throttle_ms = throttle.ms
+            caller.throttle(throttle)
+    code = 0 if throttle_ms else error.code  # the client asks again in full either way
+    return encode_fetch(version, correlation_id, (), error_code=code, throttle_ms=throttle_ms)
+
+
 def _finds_any(plan: FetchPlan) -> bool:
     return any(wanted.partition is not None for topic in plan.topics for wanted in topic.partitions)
 
@@ -114,7 +192,9 @@ def _must_wait(plan: FetchPlan, read: FetchRead) -> bool:
     )
 
 
-def _plan(caller: Caller, request: FetchRequest, wanted: Sequence[FetchTopic], version: int) -> FetchPlan:
+def _plan(
+    caller: Caller, request: FetchRequest, wanted: Sequence[FetchTopic], version: int, paced_max: float
+) -> FetchPlan:
     state = caller.broker
     topics = []
     for key, partitions in wanted:
@@ -135,6 +215,8 @@ def _plan(caller: Caller, request: FetchRequest, wanted: Sequence[FetchTopic], v
             )
         )
     max_bytes = min(request.max_bytes, state.config["fetch.max.bytes"])
+    if paced_max < max_bytes:
+        max_bytes = int(paced_max)
     isolation = Isolation.TXN_COMMITTED if request.isolation_level == 1 else Isolation.HIGH_WATERMARK
     return FetchPlan(
         topics,

@@ -19,6 +19,7 @@ from stratalog.errors import (
     InvalidRequestError,
     InvalidTopicError,
     KafkaError,
+    ThrottlingQuotaExceededError,
     TopicAlreadyExistsError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
@@ -147,7 +148,12 @@ async def _create(ctx: RequestContext, name: str | None, may_create: bool) -> To
         raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
     topics = ctx.broker.topics
     try:
+        permit = ctx.broker.quotas.permit(ctx.quota_client, is_strict=True)
+        if permit is not None:
+            permit.take(ctx.broker.config["num.partitions"])
         return await ctx.broker.workers.run(topics.create, name)
+    except ThrottlingQuotaExceededError as error:  # the client asks again
+        raise UnknownTopicOrPartitionError(str(error)) from error
     except TopicAlreadyExistsError:  # somebody else was quicker
         return topics.known(name)
     except KafkaError as error:

@@ -28,6 +28,7 @@ from stratalog.wire import write_message
 _METADATA_TOPIC = "__cluster_metadata"
 _REPLICAS = 1
 _CONFIGS_FROM = 5
+_STRICT_QUOTA_FROM = 6
 #: How many topics are checked before the loop has its turn.
 _PIECE = 25
 
@@ -54,6 +55,11 @@ async def create_topics(ctx: RequestContext, request: Any) -> Any:
     for at, (name, requested) in enumerate({topic.name: topic for topic in request.topics}.items(), 1):
         if at % _PIECE == 0:
             await asyncio.sleep(0)
+        if name not in errors:
+            try:
+                ctx.take_mutations(counts[name], strict_since=_STRICT_QUOTA_FROM)
+            except KafkaError as error:
+                errors[name] = error
         if name in errors:
             results.append(_refused(ctx, name, errors[name]))
         else:

@@ -16,12 +16,14 @@ from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import (
     InvalidRequestError,
     KafkaError,
+    ThrottlingQuotaExceededError,
     TopicDeletionDisabledError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
 
 _BY_ID_FROM = 6
+_STRICT_QUOTA_FROM = 5
 _DISABLED_ERROR_FROM = 3
 
 
@@ -48,12 +50,13 @@ async def delete_topics(ctx: RequestContext, request: Any) -> Any:
         failure: KafkaError | None = None
         try:
             topic = _find(ctx, each, times[each])
+            ctx.take_mutations(topic.partition_count, strict_since=_STRICT_QUOTA_FROM)
             assert ctx.broker.topic_deletions is not None  # in a cluster this API is forwarded
             await ctx.broker.topic_deletions.delete(topic.name)
         except KafkaError as error:
             failure = error
-        if failure is None and topic is not None:
-            responses.append(_result(ctx, topic.name, topic.topic_id, None))
+        if topic is not None and (failure is None or isinstance(failure, ThrottlingQuotaExceededError)):
+            responses.append(_result(ctx, topic.name, topic.topic_id, failure))
         else:
             says_both = each.name is not None and each.topic_id is not None
             refused = _result(ctx, each.name, each.topic_id, failure)

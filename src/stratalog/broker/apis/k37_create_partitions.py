@@ -9,6 +9,8 @@ from stratalog.broker.metadata import check_more_partitions, check_partition_tot
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
 
+_STRICT_QUOTA_FROM = 3
+
 
 @handles(ApiKey.CREATE_PARTITIONS, versions=(0, 3))
 async def create_partitions(ctx: RequestContext, request: Any) -> Any:
@@ -19,7 +21,7 @@ async def create_partitions(ctx: RequestContext, request: Any) -> Any:
         try:
             if times[name] > 1:
                 raise InvalidRequestError("Duplicate topic name.")
-            _check(ctx, topic)
+            ctx.take_mutations(_check(ctx, topic), strict_since=_STRICT_QUOTA_FROM)
             if not request.validate_only:
                 await ctx.broker.workers.run(ctx.broker.topics.add_partitions, name, topic.count)
         except KafkaError as error:
@@ -28,7 +30,8 @@ async def create_partitions(ctx: RequestContext, request: Any) -> Any:
     return ctx.respond(results=results)
 
 
-def _check(ctx: RequestContext, topic: Any) -> None:
+def _check(ctx: RequestContext, topic: Any) -> int:
+    """Return how many partitions are to be added."""
     known = ctx.broker.metadata.topic(topic.name)
     if known is None:
         raise UnknownTopicOrPartitionError
@@ -36,3 +39,4 @@ def _check(ctx: RequestContext, topic: Any) -> None:
     check_more_partitions(topic.name, known.partition_count, topic.count, assignments, node_id=ctx.broker.node_id)
     ctx.broker.topics.check_partition_count(topic.name, topic.count)
     check_partition_total(topic.count - known.partition_count, "additional partitions")
+    return int(topic.count - known.partition_count)

@@ -35,6 +35,7 @@ from stratalog.errors import DataDirError
 from stratalog.util import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
+    from stratalog.broker.quotas import ClientQuotas
     from stratalog.broker.security import ScramUsers
     from stratalog.broker.server import Registry
 
@@ -77,8 +78,10 @@ class ClusterBroker:
     def apis(self, registry: Registry) -> Registry:
         return self._apis.apis(registry)
 
-    def begin(self, scram: ScramUsers) -> None:
+    def begin(self, scram: ScramUsers, quotas: ClientQuotas) -> None:
         self._publisher.scram = scram
+        self._publisher.quotas = quotas
+        quotas.read()  # what came since it was made
 
     def leave(self) -> None:
         self.member.leave()

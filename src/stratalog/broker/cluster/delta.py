@@ -17,10 +17,10 @@ from stratalog.broker.cluster.image import (
     TOPIC_RESOURCE,
     ConfigResource,
     MetadataImage,
-    QuotaEntity,
     TopicImage,
 )
 from stratalog.broker.cluster.registrations import BrokerRegistration, PartitionRegistration, known_id
+from stratalog.broker.quotas import QuotaEntity
 from stratalog.errors import CorruptRecordError
 from stratalog.wire.metadata_records import (
     AccessControlEntryRecord,

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from stratalog.broker.cluster.registrations import BrokerRegistration, PartitionRegistration
+from stratalog.broker.quotas import QuotaEntity
 from stratalog.wire.metadata_records import (
     AccessControlEntryRecord,
     DelegationTokenRecord,
@@ -36,9 +37,6 @@ class ConfigResource(NamedTuple):
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
-
-#: Types and names of a quota's entity, sorted by type; a name of None is the default of the type.
-QuotaEntity = tuple[tuple[str, str | None], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from stratalog.broker.cluster.image import (
     TopicImage,
 )
 from stratalog.broker.metadata import FinalizedFeatures, Topic, TopicMap
+from stratalog.broker.quotas import QuotaEntity
 from stratalog.errors import InvalidRequestError
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -100,6 +101,9 @@ class ImageMetadata:
     def acls(self) -> list[Acl]:
         """Return nothing: a cluster with access rules is not joined."""
         return []
+
+    def client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
+        return self.image.quotas
 
     def credentials(self, kind: str) -> dict[str, str]:
         """Return SCRAM credentials as the store of a broker by itself has them."""

@@ -10,6 +10,7 @@ from stratalog.broker.cluster.image import BROKER_RESOURCE, MetadataImage
 from stratalog.broker.cluster.image_metadata import ImageMetadata
 
 if TYPE_CHECKING:
+    from stratalog.broker.quotas import ClientQuotas
     from stratalog.broker.security import ScramUsers
     from stratalog.broker.settings import BrokerSettings
 
@@ -26,6 +27,7 @@ class MetadataPublisher:
         self._metadata = metadata
         self._node_id = node_id
         self.scram: ScramUsers | None = None
+        self.quotas: ClientQuotas | None = None
         self.settings: BrokerSettings | None = None
 
     def __call__(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -33,6 +35,8 @@ class MetadataPublisher:
         try:
             if self.scram is not None and "scram" in delta.changes:
                 self.scram.read()
+            if self.quotas is not None and "quotas" in delta.changes:
+                self.quotas.read()
             mine = {"", str(self._node_id)}
             if self.settings is not None and any(
                 each.type == BROKER_RESOURCE and each.name in mine for each in delta.changed_configs

@@ -240,6 +240,7 @@ def encode_fetch(
     *,
     session_id: int = 0,
     error_code: int = 0,
+    throttle_ms: int = 0,
 ) -> list[Chunk]:
     """Return a whole response frame as bytes and file ranges; each topic by its key as in the request."""
     encoder = _Encoder()
@@ -248,7 +249,7 @@ def encode_fetch(
     flexible = version >= FLEXIBLE_FROM
     if flexible:
         out.append(0)
-    out += b"\0\0\0\0"  # throttle time
+    out += INT32.pack(throttle_ms)
     if version >= _SESSIONS_FROM:
         out += INT16.pack(error_code)
         out += INT32.pack(session_id)

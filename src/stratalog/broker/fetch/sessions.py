@@ -55,18 +55,23 @@ class _SessionPartition:
     high_watermark: int = -1
     log_start_offset: int = -1
 
-    def note(self, answer: FetchedPartition) -> bool:
-        """Remember an answer; whether the client has to see it."""
-        is_news = (
+    def is_news(self, answer: FetchedPartition) -> bool:
+        """Whether the client has to see an answer."""
+        return bool(
             answer.size > 0
             or self.high_watermark != answer.high_watermark
             or self.log_start_offset != answer.log_start_offset
+            or answer.error_code
+            or answer.diverging is not None
         )
+
+    def note(self, answer: FetchedPartition) -> bool:
+        """Remember an answer; whether the client has to see it."""
+        is_news = self.is_news(answer)
         self.high_watermark = answer.high_watermark
         self.log_start_offset = answer.log_start_offset
         if answer.error_code or answer.diverging is not None:
             self.high_watermark = -1  # so that the partition is told again when all is well
-            return True
         return is_news
 
 
@@ -124,6 +129,19 @@ class FetchSession:
             if told:
                 news.append((key, told))
         return news
+
+    def shown(self, results: _TopicResults) -> list[tuple[bytes, list[FetchedPartition]]]:
+        """Return what `news` would, and change nothing."""
+        found = []
+        for key, answers in results:
+            told = [
+                answer
+                for answer in answers
+                if (known := self.partitions.get((key, answer.partition))) is not None and known.is_news(answer)
+            ]
+            if told:
+                found.append((key, told))
+        return found
 
 
 class FetchSessionCache:
@@ -264,12 +282,29 @@ class FetchExchange:
             else:
                 self._sessions.remove(session.id)
 
+    def shown(self, results: _TopicResults) -> _TopicResults:
+        """Return the answers that would go out, and change nothing."""
+        if self._session is None:
+            return results
+        return () if self._is_overtaken(self._session) else self._session.shown(results)
+
+    def throttled(self) -> Answered:
+        """Return what goes out instead of answers when the client has to wait: nothing, which changes nothing."""
+        session = self._session
+        if session is None:
+            return Answered(())
+        return Answered((), session.id, InvalidFetchSessionEpochError.code if self._is_overtaken(session) else 0)
+
+    def _is_overtaken(self, session: FetchSession) -> bool:
+        """Whether the client did not wait for this answer."""
+        return session.epoch != _next_epoch(self._request.session_epoch)
+
     def answer(self, results: _TopicResults) -> Answered:
         """Return what goes out of the answers for `topics`."""
         session, request = self._session, self._request
         results = _missing_behind(results)
         if session is not None:
-            if session.epoch != _next_epoch(request.session_epoch):  # the client did not wait for this answer
+            if self._is_overtaken(session):
                 return Answered((), session.id, InvalidFetchSessionEpochError.code)
             return Answered(session.news(results), session.id)
         if request.session_epoch != INITIAL_EPOCH:

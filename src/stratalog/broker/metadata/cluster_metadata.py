@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from stratalog.broker.access import Acl
     from stratalog.broker.metadata.store import FinalizedFeatures, ProducerIdBlock
     from stratalog.broker.metadata.topic_map import Topic
+    from stratalog.broker.quotas import QuotaEntity
 
 
 class ClusterMetadata(Protocol):
@@ -59,6 +60,10 @@ class ClusterMetadata(Protocol):
 
     def acls(self) -> list[Acl]:
         """Return the access rules."""
+        ...
+
+    def client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
+        """Return the quotas of clients by entity and key."""
         ...
 
     def credentials(self, kind: str) -> dict[str, str]:

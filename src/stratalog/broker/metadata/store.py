@@ -30,6 +30,7 @@ from stratalog.broker.metadata.store_file import (
     raise_clearer,
 )
 from stratalog.broker.metadata.topic_map import Topic, TopicMap
+from stratalog.broker.quotas import QuotaEntity
 from stratalog.config import (
     INITIAL_LEVEL,
     METADATA_VERSION,
@@ -346,6 +347,29 @@ class MetadataStore:
         condition = " AND ".join(f"{column} = ?" for column in _ACL_COLUMNS)
         with self._change() as db:
             db.executemany(f"DELETE FROM acls WHERE {condition}", map(_acl_row, acls))
+
+    # --- quotas of clients --------------------------------------------------------------------------------------------
+
+    def client_quotas(self) -> dict[QuotaEntity, dict[str, float]]:
+        """Return the quotas by entity and key. Reads the file."""
+        with self._lock:
+            rows = self._db.execute("SELECT entity, key, value FROM client_quotas ORDER BY entity, key").fetchall()
+        found: dict[QuotaEntity, dict[str, float]] = {}
+        for entity, key, value in rows:
+            parts = tuple((kind, name) for kind, name in json.loads(entity))
+            found.setdefault(parts, {})[key] = value
+        return found
+
+    def change_client_quotas(self, changes: Mapping[QuotaEntity, Mapping[str, float | None]]) -> None:
+        """Put quotas by entity and key, or (None) forget them, all together."""
+        with self._change() as db:
+            for entity, values in changes.items():
+                row = json.dumps(entity)
+                for key, value in values.items():
+                    if value is None:
+                        db.execute("DELETE FROM client_quotas WHERE entity = ? AND key = ?", (row, key))
+                    else:
+                        db.execute("INSERT OR REPLACE INTO client_quotas VALUES (?, ?, ?)", (row, key, value))
 
     # --- dynamic broker configurations --------------------------------------------------------------------------------
 

@@ -45,6 +45,9 @@ _LATER_TABLES = (
         host TEXT NOT NULL, operation INTEGER NOT NULL, permission INTEGER NOT NULL,
         UNIQUE (resource_type, name, pattern_type, principal, host, operation, permission)
     )""",
+    """CREATE TABLE IF NOT EXISTS client_quotas (
+        entity TEXT NOT NULL, key TEXT NOT NULL, value REAL NOT NULL, PRIMARY KEY (entity, key)
+    ) WITHOUT ROWID""",
     """CREATE TABLE IF NOT EXISTS credentials (
         kind TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, name)
     ) WITHOUT ROWID""",

@@ -151,7 +151,10 @@ def once_each(topics: list[ProducedTopic]) -> list[ProducedTopic]:
 
 
 def encode_produce(
-    version: int, correlation_id: int, results: Sequence[tuple[bytes, Sequence[PartitionResult]]]
+    version: int,
+    correlation_id: int,
+    results: Sequence[tuple[bytes, Sequence[PartitionResult]]],
+    throttle_ms: int = 0,
 ) -> bytearray:
     """Return a whole response frame; each topic by its key as in the request."""
     out = bytearray(8)
@@ -175,7 +178,9 @@ def encode_produce(
                 _encode_errors_legacy(out, result)
         if flexible:
             out.append(0)
-    out += b"\0\0\0\0\0" if flexible else b"\0\0\0\0"
+    out += INT32.pack(throttle_ms)
+    if flexible:
+        out.append(0)
     INT32.pack_into(out, 0, len(out) - 4)
     return out
 

@@ -45,6 +45,7 @@ class Acceptor:
         self.apis = apis if access is None else guarded(apis, access, GUARDS)
         if access is not None:
             access.authorizer.on_change = self._forget_templates
+        services.quotas.on_change = self._forget_templates
         self.loop = loop
         self.request_bytes_max: int = config["socket.request.max.bytes"]
         self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
@@ -76,7 +77,7 @@ class Acceptor:
         self._entrances = [Entrance(self, each) for each in opened.all]
 
     def _forget_templates(self) -> None:
-        """Let each connection's next request be looked at as a whole: it may not be allowed any more."""
+        """Let each connection's next request be looked at as a whole: rules or quotas have changed."""
         for connection in self.connections:
             connection.calls.forget_templates()
 
@@ -131,6 +132,9 @@ class Acceptor:
             return self.services.tokens.account(mechanism, name)
         credential = self.services.scram.get(mechanism, name)
         return None if credential is None else Account(credential, Principal("User", name))
+
+    def throttle_address(self, address: str) -> int:
+        return self.services.quotas.throttle_address(address)
 
     def make_room(self) -> bool:
         others = [each for each in self.connections if not self.limits.is_protected(each.peer.listener.name)]

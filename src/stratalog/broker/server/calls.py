@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, 
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from stratalog.broker.quotas import QuotaMeter, QuotaThrottle, QuotaTimer
 from stratalog.broker.security import Peer
 from stratalog.broker.server.dispatch import (
     Api,
@@ -33,6 +34,7 @@ from stratalog.wire import (
     REQUEST_HEAD,
     ApiKey,
     is_flexible,
+    put_throttle_time,
     read_client_id,
     read_request,
     skip_tagged_fields,
@@ -97,6 +99,7 @@ class Calls:
         "_host",
         "_left",
         "_line",
+        "_muted",
         "_queued_bytes",
         "_task",
         "_template",
@@ -115,8 +118,10 @@ class Calls:
         self.out: list[Chunk] = []
         #: Bytes of messages among them, at the most, since they were last sent on the way.
         self._queued_bytes = 0
-        #: Whether the answer to a request comes later.
+        #: Whether no further request is taken: the answer to one comes later, or the client has to wait.
         self.is_waiting = False
+        #: The end of the time for which the client has to wait, and the quota that it has to wait for.
+        self._muted: tuple[QuotaTimer, QuotaMeter] | None = None
         #: What is cancelled when the connection goes, and what is finished all the same.
         self._deferred: Deferred | asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -139,6 +144,7 @@ class Calls:
         task, self._task = self._task, None
         if task is not None:
             self._host.finish(task)
+        self._stop_muting()
 
     def forget_templates(self) -> None:
         """Answer the next request the long way, whatever it is like."""
@@ -169,6 +175,9 @@ class Calls:
                     self._answer_alike(alike, records)
                     if line.closed:
                         return
+                    if self.is_waiting:
+                        self._left.append(bytearray(frame))
+                        break
                 self._handle(frame)
                 if len(self.out) > _QUEUE_CHUNKS_MAX or self._queued_bytes > _QUEUE_BYTES_MAX:
                     self._queued_bytes = 0
@@ -214,6 +223,32 @@ class Calls:
 
     # --- for the APIs -------------------------------------------------------------------------------------------------
 
+    @property
+    def is_muted(self) -> bool:
+        """Whether the client has to wait because of its quotas."""
+        return self._muted is not None
+
+    def throttle(self, throttle: QuotaThrottle) -> None:
+        """Take no further request for so long, once the answer to this one is on its way."""
+        if self._muted is None and not self._line.closed:
+            self.is_waiting = True
+            throttle.meter.queue_size += 1
+            timer = self.broker.quotas.call_later(throttle.ms / 1000, self._listen_again)
+            self._muted = timer, throttle.meter
+
+    def _listen_again(self) -> None:
+        if self._muted is not None:
+            self._stop_muting()
+            self.is_waiting = False
+            self._line.proceed()
+
+    def _stop_muting(self) -> None:
+        muted, self._muted = self._muted, None
+        if muted is not None:
+            timer, meter = muted
+            timer.cancel()
+            meter.queue_size -= 1
+
     def defer(self, deferred: Deferred) -> None:
         """Wait for something else than before, for the same answer."""
         self._deferred = deferred
@@ -223,7 +258,7 @@ class Calls:
         if self._line.closed:
             return
         self._deferred = self._task = None
-        self.is_waiting = False
+        self.is_waiting = self._muted is not None
         self.out.extend(chunks)
         if self.out:
             self._line.flush()
@@ -329,6 +364,9 @@ class Calls:
             position = skip_tagged_fields(frame, position)
         request = read_request(key, version, frame, position)
         assert api.handler is not None
+        pace = self.broker.quotas.pace
+        if pace is not None:
+            ctx.begun_s = pace.now_s()
         try:
             response = api.handler(ctx, request)
             if inspect.iscoroutine(response):
@@ -350,6 +388,8 @@ class Calls:
         self, api: Api, ctx: RequestContext, request: Any, coroutine: Coroutine[Any, Any, Any], awaited: Any
     ) -> None:
         self.is_waiting = True
+        if api.waits:
+            ctx.end_work()  # what it waits for is not its own work
         task = self._host.loop.create_task(self._finish(api, ctx, request, coroutine, awaited))
         if api.waits:
             self._deferred = task
@@ -385,6 +425,10 @@ class Calls:
     def _send_response(self, ctx: RequestContext, response: Any) -> None:
         try:
             answer = write_response(ctx.key, ctx.correlation_id, response)
+            throttle = ctx.throttle()
+            if throttle is not None:
+                answer = put_throttle_time(ctx.key, ctx.version, answer, throttle.ms)
+                self.throttle(throttle)
         except Exception:  # noqa: BLE001
             self.fail(f"writing the response to {ctx.key.message} v{ctx.version}")
         else:

@@ -97,7 +97,7 @@ class Connection:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is awaited but the client: its next request, or that it reads its answers."""
-        return self.is_stuck or not self.calls.is_waiting
+        return self.is_stuck or self.calls.is_muted or not self.calls.is_waiting
 
     def _is_held(self) -> bool:
         """Whether nothing more is read or answered for now."""

@@ -25,19 +25,21 @@ _ROUNDING: Final = 1e-6
 class CreationRate:
     """Connections that may be accepted per second, on the average of a few."""
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, burst_s: float = _BURST_S) -> None:
+        """`burst_s`: seconds of the rate that may come at once after a pause."""
         self._allowance: float | None = None
         self._at = now
+        self._burst_s = burst_s
 
     def wait_s(self, rate: int, now: float) -> float:
         """Return how long the next connection has to wait; 0 when it may be accepted."""
-        burst = max(1.0, rate * _BURST_S)
+        burst = max(1.0, rate * self._burst_s)
         before = burst if self._allowance is None else self._allowance
         self._allowance = min(burst, before + (now - self._at) * rate)
         self._at = now
         if self._allowance >= 1 - _ROUNDING:
             return 0.0
-        return (1 - self._allowance) / rate if rate else _BURST_S
+        return (1 - self._allowance) / rate if rate else max(1.0, self._burst_s)
 
     def count(self) -> None:
         """Take note of a connection that was accepted."""
@@ -60,8 +62,10 @@ class ConnectionLimits:
         self._protected = protected if len(names) > 1 else None
         self._listeners: Counter[str] = Counter()
         self._hosts: Counter[str] = Counter()
-        self._rate = CreationRate(clock())
-        self._rates = {name: CreationRate(clock()) for name in names}
+        windows = config()
+        burst_s = float((windows["quota.window.num"] - 1) * windows["quota.window.size.seconds"])
+        self._rate = CreationRate(clock(), burst_s)
+        self._rates = {name: CreationRate(clock(), burst_s) for name in names}
         self._seen: BrokerConfig | None = None
         self._settings: dict[str, BrokerConfig] = {}
         self._overrides: dict[str, int] = {}
@@ -93,10 +97,14 @@ class ConnectionLimits:
         wait = self._rate.wait_s(self._config()[_RATE], now)
         return max(wait, self._rates[listener].wait_s(self.of(listener)[_RATE], now))
 
-    def take(self, listener: str, host: str) -> bool:
-        """Count a new connection; False when its address has too many, and nothing is counted but the try."""
+    def count_accepted(self, listener: str) -> None:
+        """Count a connection for the rates alone."""
         self._rate.count()
         self._rates[listener].count()
+
+    def take(self, listener: str, host: str) -> bool:
+        """Count a new connection; False when its address has too many, and nothing is counted but the try."""
+        self.count_accepted(listener)
         self._look()
         if self._hosts[host] >= self._overrides.get(host, self._config()["max.connections.per.ip"]):
             return False

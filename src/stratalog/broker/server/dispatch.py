@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from stratalog.broker.quotas import MutationPermit, QuotaClient, QuotaThrottle
 from stratalog.broker.security import Peer, Principal
 from stratalog.errors import KafkaError, wire_code
 from stratalog.log.format import FileSlice
@@ -52,6 +53,9 @@ ErrorHandler = Callable[["RequestContext", Any, BaseException], Any]
 
 #: What goes out: bytes, or a range of a file that the kernel sends by itself.
 Chunk = bytes | bytearray | memoryview | FileSlice
+
+#: Requests of brokers among themselves, which no quota for time is for.
+_EXEMPT = frozenset({ApiKey.WRITE_TXN_MARKERS})
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -83,6 +87,10 @@ class Caller(Protocol):
 
     def reject(self, why: object) -> None:
         """Close the connection, with one line in the log."""
+        ...
+
+    def throttle(self, throttle: QuotaThrottle) -> None:
+        """Take no further request for so long, once the answer to this one is on its way."""
         ...
 
 
@@ -178,6 +186,9 @@ class RequestContext:
     """What a handler knows of a request besides its message."""
 
     __slots__ = (
+        "_permit",
+        "_worked_s",
+        "begun_s",
         "broker",
         "client_id",
         "correlation_id",
@@ -203,6 +214,45 @@ class RequestContext:
         self.client_id = client_id
         #: Who asks, and by which listener; without a connection, nobody in particular.
         self.peer = Peer(broker.listener) if peer is None else peer
+        self._permit: MutationPermit | None = None
+        #: When the work on it began; None while no client has a quota for time.
+        self.begun_s: float | None = None
+        self._worked_s: float | None = None
+
+    @property
+    def quota_client(self) -> QuotaClient:
+        """The client, as quotas tell it from others."""
+        return QuotaClient(self.peer.principal.name, self.client_id or "")
+
+    def take_mutations(self, partitions: int, *, strict_since: int) -> None:
+        """Take partitions that are to be made or deleted out of the client's quota.
+
+        From version `strict_since` on, ThrottlingQuotaExceededError when nothing is left of it.
+        """
+        if self._permit is None:
+            self._permit = self.broker.quotas.permit(self.quota_client, is_strict=self.version >= strict_since)
+        if self._permit is not None:
+            self._permit.take(partitions)
+
+    def end_work(self) -> None:
+        """Count no more time as work of this request."""
+        pace = self.broker.quotas.pace
+        if pace is not None and self.begun_s is not None:
+            self._worked_s = pace.now_s() - self.begun_s
+
+    def throttle(self) -> QuotaThrottle | None:
+        """Count a request that has been answered; return whether its client has to wait."""
+        by_time = None
+        pace = self.broker.quotas.pace
+        if pace is not None and self.begun_s is not None:
+            if self._worked_s is None:
+                self.end_work()
+            worked_s = self._worked_s or 0.0
+            if self.key in _EXEMPT:
+                pace.after_exempt(worked_s)
+            else:
+                by_time = pace.after_request(self.quota_client, worked_s)
+        return by_time if self._permit is None else self._permit.end(by_time)
 
     @property
     def principal(self) -> Principal:

@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 #: Wait before accepting again when the process is out of file descriptors.
 _ACCEPT_PAUSE_S: Final = 1.0
 _SHORTAGE_TOLD_EVERY_S: Final = 60.0
+#: Sockets that are kept open, unserved, as their addresses open connections too fast; more are closed at once.
+_HELD_MAX: Final = 1000
 #: That part of all descriptors is for files: connections do not take the last ones, without which no log can roll.
 _SHARE_FOR_FILES: Final = 16
 _NO_DESCRIPTOR_ERRNOS: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -35,6 +37,10 @@ class House(Protocol):
 
     def let_in(self, sock: socket.socket, peer: Peer) -> None:
         """Serve a client that has been counted."""
+        ...
+
+    def throttle_address(self, address: str) -> int:
+        """Count a new connection; return the milliseconds that it waits before it is closed, 0 if it may stay."""
         ...
 
     def make_room(self) -> bool:
@@ -55,6 +61,8 @@ class Entrance:
         descriptors = descriptors_max()
         self._descriptor_max = None if descriptors is None else descriptors - descriptors // _SHARE_FOR_FILES
         self._shortage_told_at = -_SHORTAGE_TOLD_EVERY_S
+        #: Sockets of addresses that open connections too fast, until they are closed.
+        self._held: set[socket.socket] = set()
         self._accepting = False
         self._closed = False
 
@@ -69,6 +77,8 @@ class Entrance:
         self._pause()
         self._closed = True
         self._socket.close()
+        for sock in list(self._held):
+            self._release(sock)
 
     def _pause(self) -> None:
         if self._accepting:
@@ -129,6 +139,11 @@ class Entrance:
             return
         client_host = _as_ipv4(address[0])
         limits, name = self._house.limits, self.listener.name
+        throttle_ms = self._house.throttle_address(client_host)
+        if throttle_ms:
+            limits.count_accepted(name)
+            self._hold(sock, client_host, throttle_ms)
+            return
         if limits.is_protected(name) and limits.is_full:
             self._house.make_room()
         if not limits.take(name, client_host):
@@ -136,6 +151,19 @@ class Entrance:
             sock.close()
             return
         self._house.let_in(sock, Peer(self.listener, client_host, local_host))
+
+    def _hold(self, sock: socket.socket, client_host: str, throttle_ms: int) -> None:
+        """Keep a client waiting that opens connections too fast, and close its connection then."""
+        logger.debug("Throttling %s for %d ms: it opens connections faster than its quota", client_host, throttle_ms)
+        if len(self._held) >= _HELD_MAX:
+            sock.close()
+            return
+        self._held.add(sock)
+        self._house.loop.call_later(throttle_ms / 1000, self._release, sock)
+
+    def _release(self, sock: socket.socket) -> None:
+        self._held.discard(sock)
+        sock.close()
 
 
 def _as_ipv4(host: str) -> str:

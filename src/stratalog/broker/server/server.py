@@ -95,7 +95,7 @@ class _Instance:
                 raise DataDirError("the broker does not start: all log directories have failed")
             acceptor.start()
             if services.cluster is not None:
-                await services.workers.run(services.cluster.begin, services.scram)
+                await services.workers.run(services.cluster.begin, services.scram, services.quotas)
                 _watch(services.cluster, give_up, loop)
             on_ready()
             loop.call_soon(warm_up)

@@ -1,0 +1,45 @@
+from .client_quotas import (
+    ClientQuotas as ClientQuotas,
+)
+from .client_quotas import (
+    QuotaTimer as QuotaTimer,
+)
+from .client_quotas import (
+    address_of as address_of,
+)
+from .client_quotas import (
+    addresses_of as addresses_of,
+)
+from .entity import (
+    QuotaEntity as QuotaEntity,
+)
+from .entity import (
+    QuotaFilter as QuotaFilter,
+)
+from .entity import (
+    check_quota as check_quota,
+)
+from .entity import (
+    entity_of as entity_of,
+)
+from .entity import (
+    keys_of as keys_of,
+)
+from .meter import (
+    MeterReading as MeterReading,
+)
+from .meter import (
+    QuotaClient as QuotaClient,
+)
+from .meter import (
+    QuotaMeter as QuotaMeter,
+)
+from .meter import (
+    QuotaThrottle as QuotaThrottle,
+)
+from .mutations import (
+    MutationPermit as MutationPermit,
+)
+from .pace import (
+    QuotaPace as QuotaPace,
+)

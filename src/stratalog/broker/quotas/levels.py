@@ -1,0 +1,75 @@
+"""The limits of one kind of quota: which of the eight levels holds for a client, and which clients share one. Pure.
+
+The most specific level wins: user and client id, user and default client id, user; default user and client id, default
+user and default client id, default user; client id, default client id. Who shares a limit depends on its level: all
+client ids of a user share the user's.
+Source: `ClientQuotaManager` of Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+#: The limit of whoever has none.
+UNLIMITED: Final = float(2**63 - 1)
+
+#: User and client id of a level: None is the default, empty says that the level does not look at it.
+_Level = tuple[str | None, str | None]
+
+_OF_CLIENTS, _OF_USERS, _OF_BOTH = 1, 2, 4
+
+
+class SharedBy(NamedTuple):
+    """Who is measured together: a user, a client id, both, or (all empty) everybody without either."""
+
+    user: str
+    client_id: str
+
+
+class QuotaLevels:
+    """Limits by level."""
+
+    def __init__(self) -> None:
+        self._limits: dict[_Level, float] = {}
+        self._kinds = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._limits)
+
+    def set(self, user: str | None, client_id: str | None, limit: float | None) -> None:
+        """Set the limit of a level, or (None) remove it."""
+        if limit is None:
+            self._limits.pop((user, client_id), None)
+        else:
+            self._limits[user, client_id] = limit
+        self._kinds = 0
+        for has_user, has_client in ((each[0] != "", each[1] != "") for each in self._limits):
+            self._kinds |= (_OF_BOTH if has_client else _OF_USERS) if has_user else _OF_CLIENTS
+
+    def shared_by(self, user: str, client_id: str) -> SharedBy:
+        """Return with whom a client is measured."""
+        kinds = self._kinds
+        if kinds in (0, _OF_CLIENTS):
+            return SharedBy("", client_id)
+        if kinds == _OF_USERS:
+            return SharedBy(user, "")
+        if kinds == _OF_BOTH:
+            return SharedBy(user, client_id)
+        limits = self._limits
+        for name in (user, None):
+            if (name, client_id) in limits or (name, None) in limits:
+                return SharedBy(user, client_id)
+            if (name, "") in limits:
+                return SharedBy(user, "")
+        return SharedBy("", client_id)
+
+    def limit(self, shared_by: SharedBy) -> float:
+        """Return the limit that holds for those who are measured together."""
+        user, client_id = shared_by
+        users = (user, None) if user else ("",)
+        client_ids = (client_id, None) if client_id else ("",)
+        for name in users:
+            for each in client_ids:
+                if (name, each) in self._limits:
+                    return self._limits[name, each]
+        return UNLIMITED
