@@ -114,6 +114,11 @@ class NotEnoughReplicasError(KafkaError):
     retriable = True
 
 
+class NotEnoughReplicasAfterAppendError(KafkaError):
+    code = 20
+    retriable = True
+
+
 class InvalidRequiredAcksError(KafkaError):
     code = 21
 

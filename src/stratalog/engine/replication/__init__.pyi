@@ -1,0 +1,27 @@
+from .isr import (
+    AlterOutcome as AlterOutcome,
+)
+from .isr import (
+    FollowerProgress as FollowerProgress,
+)
+from .isr import (
+    IsrChange as IsrChange,
+)
+from .isr import (
+    IsrState as IsrState,
+)
+from .isr import (
+    Reign as Reign,
+)
+from .replica_role import (
+    ReplicaRole as ReplicaRole,
+)
+from .replica_role import (
+    Role as Role,
+)
+from .truncation import (
+    cut_at_divergence as cut_at_divergence,
+)
+from .truncation import (
+    move_into_range as move_into_range,
+)
