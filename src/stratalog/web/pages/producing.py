@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from stratalog.broker import BrokerServices
 from stratalog.broker.apis import load_apis
+from stratalog.broker.quotas import QuotaThrottle
 from stratalog.broker.security import Peer
 from stratalog.broker.server import ApiKey, Chunk, Deferred
 from stratalog.errors import KafkaError
@@ -57,6 +58,9 @@ class _OneRequest:
     def reject(self, why: object) -> None:
         if not self.answer.done():
             self.answer.set_exception(KafkaError(str(why)))
+
+    def throttle(self, throttle: QuotaThrottle) -> None:
+        """There is no connection that could be kept waiting."""
 
 
 def produce(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> tuple[str, str]:
