@@ -106,6 +106,8 @@ def test_parses_what_kio_writes(version: int, request: dict[str, Any]) -> None:
     frame = memoryview(request_frame(ApiKey.FETCH, version, _kio_values(version, request)))
     parsed = parse_fetch(frame, after_header(frame, flexible=version >= FLEXIBLE_FROM), version)
     assert parsed.replica_id == request["replica_id"]
+    if version >= 15 and parsed.replica_id >= 0:
+        assert parsed.replica_epoch == 5
     assert parsed.max_wait_ms == request["max_wait"]
     assert (parsed.min_bytes, parsed.max_bytes) == (request["min_bytes"], request["max_bytes"])
     assert parsed.isolation_level == request["isolation_level"]
@@ -123,6 +125,7 @@ def test_parses_what_kio_writes(version: int, request: dict[str, Any]) -> None:
                     entry["fetch_offset"],
                     entry["last_fetched_epoch"] if version >= 12 else -1,
                     entry["partition_max_bytes"],
+                    entry["log_start_offset"] if version >= 5 else -1,
                 )
                 for entry in partitions
             ],
@@ -170,7 +173,10 @@ FETCHED = st.builds(
     st.binary(max_size=20) | st.sampled_from([127, 128, 5_000, 20_000]).map(bytes),
     st.none() | st.lists(st.tuples(INT64, INT64), max_size=3),
     st.none() | st.tuples(INT32, INT64),
+    st.none() | st.tuples(INT32, INT32),
 )
+
+NODES = st.lists(st.tuples(INT32, NAMES, INT32, st.none() | NAMES), max_size=3)
 
 
 @given(
@@ -178,6 +184,7 @@ FETCHED = st.builds(
     topics=st.lists(st.tuples(NAMES, IDS, st.lists(FETCHED, max_size=3)), max_size=3),
     from_file=st.booleans(),
     error_code=st.sampled_from([0, 70]),
+    nodes=NODES,
 )
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_kio_reads_what_is_encoded(
@@ -186,6 +193,7 @@ def test_kio_reads_what_is_encoded(
     topics: list[tuple[str, bytes, list[FetchedPartition]]],
     from_file: bool,
     error_code: int,
+    nodes: list[tuple[int, str, int, str | None]],
 ) -> None:
     records = {id(entry): entry.records for _, _, done in topics for entry in done}
     keyed = []
@@ -202,7 +210,7 @@ def test_kio_reads_what_is_encoded(
                 else:
                     entries.append(entry)
             keyed.append((topic_id if version >= TOPIC_IDS_FROM else name.encode(), entries))
-        frame = joined(encode_fetch(version, 9, keyed, error_code=error_code))
+        frame = joined(encode_fetch(version, 9, keyed, error_code=error_code, nodes=nodes if version >= 16 else ()))
     correlation_id, message = read_response(ApiKey.FETCH, version, frame)
     assert correlation_id == 9
     if version >= 7:
@@ -229,3 +237,7 @@ def test_kio_reads_what_is_encoded(
                 assert got.preferred_read_replica == -1
             if version >= 12 and expected.diverging is not None:
                 assert (got.diverging_epoch.epoch, got.diverging_epoch.end_offset) == expected.diverging
+            if version >= 12 and expected.leader is not None:
+                assert (got.current_leader.leader_id, got.current_leader.leader_epoch) == expected.leader
+    if version >= 16:
+        assert [(each.node_id, each.host, each.port, each.rack) for each in message.node_endpoints] == nodes

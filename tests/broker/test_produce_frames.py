@@ -22,6 +22,8 @@ from stratalog.errors import InvalidRequestError, RecordError
 from stratalog.wire.api_keys import ApiKey
 
 VERSIONS = st.integers(3, 13)
+#: First version that names leaders.
+HINTS_FROM = 10
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 NAMES = st.text(min_size=1, max_size=200)
@@ -126,20 +128,31 @@ RESULTS = st.builds(
     INT64,
     st.none() | st.text(max_size=200),
     st.lists(st.builds(RecordError, st.integers(0, 2**31 - 1), st.none() | st.text(max_size=200)), max_size=3),
+    st.none() | st.tuples(INT32, INT32),
 )
+NODES = st.lists(st.tuples(INT32, NAMES, INT32, st.none() | NAMES), max_size=3)
 
 
 @given(
     version=VERSIONS,
     topics=st.lists(st.tuples(NAMES, IDS, st.lists(RESULTS, max_size=4)), max_size=4),
     correlation_id=INT32,
+    nodes=NODES,
 )
 @settings(deadline=None)
 def test_kio_reads_what_is_encoded(
-    version: int, topics: list[tuple[str, bytes, list[PartitionResult]]], correlation_id: int
+    version: int,
+    topics: list[tuple[str, bytes, list[PartitionResult]]],
+    correlation_id: int,
+    nodes: list[tuple[int, str, int, str | None]],
 ) -> None:
+    if version < HINTS_FROM:
+        nodes, topics = (
+            [],
+            [(name, by_id, [each._replace(leader=None) for each in done]) for name, by_id, done in topics],
+        )
     keyed = [(topic_id if version >= TOPIC_IDS_FROM else name.encode(), done) for name, topic_id, done in topics]
-    frame = encode_produce(version, correlation_id, keyed)
+    frame = encode_produce(version, correlation_id, keyed, nodes=nodes)
     got_id, message = read_response(ApiKey.PRODUCE, version, bytes(frame))
     assert got_id == correlation_id
     assert len(message.responses) == len(topics)
@@ -159,3 +172,7 @@ def test_kio_reads_what_is_encoded(
                 assert [
                     (entry.batch_index, entry.batch_index_error_message) for entry in got.record_errors
                 ] == expected.record_errors
+            if expected.leader is not None:
+                assert (got.current_leader.leader_id, got.current_leader.leader_epoch) == expected.leader
+    if version >= HINTS_FROM:
+        assert [(each.node_id, each.host, each.port, each.rack) for each in message.node_endpoints] == nodes

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from stratalog.errors import KafkaError, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
     from stratalog.broker.quotas import ClientQuotas
     from stratalog.broker.security import ScramUsers
     from stratalog.broker.server import Registry
+    from stratalog.broker.services import BrokerServices
+
+#: Id, host, port and rack of brokers.
+Nodes: TypeAlias = Sequence[tuple[int, str, int, str | None]]
 
 
 class ClusterMembership(Protocol):
@@ -35,6 +41,14 @@ class ClusterMembership(Protocol):
         """Return what a broker of a cluster answers, out of what one by itself does."""
         ...
 
+    def leader(self, topic: str, partition: int) -> tuple[int, int] | None:
+        """Return who leads a partition (-1: nobody) and in which epoch; None for one that does not exist."""
+        ...
+
+    def endpoint(self, broker: int, listener: str) -> tuple[str, int, str | None] | None:
+        """Return host, port and rack at which a broker is reached by a listener; None while it is not alive."""
+        ...
+
     def begin(self, scram: ScramUsers, quotas: ClientQuotas) -> None:
         """Ask to be unfenced: clients are answered from now on. Waits until it is so, or for some time."""
         ...
@@ -44,3 +58,16 @@ class ClusterMembership(Protocol):
         ...
 
     def close(self, *, clean: bool) -> None: ...
+
+
+def not_here(state: BrokerServices, topic: str, partition: int) -> KafkaError:
+    """Return the error for a partition that has no replica on this broker: it may have some on others."""
+    if state.cluster is not None and state.cluster.leader(topic, partition) is not None:
+        return NotLeaderOrFollowerError(f"{topic}-{partition} has no replica on this broker")
+    return UnknownTopicOrPartitionError("This server does not host this topic-partition.")
+
+
+def endpoints_of(cluster: ClusterMembership, brokers: Iterable[int], listener: str) -> Nodes:
+    """Return where those of `brokers` are reached that are alive."""
+    found = ((each, cluster.endpoint(each, listener)) for each in brokers)
+    return [(each, *at) for each, at in found if at is not None]

@@ -6,8 +6,14 @@ of its partitions. Flexible versions write lengths and numbers as varints of val
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
+
 from stratalog.errors import InvalidRequestError
 from stratalog.wire import INT16, INT32
+
+#: Of a leader.
+_ID_AND_EPOCH = struct.Struct(">ii")
 
 
 def compact_length(frame: memoryview, position: int) -> tuple[int, int]:
@@ -74,3 +80,24 @@ def encode_topic(out: bytearray, key: bytes, partition_count: int, *, flexible: 
         out += varint(len(key) + 1) if flexible else INT16.pack(len(key))
     out += key
     out += varint(partition_count + 1) if flexible else INT32.pack(partition_count)
+
+
+def leader_hint(leader: tuple[int, int]) -> bytes:
+    """Return a leader's id and epoch as the value of a tagged field, with its length."""
+    return b"\x09" + _ID_AND_EPOCH.pack(*leader) + b"\x00"
+
+
+def node_endpoints(nodes: Sequence[tuple[int, str, int, str | None]]) -> bytes:
+    """Return the tagged fields of a response of which field 0 has brokers: id, host, port and rack of each."""
+    if not nodes:
+        return b"\x00"
+    value = bytearray(varint(len(nodes) + 1))
+    for node_id, host, port, rack in nodes:
+        value += INT32.pack(node_id) + _compact_text(host) + INT32.pack(port)
+        value += (b"\x00" if rack is None else _compact_text(rack)) + b"\x00"
+    return b"\x01\x00" + varint(len(value)) + bytes(value)
+
+
+def _compact_text(text: str) -> bytes:
+    data = text.encode()
+    return varint(len(data) + 1) + data

@@ -121,6 +121,27 @@ class Partition:
             f"{self.topic}-{self.partition}: leader epoch {client_epoch} was asked for, {self._leader_epoch} is current"
         )
 
+    # --- replicas ---------------------------------------------------------------------------------------------------
+
+    #: Whether other brokers hold replicas too.
+    replicated = False
+
+    def check_min_isr(self) -> None:
+        """Raise NotEnoughReplicasError when too few replicas are in sync for what all of them have to confirm."""
+
+    def is_confirmed(self, last_offset: int, leader_epoch: int) -> bool:
+        """Whether all replicas in sync have what was appended in `leader_epoch`.
+
+        Raises NotLeaderOrFollowerError when another epoch has begun since.
+        """
+        if leader_epoch != self._leader_epoch:
+            raise self._not_led()
+        return self.log.high_watermark > last_offset
+
+    def note_fetch(self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int) -> None:  # noqa: ARG002
+        """Note how far a replica is, before it is answered. Raises NotLeaderOrFollowerError for one that is none."""
+        raise NotLeaderOrFollowerError(f"broker {replica_id} is no replica of {self.topic}-{self.partition}")
+
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def append(

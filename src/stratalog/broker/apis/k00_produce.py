@@ -2,32 +2,37 @@
 
 v3 to v13. v7: zstd. v8: error messages and the records at fault. v9: flexible. v11: TRANSACTION_ABORTABLE. v12:
 partitions are added to the transaction by the broker (KIP-890). v13: topics by id. acks=0 gets no response, and a
-failure closes the connection so that the client notices (as Kafka does); acks=1 and acks=all are the same with one
-replica. ApiVersions advertises v0 for librdkafka's sake, as Kafka does (KAFKA-18659); v0 to v2 themselves are refused.
+failure closes the connection so that the client notices (as Kafka does); acks=all waits for the replicas of a
+partition that has several. v10: the leader of a partition that is led elsewhere. ApiVersions advertises v0 for
+librdkafka's sake, as Kafka does (KAFKA-18659); v0 to v2 themselves are refused.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from stratalog.broker.access import AccessControl, AclOperation, ResourceType
+from stratalog.broker.cluster_membership import ClusterMembership, Nodes, endpoints_of, not_here
 from stratalog.broker.produce import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
     Admission,
     PartitionResult,
+    PendingAcks,
     PendingAppends,
     ProducedPartition,
     ProduceRequest,
     ProduceTemplate,
+    Unconfirmed,
     append_records,
     encode_produce,
     is_transactional,
     once_each,
     parse_produce,
+    still_unconfirmed,
 )
 from stratalog.broker.quotas import QuotaClient, QuotaPace, QuotaThrottle
 from stratalog.broker.server import ApiKey, Caller, Chunk, Deferred, handles_frames
@@ -39,6 +44,7 @@ from stratalog.errors import (
     InvalidRequiredAcksError,
     InvalidTopicError,
     KafkaError,
+    NotLeaderOrFollowerError,
     StillLoadingError,
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailedError,
@@ -52,6 +58,7 @@ from stratalog.wire import read_client_id
 _PRODUCER = struct.Struct(">qhi")
 
 _ACKS = (-1, 0, 1)
+_LEADER_HINTS_FROM = 10
 
 #: The client that Kafka's own tools use to write to internal topics.
 _ADMIN_CLIENT = "__admin_client"
@@ -94,8 +101,10 @@ class Produce:
             partition = work.go_on(may_wait=True)
         except StillLoadingError:
             work.keep_records()
-            answer_later = partial(self._answer_later, work, correlation_id)
+            answer_later = partial(self._answer_later, work, correlation_id, request.timeout_ms)
             return PendingAppends(state.loop, request.timeout_ms, answer_later)
+        if work.unconfirmed and (waiting := work.still_unconfirmed()):
+            return self._wait_for_replicas(work, correlation_id, request.timeout_ms, waiting)
         answer = self._answer_of(work, correlation_id)
         if (
             answer
@@ -123,9 +132,22 @@ class Produce:
             return None
         return TransactionalIdAuthorizationFailedError("Transactional Id authorization failed.")
 
-    def _answer_later(self, work: _Work, correlation_id: int) -> None:
+    def _answer_later(self, work: _Work, correlation_id: int, timeout_ms: int) -> None:
         work.go_on(may_wait=False)
-        self._caller.respond(self._answer_of(work, correlation_id))
+        if work.unconfirmed and (waiting := work.still_unconfirmed()):
+            self._caller.defer(self._wait_for_replicas(work, correlation_id, timeout_ms, waiting))
+        else:
+            self._caller.respond(self._answer_of(work, correlation_id))
+
+    def _wait_for_replicas(
+        self, work: _Work, correlation_id: int, timeout_ms: int, waiting: list[Unconfirmed]
+    ) -> PendingAcks:
+        def answer(failed: dict[tuple[str, int], KafkaError]) -> None:
+            work.fail(failed)
+            self._caller.respond(self._answer_of(work, correlation_id))
+
+        state = self._caller.broker
+        return PendingAcks(state.loop, state.purgatory, timeout_ms, waiting, answer)
 
     def _answer_of(self, work: _Work, correlation_id: int) -> Sequence[Chunk]:
         results = [(topic.key, topic.done) for topic in work.topics]
@@ -136,7 +158,11 @@ class Produce:
                 throttle_ms = throttle.ms
                 self._caller.throttle(throttle)
         if work.acks != 0:
-            return (encode_produce(work.version, correlation_id, results, throttle_ms),)
+            nodes: Nodes = ()
+            cluster = self._caller.broker.cluster
+            if work.failed and cluster is not None and work.version >= _LEADER_HINTS_FROM:
+                nodes = work.add_hints(cluster, self._caller.peer.listener.name)
+            return (encode_produce(work.version, correlation_id, results, throttle_ms, nodes),)
         if work.failed:
             self._caller.reject(f"produce with acks=0 failed: {_first_message(results)}")
         return ()
@@ -184,7 +210,7 @@ class _Topic(NamedTuple):
 class _Work:
     """The appends of one request."""
 
-    __slots__ = ("_acks_error", "_admission", "_state", "acks", "failed", "paced", "topics", "version")
+    __slots__ = ("_acks_error", "_admission", "_state", "acks", "failed", "paced", "topics", "unconfirmed", "version")
 
     def __init__(
         self,
@@ -205,6 +231,8 @@ class _Work:
         self.failed = False
         #: None while no client has a quota for bytes or time.
         self.paced: _Paced | None = None
+        #: What has been appended and all replicas have to confirm.
+        self.unconfirmed: list[Unconfirmed] = []
 
     def go_on(self, *, may_wait: bool) -> Partition | None:
         """Append what is not done yet; return the last partition. StillLoadingError if the rest has to come again."""
@@ -222,6 +250,7 @@ class _Work:
             for entry in partitions[len(done) :] if done else partitions:
                 if error is None:
                     partition = self._state.logs.get(name, entry.partition)
+                    all_replicas = self.acks < 0 and partition is not None and partition.replicated
                     result = append_records(
                         partition,
                         name,
@@ -230,12 +259,42 @@ class _Work:
                         admit=self._admission,
                         may_wait=may_wait,
                         refusal=self._acks_error,
+                        missing=not_here(self._state, name, entry.partition) if partition is None else None,
+                        unconfirmed=self.unconfirmed if all_replicas else None,
                     )
                 else:
                     result = PartitionResult(entry.partition, error.code, error_message=str(error))
                 self.failed = self.failed or result.error_code != 0
                 done.append(result)
         return partition
+
+    def still_unconfirmed(self) -> list[Unconfirmed]:
+        """Return what is to be waited for; what will not be confirmed is an error from here on."""
+        failed: dict[tuple[str, int], KafkaError] = {}
+        waiting = still_unconfirmed(self.unconfirmed, failed)
+        self.fail(failed)
+        return waiting
+
+    def fail(self, errors: Mapping[tuple[str, int], KafkaError]) -> None:
+        """Let the results of partitions, by topic and number, be errors."""
+        for topic in self.topics if errors else ():
+            for at, result in enumerate(topic.done):
+                error = errors.get((topic.name, result.partition))
+                if error is not None and result.error_code == 0:
+                    self.failed = True
+                    topic.done[at] = result._replace(error_code=error.code, error_message=str(error))
+
+    def add_hints(self, cluster: ClusterMembership, listener: str) -> Nodes:
+        """Name the leader in each result of a partition that is led elsewhere; return where those leaders are."""
+        leaders: dict[int, None] = {}
+        for topic in self.topics:
+            for at, result in enumerate(topic.done):
+                if result.error_code == NotLeaderOrFollowerError.code:
+                    leader = cluster.leader(topic.name, result.partition)
+                    if leader is not None:
+                        topic.done[at] = result._replace(leader=leader)
+                        leaders[leader[0]] = None
+        return endpoints_of(cluster, leaders, listener)
 
     def keep_records(self) -> None:
         """Copy the records that are not appended yet: their frame may be overwritten."""

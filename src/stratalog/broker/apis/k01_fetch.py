@@ -12,11 +12,13 @@ import math
 from collections.abc import Sequence
 
 from stratalog.broker.access import CLUSTER_NAME, AccessControl, AclOperation, ResourceType
+from stratalog.broker.cluster_membership import Nodes, endpoints_of, not_here
 from stratalog.broker.fetch import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
     FetchedPartition,
     FetchExchange,
+    FetchPartition,
     FetchPlan,
     FetchRead,
     FetchRequest,
@@ -34,18 +36,28 @@ from stratalog.broker.fetch import (
 from stratalog.broker.quotas import QuotaClient, QuotaPace, QuotaThrottle
 from stratalog.broker.security import Peer
 from stratalog.broker.server import ApiKey, Caller, Chunk, Deferred, handles_frames
-from stratalog.errors import KafkaError, TopicAuthorizationFailedError, UnknownServerError, UnknownTopicIdError
+from stratalog.broker.services import BrokerServices
+from stratalog.errors import (
+    FencedLeaderEpochError,
+    KafkaError,
+    NotLeaderOrFollowerError,
+    TopicAuthorizationFailedError,
+    UnknownServerError,
+    UnknownTopicIdError,
+)
 from stratalog.log.format import FileSlice, Isolation
 from stratalog.wire import INT32, read_client_id
 
 _ISOLATION_LEVELS = (0, 1)
 
 _Shown = Sequence[tuple[bytes, Sequence[FetchedPartition]]]
+_LEADER_HINTS_FROM = 16
+_ASKED_WRONG = (NotLeaderOrFollowerError.code, FencedLeaderEpochError.code)
 
 
 @handles_frames(ApiKey.FETCH, versions=(4, 18), flexible_from=FLEXIBLE_FROM)
 class Fetch:
-    """Answers the Fetch requests of one connection."""
+    """_Shown the Fetch requests of one connection."""
 
     __slots__ = ("_caller",)
 
@@ -68,7 +80,7 @@ class Fetch:
         plan = _plan(caller, request, exchange.topics, version, math.inf if paced is None else paced.bytes_max)
         if request.isolation_level not in _ISOLATION_LEVELS and _finds_any(plan):
             return _refused(request, version, correlation_id)
-        read = read_plan(plan)
+        read = read_plan(plan, is_first=True)
         if paced is not None:
             paced.stop()
 
@@ -80,10 +92,12 @@ class Fetch:
                     return _throttled(exchange, version, correlation_id, throttle.ms)
             count_fetched(plan, results)
             answered = exchange.answer(results)
+            told, nodes = _with_hints(caller, plan, version, answered.results)
             return encode_fetch(
                 version,
                 correlation_id,
-                answered.results,
+                told,
+                nodes=nodes,
                 session_id=answered.session_id,
                 error_code=answered.error_code,
             )
@@ -207,25 +221,56 @@ def _plan(
             name = str(key, "utf-8")
         if error is None and state.access is not None:
             error = _forbidden(state.access, caller.peer, request, name)
-        get = state.logs.get
         topics.append(
             WantedTopic(
                 key,
-                [WantedPartition(None if error else get(name, entry.partition), entry, error) for entry in partitions],
+                [_wanted(state, name, entry, error) for entry in partitions],
+                name,
             )
         )
     max_bytes = min(request.max_bytes, state.config["fetch.max.bytes"])
     if paced_max < max_bytes:
         max_bytes = int(paced_max)
     isolation = Isolation.TXN_COMMITTED if request.isolation_level == 1 else Isolation.HIGH_WATERMARK
+    if request.replica_id >= 0:
+        isolation = Isolation.LOG_END
     return FetchPlan(
         topics,
         isolation,
-        min(request.min_bytes, max_bytes),
-        max_bytes,
-        request.max_wait_ms,
-        request.replica_id,
+        min_bytes=min(request.min_bytes, max_bytes),
+        max_bytes=max_bytes,
+        max_wait_ms=request.max_wait_ms,
+        replica_id=request.replica_id,
+        replica_epoch=request.replica_epoch,
     )
+
+
+def _wanted(state: BrokerServices, name: str, entry: FetchPartition, error: KafkaError | None) -> WantedPartition:
+    if error is not None:
+        return WantedPartition(None, entry, error)
+    partition = state.logs.get(name, entry.partition)
+    if partition is None:
+        error = not_here(state, name, entry.partition)
+    return WantedPartition(partition, entry, error)
+
+
+def _with_hints(caller: Caller, plan: FetchPlan, version: int, results: _Shown) -> tuple[_Shown, Nodes]:
+    """Return answers that name the leader where the wrong broker was asked, and where those leaders are."""
+    cluster = caller.broker.cluster
+    if cluster is None or version < _LEADER_HINTS_FROM:
+        return results, ()
+    names = {topic.key: topic.name for topic in plan.topics}
+    leaders: dict[int, None] = {}
+    hinted = []
+    for key, answers in results:
+        told = []
+        for answer in answers:
+            leader = cluster.leader(names[key], answer.partition) if answer.error_code in _ASKED_WRONG else None
+            if leader is not None:
+                leaders[leader[0]] = None
+            told.append(answer if leader is None else answer._replace(leader=leader))
+        hinted.append((key, told))
+    return hinted, endpoints_of(cluster, leaders, caller.peer.listener.name)
 
 
 def _forbidden(access: AccessControl, peer: Peer, request: FetchRequest, name: str) -> KafkaError | None:

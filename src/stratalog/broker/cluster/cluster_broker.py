@@ -48,12 +48,14 @@ class ClusterBroker:
     def __init__(
         self,
         member: ClusterMember,
+        metadata: ImageMetadata,
         publisher: MetadataPublisher,
         view: MemberView,
         forwarder: Forwarder,
         apis: ClusterApis,
     ) -> None:
         self.member = member
+        self._metadata = metadata
         self._publisher = publisher
         self._view = view
         self._forwarder = forwarder
@@ -77,6 +79,16 @@ class ClusterBroker:
 
     def apis(self, registry: Registry) -> Registry:
         return self._apis.apis(registry)
+
+    def leader(self, topic: str, partition: int) -> tuple[int, int] | None:
+        known = self._metadata.image.topic(topic)
+        found = None if known is None else known.partitions.get(partition)
+        return None if found is None else (found.leader, found.leader_epoch)
+
+    def endpoint(self, broker: int, listener: str) -> tuple[str, int, str | None] | None:
+        known = self._metadata.image.brokers.get(broker)
+        at = None if known is None or known.fenced else known.endpoint(listener)
+        return None if known is None or at is None else (at.host, at.port, known.rack)
 
     def begin(self, scram: ScramUsers, quotas: ClientQuotas) -> None:
         self._publisher.scram = scram
@@ -140,5 +152,5 @@ def open_cluster_storage(
         control=ForwardedTopics(metadata, forwarder, lambda: broker_settings.current, clock),
         producer_ids=ProducerIds(blocks),
         load_report=report,
-        cluster=ClusterBroker(member, publisher, view, forwarder, apis),
+        cluster=ClusterBroker(member, metadata, publisher, view, forwarder, apis),
     )

@@ -8,6 +8,9 @@ from .fetch_frames import (
     FetchedPartition as FetchedPartition,
 )
 from .fetch_frames import (
+    FetchPartition as FetchPartition,
+)
+from .fetch_frames import (
     FetchRequest as FetchRequest,
 )
 from .fetch_frames import (

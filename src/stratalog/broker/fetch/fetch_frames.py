@@ -20,7 +20,15 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stratalog.broker.frame_fields import compact_length, encode_topic, flexible_topic, legacy_topic, varint
+from stratalog.broker.frame_fields import (
+    compact_length,
+    encode_topic,
+    flexible_topic,
+    leader_hint,
+    legacy_topic,
+    node_endpoints,
+    varint,
+)
 from stratalog.broker.server import Chunk
 from stratalog.errors import InvalidRequestError
 from stratalog.log.format import FileSlice
@@ -45,6 +53,8 @@ _ANSWER_V4 = struct.Struct(">ihqq")
 _ANSWER_V5 = struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qq")
 _EPOCH_END = struct.Struct(">iq")
+#: Id and epoch of a replica.
+_REPLICA = struct.Struct(">iq")
 
 
 class FetchPartition(NamedTuple):
@@ -53,6 +63,8 @@ class FetchPartition(NamedTuple):
     fetch_offset: int
     last_fetched_epoch: int
     max_bytes: int
+    #: That of a replica that asks.
+    log_start_offset: int = -1
 
 
 class FetchTopic(NamedTuple):
@@ -73,12 +85,15 @@ class FetchRequest(NamedTuple):
     topics: list[FetchTopic]
     #: Partitions that the session is to fetch no more, by the key of their topic.
     forgotten: Sequence[tuple[bytes, Sequence[int]]] = ()
+    #: The broker epoch of a replica that asks.
+    replica_epoch: int = -1
 
 
 class FetchedPartition(NamedTuple):
     """The answer for one partition.
 
-    `aborted` is None unless read_committed asked; `diverging` is (epoch, end offset).
+    `aborted` is None unless read_committed asked; `diverging` is (epoch, end offset); `leader`, for a client that asked
+    the wrong broker, is (id, epoch).
     """
 
     partition: int
@@ -89,6 +104,7 @@ class FetchedPartition(NamedTuple):
     records: FileSlice | bytes = b""
     aborted: Sequence[tuple[int, int]] | None = None
     diverging: tuple[int, int] | None = None
+    leader: tuple[int, int] | None = None
 
     @property
     def size(self) -> int:
@@ -108,18 +124,27 @@ def parse_fetch(frame: memoryview, position: int, version: int) -> FetchRequest:
         position += 4
     max_wait_ms, min_bytes, max_bytes, isolation = _WAIT_MIN_MAX_ISOLATION.unpack_from(frame, position)
     position += 13
-    session_id, session_epoch = 0, -1
+    session_id, session_epoch, replica_epoch = 0, -1, -1
     if version >= _SESSIONS_FROM:
         session_id, session_epoch = _SESSION.unpack_from(frame, position)
         position += 8
     if version >= FLEXIBLE_FROM:
         topics, forgotten, replica = _parse_flexible_topics(frame, position, version)
         if replica is not None:
-            replica_id = replica
+            replica_id, replica_epoch = replica
     else:
         topics, forgotten = _parse_legacy_topics(frame, position, version)
     return FetchRequest(
-        replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, topics, forgotten
+        replica_id,
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation,
+        session_id,
+        session_epoch,
+        topics,
+        forgotten,
+        replica_epoch,
     )
 
 
@@ -135,15 +160,15 @@ def _parse_legacy_topics(frame: memoryview, position: int, version: int) -> tupl
         partitions = []
         for _ in range(partition_count):
             if version >= 9:
-                index, epoch, offset, _log_start, max_bytes = _PARTITION_V9.unpack_from(frame, position)
+                index, epoch, offset, log_start, max_bytes = _PARTITION_V9.unpack_from(frame, position)
                 position += 28
             elif version >= 5:
-                index, offset, _log_start, max_bytes = _PARTITION_V5.unpack_from(frame, position)
+                index, offset, log_start, max_bytes = _PARTITION_V5.unpack_from(frame, position)
                 position, epoch = position + 24, -1
             else:
                 index, offset, max_bytes = _PARTITION_V4.unpack_from(frame, position)
-                position, epoch = position + 16, -1
-            partitions.append(FetchPartition(index, epoch, offset, -1, max_bytes))
+                position, epoch, log_start = position + 16, -1, -1
+            partitions.append(FetchPartition(index, epoch, offset, -1, max_bytes, log_start))
         topics.append(FetchTopic(name, partitions))
     forgotten: _Forgotten = []
     if version >= _SESSIONS_FROM:
@@ -164,18 +189,18 @@ def _indexes(frame: memoryview, position: int, count: int) -> tuple[int, ...]:
 
 def _parse_flexible_topics(
     frame: memoryview, position: int, version: int
-) -> tuple[list[FetchTopic], _Forgotten, int | None]:
-    """Return the topics, those to forget, and the replica id when it is there as a tagged field."""
+) -> tuple[list[FetchTopic], _Forgotten, tuple[int, int] | None]:
+    """Return the topics, those to forget, and the replica's id and epoch when they are there as a tagged field."""
     topics = []
     topic_count, position = compact_length(frame, position)
     for _ in range(topic_count):
         key, partition_count, position = flexible_topic(frame, position, version >= TOPIC_IDS_FROM)
         partitions = []
         for _ in range(partition_count):
-            index, epoch, offset, last_epoch, _log_start, max_bytes = _PARTITION_V12.unpack_from(frame, position)
+            index, epoch, offset, last_epoch, log_start, max_bytes = _PARTITION_V12.unpack_from(frame, position)
             position += 32
             position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
-            partitions.append(FetchPartition(index, epoch, offset, last_epoch, max_bytes))
+            partitions.append(FetchPartition(index, epoch, offset, last_epoch, max_bytes, log_start))
         position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
         topics.append(FetchTopic(key, partitions))
     forgotten: _Forgotten = []
@@ -187,19 +212,19 @@ def _parse_flexible_topics(
     return topics, forgotten, _replica_of_tail(frame, position, version)
 
 
-def _replica_of_tail(frame: memoryview, position: int, version: int) -> int | None:
-    """Pass over the rack to the tagged fields; the replica id in there, if any."""
+def _replica_of_tail(frame: memoryview, position: int, version: int) -> tuple[int, int] | None:
+    """Pass over the rack to the tagged fields; the replica's id and epoch in there, if any."""
     length, position = compact_length(frame, position)
     position += max(length, 0)
     if frame[position] == 0:
         return None
     count, position = compact_length(frame, position)
-    replica: int | None = None
+    replica: tuple[int, int] | None = None
     for _ in range(count + 1):  # a plain varint, read as a length
         tag, position = compact_length(frame, position)
         size, position = compact_length(frame, position)
         if tag + 1 == _REPLICA_STATE_TAG and version >= _REPLICA_STATE_TAG_FROM:
-            (replica,) = INT32.unpack_from(frame, position)
+            replica = _REPLICA.unpack_from(frame, position)
         position += size + 1
     return replica
 
@@ -241,8 +266,12 @@ def encode_fetch(
     session_id: int = 0,
     error_code: int = 0,
     throttle_ms: int = 0,
+    nodes: Sequence[tuple[int, str, int, str | None]] = (),
 ) -> list[Chunk]:
-    """Return a whole response frame as bytes and file ranges; each topic by its key as in the request."""
+    """Return a whole response frame as bytes and file ranges; each topic by its key as in the request.
+
+    `nodes` are the leaders that answers name, for versions from 16 on.
+    """
     encoder = _Encoder()
     out = encoder.head
     out += INT32.pack(correlation_id)
@@ -265,12 +294,12 @@ def encode_fetch(
         if flexible:
             out.append(0)
     if flexible:
-        out.append(0)
+        out += node_endpoints(nodes)
     return encoder.finish()
 
 
 def _encode_legacy(encoder: _Encoder, fetched: FetchedPartition, version: int) -> None:
-    index, error_code, high_watermark, last_stable, log_start, records, aborted, _ = fetched
+    index, error_code, high_watermark, last_stable, log_start, records, aborted, _, _ = fetched
     out = encoder.head
     if version >= 5:
         out += _ANSWER_V5.pack(index, error_code, high_watermark, last_stable, log_start)
@@ -286,7 +315,7 @@ def _encode_legacy(encoder: _Encoder, fetched: FetchedPartition, version: int) -
 
 
 def _encode_flexible(encoder: _Encoder, fetched: FetchedPartition) -> None:
-    index, error_code, high_watermark, last_stable, log_start, records, aborted, diverging = fetched
+    index, error_code, high_watermark, last_stable, log_start, records, aborted, diverging, leader = fetched
     out = encoder.head
     out += _ANSWER_V5.pack(index, error_code, high_watermark, last_stable, log_start)
     if aborted is None:
@@ -300,9 +329,11 @@ def _encode_flexible(encoder: _Encoder, fetched: FetchedPartition) -> None:
     out += varint(fetched.size + 1)
     encoder.records(records)
     out = encoder.head
-    if diverging is None:
-        out.append(0)
-    else:  # one tagged field: number 0, 13 bytes
-        out += b"\x01\x00\x0d"
+    out.append((diverging is not None) + (leader is not None))
+    if diverging is not None:  # tagged field 0, 13 bytes
+        out += b"\x00\x0d"
         out += _EPOCH_END.pack(*diverging)
         out.append(0)
+    if leader is not None:
+        out += b"\x01"
+        out += leader_hint(leader)

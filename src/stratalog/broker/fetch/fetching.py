@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stratalog.broker.fetch.fetch_frames import FetchedPartition, FetchPartition
 from stratalog.broker.fetch.remote_reads import RemoteJob, RemoteResult
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_OFFSET_MOVED_TO_TIERED_STORAGE: Final = 109
+
 #: A topic as the request spells it, and the answers for its partitions.
 Results = list[tuple[bytes, list[FetchedPartition]]]
 
@@ -48,6 +50,7 @@ class WantedPartition(NamedTuple):
 class WantedTopic(NamedTuple):
     key: bytes
     partitions: list[WantedPartition]
+    name: str = ""
 
 
 class FetchPlan(NamedTuple):
@@ -58,8 +61,9 @@ class FetchPlan(NamedTuple):
     min_bytes: int
     max_bytes: int
     max_wait_ms: int
-    #: The id of a broker that asks, or a negative number for a consumer.
+    #: The id of a broker that asks, or a negative number for a consumer, and the broker's epoch.
     replica_id: int
+    replica_epoch: int = -1
 
 
 class RemoteRead(NamedTuple):
@@ -83,24 +87,29 @@ class FetchRead(NamedTuple):
     remote: list[RemoteRead]
 
 
-def read_plan(plan: FetchPlan) -> FetchRead:
-    """Read what the local tier has, up to the limits; the first records found are given whatever their size."""
+def read_plan(plan: FetchPlan, *, is_first: bool = False) -> FetchRead:
+    """Read what the local tier has, up to the limits; the first records found are given whatever their size.
+
+    The first read for a replica also notes how far the replica is.
+    """
     results: Results = []
     remote: list[RemoteRead] = []
     size = 0
     #: What remote reads may bring, counted as if they did: the response must hold it (as Kafka 4.4 reckons).
     reserved = 0
     urgent = False
-    is_first = True
-    for topic_index, (key, partitions) in enumerate(plan.topics):
+    is_next = True
+    for topic_index, (key, partitions, _) in enumerate(plan.topics):
         answers: list[FetchedPartition] = []
         for partition_index, wanted in enumerate(partitions):
             partition = wanted.partition
             room = plan.max_bytes - size - reserved
-            limit = min(wanted.request.max_bytes, room if is_first else max(room, 0))  # as Kafka's limits are
-            is_first = is_first and partition is None
+            limit = min(wanted.request.max_bytes, room if is_next else max(room, 0))  # as Kafka's limits are
+            is_next = is_next and partition is None
             if partition is not None and partition.is_remote(wanted.request.fetch_offset):
-                refusal = _refusal(partition, wanted, plan)
+                refusal = _refusal(partition, wanted)
+                if refusal is None and plan.replica_id >= 0:
+                    refusal = FetchedPartition(wanted.request.partition, _OFFSET_MOVED_TO_TIERED_STORAGE)
                 if refusal is None:
                     limit = max(limit, 0)
                     if (limit or not (size or remote)) and not partition.is_remote_throttled():
@@ -111,7 +120,7 @@ def read_plan(plan: FetchPlan) -> FetchRead:
                 answers.append(refusal)
                 urgent = True
                 continue
-            answer = _read(wanted, plan, limit, min_one_message=not (size or reserved))
+            answer = _read(wanted, plan, limit, min_one_message=not (size or reserved), is_first=is_first)
             if answer.error_code or answer.diverging is not None:
                 urgent = True
             size += answer.size
@@ -132,21 +141,17 @@ def count_fetched(plan: FetchPlan, results: Results) -> None:
                     traffic.failed_fetch_requests += 1
 
 
-def _refusal(partition: Partition, wanted: WantedPartition, plan: FetchPlan) -> FetchedPartition | None:
+def _refusal(partition: Partition, wanted: WantedPartition) -> FetchedPartition | None:
     """Return what the request got wrong about the partition, if anything."""
     try:
-        return _check(partition, wanted.request, plan)
+        return _check(partition, wanted.request)
     except KafkaError as error:
         return FetchedPartition(wanted.request.partition, error.code)
 
 
-def _check(partition: Partition, request: FetchPartition, plan: FetchPlan) -> FetchedPartition | None:
+def _check(partition: Partition, request: FetchPartition) -> FetchedPartition | None:
     """Epoch checks of KIP-320 and KIP-595: raise, or answer with the point of divergence, or None: go on."""
     partition.check_epoch(max(request.current_leader_epoch, NO_EPOCH))
-    if plan.replica_id >= 0:
-        # one that knows the epoch also knows the replicas, and may learn of them later than the broker
-        error = NotLeaderOrFollowerError if request.current_leader_epoch < 0 else UnknownLeaderEpochError
-        raise error(f"broker {plan.replica_id} is no replica of {partition.topic}-{partition.partition}")
     last_epoch = request.last_fetched_epoch
     if last_epoch < 0:
         return None
@@ -168,16 +173,20 @@ def _check(partition: Partition, request: FetchPartition, plan: FetchPlan) -> Fe
     return None
 
 
-def _read(wanted: WantedPartition, plan: FetchPlan, limit: int, *, min_one_message: bool) -> FetchedPartition:
+def _read(
+    wanted: WantedPartition, plan: FetchPlan, limit: int, *, min_one_message: bool, is_first: bool
+) -> FetchedPartition:
     partition, request, error = wanted
     index = request.partition
     if partition is None:
         code = UnknownTopicOrPartitionError.code if error is None else error.code
         return FetchedPartition(index, code, aborted=())
     try:
-        refusal = _check(partition, request, plan)
+        refusal = _check(partition, request)
         if refusal is not None:
             return refusal
+        if plan.replica_id >= 0:
+            return _read_for_replica(partition, request, plan, limit, min_one_message=min_one_message, note=is_first)
         log = partition.log
         high_watermark = log.high_watermark
         if request.fetch_offset == high_watermark:  # most consumers wait here: nothing is to be looked for
@@ -204,6 +213,31 @@ def _read(wanted: WantedPartition, plan: FetchPlan, limit: int, *, min_one_messa
         data.log_start_offset,
         b"" if data.slice is None else data.slice,
         None if data.aborted is None else _aborted(data.aborted),
+    )
+
+
+def _read_for_replica(
+    partition: Partition, request: FetchPartition, plan: FetchPlan, limit: int, *, min_one_message: bool, note: bool
+) -> FetchedPartition:
+    """Read to the end of the log; first the leader learns how far the replica is, and may move the high watermark."""
+    if note:
+        try:
+            partition.note_fetch(plan.replica_id, plan.replica_epoch, request.fetch_offset, request.log_start_offset)
+        except NotLeaderOrFollowerError as error:
+            if request.current_leader_epoch < 0:
+                raise
+            # one that knows the epoch also knows the replicas, and may learn of them earlier than this broker
+            raise UnknownLeaderEpochError(str(error)) from error
+    data = partition.read(
+        request.fetch_offset, max(limit, 0), isolation=Isolation.LOG_END, min_one_message=min_one_message
+    )
+    return FetchedPartition(
+        request.partition,
+        0,
+        data.high_watermark,
+        data.last_stable_offset,
+        data.log_start_offset,
+        b"" if data.slice is None else data.slice,
     )
 
 

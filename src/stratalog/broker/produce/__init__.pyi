@@ -29,11 +29,20 @@ from .producing import (
     Admission as Admission,
 )
 from .producing import (
+    PendingAcks as PendingAcks,
+)
+from .producing import (
     PendingAppends as PendingAppends,
+)
+from .producing import (
+    Unconfirmed as Unconfirmed,
 )
 from .producing import (
     append_records as append_records,
 )
 from .producing import (
     is_transactional as is_transactional,
+)
+from .producing import (
+    still_unconfirmed as still_unconfirmed,
 )

@@ -14,7 +14,15 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stratalog.broker.frame_fields import compact_length, encode_topic, flexible_topic, legacy_topic, varint
+from stratalog.broker.frame_fields import (
+    compact_length,
+    encode_topic,
+    flexible_topic,
+    leader_hint,
+    legacy_topic,
+    node_endpoints,
+    varint,
+)
 from stratalog.errors import InvalidRequestError, RecordError
 from stratalog.wire import INT16, INT32, skip_tagged_fields
 
@@ -61,6 +69,8 @@ class PartitionResult(NamedTuple):
     log_start_offset: int = -1
     error_message: str | None = None
     record_errors: Sequence[RecordError] = ()
+    #: Id and epoch of the leader, for a client that asked the wrong broker.
+    leader: tuple[int, int] | None = None
 
 
 def parse_produce(frame: memoryview, position: int, version: int) -> ProduceRequest:
@@ -155,8 +165,12 @@ def encode_produce(
     correlation_id: int,
     results: Sequence[tuple[bytes, Sequence[PartitionResult]]],
     throttle_ms: int = 0,
+    nodes: Sequence[tuple[int, str, int, str | None]] = (),
 ) -> bytearray:
-    """Return a whole response frame; each topic by its key as in the request."""
+    """Return a whole response frame; each topic by its key as in the request.
+
+    `nodes` are the leaders that results name, for versions from 10 on.
+    """
     out = bytearray(8)
     INT32.pack_into(out, 4, correlation_id)
     flexible = version >= FLEXIBLE_FROM
@@ -180,14 +194,14 @@ def encode_produce(
             out.append(0)
     out += INT32.pack(throttle_ms)
     if flexible:
-        out.append(0)
+        out += node_endpoints(nodes)
     INT32.pack_into(out, 0, len(out) - 4)
     return out
 
 
 def _encode_errors_flexible(out: bytearray, result: PartitionResult) -> None:
     message = result.error_message
-    if message is None and not result.record_errors:
+    if message is None and not result.record_errors and result.leader is None:
         out += b"\x01\x00\x00"  # no record errors, null message, no tagged fields
         return
     out += varint(len(result.record_errors) + 1)
@@ -196,7 +210,11 @@ def _encode_errors_flexible(out: bytearray, result: PartitionResult) -> None:
         _put_compact_text(out, why)
         out.append(0)
     _put_compact_text(out, message)
-    out.append(0)
+    if result.leader is None:
+        out.append(0)
+    else:  # tagged field 0
+        out += b"\x01\x00"
+        out += leader_hint(result.leader)
 
 
 def _put_compact_text(out: bytearray, text: str | None) -> None:

@@ -47,6 +47,7 @@ class ProduceTemplate:
     """
 
     __slots__ = (
+        "_all_replicas",
         "_config",
         "_head",
         "_key_version",
@@ -58,7 +59,17 @@ class ProduceTemplate:
         "_unpack",
     )
 
-    def __init__(self, frame: memoryview, records_length_at: int, partition: Partition, response_mid: bytes) -> None:
+    def __init__(
+        self,
+        frame: memoryview,
+        records_length_at: int,
+        partition: Partition,
+        response_mid: bytes,
+        *,
+        all_replicas: bool,
+    ) -> None:
+        #: Whether the producer waits for all replicas: those of a partition that has others go the plain way.
+        self._all_replicas = all_replicas
         self._partition = partition
         self._config = partition.log.config
         self._head = records_length_at
@@ -90,7 +101,9 @@ class ProduceTemplate:
         if bytes(frame[head : head + len(length)]) != length or frame[-3:] != _NO_TAGGED_FIELDS:
             return None  # tagged fields
         name = key if version >= TOPIC_IDS_FROM else varint(len(key) + 1) + key
-        return cls(frame, head, partition, b"\x00\x02" + name + b"\x02" + INT32.pack(index))
+        return cls(
+            frame, head, partition, b"\x00\x02" + name + b"\x02" + INT32.pack(index), all_replicas=request.acks < 0
+        )
 
     def records_of(self, frame: memoryview) -> memoryview | None:
         """Return the records of a request that is like the one this was made of; None: it has to go the plain way.
@@ -125,6 +138,8 @@ class ProduceTemplate:
         """
         partition = self._partition
         if partition.leader_epoch < 0 or partition.log.config is not self._config:
+            return None
+        if self._all_replicas and partition.replicated:
             return None
         try:
             infos = [partition.append(records[0])] if len(records) == 1 else partition.append_group(records)

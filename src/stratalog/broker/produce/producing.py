@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
 
 from stratalog.broker.produce.produce_frames import PartitionResult, ProducedPartition
+from stratalog.broker.purgatory import Purgatory
 from stratalog.broker.server import Deferred
 from stratalog.engine import Partition
 from stratalog.engine.metrics import TopicTraffic
@@ -23,11 +24,13 @@ from stratalog.errors import (
     MessageTooLargeError,
     NotLeaderOrFollowerError,
     RecordListTooLargeError,
+    RequestTimedOutError,
     StillLoadingError,
     UnknownTopicOrPartitionError,
     UnsupportedCompressionTypeError,
     wire_code,
 )
+from stratalog.log.format import Isolation
 from stratalog.log.producers import VerificationGuard
 from stratalog.records import Codec, checked_batch_size, iter_batches, load_beside
 from stratalog.records import batch_format as fmt
@@ -54,6 +57,20 @@ _WITHOUT_LOG_START = (
 Admission: TypeAlias = Callable[[Partition, memoryview], VerificationGuard | None]
 
 
+class Unconfirmed(NamedTuple):
+    """Records that were appended, and of which not all replicas are known to have them."""
+
+    partition: Partition
+    topic: str
+    last_offset: int
+    #: In which they were appended.
+    leader_epoch: int
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.topic, self.partition.partition
+
+
 def append_records(
     partition: Partition | None,
     topic: str,
@@ -63,20 +80,26 @@ def append_records(
     admit: Admission | None = None,
     may_wait: bool = False,
     refusal: KafkaError | None = None,
+    missing: KafkaError | None = None,
+    unconfirmed: list[Unconfirmed] | None = None,
 ) -> PartitionResult:
     """Append what a request has for one partition; every error becomes an answer.
 
     `admit` is asked about the batch of a transaction. With `may_wait` a StillLoadingError is raised: nothing has been
-    done, and the caller tries again later. `refusal` is the answer for what could be appended otherwise.
+    done, and the caller tries again later. `refusal` is the answer for what could be appended otherwise, `missing` that
+    for a partition which is not here. With `unconfirmed` all replicas have to confirm: what they have not yet is added.
     """
     index = entry.partition
     try:
-        accepted = _accepted(partition, topic, entry, version)
+        accepted = _accepted(partition, topic, entry, version, missing)
         if refusal is not None:
             checked_batch_size(accepted, 0)
             raise refusal
         assert partition is not None
         log = partition.log
+        if unconfirmed is not None:
+            partition.check_min_isr()
+        leader_epoch = partition.leader_epoch
         guard = admit(partition, accepted) if admit is not None and is_transactional(accepted) else None
     except KafkaError as error:
         if partition is not None:
@@ -105,6 +128,8 @@ def append_records(
         partition.traffic.failed_produce_requests += 1
         logger.exception("The append to %s-%d failed", topic, index)
         return PartitionResult(index, wire_code(error), log_start_offset=log.log_start_offset)
+    if unconfirmed is not None:
+        unconfirmed.append(Unconfirmed(partition, topic, info.last_offset, leader_epoch))
     return PartitionResult(index, 0, info.first_offset, info.log_append_time, info.log_start_offset)
 
 
@@ -135,11 +160,13 @@ def _count_refusal(traffic: TopicTraffic, entry: ProducedPartition, error: Kafka
             traffic.invalid_offset_or_sequence += 1
 
 
-def _accepted(partition: Partition | None, topic: str, entry: ProducedPartition, version: int) -> memoryview:
+def _accepted(
+    partition: Partition | None, topic: str, entry: ProducedPartition, version: int, missing: KafkaError | None = None
+) -> memoryview:
     """Return the records, when the request as such may bring them."""
     index, records = entry
     if partition is None:
-        raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
+        raise missing or UnknownTopicOrPartitionError("This server does not host this topic-partition.")
     if not records:
         raise InvalidRecordError(f"no record batch for {topic}-{index}, expected exactly one")
     if len(records) < fmt.HEADER_SIZE_UP_TO_MAGIC:
@@ -162,6 +189,73 @@ def _accepted(partition: Partition | None, topic: str, entry: ProducedPartition,
     if length + fmt.LOG_OVERHEAD < len(records) and sum(1 for _ in iter_batches(records)) > 1:
         raise InvalidRecordError(f"more than one record batch for {topic}-{index}, expected exactly one")
     return records
+
+
+class PendingAcks(Deferred):
+    """A request that waits until all replicas have what it appended, or its timeout. Belongs to the loop's thread."""
+
+    #: The high watermark is what is waited for, and each of its moves is looked at.
+    isolation = Isolation.HIGH_WATERMARK
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        purgatory: Purgatory,
+        timeout_ms: int,
+        waiting: list[Unconfirmed],
+        go_on: Callable[[dict[tuple[str, int], KafkaError]], object],
+    ) -> None:
+        """`go_on` is called once, with what was not confirmed by topic and partition, unless this is cancelled."""
+        self._purgatory = purgatory
+        self._waiting = waiting
+        self._go_on = go_on
+        self._failed: dict[tuple[str, int], KafkaError] = {}
+        self._over = False
+        self._watched = dict.fromkeys(each.partition for each in waiting)
+        self.missing = 0
+        self._timer = loop.call_later(max(timeout_ms, 0) / 1000, self._expire)
+        purgatory.watch(self, self._watched)
+        loop.call_soon(self._look)  # what moved before it was watched
+
+    def cancel(self) -> None:
+        if not self._over:
+            self._over = True
+            self._timer.cancel()
+            self._purgatory.forget(self, self._watched)
+
+    def changed(self, partition: Partition) -> bool:  # noqa: ARG002
+        self.missing = 0
+        self._look()
+        return self._over
+
+    def _look(self) -> None:
+        if not self._over:
+            self._waiting = still_unconfirmed(self._waiting, self._failed)
+            if not self._waiting:
+                self._finish()
+
+    def _expire(self) -> None:
+        if not self._over:
+            self._purgatory.expired += 1
+            for each in self._waiting:
+                self._failed[each.place] = RequestTimedOutError("the replicas have not confirmed the records in time")
+            self._finish()
+
+    def _finish(self) -> None:
+        self.cancel()
+        self._go_on(self._failed)
+
+
+def still_unconfirmed(waiting: Iterable[Unconfirmed], failed: dict[tuple[str, int], KafkaError]) -> list[Unconfirmed]:
+    """Return what has still to be confirmed, and put into `failed` what will not be."""
+    left = []
+    for each in waiting:
+        try:
+            if not each.partition.is_confirmed(each.last_offset, each.leader_epoch):
+                left.append(each)
+        except KafkaError as error:
+            failed[each.place] = error
+    return left
 
 
 class PendingAppends(Deferred):
