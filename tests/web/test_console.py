@@ -1,0 +1,511 @@
+"""The console without a browser: who gets in, what a change needs, and what bad input is answered with."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import urllib.parse
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from stratalog.broker.access import Acl, AclOperation, PatternType, Permission, ResourceType
+from stratalog.broker.security import credential_of_password
+from stratalog.broker.server.listen_address import ListenAddress
+from stratalog.broker.server.server import Broker
+from stratalog.errors import UsageError
+from stratalog.web.app import make_app
+from stratalog.web.declarations import Console
+from stratalog.web.events import EventKeeper
+from stratalog.web.fields import moment_ms
+from stratalog.web.gate import is_this_machine
+from stratalog.web.pages.record_text import shown, visible
+from stratalog.web.pages.segments import BLOCKS_MAX, MapSegment, _blocks
+from stratalog.web.sampler import RateSampler
+from stratalog.web.server import WebServer
+
+FORM = "application/x-www-form-urlencoded"
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    text: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
+class Client:
+    """A browser without a screen: keeps the cookie it was given."""
+
+    def __init__(self, url: str) -> None:
+        self.host = url.removeprefix("http://").rstrip("/")
+        self.cookie = ""
+
+    def ask(self, method: str, path: str, body: str | None = None, **headers: str) -> Answer:
+        connection = http.client.HTTPConnection(self.host, timeout=30)
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if self.cookie:
+            sent["Cookie"] = self.cookie
+        connection.request(method, path, body, sent)
+        answer = connection.getresponse()
+        text = answer.read().decode("utf-8", "replace")
+        found = {name.lower(): value for name, value in answer.getheaders()}
+        connection.close()
+        if "set-cookie" in found:
+            self.cookie = found["set-cookie"].partition(";")[0]
+        return Answer(answer.status, found, text)
+
+    def get(self, path: str, **headers: str) -> Answer:
+        return self.ask("GET", path, **headers)
+
+    def post(self, path: str, headers: dict[str, str] | None = None, **fields: str) -> Answer:
+        return self.ask("POST", path, urllib.parse.urlencode(fields), **{"Content_Type": FORM, **(headers or {})})
+
+    def form_token(self, path: str) -> str:
+        found = re.search(r'name="form_token" value="([0-9a-f]+)"', self.get(path).text)
+        assert found is not None
+        return found[1]
+
+
+def _serve(directory: Path, **config: str) -> tuple[Broker, WebServer]:
+    """Serve with settings whose names are written with underscores, but for those that have their dots."""
+    settings = {key if "." in key else key.replace("_", "."): value for key, value in config.items()}
+    web = WebServer(ListenAddress("127.0.0.1", 0))
+    broker = Broker(data_dir=directory, config={"offsets.topic.num.partitions": 1, **settings})
+    web.start(broker.services)
+    return broker, web
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """Without users and rules; changes are allowed."""
+    broker, web = _serve(tmp_path_factory.mktemp("plain"), stratalog_web_allow_changes="true")
+    broker.create_topic("orders", 2)
+    yield Client(web.url)
+    web.close()
+    broker.close()
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, str]]:
+    """With an authorizer: alice may read `orders`, admin may do everything. PLAIN has bob."""
+    broker, web = _serve(
+        tmp_path_factory.mktemp("secured"),
+        listeners="SASL_PLAINTEXT://127.0.0.1:0",
+        listener_security_protocol_map="SASL_PLAINTEXT:SASL_PLAINTEXT",
+        inter_broker_listener_name="SASL_PLAINTEXT",
+        sasl_enabled_mechanisms="SCRAM-SHA-256,PLAIN",
+        **{
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+                'org.apache.kafka.common.security.plain.PlainLoginModule required user_bob="builder";'
+            ),
+        },
+        authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        super_users="User:admin",
+        stratalog_web_allow_changes="true",
+    )
+    services = broker.services
+    for user in ("alice", "admin"):
+        credential = credential_of_password("SCRAM-SHA-256", f"{user}-secret", 4096)
+        services.scram.change({("SCRAM-SHA-256", user): credential})
+    for name in ("orders", "secrets"):
+        broker.create_topic(name)
+    rule = Acl(
+        resource_type=ResourceType.TOPIC,
+        name="orders",
+        pattern_type=PatternType.LITERAL,
+        principal="User:alice",
+        host="*",
+        operation=AclOperation.READ,
+        permission=Permission.ALLOW,
+    )
+    assert services.access is not None
+    services.access.authorizer.add([rule])
+    yield broker, web.url
+    web.close()
+    broker.close()
+
+
+def logged_in(url: str, user: str, password: str) -> Client:
+    client = Client(url)
+    answer = client.post("/login?next=%2Ftopics", user=user, password=password)
+    assert answer.status == 303, answer.text
+    assert answer.headers["location"] == "/topics"
+    assert "HttpOnly" in answer.headers["set-cookie"]
+    assert "SameSite=strict" in answer.headers["set-cookie"]
+    return client
+
+
+# --- who gets in ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/topics", "/topics/orders/messages", "/security", "/events", "/tier", "/cluster"]
+)
+def test_without_a_login_nothing_is_shown_where_one_is_needed(secured: tuple[Broker, str], path: str) -> None:
+    client = Client(secured[1])
+    page = client.get(path)
+    assert page.status == 303
+    assert page.headers["location"].startswith("/login?next=")
+    told = client.get("/api/overview" if path == "/" else f"/api{path}")
+    assert (told.status, told.json) == (401, {"error": "a login is needed"})
+
+
+def test_access_rules_decide_what_a_user_sees(secured: tuple[Broker, str]) -> None:
+    alice = logged_in(secured[1], "alice", "alice-secret")
+    assert [topic["name"] for topic in alice.get("/api/topics").json["topics"]] == ["orders"]
+    assert alice.get("/topics/orders/messages").status == 200
+    assert alice.get("/topics/secrets").status == 404
+    assert alice.get("/topics/secrets").text.count("secrets") == 0
+    assert alice.get("/api/topics/nothing").json == alice.get("/api/topics/secrets").json
+    assert alice.get("/events").status == 403
+    assert alice.get("/api/overview").json["disks"] == []
+    assert alice.get("/api/tier-status?topic=secrets").json["partitions"] == []
+    admin = logged_in(secured[1], "admin", "admin-secret")
+    assert [topic["name"] for topic in admin.get("/api/topics").json["topics"]] == ["orders", "secrets"]
+    assert admin.get("/events").status == 200
+
+
+def test_users_of_plain_get_in_too_and_programs_by_basic(secured: tuple[Broker, str]) -> None:
+    assert logged_in(secured[1], "bob", "builder").get("/api/topics").json["topics"] == []
+    basic = b64encode(b"alice:alice-secret").decode()
+    told = Client(secured[1]).get("/api/topics", Authorization=f"Basic {basic}")
+    assert [topic["name"] for topic in told.json["topics"]] == ["orders"]
+
+
+@pytest.mark.parametrize(
+    ("user", "password"), [("alice", "wrong"), ("nobody", "x"), ("", ""), ("alice", ""), ("alice\0", "alice-secret")]
+)
+def test_a_wrong_password_is_said_so_and_never_shown(
+    secured: tuple[Broker, str], user: str, password: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stratalog.web.desk._FAILED_LOGIN_S", 0)
+    answer = Client(secured[1]).post("/login", user=user, password=password)
+    assert answer.status == 401
+    assert "The name or the password is wrong." in answer.text
+    assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "following", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:x", "/\n"]
+)
+def test_a_login_leads_to_no_other_site(secured: tuple[Broker, str], following: str) -> None:
+    query = urllib.parse.urlencode({"next": following})
+    answer = Client(secured[1]).post(f"/login?{query}", user="alice", password="alice-secret")
+    assert answer.headers["location"] == "/"
+
+
+def test_a_logout_ends_the_session(secured: tuple[Broker, str]) -> None:
+    alice = logged_in(secured[1], "alice", "alice-secret")
+    kept = alice.cookie
+    alice.post("/logout", form_token=alice.form_token("/topics"))
+    alice.cookie = kept
+    assert alice.get("/api/topics").status == 401
+
+
+def test_changes_need_what_the_rules_ask_for(secured: tuple[Broker, str]) -> None:
+    alice = logged_in(secured[1], "alice", "alice-secret")
+    token = alice.form_token("/topics/orders/produce")
+    refused = alice.post("/topics/orders/produce", form_token=token, value="x")
+    assert refused.status == 400
+    assert "uthoriz" in refused.text
+    assert secured[0].services.logs.partitions("orders")[0].log.log_end_offset == 0
+
+
+# --- what a change needs ----------------------------------------------------------------------------------------------
+
+
+def _produce(client: Client, headers: dict[str, str] | None = None, **fields: str) -> Answer:
+    return client.post("/topics/orders/produce", headers, value="x", **fields)
+
+
+def test_a_form_needs_the_token_of_its_session(plain: Client) -> None:
+    token = plain.form_token("/topics/orders/produce")
+    assert _produce(plain, form_token=token).status == 303
+    assert _produce(plain).status == 403
+    assert _produce(plain, form_token="0" * 64).status == 403
+    other = Client(f"http://{plain.host}")
+    other.form_token("/topics/orders/produce")
+    assert _produce(other, form_token=token).status == 403
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec_Fetch_Site": "cross-site"}],
+    ids=["another site", "a sandbox", "as the browser says"],
+)
+def test_a_change_from_another_site_is_refused(plain: Client, headers: dict[str, str]) -> None:
+    token = plain.form_token("/topics/orders/produce")
+    assert _produce(plain, headers, form_token=token).status == 403
+    told = plain.ask("POST", "/api/topics/orders/produce", "{}", Content_Type="application/json", **headers)
+    assert told.status == 403
+
+
+def test_json_of_a_form_of_another_site_is_refused(plain: Client) -> None:
+    assert plain.ask("POST", "/api/topics/orders/produce", '{"value": "x"}', Content_Type="text/plain").status == 400
+    done = plain.ask("POST", "/api/topics/orders/produce", '{"value": "x"}', Content_Type="application/json")
+    assert "appended to orders-0" in done.json["done"]
+
+
+def test_a_console_is_read_only_unless_told_otherwise(secured: tuple[Broker, str], tmp_path: Path) -> None:
+    broker, web = _serve(tmp_path)
+    try:
+        broker.create_topic("orders")
+        client = Client(web.url)
+        answer = client.ask("POST", "/api/topics/orders/produce", "{}", Content_Type="application/json")
+        assert answer.status == 403
+        assert "stratalog.web.allow.changes" in answer.json["error"]
+        assert "form_token" not in client.get("/topics/orders/settings").text
+    finally:
+        web.close()
+        broker.close()
+
+
+def test_changes_for_everybody_on_the_network_refuse_the_start(tmp_path: Path) -> None:
+    config = {"stratalog.web.allow.changes": "true", "stratalog.web.login": "off"}
+    with Broker(data_dir=tmp_path, config=config) as broker:
+        services = broker.services
+        console = Console(services, RateSampler(services), EventKeeper(services.clock), "h:1")
+        make_app(services, console, "127.0.0.1")
+        with pytest.raises(UsageError, match=r"stratalog\.web\.allow\.changes=true"):
+            make_app(services, console, "0.0.0.0")
+
+
+def test_metrics_need_the_token_where_a_login_is_needed(tmp_path: Path) -> None:
+    broker, web = _serve(tmp_path, stratalog_web_login="required", stratalog_web_metrics_token="t0ken")
+    try:
+        client = Client(web.url)
+        assert client.get("/metrics").status == 401
+        assert client.get("/metrics", Authorization="Bearer wrong").status == 401
+        assert client.get("/metrics", Authorization="Bearer t0ken").status == 200
+        assert client.get("/api/tier-status", Authorization="Bearer t0ken").status == 401
+        assert client.get("/health").status == 200
+    finally:
+        web.close()
+        broker.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_addresses_of_this_machine_alone(host: str) -> None:
+    assert is_this_machine(host)
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "::", "10.0.0.1", "example.org", "localhost.example"])
+def test_addresses_that_others_reach(host: str) -> None:
+    assert not is_this_machine(host)
+
+
+def test_every_answer_carries_the_headers_of_safety(plain: Client) -> None:
+    for path in ("/", "/topics/none", "/api/topics", "/metrics", "/static/console.js", "/nothing", "/health/live"):
+        headers = plain.get(path).headers
+        assert "default-src 'none'" in headers["content-security-policy"], path
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+_BAD = ("-1", "x", "1e9", "9" * 400, "\x00", "<script>", "٣", " ", "0x10", "1;2")
+
+
+def _fields(plain: Client) -> list[tuple[str, str]]:
+    document = plain.get("/api/openapi.json").json
+    return [
+        (path.replace("{topic}", "orders").replace("{partition}", "0"), parameter["name"])
+        for path, methods in document["paths"].items()
+        if "get" in methods
+        for parameter in methods["get"]["parameters"]
+        if parameter["in"] == "query"
+    ]
+
+
+def test_every_field_answers_bad_input_beside_itself(plain: Client) -> None:
+    listed = _fields(plain)
+    assert len(listed) > 30
+    for path, name in listed:
+        for text in _BAD:
+            query = urllib.parse.urlencode({name: text, "id": "g"} if path == "/api/group" else {name: text})
+            told = plain.get(f"{path}?{query}")
+            assert told.status in (200, 400, 404), (path, name, text, told.text)
+            if told.status == 400:
+                assert list(told.json["errors"]) == [name]
+
+
+def test_an_error_stands_beside_its_field(plain: Client) -> None:
+    page = plain.get("/topics/orders/retention?retention_ms=soon&partition=0")
+    assert page.status == 400
+    assert 'name="retention_ms" value="soon"' in page.text
+    assert '<span class="wrong" id="wrong-retention_ms" role="alert">expected a whole number</span>' in page.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/topics/none",
+        "/topics/..%2f..%2fetc",
+        "/topics/%00",
+        "/topics/%ff",
+        "/topics/orders/partitions/7",
+        "/topics/orders/partitions/x",
+        "/topics/orders/partitions/" + "9" * 5000,
+        "/topics/orders/partitions/-1",
+        "/topics/orders/partitions/0/records?offset=999",
+        "/topics/orders/partitions/0/raw?offset=x",
+        "/topics/orders/partitions/0/raw?offset=99",
+        "/group?id=none",
+        "/static/..%2fapp.py",
+    ],
+)
+def test_what_is_not_there_is_404_without_a_traceback(plain: Client, path: str) -> None:
+    for asked in (path, f"/api{path}"):
+        answer = plain.get(asked)
+        assert answer.status == 404, (asked, answer.text)
+        assert "Traceback" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["", "{", "[]", "null", "1", '{"value": ' + "[" * 100_000, '{"partition": {"a": 1}}', "\xff", "{" * 7_000_000],
+)
+def test_a_body_that_is_none_is_refused(plain: Client, body: str) -> None:
+    answer = plain.ask("POST", "/api/topics/orders/produce", body, Content_Type="application/json")
+    assert answer.status == 400, answer.text
+
+
+def test_values_that_the_broker_refuses_are_said_beside_their_field(plain: Client) -> None:
+    def post(path: str, **fields: str) -> Answer:
+        return plain.ask("POST", f"/api{path}", json.dumps(fields), Content_Type="application/json")
+
+    assert post("/topics/orders/produce", partition="9", value="x").json["errors"].keys() == {"value"}
+    assert post("/topics/orders/produce", form="hex", value="zz").json["errors"].keys() == {"value"}
+    assert post("/topics/orders/produce", headers="no sign").json["errors"].keys() == {"headers"}
+    assert post("/topics/orders/settings", key="nothing").json["errors"].keys() == {"key"}
+    told = post("/topics/orders/settings", key="retention.ms", value="x", was="604800000")
+    assert told.json["errors"].keys() == {"value"}
+    told = post("/topics/orders/settings", key="retention.ms", value="1", was="2")
+    assert told.status == 409
+    assert post("/security/users", user="u").json["errors"].keys() == {"password"}
+    assert post("/security/acls", principal="nobody", name="x").json["errors"].keys() == {"principal"}
+    assert post("/security/acls", principal="User:u", name="x").json["errors"].keys() == {"principal"}
+
+
+def test_a_setting_is_set_and_put_back(plain: Client) -> None:
+    def post(**fields: str) -> Answer:
+        return plain.ask("POST", "/api/topics/orders/settings", json.dumps(fields), Content_Type="application/json")
+
+    def value() -> tuple[str, str]:
+        listed = plain.get("/api/topics/orders/settings?q=retention.ms").json["settings"]
+        found = next(each for each in listed if each["name"] == "retention.ms")
+        return found["value"], found["source"]
+
+    assert post(key="retention.ms", value="1000", was="604800000").status == 200
+    assert value() == ("1000", "this topic")
+    assert post(key="retention.ms", act="reset", was="1000").status == 200
+    assert value() == ("604800000", "default")
+
+
+def test_users_and_rules_are_made_and_removed(secured: tuple[Broker, str]) -> None:
+    admin = logged_in(secured[1], "admin", "admin-secret")
+
+    def post(path: str, **fields: str) -> Answer:
+        return admin.ask("POST", f"/api/security/{path}", json.dumps(fields), Content_Type="application/json")
+
+    assert post("users", user="carol", password="c-secret").status == 200
+    assert "carol" in {each["user"] for each in admin.get("/api/security").json["users"]}
+    assert "c-secret" not in admin.get("/api/events").text
+    logged_in(secured[1], "carol", "c-secret")
+    assert post("users", user="carol", act="remove").status == 200
+    rule = {"principal": "User:carol", "name": "secrets", "operation": "DESCRIBE"}
+    assert post("acls", **rule).status == 200
+    assert [each["principal"] for each in admin.get("/api/security?q=carol").json["acls"]] == ["User:carol"]
+    assert post("acls", **rule, act="remove").status == 200
+    assert admin.get("/api/security?q=carol").json["acls"] == []
+
+
+# --- JSON and HTML are one --------------------------------------------------------------------------------------------
+
+
+def test_openapi_describes_every_path_and_each_is_served(plain: Client) -> None:
+    document = plain.get("/api/openapi.json").json
+    assert document["openapi"].startswith("3.1")
+    for path, methods in document["paths"].items():
+        if "get" in methods:
+            asked = path.replace("{topic}", "orders").replace("{partition}", "0")
+            assert plain.get(asked).status == (404 if path == "/api/group" else 200), path
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_hundred_thousand_segments_are_drawn_as_few_blocks() -> None:
+    lane = [
+        MapSegment(
+            tier="remote",
+            base_offset=at * 100,
+            end_offset=at * 100 + 99,
+            size_bytes=1000,
+            from_ms=at * 60_000,
+            to_ms=at * 60_000 + 60_000,
+            state="failing" if at == 77_777 else "remote",
+            reason="",
+        )
+        for at in range(100_000)
+    ]
+    blocks = _blocks(lane, [(each.from_ms, each.to_ms) for each in lane], 0, lane[-1].to_ms)
+    assert len(blocks) <= BLOCKS_MAX + 1
+    assert sum(block["segments"] for block in blocks) == 100_000
+    assert sum(block["bytes"] for block in blocks) == 100_000_000
+    assert [block["state"] for block in blocks].count("failing") == 1
+    assert max(block["x"] + block["width"] for block in blocks) <= 1000.1
+
+
+@pytest.mark.parametrize(
+    ("data", "form", "text", "told"),
+    [
+        (None, "auto", None, "null"),
+        (b"", "auto", "", "text"),
+        (b"plain", "auto", "plain", "text"),
+        (b'{"a":1}', "auto", '{\n "a": 1\n}', "json"),
+        (b"{no", "json", "{no", "not JSON"),
+        (b"\xff\x00", "auto", "ff 00", "hex"),
+        (b"\x00\x00\x00\x07", "int", "7", "int"),
+        (b"\x00\x00\x07", "int", "00 00 07", "hex"),
+        (b"[" * 4000, "auto", "[" * 4000, "not JSON"),
+        ("\u202eabc\u200b".encode(), "text", "\\u202eabc\\u200b", "text"),
+        (b"\xff", "text", "\\xff", "text"),
+    ],
+)
+def test_bytes_are_shown_as_what_they_are(data: bytes | None, form: str, text: str | None, told: str) -> None:
+    found = shown(data, form)
+    assert (found["text"], found["format"]) == (text, told)
+
+
+def test_text_that_is_cut_within_a_character_stays_text() -> None:
+    found = shown("é".encode() * 5000, "auto")
+    assert found["format"] == "text"
+    assert found["cut"]
+
+
+def test_no_character_changes_what_is_around_it() -> None:
+    assert visible("a\x1b[31m\u2066\u2028\x7f\ud800b") == "a\\x1b[31m\\u2066\\u2028\\x7f\\ud800b"
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("0", 0), ("1700000000000", 1_700_000_000_000), ("-15m", 100_000), ("-1d", 0), ("1970-01-01T00:16", 960_000)],
+)
+def test_times_are_read(text: str, ms: int) -> None:
+    assert moment_ms(text, 1_000_000) == ms
+
+
+@pytest.mark.parametrize("text", ["soon", "12:00", "2026-13-01", "-", "-5y", "9999999999999999999"])
+def test_what_is_no_time_is_said_so(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a time"):
+        moment_ms(text, 0)
