@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.support.schema_registry import schema_registry
 
 from stratalog.broker.access import Acl, AclOperation, PatternType, Permission, ResourceType
 from stratalog.broker.security import credential_of_password
 from stratalog.broker.server.listen_address import ListenAddress
 from stratalog.broker.server.server import Broker
-from stratalog.errors import UsageError
+from stratalog.cli.serve import schemas_of
+from stratalog.config import BrokerConfig
+from stratalog.errors import StratalogError, UsageError
+from stratalog.util import SYSTEM_CLOCK
 from stratalog.web.app import make_app
 from stratalog.web.declarations import Console
 from stratalog.web.events import EventKeeper
@@ -509,3 +513,41 @@ def test_times_are_read(text: str, ms: int) -> None:
 def test_what_is_no_time_is_said_so(text: str) -> None:
     with pytest.raises(ValueError, match="expected a time"):
         moment_ms(text, 0)
+
+
+def test_a_value_is_shown_by_its_schema_and_why_not() -> None:
+    def read(data: bytes) -> Any:
+        if data[:1] != b"\0":
+            return data
+        if data == b"\0bad":
+            raise StratalogError("schema 1 is\nnot known")
+        return {"name": "\u202eé"}
+
+    assert shown(b"\0good", "schema", schemas=read)["text"] == '{\n "name": "\\u202eé"\n}'
+    assert shown(b"\0bad", "schema", schemas=read)["format"] == "schema 1 is\\nnot known"
+    assert shown(b"plain", "schema", schemas=read)["format"] == "no schema"
+    assert "stratalog.web.schema.registry" in shown(b"\0good", "schema")["format"]
+
+
+def test_a_registry_that_is_named_reads_what_the_console_shows() -> None:
+    schema = {"schemaType": "JSON", "schema": "{}"}
+    with schema_registry({7: schema}, login="me:pass") as url:
+        named = url if "@" in url else url.replace("//", "//me:pass@")
+        config = BrokerConfig.from_properties({"stratalog.web.schema.registry": named})
+        read = schemas_of(config)
+        assert read is not None
+        assert read(b'\0\0\0\0\x07{"a": 1}') == {"a": 1}
+    assert schemas_of(BrokerConfig.from_properties({})) is None
+
+
+def test_repeats_of_an_event_are_one_line() -> None:
+    keeper = EventKeeper(SYSTEM_CLOCK)
+    for at in range(50):
+        keeper.note("warning", "log", "the same")
+        keeper.note("warning", "log", f"other {at % 3}")
+    assert {(each.text, each.times) for each in keeper.newest()} == {
+        ("the same", 50),
+        ("other 0", 17),
+        ("other 1", 17),
+        ("other 2", 16),
+    }

@@ -6,11 +6,11 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,7 @@ from stratalog.util import log_events, raise_descriptor_limit, tell_service_mana
 
 if TYPE_CHECKING:
     from stratalog.broker.server import Broker
+    from stratalog.config import BrokerConfig
     from stratalog.web import WebServer
 
 logger = logging.getLogger(__name__)
@@ -112,7 +113,7 @@ def _serve(data_dir: Path | None, listen: str | None, web: str, config: Path | N
         _broker(data_dir, listen, properties, config) as broker,
     ):
         if pages is not None:
-            pages.start(broker.services)
+            pages.start(broker.services, schemas_of(broker.services.config))
         url = "off" if pages is None else pages.url
         if broker.failure is not None:
             raise broker.failure
@@ -135,6 +136,16 @@ def _broker(data_dir: Path | None, listen: str | None, properties: dict[str, str
         if file is None:
             raise
         raise InvalidConfigError(f"{file}: {error}") from error
+
+
+def schemas_of(config: BrokerConfig) -> Callable[[bytes], Any] | None:
+    """Return what reads records by their schemas, if a registry is named."""
+    url = config["stratalog.web.schema.registry"]
+    if url is None:
+        return None
+    from stratalog.cli.schema_registry import SchemaRegistry  # brokers without a registry do without
+
+    return SchemaRegistry(str(url)).decoded
 
 
 @contextmanager

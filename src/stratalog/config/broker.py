@@ -434,6 +434,8 @@ BROKER_KEYS = ConfigRegistry(
              one_of("auto", "required", "off")),
         _key("stratalog.web.metrics.token", _PASSWORD, None,
              "Token with which /metrics is read where it needs a login (Authorization: Bearer TOKEN)."),
+        _key("stratalog.web.schema.registry", _PASSWORD, None,
+             "URL of a schema registry by which the console shows keys and values; user and password may stand in it."),
         _key("stratalog.web.hosts", _LIST, (),
              "Host names of the web server, besides addresses, localhost and the machine's name. Requests with "
              "another name in their Host header are refused."),

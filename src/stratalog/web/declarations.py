@@ -12,6 +12,9 @@ from stratalog.web.fields import InputField
 from stratalog.web.sampler import RateSampler
 from stratalog.web.viewer import ConsoleViewer
 
+#: Returns what bytes mean by their schema; bytes without one stay bytes. StratalogError when that cannot be told.
+SchemaReader = Callable[[bytes], Any]
+
 
 @dataclass(frozen=True, slots=True)
 class Console:
@@ -22,6 +25,8 @@ class Console:
     events: EventKeeper
     #: Addresses that clients connect to.
     bootstrap_servers: str
+    #: Makes values of bytes behind the id of a schema; None where no registry is known.
+    schemas: SchemaReader | None = None
 
 
 #: (viewer, console, path parameters and fields) -> what JSON has, and the template shows

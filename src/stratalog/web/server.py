@@ -21,7 +21,7 @@ from stratalog.broker.server import ListenAddress, bind
 from stratalog.errors import UsageError
 from stratalog.util import join_host_port
 from stratalog.web.app import make_app
-from stratalog.web.declarations import Console
+from stratalog.web.declarations import Console, SchemaReader
 from stratalog.web.events import EventKeeper
 from stratalog.web.sampler import RateSampler
 
@@ -48,10 +48,13 @@ class WebServer:
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
 
-    def start(self, broker: BrokerServices) -> None:
-        """Begin to serve what `broker` has to show; returns once it is served."""
+    def start(self, broker: BrokerServices, schemas: SchemaReader | None = None) -> None:
+        """Begin to serve what `broker` has to show; returns once it is served.
+
+        `schemas` reads keys and values of records that begin with the id of a schema.
+        """
         bootstrap = join_host_port(_THIS_MACHINE.get(broker.listener.host, broker.listener.host), broker.listener.port)
-        self._console = console = Console(broker, RateSampler(broker), EventKeeper(broker.clock), bootstrap)
+        self._console = console = Console(broker, RateSampler(broker), EventKeeper(broker.clock), bootstrap, schemas)
         names = [self._host, broker.listener.host, *broker.settings.static["stratalog.web.hosts"]]
         app = make_app(broker, console, self._host, names)
         console.events.attach()

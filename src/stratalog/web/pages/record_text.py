@@ -6,9 +6,11 @@ import json
 import unicodedata
 from typing import Any, Final
 
+from stratalog.errors import StratalogError
 from stratalog.records import Record
+from stratalog.web.declarations import SchemaReader
 
-FORMATS: Final = ("auto", "text", "json", "hex", "int", "none")
+FORMATS: Final = ("auto", "text", "json", "schema", "hex", "int", "none")
 #: What is shown of one key or value; the rest can be downloaded.
 SHOWN_BYTES: Final = 4096
 _HEADERS_MAX: Final = 100
@@ -16,15 +18,37 @@ _HEX_ROW: Final = 16
 _INT_SIZES: Final = (1, 2, 4, 8)
 
 
-def shown(data: bytes | None, form: str, limit: int = SHOWN_BYTES) -> dict[str, Any]:
+def shown(
+    data: bytes | None, form: str, limit: int = SHOWN_BYTES, schemas: SchemaReader | None = None
+) -> dict[str, Any]:
     """Return the text of bytes in a format, what format it is, how many bytes there are, and whether it is cut."""
     if data is None:
         return {"text": None, "format": "null", "bytes": 0, "cut": False}
+    if form == "schema":
+        return _by_schema(data, limit, schemas)
     piece = data[:limit]
     cut = len(piece) < len(data)
     chosen = _guess(data) if form == "auto" else form
     text, told = _text(piece, data, chosen, cut=cut)
     return {"text": text, "format": told, "bytes": len(data), "cut": cut}
+
+
+def _by_schema(data: bytes, limit: int, schemas: SchemaReader | None) -> dict[str, Any]:
+    if schemas is None:
+        return {**shown(data, "auto", limit), "format": "no stratalog.web.schema.registry is set"}
+    try:
+        value = schemas(data)
+    except StratalogError as error:
+        return {**shown(data, "hex", limit), "format": visible(str(error))}
+    if isinstance(value, bytes):
+        return {**shown(data, "auto", limit), "format": "no schema"}
+    text = json.dumps(value, ensure_ascii=False, indent=1, default=str)
+    return {
+        "text": visible(text[:limit], lines=True),
+        "format": "by its schema",
+        "bytes": len(data),
+        "cut": len(text) > limit,
+    }
 
 
 def _guess(data: bytes) -> str:
@@ -77,13 +101,15 @@ def _spelled(each: str) -> str:
     return each.encode("unicode_escape").decode()
 
 
-def record_json(record: Record, key_format: str, value_format: str) -> dict[str, Any]:
+def record_json(
+    record: Record, key_format: str, value_format: str, schemas: SchemaReader | None = None
+) -> dict[str, Any]:
     """Return one record for a table."""
     return {
         "offset": record.offset,
         "timestampMs": record.timestamp_ms,
-        "key": shown(record.key, key_format, 512),
-        "value": shown(record.value, value_format),
+        "key": shown(record.key, key_format, 512, schemas),
+        "value": shown(record.value, value_format, SHOWN_BYTES, schemas),
         "headers": [
             {"name": visible(name), "value": shown(value, "auto", 512)} for name, value in record.headers[:_HEADERS_MAX]
         ],

@@ -159,7 +159,7 @@ def _records_of(batch: RecordBatch) -> Iterator[Record]:
     return iter(()) if batch.magic == MAGIC and batch.is_control else batch.records(size_max=_DECOMPRESSED_MAX)
 
 
-def records(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
+def records(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a page of records, decoded."""
     partition, offset = _begin(viewer, values)
     found: list[dict[str, Any]] = []
@@ -168,7 +168,7 @@ def records(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) 
         for batch in _batches(partition, offset):
             for record in _records_of(batch):
                 if record.offset >= offset:
-                    found.append(record_json(record, values["key"], values["value"]))
+                    found.append(record_json(record, values["key"], values["value"], console.schemas))
                 if len(found) == values["count"]:
                     break
             if len(found) == values["count"]:
@@ -200,7 +200,7 @@ def raw(viewer: ConsoleViewer, topic: str, number: int, offset: int, part: str) 
 # --- a topic, live ----------------------------------------------------------------------------------------------------
 
 
-def messages(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
+def messages(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return records of a topic that pass the filters, the newest first, and where to go on."""
     topic = values["topic"]
     viewer.check_topic(topic, AclOperation.READ)
@@ -229,7 +229,10 @@ def messages(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any])
         except StratalogError as error:
             errors.append(f"partition {number}: {error}")
             continue
-        found += [{"partition": number, **record_json(each, values["key"], values["value"])} for each in taken]
+        found += [
+            {"partition": number, **record_json(each, values["key"], values["value"], console.schemas)}
+            for each in taken
+        ]
     found.sort(key=lambda each: (each["timestampMs"], each["offset"], each["partition"]), reverse=True)
     is_forward = cursor is None and values["start"] != "newest"
     return {
