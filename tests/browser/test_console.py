@@ -355,7 +355,7 @@ def test_a_record_of_ten_megabytes_is_shown_in_part_and_downloaded_whole(page: A
     page.goto(f"{served.url}/topics/large/messages")
     assert len(page.inner_text("#records")) < 20_000
     with page.expect_download() as download:
-        page.click("text=download all >> nth=1")
+        page.locator("a[download]").nth(1).click()
     assert Path(download.value.path()).stat().st_size == 10_000_000
 
 

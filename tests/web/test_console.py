@@ -92,6 +92,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """Without users and rules; changes are allowed."""
     broker, web = _serve(tmp_path_factory.mktemp("plain"), stratalog_web_allow_changes="true")
     broker.create_topic("orders", 2)
+    broker.create_topic("payments")
     yield Client(web.url)
     web.close()
     broker.close()
@@ -433,6 +434,20 @@ def test_users_and_rules_are_made_and_removed(secured: tuple[Broker, str]) -> No
     assert admin.get("/api/security?q=carol").json["acls"] == []
 
 
+def test_quotas_are_set_and_removed(plain: Client) -> None:
+    def post(**fields: str) -> Answer:
+        return plain.ask("POST", "/api/security/quotas", json.dumps(fields), Content_Type="application/json")
+
+    assert post(quota_user="alice", quota_client="<default>", quota_value="1000").status == 200
+    [quota] = plain.get("/api/security").json["quotas"]
+    assert {each["type"]: each["name"] for each in quota["entity"]} == {"user": "alice", "client-id": None}
+    assert quota["values"] == [{"key": "producer_byte_rate", "value": 1000.0}]
+    assert post(quota_value="1").json["errors"].keys() == {"quota_user"}
+    assert post(quota_user="alice", quota_value="-1").json["errors"].keys() == {"quota_value"}
+    assert post(quota_user="alice", quota_client="<default>").status == 200
+    assert plain.get("/api/security").json["quotas"] == []
+
+
 # --- JSON and HTML are one --------------------------------------------------------------------------------------------
 
 
@@ -443,6 +458,15 @@ def test_openapi_describes_every_path_and_each_is_served(plain: Client) -> None:
         if "get" in methods:
             asked = path.replace("{topic}", "orders").replace("{partition}", "0")
             assert plain.get(asked).status == (404 if path == "/api/group" else 200), path
+
+
+def test_topics_are_paged_and_a_page_beyond_the_last_is_the_last(plain: Client) -> None:
+    first = plain.get("/topics?size=1")
+    assert ">orders</a>" in first.text
+    assert 'rel="next" href="/topics?size=1&amp;page=2"' in first.text
+    last = plain.get("/topics?size=1&page=99")
+    assert ">payments</a>" in last.text
+    assert 'rel="prev"' in last.text
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------

@@ -74,4 +74,11 @@ ACTIONS: Final = (
         "/security/users", "security", "Set or remove a user's credential.", security.change_user, security.USER_FIELDS
     ),
     PageChange("/security/acls", "security", "Add or remove an access rule.", security.change_acl, security.ACL_FIELDS),
+    PageChange(
+        "/security/quotas",
+        "security",
+        "Set or remove a limit of clients.",
+        security.change_quota,
+        security.QUOTA_FIELDS,
+    ),
 )

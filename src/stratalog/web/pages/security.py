@@ -39,6 +39,13 @@ ACL_FIELDS = (
     choice("permission", _PERMISSIONS),
     choice("act", ("add", "remove")),
 )
+_QUOTAS: Final = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+QUOTA_FIELDS = (
+    words("quota_user", longest=500, help="A user; <default> for all others."),
+    words("quota_client", longest=500, help="A client id; <default> for all others."),
+    choice("quota_key", _QUOTAS),
+    words("quota_value", longest=30, help="The limit; empty: none.", pattern=r"\d{1,15}(\.\d{1,6})?"),
+)
 
 
 def view(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
@@ -60,6 +67,7 @@ def view(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> 
             "types": _TYPES,
             "patterns": _PATTERNS,
             "permissions": _PERMISSIONS,
+            "quotas": _QUOTAS,
         },
     }
 
@@ -227,6 +235,34 @@ def change_acl(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any
     done = f"{'added' if values['act'] == 'add' else 'removed'}: {rule}"
     console.events.note("info", "console", f"{viewer.principal} {done}")
     return "/security#acls", done
+
+
+def change_quota(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> tuple[str, str]:
+    """Set or remove one limit of a user, a client id, or both."""
+    named = [(kind, values[name]) for kind, name in (("user", "quota_user"), ("client-id", "quota_client"))]
+    entity = [(kind, None if name == "<default>" else name) for kind, name in named if name]
+    if not entity:
+        raise NotThatValueError("quota_user", "a user or a client id is needed")
+    key, value = values["quota_key"], values["quota_value"]
+    answer = viewer.call(
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        1,
+        lambda part: {
+            "entries": [
+                part(
+                    "EntryData",
+                    entity=[part("EntityData", entity_type=kind, entity_name=name) for kind, name in entity],
+                    ops=[part("OpData", key=key, value=float(value or 0), remove=not value)],
+                )
+            ],
+            "validate_only": False,
+        },
+    ).entries[0]
+    _refuse("quota_value", answer)
+    of = ", ".join(f"{kind} {name or '<default>'}" for kind, name in entity)
+    done = f"{key} of {of} is {value or 'no longer limited'}"
+    console.events.note("info", "console", f"{viewer.principal}: {done}")
+    return "/security#quotas", done
 
 
 def _refuse(field: str, answer: Any) -> None:
