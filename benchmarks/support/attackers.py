@@ -213,6 +213,10 @@ def producer_ids(attacker: Attacker) -> None:
 
 def transactional_ids(attacker: Attacker) -> None:
     """Ask for producer ids under so many names."""
+    with Wire(attacker.address) as client:
+        found = {"key": "name-0", "key_type": 1}
+        while int(client.call(ApiKey.FIND_COORDINATOR, 1, **found).error_code):
+            time.sleep(0.1)
     _pipelined(
         attacker,
         (
