@@ -90,7 +90,7 @@ def test_the_command_prints_topics_or_segments(
     found = json.loads(capsys.readouterr().out)
     assert found["totals"]["due_now_bytes"] == found["rows"][0]["bytes"]
     assert run(["spark", "retention", "--data-dir", str(tmp_path), "--at", at, "--segments"]) == 0
-    assert "the next check takes it" in capsys.readouterr().out
+    assert "the next check deletes it" in capsys.readouterr().out
     assert run(["spark", "retention"]) == 2
     assert "use --data-dir DIR, --remote URL, or both" in capsys.readouterr().err
     assert run(["spark", "retention", "--data-dir", str(tmp_path / "none")]) == 2

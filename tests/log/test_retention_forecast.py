@@ -118,7 +118,7 @@ def test_one_record_of_the_future_keeps_its_segment_and_all_behind_it() -> None:
         (
             LogConfig(cleanup_policy=frozenset({"compact"})),
             Hold.NO_DELETE_POLICY,
-            "cleanup.policy does not have delete",
+            "cleanup.policy does not include delete",
         ),
     ],
 )

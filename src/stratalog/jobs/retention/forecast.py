@@ -193,54 +193,52 @@ class _Walk:
         return "retention" if self._limits.remote_through is None else "local.retention"
 
     def _text_below_start(self) -> str:
-        return (
-            f"all its offsets are below the log start offset {self._limits.start_offset}: nobody can read it any more"
-        )
+        return f"all its offsets are below the log start offset {self._limits.start_offset}, so it cannot be read"
 
     def _text_over_size(self) -> str:
         total = sum(segment.size_bytes for segment in self._segments)
         return (
-            f"the log has {total} bytes and would still have {self._key}.bytes={self._limits.retention_bytes} or more "
-            "without it"
+            f"the log has {total} bytes; without this segment it still has at least "
+            f"{self._key}.bytes={self._limits.retention_bytes}"
         )
 
     def _text_due(self, segment: LocalSegment) -> str:
         age = span_text(self._now_ms - segment.largest_timestamp_ms)
         return (
             f"its newest record is {age} old, more than {self._key}.ms={self._limits.retention_ms} "
-            f"({span_text(self._limits.retention_ms)}): the next check takes it"
+            f"({span_text(self._limits.retention_ms)}): the next check deletes it"
         )
 
     def _text(self, hold: Hold, position: int, slowest: int | None = None) -> str:
         segment, limits = self._segments[position], self._limits
         if hold is Hold.UNLIMITED:
-            return f"{self._key}.ms and {self._key}.bytes are -1: nothing goes by age or size"
+            return f"{self._key}.ms and {self._key}.bytes are -1: no segment expires by age or size"
         if hold is Hold.NO_DELETE_POLICY:
             return (
-                "cleanup.policy does not have delete: a record goes when compaction finds a newer one with its key, "
-                f"not before min.compaction.lag.ms={self._config.min_compaction_lag_ms} and never out of the active "
+                "cleanup.policy does not include delete: compaction removes a record once a newer one has its key, "
+                f"not before min.compaction.lag.ms={self._config.min_compaction_lag_ms} and never from the active "
                 "segment"
             )
         if hold is Hold.SIZE_BUDGET:
             return (
-                f"{self._key}.ms is -1, and without it the log would have less than "
-                f"{self._key}.bytes={limits.retention_bytes} bytes"
+                f"{self._key}.ms is -1, and without this segment the log would have less than "
+                f"{self._key}.bytes={limits.retention_bytes}"
             )
         if hold is Hold.HIGH_WATERMARK:
             return (
-                f"it ends at offset {self._end(position) - 1}, and replicas have what is below the high watermark "
-                f"{limits.high_watermark}: what is not everywhere is not deleted"
+                f"it ends at offset {self._end(position) - 1}, not below the high watermark {limits.high_watermark}; "
+                "only records that all in-sync replicas have are deleted"
             )
         if hold is Hold.EMPTY:
-            return "the active segment has no records: it stays, for those that come"
+            return "the active segment is empty and stays for new records"
         if hold is Hold.NOT_COPIED:
             return (
-                f"the remote tier has offsets up to {limits.remote_through}: a local segment goes only after its copy "
-                "is finished, however old it is"
+                f"the remote tier has offsets up to {limits.remote_through}: a local segment is deleted "
+                "only after its copy is finished, however old it is"
             )
         if hold is Hold.ACTIVE:
             return (
-                "the active segment is not copied, so it stays until it rolls; retention rolls it once it is due; "
+                "the active segment is not copied until it rolls; retention rolls it once it expires; "
                 f"{self._roll(segment)}"
             )
         if hold is Hold.EARLIER_SEGMENT:
@@ -250,11 +248,11 @@ class _Walk:
     def _text_earlier(self, position: int, slowest: int | None) -> str:
         keeper = self._blocked_from if slowest is None or self._blocked_from < position else slowest
         what = self._segments[keeper]
-        why = "which has to stay"
+        why = "which must stay"
         if keeper == slowest:
-            why = f"whose newest record is of {time_text(what.largest_timestamp_ms)}"
+            why = f"whose newest record is dated {time_text(what.largest_timestamp_ms)}"
         return (
-            "retention goes from the oldest segment on and stops at the first that stays: that is segment "
+            "retention deletes from the oldest segment on and stops at the first that must stay: segment "
             f"{what.base_offset}, {why}"
         )
 
@@ -264,16 +262,16 @@ class _Walk:
         if hold is Hold.FUTURE_TIMESTAMP:
             ahead = span_text(segment.largest_timestamp_ms - self._now_ms)
             return (
-                f"a single record of {newest}, {ahead} in the future, keeps the whole segment, and all behind it, "
-                f"until that is older than {limit}; message.timestamp.after.max.ms refuses such records"
+                f"a record dated {newest}, {ahead} in the future, keeps this segment and all later ones until that "
+                f"time is older than {limit}; message.timestamp.after.max.ms refuses such records"
             )
-        text = f"a segment goes as a whole, {limit} after its newest record, which is of {newest}"
+        text = f"a segment is deleted as a whole, {limit} after its newest record, dated {newest}"
         first = segment.first_timestamp_ms
         if first is not None and 0 <= first < segment.largest_timestamp_ms:
             spread = span_text(segment.largest_timestamp_ms - first)
-            text += f"; its first record is {spread} older and stays that much longer than {self._key}.ms"
+            text += f"; its first record is {spread} older and is kept that much longer than {self._key}.ms"
         if is_active:
-            text += f". It is the active one, so every append keeps it longer; {self._roll(segment)}"
+            text += f". It is the active segment, so every append extends its life; {self._roll(segment)}"
         return text
 
 

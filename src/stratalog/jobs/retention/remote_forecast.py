@@ -80,8 +80,8 @@ def _staying(
 ) -> Fate:
     if stay.keeper.segment_id != segment.segment_id:
         text = (
-            "retention goes from the oldest segment on and stops at the first that stays: that is segment "
-            f"{stay.keeper.start_offset}, whose newest record is of {time_text(stay.keeper.max_timestamp_ms)}"
+            "retention deletes from the oldest segment on and stops at the first that must stay: segment "
+            f"{stay.keeper.start_offset}, whose newest record is dated {time_text(stay.keeper.max_timestamp_ms)}"
         )
         holds: tuple[Hold, ...] = (Hold.EARLIER_SEGMENT,)
     elif stay.rule_ms is None:
@@ -94,11 +94,11 @@ def _staying(
 
 def _unlimited(facts: RetentionFacts, config: LogConfig) -> tuple[tuple[Hold, ...], str]:
     if "delete" not in config.cleanup_policy:
-        return (Hold.NO_DELETE_POLICY,), "cleanup.policy does not have delete: remote segments stay"
+        return (Hold.NO_DELETE_POLICY,), "cleanup.policy does not include delete: remote segments stay"
     if facts.retention_bytes >= 0:
         text = f"retention.ms is -1, and without it there would be less than retention.bytes={facts.retention_bytes}"
         return (Hold.SIZE_BUDGET,), text
-    return (Hold.UNLIMITED,), "retention.ms and retention.bytes are -1: nothing goes by age or size"
+    return (Hold.UNLIMITED,), "retention.ms and retention.bytes are -1: no segment expires by age or size"
 
 
 def _young(segment: RemoteLogSegmentMetadata, facts: RetentionFacts) -> tuple[tuple[Hold, ...], str]:
@@ -107,11 +107,11 @@ def _young(segment: RemoteLogSegmentMetadata, facts: RetentionFacts) -> tuple[tu
     if segment.max_timestamp_ms > facts.now_ms:
         ahead = span_text(segment.max_timestamp_ms - facts.now_ms)
         text = (
-            f"a single record of {newest}, {ahead} in the future, keeps the whole segment, and all behind it, until "
-            f"that is as old as {limit}"
+            f"a record dated {newest}, {ahead} in the future, keeps this segment and all later ones until that time is "
+            f"as old as {limit}"
         )
         return (Hold.FUTURE_TIMESTAMP,), text
-    text = f"a segment goes as a whole, {limit} after its newest record, which is of {newest}"
+    text = f"a segment is deleted as a whole, {limit} after its newest record, dated {newest}"
     return (Hold.NEWEST_TIMESTAMP,), text
 
 
@@ -125,7 +125,7 @@ def _not_read(
             None,
             None,
             (Hold.COPYING,),
-            "its copy is under way; if it failed, the next task removes it",
+            "its copy is in progress; the next task removes it if the copy failed",
         )
     covering = [
         other
@@ -134,13 +134,13 @@ def _not_read(
     ]
     if covering:
         text = (
-            f"segment {covering[0].start_offset}-{covering[0].end_offset} has its offsets too and is what readers get; "
-            "it goes when the log start offset passes its end"
+            f"segment {covering[0].start_offset}-{covering[0].end_offset} has the same offsets, and is read instead; "
+            "this one is deleted when the log start offset passes its end"
         )
         return _fate(segment, None, None, (Hold.COVERED,), text)
     text = (
-        "its leader epochs are not those of this log: it is of a history that was given up, and nobody reads it; it "
-        "goes when the log start offset passes its end"
+        "its leader epochs are not in this log: it belongs to a discarded history and is not read; it is deleted when "
+        "the log start offset passes its end"
     )
     return _fate(segment, None, None, (Hold.OTHER_LINEAGE,), text)
 
@@ -152,7 +152,7 @@ def _text_now(reason: ExpirationReason, segment: RemoteLogSegmentMetadata, facts
             f"{facts.retention_ms} ({span_text(facts.retention_ms)})"
         )
     if reason is ExpirationReason.SIZE:
-        return f"without it both tiers would still have retention.bytes={facts.retention_bytes} or more"
+        return f"without this segment both tiers still have at least retention.bytes={facts.retention_bytes}"
     return str(reason.value)
 
 
