@@ -63,7 +63,7 @@ def test_the_text_teaches_what_keeps_a_record_beyond_its_time(
     assert "retention.ms=86400000 (1 d)" in out
     assert "a segment is deleted as a whole" in out
     assert "55 min older" in out
-    assert "It is the active one" in out
+    assert "It is the active segment" in out
     assert "retention.ms is the least time that a record is kept" in out
 
 
