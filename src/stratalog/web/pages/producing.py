@@ -55,6 +55,9 @@ class _OneRequest:
     def defer(self, deferred: Deferred) -> None:
         """Nobody goes away from here."""
 
+    def throttle(self, throttle: QuotaThrottle) -> None:
+        """Let the next request of the page come: it counts for the quota, and there is no connection to mute."""
+
     def reject(self, why: object) -> None:
         if not self.answer.done():
             self.answer.set_exception(KafkaError(str(why)))
