@@ -74,7 +74,6 @@ MISSING = {
     42: "version 3 is not in the schemas that are used here",
     71: "Kafka does not advertise it either without a plug-in that collects the metrics of clients",
     72: "the same",
-    **dict.fromkeys((48, 49), "quotas"),
     **dict.fromkeys((76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92), "share groups (KIP-932)"),
     **dict.fromkeys((88, 89), "streams groups (KIP-1071)"),
     **dict.fromkeys((93, 94), "not in the schemas that are used here"),

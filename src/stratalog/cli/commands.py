@@ -132,6 +132,19 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         ),
     ),
     GroupSpec(
+        "quotas",
+        "List, set and remove the quotas of users, client ids and addresses.",
+        (
+            "quotas list -b localhost:9092",
+            "quotas set --user alice producer_byte_rate=1048576 -b localhost:9092",
+        ),
+        (
+            CommandSpec("list", "stratalog.cli.quotas:list_", "List quotas."),
+            CommandSpec("set", "stratalog.cli.quotas:set_", "Set quotas."),
+            CommandSpec("remove", "stratalog.cli.quotas:remove", "Remove quotas."),
+        ),
+    ),
+    GroupSpec(
         "features",
         "Describe and change the feature levels of a cluster.",
         ("features describe -b localhost:9092", "features upgrade --release-version 4.4 -b localhost:9092"),

@@ -68,6 +68,17 @@ def complete_users(ctx: typer.Context, incomplete: str) -> list[str]:
     return _names(ctx, incomplete, _users)
 
 
+def complete_quotas(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the quotas that begin so: of an address if one is named, else of users and client ids."""
+    # only a shell that completes a quota needs their names
+    from stratalog.broker.quotas import ADDRESS_QUOTAS, CLIENT_QUOTAS
+
+    of_address = ctx.params.get("ip") or ctx.params.get("ip_defaults")
+    names = ADDRESS_QUOTAS if of_address else CLIENT_QUOTAS
+    equals = "" if ctx.info_name == "remove" else "="
+    return [f"{name}{equals}" for name in names if name.startswith(incomplete)]
+
+
 def complete_tokens(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the ids of delegation tokens that begin so; none without a broker."""
     return _names(ctx, incomplete, _tokens)

@@ -11,6 +11,21 @@ from .client_quotas import (
     addresses_of as addresses_of,
 )
 from .entity import (
+    ADDRESS_QUOTAS as ADDRESS_QUOTAS,
+)
+from .entity import (
+    CLIENT_ID as CLIENT_ID,
+)
+from .entity import (
+    CLIENT_QUOTAS as CLIENT_QUOTAS,
+)
+from .entity import (
+    IP as IP,
+)
+from .entity import (
+    USER as USER,
+)
+from .entity import (
     QuotaEntity as QuotaEntity,
 )
 from .entity import (

@@ -62,9 +62,6 @@ class _OneRequest:
         if not self.answer.done():
             self.answer.set_exception(KafkaError(str(why)))
 
-    def throttle(self, throttle: QuotaThrottle) -> None:
-        """There is no connection that could be kept waiting."""
-
 
 def produce(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> tuple[str, str]:
     """Append one record to a partition."""
