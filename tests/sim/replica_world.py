@@ -74,7 +74,7 @@ class Replica:
     role: ReplicaRole = field(default_factory=ReplicaRole)
     high_watermark: int = 0
     reign: Reign | None = None
-    asked: tuple[int, int] | None = None  # leader epoch, offset of the fetch in flight
+    asked: int | None = None  # the number of the fetch in flight; one connection answers in order
     awaits_metadata: IsrChange | None = None
     waiting: list[int] = field(default_factory=list)
 
@@ -107,6 +107,7 @@ class World:
         self.net: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.now_ms = 0
         self.value = 0
+        self.fetches = 0
         self.confirmed = 0
         self.elections = 0
         #: What readers may have seen: every later leader has it.
@@ -413,19 +414,30 @@ class World:
             if replica.role.role is not Role.FOLLOWER:
                 continue
             log = replica.log
-            replica.asked = (replica.role.leader_epoch, log.end)
+            self.fetches += 1
+            replica.asked = self.fetches
             self._send(
                 self._serve,
                 index,
                 self.brokers[replica.role.leader],
                 broker,
                 broker.epoch,
-                *replica.asked,
+                self.fetches,
+                replica.role.leader_epoch,
+                log.end,
                 log.last_epoch,
             )
 
     def _serve(
-        self, index: int, leader: Broker, follower: Broker, epoch: int, leader_epoch: int, offset: int, last_epoch: int
+        self,
+        index: int,
+        leader: Broker,
+        follower: Broker,
+        epoch: int,
+        number: int,
+        leader_epoch: int,
+        offset: int,
+        last_epoch: int,
     ) -> None:
         replica = leader.replicas[index]
         reign = replica.reign
@@ -436,10 +448,10 @@ class World:
             known, end = log.end_of_epoch(last_epoch, log.end)
             if known < 0 or known < last_epoch or end < offset:
                 answer = (known, end) if known >= 0 else (-1, log.end)
-                self._send(self._answered, index, follower, epoch, leader_epoch, offset, answer, [], 0)
+                self._send(self._answered, index, follower, epoch, number, leader_epoch, offset, answer, [], 0)
                 return
         if offset > log.end:
-            self._send(self._answered, index, follower, epoch, leader_epoch, offset, (-1, log.end), [], 0)
+            self._send(self._answered, index, follower, epoch, number, leader_epoch, offset, (-1, log.end), [], 0)
             return
         try:
             reign.note_fetch(
@@ -463,13 +475,16 @@ class World:
             self._send_change(leader, index)
         self._move_high_watermark(leader, index)
         records = log.entries[offset : offset + self.random.randint(1, 4)]
-        self._send(self._answered, index, follower, epoch, leader_epoch, offset, None, records, replica.high_watermark)
+        self._send(
+            self._answered, index, follower, epoch, number, leader_epoch, offset, None, records, replica.high_watermark
+        )
 
     def _answered(
         self,
         index: int,
         broker: Broker,
         epoch: int,
+        number: int,
         leader_epoch: int,
         offset: int,
         diverging: tuple[int, int] | None,
@@ -480,7 +495,7 @@ class World:
         log = replica.log
         if not broker.is_up or broker.is_stopped or broker.epoch != epoch:
             return
-        if replica.role.role is not Role.FOLLOWER or replica.asked != (leader_epoch, offset) or log.end != offset:
+        if replica.role.role is not Role.FOLLOWER or replica.asked != number or log.end != offset:
             return
         if replica.role.leader_epoch != leader_epoch:
             return

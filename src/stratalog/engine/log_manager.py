@@ -19,6 +19,7 @@ from stratalog.config import BrokerConfig, LogConfig
 from stratalog.engine.cleaning import CleanerManager, LogCleaner
 from stratalog.engine.dirs import (
     ALL_CHECKPOINTS,
+    Checkpointed,
     DataDir,
     DirCheckpoints,
     LoadJob,
@@ -35,6 +36,7 @@ from stratalog.engine.housekeeping import Housekeeping
 from stratalog.engine.metrics import TopicTraffic
 from stratalog.engine.partition import OfflinePartition, Partition
 from stratalog.engine.partition_table import PartitionTable
+from stratalog.engine.replication import LocalReplicas
 from stratalog.engine.tiering import allowed_config, tier
 from stratalog.errors import (
     DataDirError,
@@ -45,11 +47,20 @@ from stratalog.errors import (
     is_shortage,
 )
 from stratalog.log import FlushTimes, PartitionLog
-from stratalog.log.format import DELETE_DIR_SUFFIX, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, TopicPartition
+from stratalog.log.format import (
+    DELETE_DIR_SUFFIX,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    METADATA_LOG,
+    RECOVERY_POINTS,
+    TopicPartition,
+)
 from stratalog.log.recovery import plausible_start
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, Schedule, TopicCounts
 
 if TYPE_CHECKING:
+    from stratalog.engine.replica_changes import AssignedReplicas, ClusterView, ReplicaChanges
+    from stratalog.remote.api import TopicIdPartition
     from stratalog.remote.tier import RemoteLogManager
 
 __all__ = ["LoadReport", "LogManager", "TopicSpec"]
@@ -60,6 +71,8 @@ _PURGE_PERIOD_MS = 1_000
 #: After which a directory is tried again that could not be put offline.
 _OFFLINE_RETRY_MS = 60_000
 _FLUSH_PERIOD_MS = 1_000
+#: Directory ids up to this one stand for no directory (KIP-858).
+UNASSIGNED_DIRECTORIES_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +116,8 @@ class LogManager:
         self._fs = fs
         self._partitions = PartitionTable()
         self._takes_new_ones = True
+        #: In a cluster: who leads and who follows is said by its metadata.
+        self.replication: LocalReplicas | None = None
         #: What could not be done for want of file descriptors last.
         self._shortage: str | None = None
         self._lock = threading.RLock()
@@ -133,16 +148,66 @@ class LogManager:
         topic of the same name is renamed to `-stray`, as Kafka does, and named too. While a directory is offline, a
         partition that is nowhere is taken to be there, and is offline as well.
         """
-        started = self.clock.monotonic()
         known = {spec.name: spec.allowed() for spec in topics}
+        recovered, strays = self._load_topics(known)
+        for spec in known.values():
+            if self.dirs.offline:
+                self._mark_missing_as_offline(spec)
+            try:
+                self.create_topic(spec)
+            except ResourceShortageError:
+                self._refuse_shortage()
+                raise
+        self._begin_housekeeping()
+        if self.cleaner is not None:
+            self.cleaner.start()
+        return LoadReport(len(self._partitions), recovered, strays)
+
+    def start_replicas(self, assigned: Mapping[TopicIdPartition, AssignedReplicas], cluster: ClusterView) -> LoadReport:
+        """Load what lies here of the replicas that a cluster's metadata has assigned, and begin housekeeping.
+
+        Leads nothing and makes nothing: the first `apply` does. High watermarks begin where they were checkpointed.
+        """
+        self.replication = LocalReplicas(self, cluster)
+        counts: dict[tuple[str, UUID], int] = {}
+        for key in assigned:
+            counts[key.topic, key.topic_id] = max(counts.get((key.topic, key.topic_id), 0), key.partition + 1)
+        known = {
+            topic: TopicSpec(topic, topic_id, count, cluster.log_config(topic)).allowed()
+            for (topic, topic_id), count in counts.items()
+        }
+        wanted = {(key.topic, key.partition) for key in assigned}
+        recovered, strays = self._load_topics(known, lambda job: (job.spec.name, job.partition) in wanted)
+        self._begin_housekeeping()
+        self.replication.begin(self._schedule)
+        if self.cleaner is not None:
+            self.cleaner.start()
+        return LoadReport(len(self._partitions), recovered, strays)
+
+    def apply(self, changes: ReplicaChanges) -> None:
+        """Take in what changed for the replicas of this broker; never raises for one of them. See `ReplicaChanges`."""
+        assert self.replication is not None, "start_replicas comes first"
+        self.replication.apply(changes)
+
+    def stop_replication(self) -> None:
+        """End the fetchers and the requests to the controller. Harmless when called again."""
+        if self.replication is not None:
+            self.replication.close()
+
+    def _load_topics(
+        self, known: Mapping[str, TopicSpec], is_wanted: Callable[[LoadJob], bool] = lambda _: True
+    ) -> tuple[int, tuple[Path, ...]]:
+        """Load what lies here of `known`; how many were recovered after an unclean stop, and what was left lying."""
+        started = self.clock.monotonic()
         jobs: dict[Path, list[LoadJob]] = {}
         unknown: list[Path] = []
         set_aside: list[Path] = []
         for data_dir in self.dirs.live:
             with self._failing(data_dir.path, "its partitions cannot be listed"):
                 content = survey(data_dir.path, known, self._fs)
-                jobs[data_dir.path] = content.jobs
+                jobs[data_dir.path] = [job for job in content.jobs if is_wanted(job)]
                 unknown += content.unknown
+                unknown += [job.path for job in content.jobs if not is_wanted(job)]
                 set_aside += content.set_aside
                 for path in content.condemned:
                     self._housekeeping.condemn(path)
@@ -155,19 +220,9 @@ class LogManager:
             (self.clock.monotonic() - started) * 1000,
             recovered,
         )
-        for spec in known.values():
-            if self.dirs.offline:
-                self._mark_missing_as_offline(spec)
-            try:
-                self.create_topic(spec)
-            except ResourceShortageError:
-                self._refuse_shortage()
-                raise
-        report_strays(unknown, set_aside)
-        self._begin_housekeeping()
-        if self.cleaner is not None:
-            self.cleaner.start()
-        return LoadReport(len(self._partitions), recovered, (*unknown, *set_aside))
+        strays = [path for path in unknown if path.name != METADATA_LOG]
+        report_strays(strays, set_aside)
+        return recovered, (*strays, *set_aside)
 
     def _refuse_shortage(self) -> None:
         """DataDirError when a partition is not served for want of file descriptors: each segment takes one."""
@@ -211,7 +266,7 @@ class LogManager:
         """Open the log of a partition, and lead it. What was there before was left as its data directory was."""
         topic, number = spec.name, int(path.name.rpartition("-")[2])
         was_clean = next(found.was_clean for found in self.dirs.live if found.path == path.parent)
-        recovery_point, start = self._checkpoints.of(path.parent, (topic, number)) if not is_new else (0, 0)
+        checkpointed = Checkpointed(0, 0) if is_new else self._checkpoints.of(path.parent, (topic, number))
         log = PartitionLog.open(
             path,
             spec.config,
@@ -219,18 +274,19 @@ class LogManager:
             clock=self.clock,
             fs=self._fs,
             clean_shutdown=is_new or was_clean,
-            recovery_point=recovery_point,
-            log_start_offset=plausible_start(path, start, self._fs),
+            recovery_point=checkpointed.recovery_point,
+            log_start_offset=plausible_start(path, checkpointed.log_start_offset, self._fs),
             producer_expiration_ms=self.config["producer.id.expiration.ms"],
         )
-        return self._lead(log, spec.topic_id, unclean=not (is_new or was_clean))
-
-    def _lead(self, log: PartitionLog, topic_id: UUID, *, unclean: bool = False) -> Partition:
-        partition = Partition(log, topic_id, self.traffic.topic(log.topic))
-        latest = log.leader_epochs.latest_epoch
-        # After a crash the tail may be other than what clients saw: a new epoch lets them find out.
-        epoch = 0 if latest is None else latest + 1 if unclean and log.log_end_offset > 0 else latest
-        partition.become_leader(epoch)
+        partition = Partition(log, spec.topic_id, self.traffic.topic(log.topic))
+        if self.replication is None:
+            latest = log.leader_epochs.latest_epoch
+            # After a crash the tail may be other than what clients saw: a new epoch lets them find out.
+            is_unsure = not (is_new or was_clean) and log.log_end_offset > 0
+            partition.become_leader(0 if latest is None else latest + 1 if is_unsure else latest)
+        else:
+            log.wait_for_replicas(waits=True)
+            log.update_high_watermark(max(checkpointed.high_watermark, log.log_start_offset))
         log.on_storage_error = partial(self._log_failed, log.directory.parent)
         self._apply_transaction_rules(log)
         with self._lock:
@@ -271,6 +327,7 @@ class LogManager:
         A directory in which every partition was flushed is marked as left cleanly, whatever became of the others. After
         a crash that takes every partition in it to be opened: one that was not is still as the crash left it.
         """
+        self.stop_replication()
         self._schedule.close()
         if self.cleaner is not None:
             self.cleaner.close()
@@ -425,7 +482,26 @@ class LogManager:
         """
         self._takes_new_ones = False
 
-    def _create_in_some_dir(self, spec: TopicSpec, number: int) -> Partition:
+    def make_replica(self, spec: TopicSpec, number: int, directory_id: UUID) -> Partition:
+        """Return the partition, made if it is missing: in its recorded directory, or in the emptiest one.
+
+        KafkaStorageError when that directory is out of service, or none takes it.
+        """
+        spec = spec.allowed()
+        with self._lock:
+            existing = self._partitions.get(spec.name, number)
+            if existing is not None:
+                return existing
+            is_recorded = directory_id.int > UNASSIGNED_DIRECTORIES_MAX
+            if self.dirs.offline and is_recorded and directory_id not in {each.directory_id for each in self.dirs.live}:
+                error = self.dirs.storage_error(next(iter(self.dirs.offline)))
+                self._put_offline(spec, number, error)
+                raise error
+            partition = self._create_in_some_dir(spec, number, directory_id)
+        self._tier([partition])
+        return partition
+
+    def _create_in_some_dir(self, spec: TopicSpec, number: int, directory_id: UUID | None = None) -> Partition:
         """Return a new log in the emptiest directory that takes it.
 
         Or, if it lies somewhere already, the one that is there.
@@ -440,7 +516,8 @@ class LogManager:
                 return partition
         tried: set[Path] = set()
         while directories := [found.path for found in self.dirs.live if found.path not in tried]:
-            directory = self._partitions.emptiest_of(directories)
+            recorded = [found.path for found in self.dirs.live if found.directory_id == directory_id]
+            directory = self._partitions.emptiest_of([path for path in recorded if path in directories] or directories)
             tried.add(directory)
             partition = None
             with self._failing(directory, f"{name} cannot be created"):
@@ -503,13 +580,26 @@ class LogManager:
         """
         with self._lock:
             doomed = [partition for partition in self._partitions.pop_topic(topic) if partition.failure is None]
+        self.traffic.forget(topic)
+        self._delete(doomed, f"the deletion of {topic}")
+
+    def delete_replica(self, key: TopicIdPartition) -> None:
+        """Delete the replica that lies here, as a cluster's metadata says; its remote data stays."""
+        with self._lock:
+            found = self._partitions.get(key.topic, key.partition)
+            if found is None or found.topic_id != key.topic_id:
+                return
+            self._partitions.pop(key.topic, key.partition)
+        if found.failure is None:
+            self._delete([found], f"the deletion of {key.topic}-{key.partition}", delete_remote=False)
+
+    def _delete(self, doomed: Sequence[Partition], what: str, *, delete_remote: bool = True) -> None:
         for partition in doomed:
             partition.resign()
-        self.traffic.forget(topic)
         self._flushes_gone = _sum([self._flushes_gone, *(partition.log.flush_times for partition in doomed)])
         tiered = [p.topic_id_partition for p in doomed if p.remote is not None]
         if tiered and self.remote is not None:
-            self.remote.stop_partitions(tiered, delete_remote=True)
+            self.remote.stop_partitions(tiered, delete_remote=delete_remote)
         self._leave_to_no_cleaner(doomed)
         for partition in doomed:
             key, log = (partition.topic, partition.partition), partition.log
@@ -521,7 +611,7 @@ class LogManager:
                 self._fs.rename(log.directory, condemned)
                 self._housekeeping.condemn(condemned, delay_ms)
         for directory in {partition.log.directory.parent for partition in doomed}:
-            with self._failing(directory, f"the deletion of {topic} is not durable"):
+            with self._failing(directory, f"{what} is not durable"):
                 self._fs.sync_dir(directory)
 
     def _leave_to_no_cleaner(self, doomed: Iterable[Partition]) -> None:

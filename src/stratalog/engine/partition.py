@@ -5,18 +5,20 @@ Offsets of a partition, from old to new:
     log start offset <= local log start offset <= last stable offset <= high watermark <= log end offset
 
 Below the local log start offset records are only in the remote tier. With a single replica the high watermark follows
-the log end offset at once; the two are kept apart all the same, and whoever waits is told when the watermark moves.
+the log end offset at once; with several, their leader moves it (`engine.replication`). Listeners hear of each move.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from stratalog.engine.metrics import TopicTraffic
+from stratalog.engine.replication import LedReplicas, ReplicaRole, Role
 from stratalog.errors import (
     FencedLeaderEpochError,
     KafkaStorageError,
@@ -32,6 +34,8 @@ from stratalog.remote.api import TopicIdPartition
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from stratalog.engine.replica_changes import AssignedReplicas
+    from stratalog.engine.replication import ReplicationServices
     from stratalog.log.index import AbortedTransaction
     from stratalog.remote.tier import RemoteLogManager
 
@@ -61,7 +65,7 @@ NO_EPOCH: Final = -1
 
 
 class Partition:
-    """A led partition. Thread-safe: appends are serialised by the log, listeners run on the appending thread."""
+    """A partition. Thread-safe: appends are serialised by the log, listeners run on the appending thread."""
 
     def __init__(self, log: PartitionLog, topic_id: UUID, traffic: TopicTraffic | None = None) -> None:
         """`traffic` is what the partition's topic counts in; without it nobody asks."""
@@ -76,6 +80,13 @@ class Partition:
         self._leader_epoch = -1
         self._listeners: list[Callable[[Partition], None]] = []
         self._listeners_lock = threading.Lock()
+        #: Whether this broker leads it and others hold replicas too.
+        self.replicated = False
+        #: What a cluster's metadata said last; None without a cluster.
+        self.assigned: AssignedReplicas | None = None
+        self.role = ReplicaRole()
+        self.led: LedReplicas | None = None
+        self._role_lock = threading.RLock()
 
     @property
     def topic_id_partition(self) -> TopicIdPartition:
@@ -97,11 +108,133 @@ class Partition:
     def resign(self) -> None:
         """Stop leading: appends are refused, and whoever waits is woken to find that out."""
         self._leader_epoch = -1
+        self._stop_leading()
         self._notify()
+
+    @property
+    def leader(self) -> tuple[int, int]:
+        """The broker that leads and its epoch, as a cluster's metadata says; (-1, -1) as long as it says nothing."""
+        return (-1, -1) if self.role.role is Role.NONE else (self.role.leader, self.role.leader_epoch)
+
+    def take_assignment(self, assigned: AssignedReplicas, services: ReplicationServices) -> Role | None:
+        """Lead, follow or stand still, as a cluster's metadata says; the role, or None if this is no news.
+
+        An epoch's start is in the leader epoch file before its first record. Appends of earlier epochs are over when
+        this returns.
+        """
+        with self._role_lock:
+            role = self.role.after(assigned, services.cluster.node_id)
+            if role is None:
+                return None
+            before, self.role, self.assigned = self.role, role, assigned
+            if role.role is Role.LEADER:
+                self._lead(
+                    assigned, services, is_new=(before.role, before.leader_epoch) != (role.role, role.leader_epoch)
+                )
+            else:
+                self._leader_epoch = -1
+                self._stop_leading()
+                self.log.wait_for_replicas(waits=True)
+                self.log.refuse_epochs_before(role.leader_epoch + 1)
+        self._notify()
+        return role.role
+
+    def _lead(self, assigned: AssignedReplicas, services: ReplicationServices, *, is_new: bool) -> None:
+        log, epoch = self.log, assigned.leader_epoch
+        if is_new:
+            self._stop_leading()
+            log.refuse_epochs_before(epoch)
+            log.leader_epochs.assign(epoch, log.log_end_offset)
+        is_alone = len(assigned.replicas) == 1
+        log.wait_for_replicas(waits=not is_alone)
+        if is_alone:
+            self._stop_leading()
+        elif self.led is None:
+            self.led = LedReplicas(log, self.topic_id_partition, assigned, services, on_moved=self._notify)
+        else:
+            self.led.update(assigned)
+        self.replicated = not is_alone
+        self._leader_epoch = epoch
+        if self.led is None:
+            log.advance_high_watermark()
+        else:
+            self.led.advance()
+
+    def _stop_leading(self) -> None:
+        led, self.led, self.replicated = self.led, None, False
+        if led is not None:
+            led.end()
+
+    def check_min_isr(self) -> None:
+        """NotEnoughReplicasError when an append with acks=all could not be confirmed now."""
+        led = self.led
+        if led is not None:
+            led.check_min_isr()
+
+    def is_confirmed(self, last_offset: int, leader_epoch: int) -> bool:
+        """Whether every in-sync replica has the records up to `last_offset` that were appended in `leader_epoch`.
+
+        NotLeaderOrFollowerError when that epoch is over; NotEnoughReplicasAfterAppendError when too few replicas are in
+        sync by now.
+        """
+        led = self.led
+        if self._leader_epoch != leader_epoch:
+            raise self._not_led()
+        return self.log.high_watermark > last_offset if led is None else led.is_confirmed(last_offset)
+
+    def note_fetch(self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int) -> None:
+        """Take in that a follower asks for `offset`; to be called before the read that answers it.
+
+        NotLeaderOrFollowerError for a broker that holds no replica, or an earlier process of one that does.
+        """
+        led = self.led
+        if led is None:
+            if self._leader_epoch < 0:
+                raise self._not_led()
+            raise NotLeaderOrFollowerError(f"broker {replica_id} is no replica of {self.topic}-{self.partition}")
+        led.note_fetch(replica_id, broker_epoch, offset, log_start_offset)
+
+    def low_watermark(self) -> int:
+        """Return the lowest log start offset of all replicas that are alive."""
+        led = self.led
+        return self.log.log_start_offset if led is None else led.low_watermark()
+
+    # --- following ----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def while_following(self, leader_epoch: int) -> Iterator[bool]:
+        """Keep the role as it is meanwhile; gives whether the partition follows in this epoch."""
+        with self._role_lock:
+            role = self.role
+            yield self.failure is None and role.role is Role.FOLLOWER and role.leader_epoch == leader_epoch
+
+    def append_as_follower(
+        self, records: Buffer, *, leader_epoch: int, offset: int, high_watermark: int, log_start_offset: int
+    ) -> bool:
+        """Append what the leader of an epoch answered to a fetch from `offset`; False: that is outdated.
+
+        The high watermark and the log start follow the leader's. Errors of `PartitionLog.append_as_follower`.
+        """
+        with self.while_following(leader_epoch) as follows:
+            log = self.log
+            if not follows or log.log_end_offset != offset:
+                return False
+            if len(memoryview(records)):
+                log.append_as_follower(records, leader_epoch=leader_epoch)
+            high_watermark = min(high_watermark, log.log_end_offset)
+            if high_watermark != log.high_watermark:
+                log.update_high_watermark(high_watermark)
+            if log.log_start_offset < log_start_offset <= log.high_watermark:
+                log.increment_log_start_offset(log_start_offset, "the leader's log begins there")
+        if self._listeners:
+            self._notify()
+        return True
 
     def fail(self, error: KafkaStorageError) -> None:
         """Stop serving, as the log directory is gone, and answer `error` from here on. The files stay as they are."""
         self.failure = error
+        with self._role_lock:
+            self.role = self.role.ended(Role.OFFLINE)
         self.resign()
         self.log.abandon(error)
 
@@ -120,27 +253,6 @@ class Partition:
         raise error(
             f"{self.topic}-{self.partition}: leader epoch {client_epoch} was asked for, {self._leader_epoch} is current"
         )
-
-    # --- replicas ---------------------------------------------------------------------------------------------------
-
-    #: Whether other brokers hold replicas too.
-    replicated = False
-
-    def check_min_isr(self) -> None:
-        """Raise NotEnoughReplicasError when too few replicas are in sync for what all of them have to confirm."""
-
-    def is_confirmed(self, last_offset: int, leader_epoch: int) -> bool:
-        """Whether all replicas in sync have what was appended in `leader_epoch`.
-
-        Raises NotLeaderOrFollowerError when another epoch has begun since.
-        """
-        if leader_epoch != self._leader_epoch:
-            raise self._not_led()
-        return self.log.high_watermark > last_offset
-
-    def note_fetch(self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int) -> None:  # noqa: ARG002
-        """Note how far a replica is, before it is answered. Raises NotLeaderOrFollowerError for one that is none."""
-        raise NotLeaderOrFollowerError(f"broker {replica_id} is no replica of {self.topic}-{self.partition}")
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -166,7 +278,11 @@ class Partition:
         info = log.append_as_leader(
             records, leader_epoch=epoch, origin=origin, guard=guard, transaction_version=transaction_version
         )
-        log.advance_high_watermark()
+        led = self.led
+        if led is None:
+            log.advance_high_watermark()
+        else:
+            led.advance()
         if not info.duplicate:
             traffic.bytes_in += info.size
             traffic.messages_in += info.last_offset - info.first_offset + 1
@@ -182,7 +298,11 @@ class Partition:
         log = self.log
         infos = log.append_group_as_leader(group, leader_epoch=epoch)
         if infos is not None:
-            log.advance_high_watermark()
+            led = self.led
+            if led is None:
+                log.advance_high_watermark()
+            else:
+                led.advance()
             traffic = self.traffic
             traffic.produce_requests += len(infos)
             traffic.bytes_in += sum(map(len, group))
@@ -299,6 +419,11 @@ class OfflinePartition(Partition):
         self._leader_epoch = -1
         self._listeners = []
         self._listeners_lock = threading.Lock()
+        self.replicated = False
+        self.assigned = None
+        self.role = ReplicaRole(Role.OFFLINE)
+        self.led = None
+        self._role_lock = threading.RLock()
 
     @property
     def log(self) -> PartitionLog:  # type: ignore[override]

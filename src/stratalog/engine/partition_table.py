@@ -70,6 +70,17 @@ class PartitionTable:
             self._leave_directory((topic, number))
         return list(found.values())
 
+    def pop(self, topic: str, number: int) -> Partition | None:
+        of_topic = self._by_topic.get(topic, {})
+        found = of_topic.pop(number, None)
+        if found is not None:
+            self._ordered = None
+            del self._by_key[topic, number]
+            self._leave_directory((topic, number))
+            if not of_topic:
+                del self._by_topic[topic]
+        return found
+
     def clear(self) -> None:
         self._ordered = None
         for held in (self._by_key, self._by_topic, self._directories, self._counts):

@@ -30,7 +30,7 @@ from uuid import UUID
 from typing_extensions import Buffer
 
 from stratalog.config import LogConfig
-from stratalog.errors import KafkaStorageError
+from stratalog.errors import KafkaStorageError, NotLeaderOrFollowerError
 from stratalog.log.append import Appender, AppendRules
 from stratalog.log.flusher import Flusher, FlushTimes
 from stratalog.log.format import (
@@ -75,6 +75,8 @@ class PartitionLog:
         self._appender = Appender(local, leader_epochs, self._flusher)
         self._trimmer = Trimmer(local, leader_epochs)
         self._reader = Reader(local, self._lock)
+        self._oldest_epoch = 0
+        self._waits_for_replicas = False
 
     @classmethod
     def open(
@@ -231,7 +233,19 @@ class PartitionLog:
         transaction (`start_verification`); `transaction_version` is that of the transaction which a marker ends.
         """
         with self._lock:
+            if leader_epoch < self._oldest_epoch:
+                raise self._superseded(leader_epoch)
             return self._appender.append_as_leader(records, leader_epoch, origin, guard, transaction_version)
+
+    def refuse_epochs_before(self, epoch: int) -> None:
+        """Refuse appends as leader of earlier epochs from now on; whoever appends has finished when this returns."""
+        with self._lock:
+            self._oldest_epoch = max(self._oldest_epoch, epoch)
+
+    def _superseded(self, leader_epoch: int) -> NotLeaderOrFollowerError:
+        return NotLeaderOrFollowerError(
+            f"{self._local.name}: epoch {leader_epoch} is over, {self._oldest_epoch} is the first that may append"
+        )
 
     def start_verification(
         self, producer_id: int, sequence: int, epoch: int, *, supports_epoch_bump: bool
@@ -270,6 +284,8 @@ class PartitionLog:
         one by one, which rolls where it must and tells what is wrong with which.
         """
         with self._lock:
+            if leader_epoch < self._oldest_epoch:
+                raise self._superseded(leader_epoch)
             return self._appender.append_group_as_leader(group, leader_epoch)
 
     def append_as_follower(self, records: Buffer, *, leader_epoch: int | None = None) -> AppendInfo:
@@ -332,12 +348,18 @@ class PartitionLog:
             local.first_unstable_offset = producers.first_unstable_offset
 
     def advance_high_watermark(self) -> None:
-        """Every replica has everything by now: move the high watermark to the end.
+        """Every replica has everything by now: move the high watermark to the end, unless others hold replicas.
 
         Unlike `update_high_watermark(log_end_offset)` never back, whoever appends and says so at the same time.
         """
         with self._lock:
-            self.update_high_watermark(self._local.end.offset)
+            if not self._waits_for_replicas:
+                self.update_high_watermark(self._local.end.offset)
+
+    def wait_for_replicas(self, *, waits: bool) -> None:
+        """Say whether the high watermark depends on other replicas; `advance_high_watermark` does nothing then."""
+        with self._lock:
+            self._waits_for_replicas = waits
 
     def increment_log_start_offset(self, offset: int, reason: str) -> bool:
         """Let the log begin at `offset`, if that is later than now; whether it was.

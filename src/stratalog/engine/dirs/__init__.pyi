@@ -47,5 +47,8 @@ from .offset_checkpoints import (
     ALL_CHECKPOINTS as ALL_CHECKPOINTS,
 )
 from .offset_checkpoints import (
+    Checkpointed as Checkpointed,
+)
+from .offset_checkpoints import (
     DirCheckpoints as DirCheckpoints,
 )

@@ -39,6 +39,7 @@ class Checkpointed(NamedTuple):
 
     recovery_point: int | None
     log_start_offset: int
+    high_watermark: int = 0
 
 
 class DirCheckpoints:
@@ -65,12 +66,11 @@ class DirCheckpoints:
 
     def of(self, directory: Path, partition: TopicPartition) -> Checkpointed:
         with self._lock:
-            recovery_point, start = (
-                self._found.get((directory, name), {}).get(partition, 0)
-                for name in (RECOVERY_POINTS, LOG_START_OFFSETS)
+            recovery_point, start, high_watermark = (
+                self._found.get((directory, name), {}).get(partition, 0) for name in _FACTS
             )
         is_known = directory not in self._flush_unknown
-        return Checkpointed(known_recovery_point(recovery_point) if is_known else None, start)
+        return Checkpointed(known_recovery_point(recovery_point) if is_known else None, start, high_watermark)
 
     def forget(self, directory: Path, partition: TopicPartition) -> None:
         """Forget a partition that does not lie there any more."""

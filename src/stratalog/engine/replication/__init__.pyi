@@ -1,3 +1,6 @@
+from .fetcher import (
+    ReplicaFetcher as ReplicaFetcher,
+)
 from .isr import (
     AlterOutcome as AlterOutcome,
 )
@@ -12,6 +15,15 @@ from .isr import (
 )
 from .isr import (
     Reign as Reign,
+)
+from .led_replicas import (
+    LedReplicas as LedReplicas,
+)
+from .led_replicas import (
+    ReplicationServices as ReplicationServices,
+)
+from .local_replicas import (
+    LocalReplicas as LocalReplicas,
 )
 from .replica_role import (
     ReplicaRole as ReplicaRole,

@@ -1,0 +1,381 @@
+"""Following: a thread asks one leader for the records of the partitions that follow it.
+
+One fetch at a time for all partitions that are due. A partition in error waits for its backoff, so that nothing spins.
+Batches are appended as they came, after their CRC was checked; where leader and follower differ, the leader says
+where, and the follower cuts there. An answer counts only in the leader epoch in which it was asked for.
+
+Source: `AbstractFetcherThread`, `ReplicaFetcherThread` and `RemoteLeaderEndPoint` of Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from stratalog.engine.replication.truncation import cut_at_divergence, move_into_range
+from stratalog.errors import KafkaError, OffsetOutOfRangeError, StratalogError
+from stratalog.wire import ApiKey
+from stratalog.wire.client import EARLIEST_OFFSET, LATEST_OFFSET, Client, UnreachableError
+
+if TYPE_CHECKING:
+    from stratalog.config import BrokerConfig
+    from stratalog.engine.partition import Partition
+    from stratalog.engine.replica_changes import ClusterView
+    from stratalog.util import Clock
+
+logger = logging.getLogger(__name__)
+
+_FETCH_VERSIONS: Final = (13, 18)
+_LIST_OFFSETS_VERSIONS: Final = (4, 7)
+
+#: Cuts a partition's log at an offset, with all that depends on it.
+Truncate = Callable[["Partition", int], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchLimits:
+    """What `replica.fetch.*` says."""
+
+    backoff_ms: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partition_max_bytes: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> FetchLimits:
+        return cls(
+            backoff_ms=config["replica.fetch.backoff.ms"],
+            max_wait_ms=config["replica.fetch.wait.max.ms"],
+            min_bytes=config["replica.fetch.min.bytes"],
+            max_bytes=config["replica.fetch.response.max.bytes"],
+            partition_max_bytes=config["replica.fetch.max.bytes"],
+        )
+
+
+@dataclass(slots=True)
+class Following:
+    """A partition that a fetcher has, and when it may be asked for again."""
+
+    partition: Partition
+    leader_epoch: int
+    due_s: float = 0.0
+    #: Records that the leader had and this broker had not, at the last answer.
+    lag: int = 0
+    #: What went wrong last, so that it is said once.
+    trouble: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class AskedFetch:
+    following: Following
+    offset: int
+
+
+class ReplicaFetcher:
+    """See the module. `add`, `remove` and `close` from any thread."""
+
+    def __init__(
+        self, leader: int, cluster: ClusterView, limits: FetchLimits, truncate: Truncate, *, name: str, clock: Clock
+    ) -> None:
+        self._leader = leader
+        self._cluster = cluster
+        self._limits = limits
+        self._truncate = truncate
+        self._clock = clock
+        self._client: Client | None = None
+        self._changed = threading.Condition()
+        self._followings: dict[tuple[str, int], Following] = {}
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def add(self, partition: Partition, leader_epoch: int) -> None:
+        with self._changed:
+            self._followings[partition.topic, partition.partition] = Following(partition, leader_epoch)
+            self._changed.notify()
+
+    def remove(self, partition: Partition) -> None:
+        with self._changed:
+            self._followings.pop((partition.topic, partition.partition), None)
+
+    def followings(self) -> list[Following]:
+        with self._changed:
+            return list(self._followings.values())
+
+    def stop(self) -> None:
+        """Ask for nothing more; `join` waits for the answer that is awaited."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def join(self) -> None:
+        self._thread.join(self._limits.max_wait_ms / 1000 + 5)
+
+    # --- the loop -----------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (due := self._await_due()) is not None:
+            try:
+                self._round(due)
+            except (StratalogError, OSError) as error:
+                self._disconnect()
+                self._delay(due, error)
+            except Exception as error:
+                logger.exception("The fetch from broker %d failed", self._leader)
+                self._disconnect()
+                self._delay(due, error)
+        self._disconnect()
+
+    def _await_due(self) -> list[Following] | None:
+        """Return what is to be asked for next, None at the end."""
+        with self._changed:
+            while not self._closed:
+                now_s = self._clock.monotonic()
+                due = [each for each in self._followings.values() if each.due_s <= now_s]
+                if due:
+                    return due
+                earliest = min((each.due_s for each in self._followings.values()), default=None)
+                self._changed.wait(None if earliest is None else max(earliest - now_s, 0.001))
+            return None
+
+    def _delay(self, due: Sequence[Following], why: object) -> None:
+        until_s = self._clock.monotonic() + self._limits.backoff_ms / 1000
+        for following in due:
+            following.due_s = until_s
+            if str(following.trouble) != str(why):
+                following.trouble = why
+                partition = following.partition
+                logger.warning(
+                    "%s-%d cannot follow broker %d: %s", partition.topic, partition.partition, self._leader, why
+                )
+
+    def _connected(self) -> Client:
+        client = self._client
+        if client is None or client.is_broken:
+            address = self._cluster.address(self._leader)
+            if address is None:
+                raise UnreachableError(f"broker {self._leader} is not registered")
+            client = self._client = Client(*address, self._cluster.connection)
+        return client
+
+    def _disconnect(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    # --- one fetch ----------------------------------------------------------------------------------------------------
+
+    def _round(self, due: Sequence[Following]) -> None:
+        client = self._connected()
+        limits = self._limits
+        asked: dict[tuple[Any, int], AskedFetch] = {}
+        topics: dict[Any, list[dict[str, Any]]] = {}
+        for following in due:
+            partition = following.partition
+            if partition.failure is not None:
+                self._forget(following)
+                continue
+            log = partition.log
+            offset, latest = log.log_end_offset, log.leader_epochs.latest_epoch
+            asked[partition.topic_id, partition.partition] = AskedFetch(following, offset)
+            topics.setdefault(partition.topic_id, []).append(
+                {
+                    "partition": partition.partition,
+                    "current_leader_epoch": following.leader_epoch,
+                    "fetch_offset": offset,
+                    "last_fetched_epoch": -1 if latest is None else latest,
+                    "log_start_offset": log.log_start_offset,
+                    "partition_max_bytes": limits.partition_max_bytes,
+                }
+            )
+        if not asked:
+            return
+        response = client.call(
+            ApiKey.FETCH,
+            _FETCH_VERSIONS,
+            replica_id=self._cluster.node_id,
+            replica_state={"replica_id": self._cluster.node_id, "replica_epoch": self._cluster.broker_epoch},
+            max_wait=limits.max_wait_ms,
+            min_bytes=limits.min_bytes,
+            max_bytes=limits.max_bytes,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in topics.items()],
+            forgotten_topics_data=[],
+        )
+        if int(response.error_code):
+            self._delay(due, response.error_code.name.upper())
+            return
+        for topic in response.responses:
+            for answer in topic.partitions:
+                found = asked.pop((topic.topic_id, int(answer.partition_index)), None)
+                if found is not None:
+                    self._take(found, answer)
+        if asked:
+            self._delay([each.following for each in asked.values()], "the leader did not answer for it")
+
+    def _take(self, asked: AskedFetch, answer: Any) -> None:
+        following = asked.following
+        code = int(answer.error_code)
+        try:
+            if code == OffsetOutOfRangeError.code:
+                self._move_into_range(following)
+            elif code:
+                self._delay([following], answer.error_code.name.upper())
+                return
+            elif int(answer.diverging_epoch.end_offset) >= 0 or int(answer.diverging_epoch.epoch) >= 0:
+                self._cut(following, int(answer.diverging_epoch.epoch), int(answer.diverging_epoch.end_offset))
+            else:
+                self._append(asked, answer)
+        except UnreachableError:
+            raise
+        except (KafkaError, StratalogError, OSError) as error:
+            self._delay([following], error)
+            return
+        following.trouble = None
+
+    def _append(self, asked: AskedFetch, answer: Any) -> None:
+        following = asked.following
+        partition = following.partition
+        partition.append_as_follower(
+            answer.records or b"",
+            leader_epoch=following.leader_epoch,
+            offset=asked.offset,
+            high_watermark=int(answer.high_watermark),
+            log_start_offset=int(answer.log_start_offset),
+        )
+        following.lag = max(int(answer.high_watermark) - partition.log.log_end_offset, 0)
+
+    def _cut(self, following: Following, epoch: int, end_offset: int) -> None:
+        partition = following.partition
+        with partition.while_following(following.leader_epoch) as follows:
+            if not follows:
+                return
+            log = partition.log
+            offset = cut_at_divergence(
+                epoch,
+                end_offset,
+                log_end=log.log_end_offset,
+                high_watermark=log.high_watermark,
+                end_of_epoch=log.leader_epochs.end_offset_for,
+            )
+            if offset < log.high_watermark:
+                logger.warning(
+                    "%s-%d is cut at %d, below its high watermark %d",
+                    partition.topic,
+                    partition.partition,
+                    offset,
+                    log.high_watermark,
+                )
+            logger.info("%s-%d is cut from %d to %d", partition.topic, partition.partition, log.log_end_offset, offset)
+            self._truncate(partition, offset)
+
+    def _move_into_range(self, following: Following) -> None:
+        partition = following.partition
+        leader_end = self._leader_offset(following, LATEST_OFFSET)
+        leader_start = self._leader_offset(following, EARLIEST_OFFSET)
+        with partition.while_following(following.leader_epoch) as follows:
+            if not follows:
+                return
+            log = partition.log
+            move = move_into_range(log_end=log.log_end_offset, leader_start=leader_start, leader_end=leader_end)
+            logger.warning(
+                "%s-%d ends at %d, its leader has %d to %d: it goes on at %d",
+                partition.topic,
+                partition.partition,
+                log.log_end_offset,
+                leader_start,
+                leader_end,
+                move.offset,
+            )
+            if move.starts_over:
+                log.truncate_fully_and_start_at(move.offset)
+            elif move.offset < log.log_end_offset:
+                self._truncate(partition, move.offset)
+            else:
+                self._delay([following], "its offset is out of the leader's range")
+
+    def _leader_offset(self, following: Following, timestamp: int) -> int:
+        partition = following.partition
+        response = self._connected().call(
+            ApiKey.LIST_OFFSETS,
+            _LIST_OFFSETS_VERSIONS,
+            replica_id=self._cluster.node_id,
+            isolation_level=0,
+            topics=[
+                {
+                    "name": partition.topic,
+                    "partitions": [
+                        {
+                            "partition_index": partition.partition,
+                            "current_leader_epoch": following.leader_epoch,
+                            "timestamp": timestamp,
+                        }
+                    ],
+                }
+            ],
+        )
+        answer = response.topics[0].partitions[0]
+        if int(answer.error_code):
+            raise UnreachableError(f"ListOffsets: {answer.error_code.name.upper()}")
+        return int(answer.offset)
+
+    def _forget(self, following: Following) -> None:
+        with self._changed:
+            key = following.partition.topic, following.partition.partition
+            if self._followings.get(key) is following:
+                del self._followings[key]
+
+
+class FetcherPool:
+    """The fetchers of a broker: `num.replica.fetchers` for each leader. Not thread-safe, but for `followings`."""
+
+    def __init__(
+        self, cluster: ClusterView, limits: FetchLimits, truncate: Truncate, *, per_leader: int, clock: Clock
+    ) -> None:
+        self._cluster = cluster
+        self._limits = limits
+        self._truncate = truncate
+        self._per_leader = per_leader
+        self._clock = clock
+        self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
+        self._of: dict[tuple[str, int], ReplicaFetcher] = {}
+
+    def follow(self, partition: Partition, leader: int, leader_epoch: int) -> None:
+        """Follow a leader in an epoch, and nobody else."""
+        self.leave(partition)
+        turn = zlib.crc32(partition.topic.encode()) + partition.partition
+        key = leader, turn % self._per_leader
+        fetcher = self._fetchers.get(key)
+        if fetcher is None:
+            fetcher = self._fetchers[key] = ReplicaFetcher(
+                leader,
+                self._cluster,
+                self._limits,
+                self._truncate,
+                name=f"stratalog-fetcher-{key[0]}-{key[1]}",
+                clock=self._clock,
+            )
+        self._of[partition.topic, partition.partition] = fetcher
+        fetcher.add(partition, leader_epoch)
+
+    def leave(self, partition: Partition) -> None:
+        """Follow nobody."""
+        fetcher = self._of.pop((partition.topic, partition.partition), None)
+        if fetcher is not None:
+            fetcher.remove(partition)
+
+    def followings(self) -> list[Following]:
+        return [following for fetcher in list(self._fetchers.values()) for following in fetcher.followings()]
+
+    def close(self) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.stop()
+        for fetcher in self._fetchers.values():
+            fetcher.join()

@@ -1,0 +1,131 @@
+"""The replicas of one broker of a cluster: each change of the metadata becomes leading, following or deletion.
+
+Source: `ReplicaManager.applyDelta` of Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from stratalog.engine.dirs import TopicSpec
+from stratalog.engine.replication.fetcher import FetcherPool, FetchLimits
+from stratalog.engine.replication.isr_requests import IsrRequests
+from stratalog.engine.replication.led_replicas import LedReplicas, ReplicationServices
+from stratalog.engine.replication.replica_role import Role
+from stratalog.errors import StratalogError
+
+if TYPE_CHECKING:
+    from stratalog.engine.log_manager import LogManager
+    from stratalog.engine.partition import Partition
+    from stratalog.engine.replica_changes import AssignedReplicas, ClusterView, ReplicaChanges
+    from stratalog.remote.api import TopicIdPartition
+    from stratalog.util import Schedule
+
+logger = logging.getLogger(__name__)
+
+#: A replica recorded there lay in a directory that is gone (KIP-858).
+_LOST_DIRECTORY: Final = UUID(int=1)
+
+
+class LocalReplicas:
+    """See the module. `apply` is for one thread at a time, with all others free to read."""
+
+    def __init__(self, logs: LogManager, cluster: ClusterView) -> None:
+        config = logs.config
+        self._logs = logs
+        self._cluster = cluster
+        self._lock = threading.Lock()
+        self._closed = False
+        self._requests = IsrRequests(cluster)
+        self._services = ReplicationServices(
+            cluster=cluster,
+            clock=logs.clock,
+            lag_max_ms=config["replica.lag.time.max.ms"],
+            submit=self._requests.submit,
+        )
+        self.fetchers = FetcherPool(
+            cluster,
+            FetchLimits.of(config),
+            lambda partition, offset: logs.truncate_to(partition.topic, partition.partition, offset),
+            per_leader=config["num.replica.fetchers"],
+            clock=logs.clock,
+        )
+
+    def begin(self, schedule: Schedule) -> None:
+        """Look for replicas that lag, from now on, as often as Kafka does."""
+        every_ms = max(self._services.lag_max_ms // 2, 1)
+        schedule.add("in-sync replicas", self.shrink_isrs, delay_ms=every_ms, interval_ms=every_ms)
+
+    def shrink_isrs(self) -> None:
+        for led in self.led():
+            led.shrink_if_due()
+
+    def led(self) -> list[LedReplicas]:
+        """Return the replicas of the partitions that are led here and elsewhere followed."""
+        return [led for partition in self._logs.partitions() if (led := partition.led) is not None]
+
+    def close(self) -> None:
+        """Follow nobody and ask the controller for nothing any more."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self.fetchers.close()
+        self._requests.close()
+
+    # --- what the metadata says ---------------------------------------------------------------------------------------
+
+    def apply(self, changes: ReplicaChanges) -> None:
+        """Delete, lead and follow, in this order. What goes wrong with one partition is logged."""
+        with self._lock:
+            if self._closed:
+                return
+            for key in changes.deletes:
+                self._each(key, lambda key=key: self._delete(key))  # type: ignore[misc]
+            for news in (changes.leaders, changes.followers):
+                for key, assigned in news.items():
+                    self._each(key, lambda key=key, assigned=assigned: self._take(key, assigned))  # type: ignore[misc]
+
+    def _each(self, key: TopicIdPartition, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except (StratalogError, OSError) as error:
+            logger.error("%s-%d: %s", key.topic, key.partition, error)
+        except Exception:
+            logger.exception("The metadata of %s-%d was not put in force", key.topic, key.partition)
+
+    def _delete(self, key: TopicIdPartition) -> None:
+        partition = self._logs.get(key.topic, key.partition)
+        if partition is not None and partition.topic_id == key.topic_id:
+            self.fetchers.leave(partition)
+            self._logs.delete_replica(key)
+
+    def _take(self, key: TopicIdPartition, assigned: AssignedReplicas) -> None:
+        partition = self._partition(key, assigned)
+        if partition is None or partition.failure is not None:
+            return
+        before = partition.leader
+        role = partition.take_assignment(assigned, self._services)
+        if role is Role.FOLLOWER:
+            if partition.leader != before:
+                self.fetchers.follow(partition, assigned.leader, assigned.leader_epoch)
+        elif role is not None:
+            self.fetchers.leave(partition)
+
+    def _partition(self, key: TopicIdPartition, assigned: AssignedReplicas) -> Partition | None:
+        found = self._logs.get(key.topic, key.partition)
+        if found is not None:
+            if found.topic_id == key.topic_id:
+                return found
+            logger.error("%s-%d is still that of an earlier topic of its name", key.topic, key.partition)
+            return None
+        directory = assigned.directory(self._cluster.node_id)
+        if directory == _LOST_DIRECTORY:
+            logger.error("%s-%d lay in a log directory that is gone", key.topic, key.partition)
+            return None
+        spec = TopicSpec(key.topic, key.topic_id, key.partition + 1, self._cluster.log_config(key.topic))
+        return self._logs.make_replica(spec, key.partition, directory)

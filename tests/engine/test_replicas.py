@@ -1,0 +1,330 @@
+"""Replicas of a cluster on real logs: two engines, each with its own directory, and a controller that is played."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+from tests.engine.test_log_manager import batch
+from tests.sim.model_controller import ModelPartition
+from tests.support.waiting import wait_until
+
+from stratalog.config import BrokerConfig, LogConfig
+from stratalog.engine import LogManager, Partition, ReplicaChanges
+from stratalog.engine.replication import ReplicaFetcher
+from stratalog.errors import (
+    KafkaError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+)
+from stratalog.log.format import Isolation
+from stratalog.remote.api import TopicIdPartition
+from stratalog.wire import ApiKey
+from stratalog.wire.client import Client, ConnectionOptions, UnreachableError
+
+TOPIC_ID = UUID("11111111-2222-3333-4444-555555555555")
+KEY = TopicIdPartition(TOPIC_ID, "orders", 0)
+
+
+class _Code(SimpleNamespace):
+    def __int__(self) -> int:
+        return int(self.value)
+
+
+def code(value: int) -> _Code:
+    return _Code(value=value, name=str(value))
+
+
+class Pair:
+    """Brokers 1 and 2 in one process: fetches are calls of the other engine, the controller is `assigned`."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.tmp_path = tmp_path
+        self.min_isr = 1
+        self.assigned = ModelPartition((1, 2), (1, 2), leader=1, leader_epoch=3, partition_epoch=10)
+        self.engines: dict[int, LogManager] = {}
+        self.unreachable: set[int] = set()
+        self.lock = threading.Lock()
+        for node in (1, 2):
+            self.start(node)
+
+    def start(self, node: int) -> None:
+        properties = {
+            "node.id": str(node),
+            "replica.fetch.backoff.ms": "10",
+            "replica.fetch.wait.max.ms": "20",
+            "replica.lag.time.max.ms": "200",
+        }
+        config = BrokerConfig.from_properties(properties)
+        engine = LogManager([self.tmp_path / str(node)], config, cluster_id="QlVyk3RvQ9-abcdefghijA")
+        self.engines[node] = engine
+        engine.start_replicas({KEY: self.assigned}, View(self, node))
+
+    def partition(self, node: int) -> Partition:
+        found = self.engines[node].get("orders", 0)
+        assert found is not None
+        return found
+
+    def publish(self, *nodes: int) -> None:
+        for node in nodes or (1, 2):
+            here = {KEY: self.assigned}
+            leads = self.assigned.leader == node
+            self.engines[node].apply(ReplicaChanges(leaders=here if leads else {}, followers={} if leads else here))
+
+    def elect(self, leader: int, isr: tuple[int, ...] | None = None) -> None:
+        known = self.assigned
+        self.assigned = replace(
+            known,
+            leader=leader,
+            isr=known.isr if isr is None else isr,
+            leader_epoch=known.leader_epoch + 1,
+            partition_epoch=known.partition_epoch + 1,
+        )
+
+    def alter(self, fields: dict[str, Any]) -> Any:
+        (topic,) = fields["topics"]
+        (wanted,) = topic["partitions"]
+        with self.lock:
+            error = 0 if wanted["partition_epoch"] == self.assigned.partition_epoch else 95
+            if not error:
+                isr = tuple(each["broker_id"] for each in wanted["new_isr_with_epochs"])
+                self.assigned = replace(self.assigned, isr=isr, partition_epoch=self.assigned.partition_epoch + 1)
+            known = self.assigned
+        answer = SimpleNamespace(
+            partition_index=0,
+            error_code=code(error),
+            leader_epoch=known.leader_epoch,
+            isr=known.isr,
+            leader_recovery_state=0,
+            partition_epoch=known.partition_epoch,
+        )
+        return SimpleNamespace(error_code=code(0), topics=[SimpleNamespace(topic_id=TOPIC_ID, partitions=[answer])])
+
+    def fetch(self, leader: int, fields: dict[str, Any]) -> Any:
+        """Answer as `broker/fetch` does."""
+        partition = self.partition(leader)
+        log = partition.log
+        (topic,) = fields["topics"]
+        (wanted,) = topic["partitions"]
+        diverging, records, error = (-1, -1), b"", 0
+        try:
+            partition.check_epoch(wanted["current_leader_epoch"])
+            offset, last = wanted["fetch_offset"], wanted["last_fetched_epoch"]
+            found = (-1, -1) if last < 0 else log.leader_epochs.end_offset_for(last, log.log_end_offset)
+            if last >= 0 and (found[0] < last or found[1] < offset):
+                diverging = found
+            else:
+                state = fields["replica_state"]
+                partition.note_fetch(state["replica_id"], state["replica_epoch"], offset, wanted["log_start_offset"])
+                data = partition.read(offset, wanted["partition_max_bytes"], isolation=Isolation.LOG_END)
+                records = b"" if data.slice is None else bytes(data.slice.read())
+        except OffsetOutOfRangeError:
+            error = 1
+        except KafkaError as failure:
+            error = failure.code
+        if not records:
+            threading.Event().wait(0.005)
+        answer = SimpleNamespace(
+            partition_index=0,
+            error_code=code(error),
+            high_watermark=log.high_watermark,
+            log_start_offset=log.log_start_offset,
+            diverging_epoch=SimpleNamespace(epoch=diverging[0], end_offset=diverging[1]),
+            records=records,
+        )
+        return SimpleNamespace(error_code=code(0), responses=[SimpleNamespace(topic_id=TOPIC_ID, partitions=[answer])])
+
+    def files(self, node: int) -> dict[str, bytes]:
+        directory = self.partition(node).log.directory
+        return {path.name: path.read_bytes() for path in sorted(directory.glob("*.log"))}
+
+    def close(self) -> None:
+        for engine in self.engines.values():
+            engine.stop_replication()
+        for engine in self.engines.values():
+            engine.close()
+
+
+class View:
+    """The cluster as one of the two sees it."""
+
+    connection = ConnectionOptions((("127.0.0.1", 1),))
+
+    def __init__(self, pair: Pair, node_id: int) -> None:
+        self.pair = pair
+        self.node_id = node_id
+        self.broker_epoch = 100 + node_id
+
+    def address(self, broker: int) -> tuple[str, int] | None:
+        return ("127.0.0.1", broker)
+
+    def isr_epoch(self, broker: int) -> int | None:
+        return None if broker in self.pair.unreachable else 100 + broker
+
+    def log_config(self, topic: str) -> LogConfig:
+        return LogConfig.from_properties({"min.insync.replicas": str(self.pair.min_isr)}, None)
+
+    def ask_controller(self, key: ApiKey, versions: tuple[int, int], /, **fields: Any) -> Any:
+        assert key is ApiKey.ALTER_PARTITION
+        return self.pair.alter(fields)
+
+
+class Wire:
+    def __init__(self, pair: Pair, leader: int) -> None:
+        self.pair, self.leader, self.is_broken = pair, leader, False
+
+    def call(self, key: ApiKey, versions: tuple[int, int], /, **fields: Any) -> Any:
+        if {self.leader, fields["replica_id"]} & self.pair.unreachable:
+            raise UnreachableError("cut")
+        assert key is ApiKey.FETCH
+        return self.pair.fetch(self.leader, fields)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
+    made: list[Pair] = []
+
+    def connected(fetcher: ReplicaFetcher) -> Client:
+        return cast("Client", Wire(made[0], fetcher._leader))
+
+    monkeypatch.setattr(ReplicaFetcher, "_connected", connected)
+    made.append(Pair(tmp_path))
+    try:
+        yield made[0]
+    finally:
+        made[0].close()
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    wait_until(is_so, "it comes", seconds=10, every=0.005)
+
+
+def test_a_follower_has_the_leaders_bytes_and_its_high_watermark(pair: Pair) -> None:
+    pair.publish()
+    leader, follower = pair.partition(1), pair.partition(2)
+    assert (leader.leader, follower.leader) == ((1, 3), (1, 3))
+    assert (leader.replicated, follower.leader_epoch) == (True, -1)
+    for number in range(20):
+        leader.append(batch(b"%d" % number))
+    until(lambda: leader.is_confirmed(19, 3))
+    until(lambda: follower.log.high_watermark == 20)
+    assert pair.files(1) == pair.files(2)
+    assert follower.log.leader_epochs.entries == leader.log.leader_epochs.entries
+    with pytest.raises(NotLeaderOrFollowerError):
+        follower.append(batch(b"x"))
+
+
+def test_nothing_is_confirmed_before_the_follower_has_it(pair: Pair) -> None:
+    pair.unreachable = {2}
+    pair.publish()
+    leader = pair.partition(1)
+    info = leader.append(batch(b"a"))
+    assert not leader.is_confirmed(info.last_offset, 3)
+    assert leader.log.high_watermark == 0
+
+
+def test_a_follower_that_is_away_leaves_and_comes_back(pair: Pair) -> None:
+    pair.publish()
+    leader = pair.partition(1)
+    pair.unreachable = {2}
+    leader.append(batch(b"a", b"b"))
+    until(lambda: leader.is_confirmed(1, 3))
+    assert pair.assigned.isr == (1,)
+    pair.unreachable = set()
+    until(lambda: pair.assigned.isr == (1, 2))
+    assert pair.partition(2).log.log_end_offset == 2
+
+
+def test_the_high_watermark_stands_under_min_isr(pair: Pair) -> None:
+    pair.min_isr = 2
+    pair.publish()
+    leader = pair.partition(1)
+    pair.unreachable = {2}
+    leader.append(batch(b"a"))
+    until(lambda: pair.assigned.isr == (1,))
+    led = leader.led
+    assert led is not None
+    until(lambda: led.isr == {1})
+    with pytest.raises(NotEnoughReplicasError):
+        leader.check_min_isr()
+    assert leader.log.high_watermark == 0
+
+
+def test_a_former_leader_cuts_what_nobody_else_has(pair: Pair) -> None:
+    pair.publish()
+    first, second = pair.partition(1), pair.partition(2)
+    first.append(batch(b"a"))
+    until(lambda: second.log.high_watermark == 1)
+    pair.unreachable = {2}
+    first.append(batch(b"lost", b"lost too"))
+    pair.elect(2, (2,))
+    pair.publish(2)
+    second.append(batch(b"b"))
+    pair.unreachable = set()
+    pair.publish(1)
+    with pytest.raises(NotLeaderOrFollowerError):
+        first.is_confirmed(2, 3)
+    until(lambda: first.log.log_end_offset == 2 and first.log.leader_epochs.latest_epoch == 4)
+    assert pair.files(1) == pair.files(2)
+    until(lambda: pair.assigned.isr == (1, 2))
+
+
+def test_the_epoch_is_in_the_file_before_its_first_record(pair: Pair) -> None:
+    pair.publish(1)
+    assert [(each.epoch, each.start_offset) for each in pair.partition(1).log.leader_epochs.entries] == [(3, 0)]
+
+
+def test_older_metadata_changes_nothing(pair: Pair) -> None:
+    pair.publish()
+    older = replace(pair.assigned, leader=2, leader_epoch=2, partition_epoch=9)
+    pair.engines[1].apply(ReplicaChanges(followers={KEY: older}))
+    assert pair.partition(1).leader_epoch == 3
+
+
+def test_without_a_leader_nobody_is_followed_and_nothing_appended(pair: Pair) -> None:
+    pair.publish()
+    pair.elect(-1)
+    pair.publish()
+    for node in (1, 2):
+        with pytest.raises(NotLeaderOrFollowerError):
+            pair.partition(node).append(batch(b"x"))
+        assert pair.partition(node).leader == (-1, 4)
+
+
+def test_the_high_watermark_survives_a_restart(pair: Pair) -> None:
+    pair.publish()
+    pair.partition(1).append(batch(b"a", b"b"))
+    until(lambda: pair.partition(2).log.high_watermark == 2)
+    pair.engines[2].close(broker_epoch=102)
+    pair.start(2)
+    assert pair.partition(2).log.high_watermark == 2
+    assert pair.partition(2).leader_epoch == -1
+
+
+def test_only_the_metadata_deletes(pair: Pair, tmp_path: Path) -> None:
+    pair.publish()
+    pair.partition(2).log.flush()
+    pair.engines[2].apply(ReplicaChanges(deletes=frozenset({TopicIdPartition(UUID(int=7), "orders", 0)})))
+    assert pair.engines[2].get("orders", 0) is not None
+    pair.engines[2].apply(ReplicaChanges(deletes=frozenset({KEY})))
+    assert pair.engines[2].get("orders", 0) is None
+    assert not (tmp_path / "2" / "orders-0").exists()
+
+
+def test_a_replica_of_one_moves_its_high_watermark_itself(pair: Pair) -> None:
+    pair.assigned = replace(pair.assigned, replicas=(1,), isr=(1,))
+    pair.publish(1)
+    partition = pair.partition(1)
+    assert not partition.replicated
+    partition.append(batch(b"a"))
+    assert partition.is_confirmed(0, 3)
