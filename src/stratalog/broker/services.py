@@ -29,6 +29,7 @@ from stratalog.util import Clock, WorkerPool, join_host_port
 
 if TYPE_CHECKING:
     from stratalog.broker.cluster_membership import ClusterMembership
+    from stratalog.broker.metadata_copies import MetadataCopies
     from stratalog.engine import Partition
 
 
@@ -66,6 +67,8 @@ class BrokerServices:
     cluster: ClusterMembership | None = None
     #: Decides who may do what; None: everybody may do everything.
     access: AccessControl | None = None
+    #: Of a broker without a cluster that has a bucket: the copies of its metadata there.
+    metadata_copies: MetadataCopies | None = None
 
     @property
     def config(self) -> BrokerConfig:
@@ -99,6 +102,8 @@ class BrokerServices:
         self.groups.close()
         self.logs.take_no_new_ones()
         self.workers.close()
+        if self.metadata_copies is not None:
+            self.metadata_copies.close()
         if self.cluster is not None:
             self.cluster.close(clean=clean)
         self.logs.close(clean=clean, broker_epoch=-1 if self.cluster is None else self.cluster.broker_epoch)
@@ -158,7 +163,22 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         quotas=ClientQuotas(storage.metadata, storage.config, storage.clock, loop),
         access=access,
         cluster=storage.cluster,
+        metadata_copies=_metadata_copies(storage),
     )
+
+
+def _metadata_copies(storage: BrokerStorage) -> MetadataCopies | None:
+    """Begin to copy the metadata to the bucket, if the remote tier is in one that this package writes itself."""
+    remote, metadata = storage.logs.remote, storage.metadata
+    if remote is None or not isinstance(metadata, MetadataStore):
+        return None
+    # As in `_remote_readers`.
+    from stratalog.broker.metadata_copies import MetadataCopies
+    from stratalog.remote.storage import ObjectStoreRemoteStorageManager
+
+    if not isinstance(remote.storage, ObjectStoreRemoteStorageManager):
+        return None
+    return MetadataCopies(metadata, remote.storage, storage.clock)
 
 
 def _remote_readers(storage: BrokerStorage, listener: Listener) -> WorkerPool:

@@ -18,6 +18,7 @@ from stratalog.inspect.facts import Manifest, ManifestFault, parse_key
 from stratalog.remote.api import TopicIdPartition
 from stratalog.remote.ownership import bucket_owner
 from stratalog.remote.storage import (
+    METADATA_DIRECTORY,
     ChunkIndex,
     ObjectInfo,
     ObjectKind,
@@ -72,7 +73,7 @@ def find_partitions(store: ObjectStore, topics: Collection[str] | None = None) -
     for name in top.directories:
         topic = parse_topic_directory(name)
         if topic is None:
-            if name not in (bucket_transaction.DIRECTORY, bucket_owner.DIRECTORY):
+            if name not in (bucket_transaction.DIRECTORY, bucket_owner.DIRECTORY, METADATA_DIRECTORY):
                 directories.append(name)
             continue
         if topics is not None and topic not in topics:

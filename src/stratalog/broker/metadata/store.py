@@ -90,6 +90,8 @@ class MetadataStore:
         self.path = path
         self._db = connection
         self._lock = threading.RLock()
+        #: How many changes have been made since it was opened.
+        self.changes = 0
         self._load()
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -153,6 +155,7 @@ class MetadataStore:
                 self._db.execute("BEGIN IMMEDIATE")
                 yield self._db
                 self._db.execute("COMMIT")
+                self.changes += 1
             except sqlite3.Error as error:
                 self._roll_back()
                 raise KafkaStorageError(f"{self.path} cannot be written: {error}") from error

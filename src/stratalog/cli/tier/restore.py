@@ -12,7 +12,7 @@ from uuid import UUID
 
 import typer
 
-from stratalog.broker.metadata import STORE_FILE, MetadataStore
+from stratalog.broker.metadata import STORE_FILE, MetadataStore, parse_document
 from stratalog.cli.options import JsonLines, PlanOnly, RemoteOptions, RestoredConfigs, RestoreTime, key_values
 from stratalog.cli.restored_topics import add_topics, level_for, require_not_served, reserve_producer_ids
 from stratalog.cli.tier.owner import identity_of
@@ -21,7 +21,7 @@ from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, ope
 from stratalog.cli.tier.times import time_ms
 from stratalog.config import BrokerConfig, LogConfig
 from stratalog.engine.tiering import PARTITIONS_KEY, metadata_topic_configs
-from stratalog.errors import DataDirError, InvalidConfigError
+from stratalog.errors import DataDirError, InvalidConfigError, RemoteResourceNotFoundError, UsageError
 from stratalog.inspect import DataDirSet
 from stratalog.jobs import terminal_progress
 from stratalog.jobs.restore import (
@@ -35,7 +35,7 @@ from stratalog.jobs.restore import (
     write_restore,
 )
 from stratalog.remote.ownership import OwnershipFile, made_by_brokers, read_owner, take_over
-from stratalog.remote.storage import ObjectStore
+from stratalog.remote.storage import METADATA_COPY, ObjectStore
 from stratalog.util import SYSTEM_CLOCK, random_uuid, uuid_to_base64
 
 
@@ -117,6 +117,8 @@ def restore(
         attached = _attached(
             store.inner, cluster_id, is_new=cluster is None, takes_over=take_over_bucket, dry_run=dry_run
         )
+        if at_ms is None:
+            plan = _with_newer_configs(plan, store.inner)
         plan = _with_configs(plan, overrides)
         written = Written(())
         if not dry_run:
@@ -205,6 +207,31 @@ def _register(
     finally:
         if cluster is None:
             store.close()
+
+
+def _with_newer_configs(plan: RestorePlan, store: ObjectStore) -> RestorePlan:
+    """Return the plan with the settings that the broker copied to the bucket; manifests have older ones.
+
+    A copy that does not exist or cannot be read changes nothing; the latter is a note.
+    """
+    try:
+        document = parse_document(bytes(store.get(METADATA_COPY)), METADATA_COPY)
+    except RemoteResourceNotFoundError:
+        return plan
+    except UsageError as error:
+        note = f"the settings of topics are those of their last copied segments: {error}"
+        return RestorePlan(plan.topics, plan.partitions, plan.judged, plan.problems, (*plan.notes, note))
+    known = {topic["id"]: topic["configs"] for topic in document["topics"]}
+    topics = tuple(
+        RestoredTopic(
+            topic.name,
+            topic.topic_id,
+            topic.partition_count,
+            known.get(uuid_to_base64(topic.topic_id), topic.configs),
+        )
+        for topic in plan.topics
+    )
+    return RestorePlan(topics, plan.partitions, plan.judged, plan.problems, plan.notes)
 
 
 def _with_configs(plan: RestorePlan, overrides: Mapping[str, str]) -> RestorePlan:

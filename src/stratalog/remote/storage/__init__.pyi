@@ -53,6 +53,12 @@ from .object_names import (
     DELETION_ORDER as DELETION_ORDER,
 )
 from .object_names import (
+    METADATA_COPY as METADATA_COPY,
+)
+from .object_names import (
+    METADATA_DIRECTORY as METADATA_DIRECTORY,
+)
+from .object_names import (
     ObjectKey as ObjectKey,
 )
 from .object_names import (

@@ -19,6 +19,10 @@ from enum import Enum
 from stratalog.remote.api import IndexType, RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from stratalog.util import uuid_from_base64, uuid_to_base64
 
+#: Where the broker that owns the store keeps a copy of its metadata (`stratalog metadata`).
+METADATA_DIRECTORY = "_metadata"
+METADATA_COPY = f"{METADATA_DIRECTORY}/cluster.json"
+
 
 class ObjectKind(Enum):
     """The objects of one segment; the value is the suffix of the key."""

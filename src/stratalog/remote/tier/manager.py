@@ -141,6 +141,11 @@ class RemoteLogManager:
 
     # --- life -------------------------------------------------------------------------------------------------------
 
+    @property
+    def storage(self) -> RemoteStorageManager:
+        """The plugin that keeps the segments."""
+        return self._rsm
+
     def start(self) -> None:
         """Begin the background tasks, and go on with deletions that an earlier process had begun."""
         self._schedule.start()
