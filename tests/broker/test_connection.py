@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from tests.broker.frames import read_response, request_frame
 from tests.support.wire import Wire
 
+from stratalog.broker.server import calls
 from stratalog.broker.server.acceptor import Acceptor
 from stratalog.broker.server.connection import Connection
 from stratalog.broker.server.server import Broker
@@ -342,6 +343,28 @@ def test_the_buffer_of_a_large_request_grows_with_what_arrives(tmp_path: Path, s
         assert still_serves(broker)
         for client in clients:
             client.close()
+
+
+def test_turns_after_each_request_keep_the_answers_in_order(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every request gives way to other connections: small and large ones are answered in order all the same."""
+    monkeypatch.setattr(calls, "_TURN_S", -1.0)
+    small = struct.pack(">hhi", ApiKey.API_VERSIONS, 0, 0) + b"\xff\xff"
+    with connect(broker) as sock, connect(broker) as other:
+        large = produce_frame(b"z" * 300_000)
+        wanted = []
+        sending = []
+        for number in range(60):
+            frame = bytearray(large if number % 20 == 7 else small)
+            struct.pack_into(">i", frame, 4, number)
+            sending.append(framed(bytes(frame)))
+            wanted.append(number)
+        thread = threading.Thread(target=sock.sendall, args=(b"".join(sending),))
+        thread.start()
+        other.sendall(framed(small))
+        assert receive_frame(other)
+        got = [struct.unpack_from(">i", receive_frame(sock), 4)[0] for _ in wanted]
+        thread.join()
+    assert got == wanted
 
 
 def arrived() -> list[int]:
