@@ -131,8 +131,8 @@ BROKER_KEYS = ConfigRegistry(
              "Names of the controllers' listeners. They are not opened. A broker of a cluster reaches the controllers "
              "by the protocol and settings of the first."),
         _key("stratalog.cluster.preview", _BOOL, False,
-             "Whether process.roles=broker joins a cluster. A preview: the broker follows the cluster's metadata, is "
-             "registered, and stays fenced; it holds no partitions and serves no clients."),
+             "Whether process.roles=broker joins a cluster. A preview: the broker leads and follows partitions, and "
+             "coordinates no groups and no transactions."),
         _key("process.roles", _LIST, (),
              "broker joins a cluster (see stratalog.cluster.preview). broker,controller is a node by itself, which is "
              "the default."),

@@ -150,6 +150,6 @@ def _refuse_quorum(properties: Mapping[str, str | None], source: Callable[[str],
         if len(members) > 1 or elsewhere:
             raise UsageError(
                 f"{source(key)}: {key} asks to join a cluster, which this broker does not support yet "
-                f"({_PREVIEW}=true joins one without serving); to serve its directories alone, remove the key, or "
+                f"({_PREVIEW}=true joins one, as a preview); to serve its directories alone, remove the key, or "
                 f"override it with --set {key}="
             )

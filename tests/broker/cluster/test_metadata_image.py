@@ -11,7 +11,6 @@ from tests.broker.cluster.metadata_histories import History, any_record, rebuilt
 from stratalog.broker.cluster.delta import MetadataDelta
 from stratalog.broker.cluster.image import MetadataImage
 from stratalog.broker.cluster.image_records import image_records
-from stratalog.broker.cluster.preview import warn_of_replicas
 from stratalog.errors import CorruptRecordError
 from stratalog.wire.metadata_records import (
     BeginTransactionRecord,
@@ -132,14 +131,3 @@ def test_an_image_is_made_again_by_its_own_records(seed: int) -> None:
     history.go_on(60)
     again = rebuilt(list(image_records(history.image)))
     assert rebuilt([each for delta in history.deltas for each in delta]) == rebuilt(list(image_records(again))) == again
-
-
-def test_a_broker_without_partitions_warns_of_a_replica_once(caplog: pytest.LogCaptureFixture) -> None:
-    image = _partition(isr=(1,))
-    warn = warn_of_replicas(2)
-    warn(MetadataDelta.of_all(image), image)
-    assert caplog.text.count("Partition t-0 has a replica on this broker") == 1
-    delta = MetadataDelta(image)
-    delta.replay(PartitionChangeRecord(partition_id=0, topic_id=TOPIC, leader=2))
-    warn(delta, delta.apply(4, 1))
-    assert caplog.text.count("has a replica on this broker") == 1

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING
 
 from stratalog.broker.cluster.allocated_producer_ids import AllocatedProducerIds
 from stratalog.broker.cluster.cluster_view import MemberView
-from stratalog.broker.cluster.delta import MetadataDelta
 from stratalog.broker.cluster.features import SUPPORTED_FEATURES
 from stratalog.broker.cluster.forwarded_topics import ForwardedTopics
 from stratalog.broker.cluster.forwarding import Forwarder
-from stratalog.broker.cluster.image import MetadataImage
 from stratalog.broker.cluster.image_metadata import ImageMetadata
+from stratalog.broker.cluster.lifecycle import LifecycleState
 from stratalog.broker.cluster.member import ClusterMember, formatted_cluster_id
-from stratalog.broker.cluster.preview import warn_of_replicas
 from stratalog.broker.cluster.publisher import MetadataPublisher
 from stratalog.broker.cluster.serving import ClusterApis
 from stratalog.broker.cluster.settings import ClusterSettings
@@ -32,6 +30,7 @@ from stratalog.broker.storage import BrokerStorage
 from stratalog.config import BrokerConfig
 from stratalog.engine import LogManager
 from stratalog.errors import DataDirError
+from stratalog.remote.api import TopicIdPartition
 from stratalog.util import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
@@ -40,6 +39,9 @@ if TYPE_CHECKING:
     from stratalog.broker.server import Registry
 
 logger = logging.getLogger(__name__)
+
+#: How long a start waits to be unfenced before it says that it is ready all the same.
+_UNFENCE_S = 30.0
 
 
 class ClusterBroker:
@@ -94,9 +96,13 @@ class ClusterBroker:
         self._publisher.scram = scram
         self._publisher.quotas = quotas
         quotas.read()  # what came since it was made
+        self.member.ready_to_unfence()
+        if not self.member.lifecycle.wait_for(lambda each: each.state is LifecycleState.RUNNING, _UNFENCE_S):
+            logger.warning("The controller has not unfenced this broker yet; clients are answered all the same")
 
     def leave(self) -> None:
         self.member.leave()
+        self._publisher.close_engine()
 
     def close(self, *, clean: bool) -> None:
         self._apis.close()
@@ -122,17 +128,20 @@ def open_cluster_storage(
         first = logs.dirs.paths[0]
         if logs.dirs.is_offline(first):
             raise DataDirError(f"{logs.dirs.offline[first]}; the first log directory holds the cluster's metadata")
-        warn = warn_of_replicas(settings.node_id)
-
-        def publish(delta: MetadataDelta, image: MetadataImage) -> None:
-            publisher(delta, image)
-            warn(delta, image)
-
-        member = ClusterMember(settings, publish, dirs=logs.dirs.live, clock=clock)
+        member = ClusterMember(settings, publisher, dirs=logs.dirs.live, clock=clock)
         member.join()
-        broker_settings = publisher.settings = BrokerSettings(config, metadata, logs)
+        broker_settings = BrokerSettings(config, metadata, logs)
         view = MemberView(member, metadata, broker_settings)
-        report = logs.start(())
+        image = metadata.image
+        report = logs.start_replicas(
+            {
+                TopicIdPartition(topic.id, topic.name, number): partition
+                for topic in image.topics.values()
+                for number, partition in topic.partitions.items()
+                if settings.node_id in partition.replicas
+            },
+            view,
+        )
     except BaseException:
         epoch = -1
         if member is not None:
@@ -140,6 +149,7 @@ def open_cluster_storage(
             member.close(clean=True)
         logs.dirs.close(clean=[each.path for each in logs.dirs.live if each.was_clean], broker_epoch=epoch)
         raise
+    publisher.open_engine(logs, broker_settings, view.log_config)
     forwarder = Forwarder(settings.connection, lambda: member.quorum.leader, clock=clock)
     apis = ClusterApis(metadata, forwarder, settings.node_id)
     blocks = AllocatedProducerIds(forwarder, settings.node_id, lambda: member.lifecycle.broker_epoch)

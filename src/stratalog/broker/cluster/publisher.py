@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from stratalog.broker.cluster.answers import COORDINATOR_TOPICS
 from stratalog.broker.cluster.delta import MetadataDelta
-from stratalog.broker.cluster.image import BROKER_RESOURCE, MetadataImage
+from stratalog.broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from stratalog.broker.cluster.image_metadata import ImageMetadata
+from stratalog.broker.cluster.local_changes import local_changes
 
 if TYPE_CHECKING:
     from stratalog.broker.quotas import ClientQuotas
     from stratalog.broker.security import ScramUsers
     from stratalog.broker.settings import BrokerSettings
+    from stratalog.config import LogConfig
+    from stratalog.engine import LogManager, ReplicaChanges
 
 logger = logging.getLogger(__name__)
 
 
 class MetadataPublisher:
-    """Called on the observer's thread with each delta. What is set on it follows from then on.
+    """Called on the observer's thread with each delta. Until `open_engine` only the metadata itself follows.
 
     No error of one part keeps the others from what is published: it is logged, and the next delta comes.
     """
@@ -26,21 +32,69 @@ class MetadataPublisher:
     def __init__(self, metadata: ImageMetadata, node_id: int) -> None:
         self._metadata = metadata
         self._node_id = node_id
+        self._lock = threading.Lock()
+        self._logs: LogManager | None = None
+        self._settings: BrokerSettings | None = None
+        self._log_config: Callable[[str], LogConfig] | None = None
+        #: Read again when they change.
         self.scram: ScramUsers | None = None
         self.quotas: ClientQuotas | None = None
-        self.settings: BrokerSettings | None = None
 
     def __call__(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        self._metadata.take(delta, image)
+        with self._lock:
+            self._metadata.take(delta, image)
+            if self._logs is not None:
+                self._publish(delta, image, self._logs)
+
+    def open_engine(self, logs: LogManager, settings: BrokerSettings, log_config: Callable[[str], LogConfig]) -> None:
+        """Hand everything that there is to the engine, as one delta, and each later one from now on."""
+        with self._lock:
+            self._settings, self._log_config, self._logs = settings, log_config, logs
+            image = self._metadata.image
+            self._publish(MetadataDelta.of_all(image), image, logs)
+
+    def close_engine(self) -> None:
+        """Publish nothing to the engine any more."""
+        with self._lock:
+            self._logs = None
+
+    def _publish(self, delta: MetadataDelta, image: MetadataImage, logs: LogManager) -> None:
+        changes = local_changes(delta, image, self._node_id)
+        _warn_of_coordinators(changes)
+        self._try("replicas", lambda: logs.apply(changes))
+        self._try("configurations", lambda: self._configure(delta, logs))
+        if self.scram is not None and "scram" in delta.changes:
+            self._try("credentials", self.scram.read)
+        if self.quotas is not None and "quotas" in delta.changes:
+            self._try("quotas", self.quotas.read)
+
+    def _configure(self, delta: MetadataDelta, logs: LogManager) -> None:
+        assert self._settings is not None
+        assert self._log_config is not None
+        mine = {"", str(self._node_id)}
+        topics = {each.name for each in delta.changed_configs if each.type == TOPIC_RESOURCE}
+        if any(each.type == BROKER_RESOURCE and each.name in mine for each in delta.changed_configs):
+            self._settings.take_stored()
+            topics = {partition.topic for partition in logs.partitions()}
+        for topic in topics:
+            if logs.partitions(topic):
+                logs.update_config(topic, self._log_config(topic))
+
+    @staticmethod
+    def _try(what: str, step: Callable[[], object]) -> None:
         try:
-            if self.scram is not None and "scram" in delta.changes:
-                self.scram.read()
-            if self.quotas is not None and "quotas" in delta.changes:
-                self.quotas.read()
-            mine = {"", str(self._node_id)}
-            if self.settings is not None and any(
-                each.type == BROKER_RESOURCE and each.name in mine for each in delta.changed_configs
-            ):
-                self.settings.take_stored()
+            step()
         except Exception:  # the metadata goes on; what is left out comes with the next change
-            logger.exception("What the cluster's metadata configures could not be put in force")
+            logger.exception("The %s of the cluster's metadata could not be put in force", what)
+
+
+def _warn_of_coordinators(changes: ReplicaChanges) -> None:
+    """Say so when this broker would have to look after groups or transactions: it does not in a cluster."""
+    for key in sorted(changes.elected, key=str):
+        if key.topic in COORDINATOR_TOPICS.values():
+            logger.warning(
+                "This broker leads %s-%d, and coordinates nothing of it: what it holds is answered with"
+                " NOT_COORDINATOR. Move its leadership to a broker of Kafka's with kafka-reassign-partitions.sh",
+                key.topic,
+                key.partition,
+            )

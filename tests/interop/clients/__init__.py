@@ -1,1 +1,0 @@
-"""Apache Kafka beside ours: each reads what the other wrote, and its clients talk to our broker."""
