@@ -32,6 +32,7 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         broker.create_topic("cafe")
     with closing(MetadataStore.open(directory)) as store:
         store.add_acls([_RULE])
+        store.change_client_quotas({(("client-id", None), ("user", "al ice")): {"request_percentage": 12.5}})
         store.set_broker_configs(None, {"log.retention.ms": "5", _PASSWORD: "secret"})
         store.change_credentials("SCRAM-SHA-256", {"alice": "hidden"})
         store.allocate_producer_ids(7)
@@ -201,6 +202,8 @@ def _changed(good: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[st
         (("topics", 0, "createdMs"), 2**70),
         (("topics", 0, "configs"), {"retention.ms": "soon"}),
         (("brokerConfigs", "x"), {}),
+        (("clientQuotas", 0, "key"), "fly"),
+        (("clientQuotas", 0, "value"), -1.0),
         (("acls", 0, "resource_type"), 99),
         (("acls", 0, "more"), 1),
         (("acls", 0), 5),

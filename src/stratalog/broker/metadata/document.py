@@ -19,6 +19,7 @@ from uuid import UUID
 from stratalog.broker.access import acl_of, check_new_acl
 from stratalog.broker.metadata.config_entries import broker_key
 from stratalog.broker.metadata.store_file import FEATURES_EPOCH, STORE_FILE, open_file, open_read_only
+from stratalog.broker.quotas import check_quota, entity_of
 from stratalog.broker.topics import check_topic_name
 from stratalog.config import METADATA_VERSION, OTHER_FEATURES, ConfigType, LogConfig, level_name
 from stratalog.errors import DataDirError, InvalidConfigError, KafkaError, UsageError
@@ -81,6 +82,11 @@ def parse_document(data: bytes, name: str) -> dict[str, Any]:
         if not isinstance(configs, dict):
             raise UsageError(f"{name}: brokerConfigs of {broker!r} is not an object")
         _check_texts(configs, f"{name}: the settings of broker {broker!r}")
+    quotas = document.get("clientQuotas", [])
+    if not isinstance(quotas, list):
+        raise UsageError(f"{name}: clientQuotas is not a list")
+    for at, quota in enumerate(quotas):
+        _check_kinds(quota, {"entity": dict, "key": str, "value": float}, f"{name}: clientQuotas[{at}]")
     credentials = document.get("credentials", [])
     if not isinstance(credentials, list):
         raise UsageError(f"{name}: credentials is not a list")
@@ -167,6 +173,11 @@ def _document(db: sqlite3.Connection, with_credentials: bool) -> dict[str, Any]:
     if "acls" in tables:
         rows = db.execute(f"SELECT {', '.join(_ACL_FIELDS)} FROM acls ORDER BY rowid")
         document["acls"] = [dict(zip(_ACL_FIELDS, row, strict=True)) for row in rows]
+    if "client_quotas" in tables:
+        rows = db.execute("SELECT entity, key, value FROM client_quotas ORDER BY entity, key")
+        document["clientQuotas"] = [
+            {"entity": dict(json.loads(entity)), "key": key, "value": value} for entity, key, value in rows
+        ]
     if with_credentials:
         rows = db.execute("SELECT kind, name, value FROM credentials ORDER BY kind, name")
         found = rows if "credentials" in tables else ()
@@ -214,6 +225,12 @@ def _problems(document: Mapping[str, Any]) -> Iterator[str]:
             check_new_acl(acl_of(**acl), ranges=True)
         except (TypeError, ValueError, KafkaError) as error:
             yield f"acls[{at}] is not an access rule: {error}"
+    for at, quota in enumerate(document.get("clientQuotas", [])):
+        try:
+            entity = entity_of(list(quota["entity"].items()), lambda _host: True)
+            check_quota(entity, quota["key"], quota["value"])
+        except (TypeError, ValueError, KafkaError) as error:
+            yield f"clientQuotas[{at}] is not a quota: {error}"
 
 
 def _feature_problems(features: Mapping[str, Any]) -> Iterator[str]:
@@ -277,6 +294,13 @@ def _fill(db: sqlite3.Connection, document: Mapping[str, Any]) -> None:
     db.executemany(
         f"INSERT OR IGNORE INTO acls ({', '.join(_ACL_FIELDS)}) VALUES ({places})",
         [tuple(acl[field] for field in _ACL_FIELDS) for acl in document["acls"]],
+    )
+    db.executemany(
+        "INSERT OR REPLACE INTO client_quotas VALUES (?, ?, ?)",
+        [
+            (json.dumps(sorted(each["entity"].items())), each["key"], each["value"])
+            for each in document.get("clientQuotas", [])
+        ],
     )
     db.executemany(
         "INSERT OR REPLACE INTO credentials (kind, name, value) VALUES (?, ?, ?)",
