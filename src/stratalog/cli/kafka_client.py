@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import aiokafka.conn
@@ -30,18 +29,26 @@ def client_settings(options: ConnectionOptions) -> dict[str, Any]:
         settings["ssl_context"] = tls_context(options.tls)
     if options.sasl is not None:
         if options.sasl.mechanism.startswith("SCRAM-"):
-            aiokafka.conn.ScramAuthenticator = partial(_Scram, options.sasl)
+            aiokafka.conn.ScramAuthenticator = _Scram
         settings["sasl_mechanism"] = options.sasl.mechanism
-        settings["sasl_plain_username"] = options.sasl.username
+        name = options.sasl.username
+        settings["sasl_plain_username"] = _TokenId(name) if options.sasl.by_token else name
         settings["sasl_plain_password"] = options.sasl.password
     return settings
+
+
+class _TokenId(str):
+    """The name of a client that is the id of a delegation token; aiokafka knows only names."""
+
+    __slots__ = ()
 
 
 class _Scram:
     """SCRAM as our own client speaks it, in the place of aiokafka's: with a minimum of rounds, and by tokens."""
 
-    def __init__(self, sasl: Sasl, **_: object) -> None:
-        self._talk = dialogue(sasl)
+    def __init__(self, *, sasl_mechanism: str, sasl_plain_username: str, sasl_plain_password: str, **_: object) -> None:
+        by_token = isinstance(sasl_plain_username, _TokenId)
+        self._talk = dialogue(Sasl(sasl_mechanism, sasl_plain_username, sasl_plain_password, by_token))
 
     async def step(self, answer: bytes | None) -> tuple[bytes, bool] | None:
         """Return the next message, which expects an answer; None at the end."""
