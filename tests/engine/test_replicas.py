@@ -17,6 +17,7 @@ from tests.support.waiting import wait_until
 
 from stratalog.config import BrokerConfig, LogConfig
 from stratalog.engine import LogManager, Partition, ReplicaChanges
+from stratalog.engine.metrics.metrics_logs import METRICS
 from stratalog.engine.replication import ReplicaFetcher
 from stratalog.errors import (
     KafkaError,
@@ -328,3 +329,21 @@ def test_a_replica_of_one_moves_its_high_watermark_itself(pair: Pair) -> None:
     assert not partition.replicated
     partition.append(batch(b"a"))
     assert partition.is_confirmed(0, 3)
+
+
+def test_metrics_tell_what_is_not_in_sync(pair: Pair) -> None:
+    def value(name: str) -> float:
+        (metric,) = [each for each in METRICS if each.mbean == f"kafka.server:type=ReplicaManager,name={name}"]
+        (sample,) = metric.read(pair.engines[1])
+        return sample.value
+
+    pair.min_isr = 2
+    pair.publish()
+    assert value("UnderReplicatedPartitions") == 0
+    assert value("AtMinIsrPartitionCount") == 1
+    pair.elect(1, (1,))
+    pair.unreachable = {2}
+    pair.publish(1)
+    assert value("UnderReplicatedPartitions") == 1
+    assert value("UnderMinIsrPartitionCount") == 1
+    assert value("AtMinIsrPartitionCount") == 0

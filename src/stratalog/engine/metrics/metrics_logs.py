@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from stratalog.engine.log_manager import LogManager
 from stratalog.engine.metrics.metric import Metric, MetricKind, Sample, kafka_metric, own_metric, single
@@ -33,6 +33,33 @@ def of_partitions(read: Callable[[Partition], float]) -> Callable[[LogManager], 
 
 def _count(wanted: Callable[[Partition], bool]) -> Callable[[LogManager], Iterable[Sample]]:
     return lambda logs: single(sum(wanted(partition) for partition in logs.partitions()))
+
+
+class _IsrFacts(NamedTuple):
+    """Of a partition that is led here; all 0 for one that is followed."""
+
+    replicas: int
+    in_sync: int
+    min_isr: int
+
+    @property
+    def is_under_replicated(self) -> bool:
+        return self.in_sync < self.replicas
+
+    @property
+    def is_under_min(self) -> bool:
+        return self.in_sync < self.min_isr
+
+    @property
+    def is_at_min(self) -> bool:
+        return bool(self.replicas) and self.in_sync == self.min_isr
+
+
+def _isr(partition: Partition) -> _IsrFacts:
+    led = partition.led
+    if led is not None:
+        return _IsrFacts(len(led.replicas), len(led.isr), led.min_isr)
+    return _IsrFacts(1, 1, 1) if partition.leader_epoch >= 0 else _IsrFacts(0, 0, 0)
 
 
 def _retention_size_percent(log: PartitionLog) -> int:
@@ -87,15 +114,16 @@ METRICS: tuple[Metric[LogManager], ...] = (
     kafka_metric(_MANAGER + "LogDirectoryOffline",
                  _dirs(lambda logs: ((str(path), logs.dirs.is_offline(path)) for path in logs.dirs.paths)),
                  "1 for a log directory that failed, 0 for one that serves.", DIRECTORY),
-    kafka_metric(_PARTITION + "InSyncReplicasCount", of_partitions(lambda _: 1),
-                 "Replicas in sync: the one that there is.", PARTITION),
-    kafka_metric(_PARTITION + "ReplicasCount", of_partitions(lambda _: 1), "Replicas.", PARTITION),
-    kafka_metric(_PARTITION + "UnderReplicated", of_partitions(lambda _: 0),
-                 "1 if a replica is not in sync: never, with one replica.", PARTITION),
-    kafka_metric(_PARTITION + "UnderMinIsr", of_partitions(lambda _: 0),
-                 "1 if fewer replicas are in sync than min.insync.replicas asks for: never, with one.", PARTITION),
-    kafka_metric(_PARTITION + "AtMinIsr", of_partitions(lambda _: 1),
-                 "1 if as many replicas are in sync as min.insync.replicas asks for: always, with one.", PARTITION),
+    kafka_metric(_PARTITION + "InSyncReplicasCount", of_partitions(lambda partition: _isr(partition).in_sync),
+                 "Replicas in sync of a partition that is led here.", PARTITION),
+    kafka_metric(_PARTITION + "ReplicasCount", of_partitions(lambda partition: _isr(partition).replicas),
+                 "Replicas of a partition that is led here.", PARTITION),
+    kafka_metric(_PARTITION + "UnderReplicated", of_partitions(lambda partition: _isr(partition).is_under_replicated),
+                 "1 if a replica is not in sync.", PARTITION),
+    kafka_metric(_PARTITION + "UnderMinIsr", of_partitions(lambda partition: _isr(partition).is_under_min),
+                 "1 if fewer replicas are in sync than min.insync.replicas asks for.", PARTITION),
+    kafka_metric(_PARTITION + "AtMinIsr", of_partitions(lambda partition: _isr(partition).is_at_min),
+                 "1 if as many replicas are in sync as min.insync.replicas asks for.", PARTITION),
     kafka_metric(_PARTITION + "LastStableOffsetLag",
                  of_logs(lambda log: max(log.high_watermark - log.last_stable_offset, 0)),
                  "Offsets from the last stable offset to the high watermark.", PARTITION),
@@ -104,12 +132,13 @@ METRICS: tuple[Metric[LogManager], ...] = (
                  "Partitions that this broker leads."),
     kafka_metric(_REPLICAS + "OfflineReplicaCount", lambda logs: single(logs.offline_count()),
                  "Partitions whose log directory failed."),
-    kafka_metric(_REPLICAS + "UnderReplicatedPartitions", lambda _: single(0),
-                 "Partitions with a replica that is not in sync: none, with one replica."),
-    kafka_metric(_REPLICAS + "UnderMinIsrPartitionCount", lambda _: single(0),
-                 "Partitions with fewer replicas in sync than min.insync.replicas asks for: none."),
-    kafka_metric(_REPLICAS + "AtMinIsrPartitionCount", _count(lambda _: True),
-                 "Partitions with as many replicas in sync as min.insync.replicas asks for: all."),
+    kafka_metric(_REPLICAS + "UnderReplicatedPartitions",
+                 _count(lambda partition: _isr(partition).is_under_replicated),
+                 "Partitions that are led here with a replica that is not in sync."),
+    kafka_metric(_REPLICAS + "UnderMinIsrPartitionCount", _count(lambda partition: _isr(partition).is_under_min),
+                 "Partitions that are led here with fewer replicas in sync than min.insync.replicas asks for."),
+    kafka_metric(_REPLICAS + "AtMinIsrPartitionCount", _count(lambda partition: _isr(partition).is_at_min),
+                 "Partitions that are led here with as many replicas in sync as min.insync.replicas asks for."),
     kafka_metric(_REPLICAS + "ProducerIdCount",
                  lambda logs: single(sum(len(p.log.producers.producers) for p in logs.partitions())),
                  "Idempotent producers that are known, over all partitions."),
