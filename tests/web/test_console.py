@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.support.schema_registry import schema_registry
 
 from stratalog.broker.access import Acl, AclOperation, PatternType, Permission, ResourceType
@@ -575,3 +576,42 @@ def test_repeats_of_an_event_are_one_line() -> None:
         ("other 1", 17),
         ("other 2", 16),
     }
+
+
+def test_lag_in_time_is_told_of_both_tiers(tmp_path: Path) -> None:
+    """Of a group that read nothing: its next records are remote, local, and in a partition that is gone."""
+    clock = SYSTEM_CLOCK
+    broker, web = _serve(
+        tmp_path,
+        remote_log_storage_system_enable="true",
+        remote_log_metadata_topic_num_partitions="1",
+        remote_log_manager_task_interval_ms="20",
+        log_retention_check_interval_ms="20",
+        log_initial_task_delay_ms="20",
+    )
+    try:
+        tiered = {"remote.storage.enable": "true", "segment.bytes": "1048576", "local.retention.bytes": "1"}
+        broker.create_topic("tiered", config=tiered)
+        broker.create_topic("local")
+        old = clock.now_ms() - 3_600_000
+        client = {"bootstrap.servers": broker.bootstrap_servers}
+        producer = Producer({**client, "batch.size": 100_000})
+        for topic, count in (("tiered", 3000), ("local", 1)):
+            for _ in range(count):
+                producer.produce(topic, bytes(1000), timestamp=old)
+        assert producer.flush(30) == 0
+        partition = broker.services.logs.partitions("tiered")[0]
+        deadline = clock.monotonic() + 30
+        while not partition.is_remote(0):
+            assert clock.monotonic() < deadline
+            clock.sleep(0.02)
+        consumer = Consumer({**client, "group.id": "late"})
+        consumer.commit(offsets=[TopicPartition("tiered", 0, 0), TopicPartition("local", 0, 0)], asynchronous=False)
+        consumer.close()
+        rows = Client(web.url).get("/api/group?id=late").json["rows"]
+        assert [(row["topic"], row["lag"]) for row in rows] == [("local", 1), ("tiered", 3000)]
+        assert all(3_600_000 <= row["lagMs"] < 3_700_000 for row in rows)
+        assert "remote tier" in rows[1]["note"]
+    finally:
+        web.close()
+        broker.close()

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from stratalog.broker.metadata import ClusterMetadata, InForce, in_force, small_broker_index_warnings
-from stratalog.config import BrokerConfig, minimum_advice
+from stratalog.config import BrokerConfig, listener_settings, minimum_advice
 from stratalog.engine import LogManager
-from stratalog.errors import InvalidConfigError
+from stratalog.errors import InvalidConfigError, InvalidRequestError
 
 if TYPE_CHECKING:
+    from stratalog.broker.security import ServerTls
     from stratalog.broker.topics import TopicManager
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,8 @@ class BrokerSettings:
         self._logs = logs
         self._node_id: int = static["node.id"]
         self._ignored: Mapping[str, str] = {}
+        #: The TLS of the listeners that speak it, by name; replaced when its settings change.
+        self.tls: dict[str, ServerTls] = {}
         self.take_stored()
 
     def take_stored(self) -> None:
@@ -42,6 +45,25 @@ class BrokerSettings:
                 name,
             )
         self._put_in_force(found)
+
+    def open_tls(self, tls: Mapping[str, ServerTls]) -> Mapping[str, ServerTls]:
+        """Take the TLS of the listeners as the file has it; what is in force, now and later.
+
+        What is set dynamically and cannot be used any more does not count: it must not keep a broker down.
+        """
+        self.tls.update(tls)
+        for name, each in tls.items():
+            try:
+                self.tls[name] = each.with_config(listener_settings(self.current, name))
+            except InvalidConfigError as error:
+                logger.error("What was set dynamically for the TLS of listener %s does not count: %s", name, error)
+        return self.tls
+
+    def _changed_tls(self, config: BrokerConfig) -> dict[str, ServerTls]:
+        try:
+            return {name: each.with_config(listener_settings(config, name)) for name, each in self.tls.items()}
+        except InvalidConfigError as error:
+            raise InvalidRequestError(str(error)) from error
 
     def _put_in_force(self, found: InForce) -> None:
         self.current, self._ignored = found.config, found.ignored
@@ -80,10 +102,12 @@ class BrokerSettings:
                 if name not in self._ignored or before.get(name) != after[name]:
                     raise InvalidConfigError(why)
             topics.check_broker_defaults(found.config)
+            tls = self._changed_tls(found.config)
             if validate_only:
                 return
             topics.store.set_broker_configs(node_id, configs)
             self._put_in_force(found)
+            self.tls.update(tls)
             topics.refresh_configs()
         for warning in (*small_broker_index_warnings(self.current), *minimum_advice(self.current)):
             logger.warning("%s", warning)

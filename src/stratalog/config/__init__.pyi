@@ -44,6 +44,9 @@ from .listeners import (
     ADVERTISED as ADVERTISED,
 )
 from .listeners import (
+    DYNAMIC_TLS_KEYS as DYNAMIC_TLS_KEYS,
+)
+from .listeners import (
     LISTENERS as LISTENERS,
 )
 from .listeners import (
@@ -66,6 +69,9 @@ from .listeners import (
 )
 from .listeners import (
     inter_broker_listener as inter_broker_listener,
+)
+from .listeners import (
+    key_of_listener as key_of_listener,
 )
 from .listeners import (
     listener_prefix as listener_prefix,

@@ -107,6 +107,21 @@ def listener_settings(config: BrokerConfig, name: str) -> BrokerConfig:
     return config.with_overrides(own) if own else config
 
 
+#: What may be set while a listener is served: its certificates, and those of who signs its clients'.
+DYNAMIC_TLS_KEYS = (
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+)
+
+
 def key_of_listener(name: str) -> str:
     """Return the key that `listener.name.<name>.<key>` sets for one listener; other names as they are."""
     match = _OF_A_LISTENER.fullmatch(name)

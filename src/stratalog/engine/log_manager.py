@@ -120,6 +120,7 @@ class LogManager:
         self.replication: LocalReplicas | None = None
         #: What could not be done for want of file descriptors last.
         self._shortage: str | None = None
+        self._taking_offline = threading.Lock()
         self._lock = threading.RLock()
         self._schedule = Schedule("stratalog-housekeeping", _OFFLINE_RETRY_MS, clock)
         self.dirs = LogDirs(data_dirs, cluster_id=cluster_id, node_id=config["node.id"], fs=fs)
@@ -412,9 +413,10 @@ class LogManager:
         """Stop serving the partitions of a directory that failed, and tell when it was the last one."""
         error = self.dirs.storage_error(directory)
         self.cleaning.forget_dir(directory)
-        for partition in self.partitions():
-            if partition.log.directory.parent == directory:
-                partition.fail(error)
+        with self._taking_offline:  # a second caller comes back when the first one's partitions are not served either
+            for partition in self.partitions():
+                if partition.log.directory.parent == directory:
+                    partition.fail(error)
         if not self.dirs.live:
             self.on_last_dir_failed(
                 "all log directories have failed: "

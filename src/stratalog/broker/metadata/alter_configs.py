@@ -96,7 +96,7 @@ def _alter_topic(broker: BrokerServices, name: str, make: Make, validate_only: b
 def _alter_broker(broker: BrokerServices, name: str, make: Make, validate_only: bool) -> None:
     node_id = broker_of(name, broker.node_id)
     after = make(broker.metadata.broker_configs(node_id))
-    check_broker_configs(after, broker.settings.static, current=broker.config)
+    check_broker_configs(after, broker.settings.static, current=broker.config, for_all=node_id is None)
     broker.settings.set(node_id, after, broker.topics, validate_only=validate_only)
 
 

@@ -11,6 +11,7 @@ from stratalog.broker.metadata.advice import SEGMENT_MINIMUMS, below_minimum
 from stratalog.broker.metadata.config_entries import broker_key
 from stratalog.config import (
     BROKER_KEYS,
+    DYNAMIC_TLS_KEYS,
     LOCAL_RETENTION_SAME,
     TOPIC_KEYS,
     BrokerConfig,
@@ -18,6 +19,7 @@ from stratalog.config import (
     ConfigType,
     asks_for,
     invalid,
+    key_of_listener,
 )
 from stratalog.engine.cleaning import CleanerConfig
 from stratalog.errors import InvalidConfigError, InvalidRequestError
@@ -121,12 +123,42 @@ def _parts(value: str | None, key: ConfigKey) -> list[str]:
     return [part for part in text.split(",") if part]
 
 
-def check_broker_configs(configs: Mapping[str, str], static: BrokerConfig, *, current: BrokerConfig) -> None:
+def _is_fixed(name: str) -> bool:
+    """Whether a key, also of one listener or of a mechanism of it, is known and cannot be set while a broker runs."""
+    of_listener = key_of_listener(name)
+    if of_listener in DYNAMIC_TLS_KEYS:
+        return False
+    key = broker_key(of_listener)
+    if key is None and of_listener != name:
+        return broker_key(of_listener.partition(".")[2]) is not None
+    return key is not None and not key.dynamic
+
+
+def _check_security_configs(configs: Mapping[str, str], *, for_all: bool) -> None:
+    """Raise InvalidRequestError for keys of TLS that are not those of one listener of one broker, in Kafka's words."""
+    bare = sorted(name for name in configs if name in DYNAMIC_TLS_KEYS)
+    if bare:
+        raise InvalidRequestError(
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            f"[{', '.join(bare)}]"
+        )
+    named = sorted(name for name in configs if key_of_listener(name) in DYNAMIC_TLS_KEYS)
+    if named and for_all:
+        raise InvalidRequestError(
+            f"Cannot update these configs at default cluster level, broker id must be specified: [{', '.join(named)}]"
+        )
+
+
+def check_broker_configs(
+    configs: Mapping[str, str], static: BrokerConfig, *, current: BrokerConfig, for_all: bool = False
+) -> None:
     """Raise InvalidRequestError unless these may be set dynamically and are good values, also after `current`.
 
+    `for_all` says that they are meant for all brokers.
     Whether they go together with everything else that is set, and with the topics, is another question.
     """
-    fixed = sorted(name for name in configs if (key := broker_key(name)) is not None and not key.dynamic)
+    _check_security_configs(configs, for_all=for_all)
+    fixed = sorted(filter(_is_fixed, configs))
     if fixed:
         raise InvalidRequestError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
     for name, raw in configs.items():

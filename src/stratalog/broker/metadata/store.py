@@ -383,6 +383,7 @@ class MetadataStore:
     def set_broker_configs(self, node_id: int | None, configs: Mapping[str, str]) -> None:
         """Replace what is set dynamically on one broker, or (None) for all of them."""
         row = _broker_row(node_id)
+        make_private(self.path)  # there may be passwords of key stores among them
         with self._lock:
             with self._change() as db:
                 db.execute(

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from stratalog.broker.security.certificate_names import CertificateNames, check_same_names, names_of_certificate
 from stratalog.broker.security.distinguished_names import RULES_KEY, map_name, parse_rules, subject_of
 from stratalog.broker.security.key_stores import files_of, load_identity, load_trusted, take_identity
 from stratalog.broker.security.peer import ANONYMOUS, Principal
-from stratalog.config import BrokerConfig, listener_prefix
+from stratalog.config import DYNAMIC_TLS_KEYS, BrokerConfig, listener_prefix
 from stratalog.errors import InvalidConfigError
 from stratalog.util import REAL_FILESYSTEM
 
@@ -33,6 +34,8 @@ class ServerTls:
 
     def __init__(self, config: BrokerConfig, listener: str, protocol: str, clock: Callable[[], float]) -> None:
         self._config = config
+        self._listener = listener
+        self._protocol = protocol
         self._clock = clock
         prefix = listener_prefix(listener)
         self._prefix = prefix if any(name.startswith(f"{prefix}ssl.") for name in config.properties) else ""
@@ -54,6 +57,20 @@ class ServerTls:
         self._contents = self._look()
         self._looked_at = clock()
         self._context = self._make()
+
+    def with_config(self, config: BrokerConfig) -> ServerTls:
+        """Return the TLS of this listener by other settings, which are asked for while it is used.
+
+        InvalidConfigError for what cannot be kept, and for a certificate in another name; this one stays as it is.
+        """
+        if all(config[name] == self._config[name] for name in DYNAMIC_TLS_KEYS):
+            return self
+        fresh = ServerTls(config, self._listener, self._protocol, self._clock)
+        check_same_names(self._certificate_names(), fresh._certificate_names(), config)
+        return fresh
+
+    def _certificate_names(self) -> CertificateNames | None:
+        return names_of_certificate(load_identity(self._config, self._prefix).pem)
 
     def context(self) -> ssl.SSLContext:
         """Return the context for the next client."""

@@ -54,7 +54,7 @@ class Acceptor:
             held_max = default_limit(memory_bytes_max(), self.request_bytes_max)
         self.memory = RequestMemory(held_max, loop.time)
         self.connections: set[Connection] = set()
-        self._tls = opened.tls
+        self._tls = services.settings.open_tls(opened.tls)
         self._sasl = {
             name: SaslServer(settings, self._account, services.clock.now_ms) for name, settings in opened.sasl.items()
         }

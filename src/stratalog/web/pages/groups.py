@@ -125,7 +125,8 @@ def _row(viewer: ConsoleViewer, topic: str, committed: Any) -> dict[str, Any]:
         if row["lag"] == 0:
             row["lagMs"] = 0
         elif partition.is_remote(max(offset, start)):
-            row["note"] = row["note"] or "the next record is in the remote tier only"
+            row["lagMs"] = _remote_age_ms(viewer, partition, max(offset, start))
+            row["note"] = row["note"] or "at least: the next record is in the remote tier only"
         else:
             row["lagMs"] = _age_ms(viewer, partition, max(offset, start))
     except StratalogError as error:
@@ -144,6 +145,15 @@ def _age_ms(viewer: ConsoleViewer, partition: Partition, offset: int) -> int | N
     batch = RecordBatch(head)
     at_ms = batch.max_timestamp if batch.has_delete_horizon else batch.base_timestamp
     return max(viewer.broker.clock.now_ms() - at_ms, 0) if at_ms >= 0 else None
+
+
+def _remote_age_ms(viewer: ConsoleViewer, partition: Partition, offset: int) -> int | None:
+    """Return the age of the newest record of the remote segment that holds an offset. Asks no store."""
+    assert partition.remote is not None
+    for segment in partition.remote.segments(partition.topic_id_partition):
+        if segment.is_readable and segment.start_offset <= offset <= segment.end_offset:
+            return max(viewer.broker.clock.now_ms() - segment.max_timestamp_ms, 0)
+    return None
 
 
 def group(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
@@ -173,7 +183,7 @@ def _members(viewer: ConsoleViewer, listed: Mapping[str, Any]) -> list[dict[str,
                 "memberId": member.member_id,
                 "instanceId": member.instance_id,
                 "clientId": member.client_id,
-                "host": member.client_host,
+                "host": member.client_host.removeprefix("/"),
                 "assignment": [
                     {"topic": each.topic_name, "partitions": list(each.partitions)}
                     for each in member.assignment.topic_partitions
@@ -188,7 +198,7 @@ def _members(viewer: ConsoleViewer, listed: Mapping[str, Any]) -> list[dict[str,
             "memberId": member.member_id,
             "instanceId": member.group_instance_id,
             "clientId": member.client_id,
-            "host": member.client_host,
+            "host": member.client_host.removeprefix("/"),
             "assignment": _assignment(bytes(member.member_assignment), answer.protocol_type),
         }
         for member in answer.members

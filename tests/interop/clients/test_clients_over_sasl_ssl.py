@@ -1,0 +1,246 @@
+"""The same clients come in by a name and a password within TLS: each by each mechanism, against our broker.
+
+Each produces, and consumes in a group; one with a wrong password does neither. Where a client has a suite for
+security, or its walk of the API takes a login, that is run whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import aiokafka
+import pytest
+from aiokafka.errors import KafkaError as AiokafkaError
+from confluent_kafka import Consumer, KafkaError, Producer
+
+from tests.interop.clients.test_franz_go import kgo_outcome
+from tests.interop.clients.test_kafkajs import PARTS, kafkajs_walk
+from tests.support.certificate import make_certificate
+from tests.support.client_suites import OURS, Server, served
+from tests.support.reference_jars import BROKER_JARS, TOOLS_JARS
+from tests.support.reference_kafka import free_port, require_reference_kafka, tool
+
+with warnings.catch_warnings():  # kafka-python reads its resources by a deprecated function
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaConsumer, KafkaProducer
+    from kafka.errors import KafkaError as KafkaPythonError
+
+pytestmark = [pytest.mark.interop, pytest.mark.soak, pytest.mark.timeout(1200)]
+
+LOGINS = ("SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+USER, PASSWORD = "anne", "swordfish"
+SENT = [f"record {number}".encode() for number in range(20)]
+WAIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Secured:
+    """A broker with a listener for each security protocol, and the certificate to trust."""
+
+    server: Server
+    trusted: Path
+
+    @property
+    def address(self) -> str:
+        return self.server.address["SASL_SSL"]
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    directory = tmp_path_factory.mktemp("secured")
+    certificate = make_certificate(directory)
+    identity = directory / "identity.pem"
+    identity.write_text(certificate.key.read_text() + certificate.certificate.read_text())
+    login = "org.apache.kafka.common.security"
+    settings = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(identity),
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "super.users": f"User:ANONYMOUS;User:{USER}",
+    }
+    for listener in map(str.lower, LOGINS):
+        key = f"listener.name.{listener}.%s.sasl.jaas.config"
+        settings[key % "plain"] = f'{login}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+        for mechanism in MECHANISMS[1:]:
+            settings[key % mechanism.lower()] = f"{login}.scram.ScramLoginModule required;"
+    users = [f"{mechanism}=[name={USER},password={PASSWORD}]" for mechanism in MECHANISMS[1:]]
+    address = {protocol: f"127.0.0.1:{free_port()}" for protocol in ("PLAINTEXT", "SSL", *LOGINS)}
+    with served(OURS, directory, settings, address=address, users=users) as server:
+        yield Secured(server, certificate.certificate)
+
+
+def topic() -> str:
+    return f"topic-{uuid4().hex}"
+
+
+# --- each client, as (where, mechanism, password) -> what came back, or the exception of a refused login --------------
+
+
+class LoginRefusedError(Exception):
+    """The broker did not let the client in."""
+
+
+def by_librdkafka(secured: Secured, mechanism: str, password: str) -> list[bytes]:
+    refused: list[KafkaError] = []
+
+    def noticed(error: KafkaError) -> None:
+        if error.code() == KafkaError._AUTHENTICATION:
+            refused.append(error)
+
+    settings = {
+        "bootstrap.servers": secured.address,
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(secured.trusted),
+        "sasl.mechanism": mechanism,
+        "sasl.username": USER,
+        "sasl.password": password,
+        "log_level": 0,
+        "error_cb": noticed,
+    }
+    name = topic()
+    producer = Producer({**settings, "message.timeout.ms": 60_000})
+    for value in SENT:
+        producer.produce(name, value, partition=0)
+    while producer.flush(0.1):
+        if refused:
+            producer.purge()
+            raise LoginRefusedError(refused[0])
+    consumer = Consumer({**settings, "group.id": name, "auto.offset.reset": "earliest"})
+    consumer.subscribe([name])
+    try:
+        got = consumer.consume(len(SENT), WAIT_S)
+    finally:
+        consumer.close()
+    return [message.value() for message in got if message.error() is None]
+
+
+def by_kafka_python(secured: Secured, mechanism: str, password: str) -> list[bytes]:
+    settings = {
+        "bootstrap_servers": secured.address,
+        "security_protocol": "SASL_SSL",
+        "ssl_cafile": str(secured.trusted),
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": USER,
+        "sasl_plain_password": password,
+    }
+    name = topic()
+    try:
+        producer = KafkaProducer(**settings)
+    except KafkaPythonError as error:
+        raise LoginRefusedError from error
+    for value in SENT:
+        producer.send(name, value, partition=0).get(WAIT_S)
+    producer.close()
+    consumer = KafkaConsumer(
+        name, group_id=name, auto_offset_reset="earliest", consumer_timeout_ms=int(WAIT_S * 1000), **settings
+    )
+    try:
+        return [next(consumer).value for _ in SENT]
+    finally:
+        consumer.close()
+
+
+def by_aiokafka(secured: Secured, mechanism: str, password: str) -> list[bytes]:
+    return asyncio.run(_by_aiokafka(secured, mechanism, password))
+
+
+async def _by_aiokafka(secured: Secured, mechanism: str, password: str) -> list[bytes]:
+    settings = {
+        "bootstrap_servers": secured.address,
+        "security_protocol": "SASL_SSL",
+        "ssl_context": ssl.create_default_context(cafile=str(secured.trusted)),
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": USER,
+        "sasl_plain_password": password,
+    }
+    name = topic()
+    producer = aiokafka.AIOKafkaProducer(**settings)
+    try:
+        await producer.start()
+    except AiokafkaError as error:
+        await producer.stop()
+        raise LoginRefusedError from error
+    for value in SENT:
+        await producer.send_and_wait(name, value, partition=0)
+    await producer.stop()
+    consumer = aiokafka.AIOKafkaConsumer(name, group_id=name, auto_offset_reset="earliest", **settings)
+    await consumer.start()
+    try:
+        return [(await asyncio.wait_for(consumer.getone(), WAIT_S)).value for _ in SENT]
+    finally:
+        await consumer.stop()
+
+
+def by_java(secured: Secured, mechanism: str, password: str) -> list[bytes]:
+    require_reference_kafka()
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    properties = secured.trusted.with_name(f"client-{uuid4().hex}.properties")
+    properties.write_text(
+        "security.protocol=SASL_SSL\n"
+        f"ssl.truststore.type=PEM\nssl.truststore.location={secured.trusted}\n"
+        f"sasl.mechanism={mechanism}\n"
+        f"sasl.jaas.config=org.apache.kafka.common.security.{module} required "
+        f'username="{USER}" password="{password}";\n'
+    )
+    name, where = topic(), ["--bootstrap-server", secured.address]
+    jars = (BROKER_JARS, TOOLS_JARS)
+    config = ["--command-config", str(properties)]
+    text = b"\n".join(SENT).decode()
+    try:
+        tool("org.apache.kafka.tools.TopicCommand", [*where, *config, "--create", "--topic", name], jars=jars)
+    except RuntimeError as error:
+        if "SaslAuthenticationException" not in str(error):
+            raise
+        raise LoginRefusedError from error
+    tool("org.apache.kafka.tools.ConsoleProducer", [*where, *config, "--topic", name], stdin=text, jars=jars)
+    asked = ["--topic", name, "--group", name, "--from-beginning", "--max-messages", str(len(SENT))]
+    asked += ["--timeout-ms", "60000"]
+    printed = tool("org.apache.kafka.tools.consumer.ConsoleConsumer", [*where, *config, *asked], jars=jars)
+    return [line.encode() for line in printed.splitlines()]
+
+
+Client = Callable[[Secured, str, str], list[bytes]]
+CLIENTS: list[Client] = [by_librdkafka, by_kafka_python, by_aiokafka, by_java]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # kafka-python leaves a socket behind
+def test_records_pass_and_a_wrong_password_does_not(secured: Secured, client: Client, mechanism: str) -> None:
+    assert sorted(client(secured, mechanism, PASSWORD)) == sorted(SENT)
+    with pytest.raises(LoginRefusedError):
+        client(secured, mechanism, "sawfish")
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_kafkajs_walks_its_api(secured: Secured, mechanism: str) -> None:
+    kafkajs_walk(
+        BROKER=secured.address,
+        MECHANISM=mechanism.lower(),
+        USERNAME=USER,
+        PASSWORD=PASSWORD,
+        CA=str(secured.trusted),
+    ).holds({}, at_least=PARTS)
+
+
+@pytest.mark.parametrize("mechanism", ["256", "512"])
+def test_the_scram_tests_of_franz_go(secured: Secured, mechanism: str) -> None:
+    """They speak no TLS."""
+    kgo_outcome(
+        "-test.run=SCRAM",
+        KGO_SEEDS=secured.server.address["SSL"],
+        KGO_TEST_TLS=f"ca:{secured.trusted}",
+        KGO_TEST_SCRAM=f"{USER}:{PASSWORD}:{mechanism}",
+        KGO_TEST_SCRAM_SEEDS=secured.server.address["SASL_PLAINTEXT"],
+    ).holds({}, at_least=2)
+
+
+def test_the_suite_of_franz_go_within_tls(secured: Secured) -> None:
+    kgo_outcome(KGO_SEEDS=secured.server.address["SSL"], KGO_TEST_TLS=f"ca:{secured.trusted}").holds({}, at_least=140)

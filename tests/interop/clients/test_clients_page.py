@@ -1,0 +1,28 @@
+"""The page of clients says what the tests of the clients' suites say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.interop.clients import test_franz_go, test_kafka_python_suite, test_kafkajs, test_rdkafka_rust
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "clients.md"
+
+SUITES = {
+    "test_franz_go.py": test_franz_go.FRANZ_GO,
+    "test_kafka_python_suite.py": test_kafka_python_suite.KAFKA_PYTHON,
+    "test_kafkajs.py": test_kafkajs.KAFKAJS,
+    "test_rdkafka_rust.py": test_rdkafka_rust.RDKAFKA,
+}
+
+
+def test_each_suite_is_on_the_page_with_its_version() -> None:
+    rows = re.findall(r"^\| \[[^]]+\]\(\S+/(\w+\.py)\) \| (\S+) \|", PAGE.read_text(), re.MULTILINE)
+    assert dict(rows) == SUITES
+
+
+def test_what_is_explained_is_on_the_page_with_its_reason() -> None:
+    rows = re.findall(r"^\| \S+ `(\w+)` \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
+    explained = {**test_kafka_python_suite.EXPLAINED_OURS, **test_rdkafka_rust.EXPLAINED}
+    assert dict(rows) == {name.rpartition("::")[2]: reason for name, reason in explained.items()}
