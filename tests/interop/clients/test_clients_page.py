@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.interop.clients import test_franz_go, test_kafka_python_suite, test_kafkajs, test_rdkafka_rust
+from tests.interop.clients import test_franz_go, test_kafka_python_suite, test_kafkajs, test_rdkafka_rust, test_sarama
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "clients.md"
 
@@ -14,6 +14,7 @@ SUITES = {
     "test_kafka_python_suite.py": test_kafka_python_suite.KAFKA_PYTHON,
     "test_kafkajs.py": test_kafkajs.KAFKAJS,
     "test_rdkafka_rust.py": test_rdkafka_rust.RDKAFKA,
+    "test_sarama.py": test_sarama.SARAMA,
 }
 
 
@@ -24,5 +25,10 @@ def test_each_suite_is_on_the_page_with_its_version() -> None:
 
 def test_what_is_explained_is_on_the_page_with_its_reason() -> None:
     rows = re.findall(r"^\| \S+ `(\w+)` \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
-    explained = {**test_kafka_python_suite.EXPLAINED_OURS, **test_rdkafka_rust.EXPLAINED}
+    explained = {
+        **test_kafka_python_suite.EXPLAINED_OURS,
+        **test_rdkafka_rust.EXPLAINED,
+        **test_sarama.EXPLAINED,
+        **test_sarama.EXPLAINED_OURS,
+    }
     assert dict(rows) == {name.rpartition("::")[2]: reason for name, reason in explained.items()}
