@@ -5,14 +5,17 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
+import threading
 import urllib.parse
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from starlette.requests import Request
 from tests.support.schema_registry import schema_registry
 
 from stratalog.broker.access import Acl, AclOperation, PatternType, Permission, ResourceType
@@ -21,13 +24,14 @@ from stratalog.broker.server.listen_address import ListenAddress
 from stratalog.broker.server.server import Broker
 from stratalog.cli.serve import schemas_of
 from stratalog.config import BrokerConfig
-from stratalog.errors import StratalogError, UsageError
+from stratalog.errors import StratalogError, UnknownTopicOrPartitionError, UsageError
+from stratalog.records import Codec, Record, build_batch
 from stratalog.util import SYSTEM_CLOCK
 from stratalog.web.app import make_app
 from stratalog.web.declarations import Console
 from stratalog.web.events import EventKeeper
 from stratalog.web.fields import moment_ms
-from stratalog.web.gate import is_this_machine
+from stratalog.web.gate import Gate, NoLoginError, is_this_machine
 from stratalog.web.pages.record_text import shown, visible
 from stratalog.web.pages.segments import BLOCKS_MAX, MapSegment, _blocks
 from stratalog.web.sampler import RateSampler
@@ -192,7 +196,7 @@ def test_users_of_plain_get_in_too_and_programs_by_basic(secured: tuple[Broker, 
 def test_a_wrong_password_is_said_so_and_never_shown(
     secured: tuple[Broker, str], user: str, password: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stratalog.web.desk._FAILED_LOGIN_S", 0)
+    monkeypatch.setattr("stratalog.web.desk.FAILED_LOGIN_S", 0)
     answer = Client(secured[1]).post("/login", user=user, password=password)
     assert answer.status == 401
     assert "The name or the password is wrong." in answer.text
@@ -214,6 +218,44 @@ def test_a_logout_ends_the_session(secured: tuple[Broker, str]) -> None:
     alice.post("/logout", form_token=alice.form_token("/topics"))
     alice.cookie = kept
     assert alice.get("/api/topics").status == 401
+
+
+def test_a_session_ends_with_its_user_and_with_a_new_password(secured: tuple[Broker, str]) -> None:
+    scram = secured[0].services.scram
+    key = ("SCRAM-SHA-256", "leaver")
+    for change in ({key: credential_of_password("SCRAM-SHA-256", "another", 4096)}, {}):
+        scram.change({key: credential_of_password("SCRAM-SHA-256", "leaver-secret", 4096)})
+        leaver = logged_in(secured[1], "leaver", "leaver-secret")
+        assert leaver.get("/api/topics").status == 200
+        scram.change(change, () if change else (key,))
+        assert leaver.get("/api/topics").status == 401
+        assert leaver.get("/topics").status == 303
+
+
+def test_guesses_by_basic_take_as_long_as_those_in_the_form(secured: tuple[Broker, str]) -> None:
+    gate = Gate(secured[0].services, "127.0.0.1")
+    waits: list[float] = []
+    right_ones: list[str] = []
+
+    def ask(password: str) -> str | None:
+        basic = b64encode(f"alice:{password}".encode())
+        scope = {"type": "http", "headers": [(b"authorization", b"Basic " + basic)], "client": ("127.0.0.1", 1)}
+        try:
+            return gate.viewer(Request(scope)).principal.name
+        except NoLoginError:
+            return None
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) < 20:
+            ask(f"guess {len(waits)}")
+        right_ones.append(str(ask("alice-secret")))
+
+    gate.wait = wait
+    assert ask("wrong") is None
+    assert waits == [1.0] * 8  # as many wait at once, and no other is looked at
+    assert right_ones[0] == "None"
+    assert ask("alice-secret") == "alice"
 
 
 def test_changes_need_what_the_rules_ask_for(secured: tuple[Broker, str]) -> None:
@@ -316,8 +358,37 @@ def test_every_answer_carries_the_headers_of_safety(plain: Client) -> None:
         assert headers["x-frame-options"] == "DENY"
 
 
+def test_health_is_answered_while_every_thread_is_taken_by_pages(
+    plain: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken, go_on = threading.Semaphore(0), threading.Event()
+
+    def slow(*_: object) -> NoReturn:
+        taken.release()
+        go_on.wait(60)
+        raise UnknownTopicOrPartitionError("that was all")
+
+    monkeypatch.setattr("stratalog.web.viewer.ConsoleViewer.topics", slow)
+    threads = [
+        threading.Thread(target=Client(f"http://{plain.host}").get, args=("/api/topics",)) for _ in range(_THREADS)
+    ]
+    try:
+        for each in threads:
+            each.start()
+        for _ in threads:
+            assert taken.acquire(timeout=60)
+        for path in ("/health", "/health/live", "/health/ready"):
+            assert plain.get(path).status == 200
+    finally:
+        go_on.set()
+        for each in threads:
+            each.join()
+
+
 # --- bad input --------------------------------------------------------------------------------------------------------
 
+#: As many requests as starlette gives threads to.
+_THREADS = 40
 _BAD = ("-1", "x", "1e9", "9" * 400, "\x00", "<script>", "٣", " ", "0x10", "1;2")
 
 
@@ -612,6 +683,51 @@ def test_lag_in_time_is_told_of_both_tiers(tmp_path: Path) -> None:
         assert [(row["topic"], row["lag"]) for row in rows] == [("local", 1), ("tiered", 3000)]
         assert all(3_600_000 <= row["lagMs"] < 3_700_000 for row in rows)
         assert "remote tier" in rows[1]["note"]
+    finally:
+        web.close()
+        broker.close()
+
+
+@pytest.mark.parametrize(
+    "path", ["topics/orders/produce", "security/users", "security/quotas", "topics/orders/settings"]
+)
+def test_text_that_is_none_is_said_so(plain: Client, path: str, caplog: pytest.LogCaptureFixture) -> None:
+    broken = r'{"value": "\ud800", "user": "\ud800", "password": "x", "quota_user": "\ud800", "key": "\ud800"}'
+    assert plain.ask("POST", f"/api/{path}", broken, Content_Type="application/json").status == 400
+    assert not caplog.records
+
+
+def test_odd_requests_are_no_failures_of_the_console(plain: Client, caplog: pytest.LogCaptureFixture) -> None:
+    plain.form_token("/topics/orders/produce")
+    assert _produce(plain, form_token="\u00e9").status == 403
+    assert plain.ask("POST", "/logout", "{}", Content_Type="application/json").status == 400
+    assert plain.ask("POST", "/login", "a" * 70_000, Content_Type=FORM).status == 400
+    assert plain.get("/api/topics/orders/messages?start=12345678901234567").status == 400
+    for path in ("login", "logout", "topics/orders/produce"):
+        host, port = plain.host.split(":")
+        with socket.create_connection((host, int(port))) as sock:
+            head = f"POST /{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {FORM}\r\nContent-Length: 9\r\n\r\nuser"
+            sock.sendall(head.encode())
+            sock.shutdown(socket.SHUT_WR)
+            while sock.recv(4096):
+                pass
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_records_that_swell_are_looked_at_within_bounds(
+    plain: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, web = _serve(tmp_path)
+    try:
+        broker.create_topic("swelling")
+        partition = broker.services.logs.partitions("swelling")[0]
+        for _ in range(30):
+            partition.append(build_batch([Record(0, 1, None, b"x" * 100_000)], codec=Codec.ZSTD))
+        monkeypatch.setattr("stratalog.web.pages.records._DECOMPRESSED_MAX", 1_000_000)
+        for query in ("count=200", "count=5&contains=x", "count=200&start=oldest"):
+            told = Client(web.url).get(f"/api/topics/swelling/messages?{query}").json
+            assert len(told["records"]) <= 10
+            assert told["problems"] == []
     finally:
         web.close()
         broker.close()

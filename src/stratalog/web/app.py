@@ -7,7 +7,7 @@ GET /metrics             metrics for Prometheus
 GET /health/live         whether the broker's loop turns
 GET /health/ready        whether clients of every kind are served
 
-Handlers are plain functions: starlette runs them on threads, so that none waits for another.
+Handlers of pages are plain functions: starlette runs them on threads, so that none waits for another.
 """
 
 from __future__ import annotations
@@ -66,6 +66,12 @@ def make_app(broker: BrokerServices, console: Console, host: str = "127.0.0.1", 
         except TimeoutError:
             return PlainTextResponse("the broker does not answer\n", status_code=_UNAVAILABLE)
 
+    async def live(request: Request) -> Response:  # noqa: ARG001
+        return await health.live(broker)
+
+    async def ready(request: Request) -> Response:  # noqa: ARG001
+        return await health.ready(broker)
+
     def tier_status(request: Request) -> Response:
         try:
             viewer = gate.viewer(request)
@@ -81,9 +87,9 @@ def make_app(broker: BrokerServices, console: Console, host: str = "127.0.0.1", 
     return Starlette(
         routes=[
             Route("/metrics", metrics),
-            Route("/health", lambda _: health.ready(broker)),
-            Route("/health/live", lambda _: health.live(broker)),
-            Route("/health/ready", lambda _: health.ready(broker)),
+            Route("/health", ready),
+            Route("/health/live", live),
+            Route("/health/ready", ready),
             Route("/api/tier-status", tier_status),
             *(Route(f"/static/{name}", _file(name, kind)) for name, kind in _STATIC.items()),
             *desk.routes(),

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, quote
 
 import jinja2
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
@@ -32,18 +32,18 @@ from stratalog.errors import (
 from stratalog.web import words_and_numbers as words
 from stratalog.web.declarations import ChangeConflictError, Console, NotThatValueError, Page, PageChange
 from stratalog.web.fields import Inputs, read_inputs
-from stratalog.web.gate import Gate, NoLoginError, RefusedChangeError
+from stratalog.web.gate import FAILED_LOGIN_S, Gate, NoLoginError, RefusedChangeError
 from stratalog.web.openapi import api_path, openapi
 from stratalog.web.pages import ACTIONS, PAGES, raw, visible
-from stratalog.web.sessions import ConsoleSession, principal_of
+from stratalog.web.sessions import ConsoleSession, login_of
 from stratalog.web.viewer import BrokerStalledError, ConsoleViewer
 
 logger = logging.getLogger(__name__)
 
 _BODY_BYTES_MAX: Final = 6 * 1024 * 1024
 _FIELDS_MAX: Final = 200
-#: Guessing passwords takes time.
-_FAILED_LOGIN_S: Final = 1.0
+#: Of those who are not known yet.
+_LOGIN_BYTES_MAX: Final = 64 * 1024
 _LOGINS_AT_ONCE: Final = 8
 _PARTITION: Final = re.compile(r"\d{1,7}", re.ASCII)
 _NAV: Final = (
@@ -162,7 +162,7 @@ class Desk:
         html = self._templates.get_template(template).render(
             nav=[(path, title, name in names) for path, title, names in _NAV],
             viewer=viewer,
-            user=session.principal.name if session is not None and session.principal is not None else None,
+            user=session.login.principal.name if session is not None and session.login is not None else None,
             form_token=session.form_token if session is not None else "",
             message=message,
             may_change=viewer is not None and viewer.may_change,
@@ -214,16 +214,23 @@ class Desk:
     def _action(self, action: PageChange, *, is_json: bool) -> Callable[[Request], Any]:
         async def serve(request: Request) -> Response:
             try:
+                viewer = await asyncio.to_thread(self._gate.viewer, request)
                 given = await _body(request, is_json=is_json)
             except ValueError as error:
-                return self._error(request, 400, "The request cannot be read", str(error), is_json=is_json)
-            return await asyncio.to_thread(self._act, request, action, given, is_json)
+                return await asyncio.to_thread(self._unreadable, request, error, is_json)
+            except NoLoginError as error:
+                return self._failed(request, error, is_json=is_json)
+            return await asyncio.to_thread(self._act, request, viewer, action, given, is_json)
 
         return serve
 
-    def _act(self, request: Request, action: PageChange, given: Mapping[str, str], is_json: bool) -> Response:
+    def _unreadable(self, request: Request, error: Exception, is_json: bool) -> Response:
+        return self._error(request, 400, "The request cannot be read", str(error), is_json=is_json)
+
+    def _act(
+        self, request: Request, viewer: ConsoleViewer, action: PageChange, given: Mapping[str, str], is_json: bool
+    ) -> Response:
         try:
-            viewer = self._gate.viewer(request)
             self._gate.check_change(request, given.get("form_token"), is_json=is_json)
             return self._do(request, viewer, action, given, is_json=is_json)
         except Exception as error:  # noqa: BLE001
@@ -270,22 +277,22 @@ class Desk:
             return await asyncio.to_thread(self._login_page, request, following)
         try:
             self._gate.check_origin(request)
-            given = await _body(request, is_json=False)
+            given = await _body(request, is_json=False, bytes_max=_LOGIN_BYTES_MAX)
         except (RefusedChangeError, ValueError) as error:
-            return self._error(request, 400, "The login cannot be read", str(error), is_json=False)
+            return await asyncio.to_thread(self._unreadable, request, error, False)
         user, password = given.get("user", "")[:500], given.get("password", "")[:1000]
         async with self._logins:
-            principal = await asyncio.to_thread(principal_of, self._console.broker, user, password)
-            if principal is None:
-                await asyncio.sleep(_FAILED_LOGIN_S)
-        if principal is None:
+            login = await asyncio.to_thread(login_of, self._console.broker, user, password)
+            if login is None:
+                await asyncio.sleep(FAILED_LOGIN_S)
+        if login is None:
             self._console.events.note("warning", "console", f"a login as {visible(user)!r} failed")
             return await asyncio.to_thread(
                 self._login_page, request, following, "The name or the password is wrong.", user
             )
         self._gate.sessions.end(request.cookies.get("stratalog_session"))
         response = RedirectResponse(following, 303)
-        self._cookie(request, response, self._gate.sessions.begin(principal))
+        self._cookie(request, response, self._gate.sessions.begin(login))
         return response
 
     def _login_page(self, request: Request, following: str, wrong: str | None = None, user_given: str = "") -> Response:
@@ -299,7 +306,10 @@ class Desk:
         return self._render(request, "login.html", context, 401 if wrong else 200, None)
 
     async def _logout(self, request: Request) -> Response:
-        given = await _body(request, is_json=False)
+        try:
+            given = await _body(request, is_json=False, bytes_max=_LOGIN_BYTES_MAX)
+        except ValueError as error:
+            return await asyncio.to_thread(self._unreadable, request, error, False)
         session = self._gate.session(request)
         if session is not None and given.get("form_token") == session.form_token:
             self._gate.sessions.end(session.token)
@@ -382,17 +392,20 @@ def _own_path(path: str | None) -> str:
     return path
 
 
-async def _body(request: Request, *, is_json: bool) -> dict[str, str]:
+async def _body(request: Request, *, is_json: bool, bytes_max: int = _BODY_BYTES_MAX) -> dict[str, str]:
     """Return the fields of a form or a JSON object. ValueError says what is wrong."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     expected = "application/json" if is_json else "application/x-www-form-urlencoded"
     if kind != expected:
         raise ValueError(f"expected a body of {expected}")
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _BODY_BYTES_MAX:
-            raise ValueError(f"expected at most {_BODY_BYTES_MAX} bytes")
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > bytes_max:
+                raise ValueError(f"expected at most {bytes_max} bytes")
+    except ClientDisconnect:
+        raise ValueError("the connection ended before the request did") from None
     try:
         text = body.decode()
         if not is_json:
@@ -404,7 +417,10 @@ async def _body(request: Request, *, is_json: bool) -> dict[str, str]:
         raise ValueError("expected a flat object") from None
     if not isinstance(found, dict):
         raise ValueError("expected an object")
-    return {str(name): value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
+    given = {str(name): value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
+    for value in given.values():
+        value.encode()  # an escaped half of a surrogate pair is no text
+    return given
 
 
 def _version() -> str:

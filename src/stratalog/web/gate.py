@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import logging
+import threading
+from collections.abc import Callable
 from typing import Final
 
 from starlette.requests import Request
@@ -13,9 +16,15 @@ from stratalog.broker import BrokerServices
 from stratalog.broker.security import Principal
 from stratalog.errors import UsageError
 from stratalog.web.hosts import is_address
-from stratalog.web.sessions import COOKIE, ConsoleSession, Sessions, basic_credentials, is_bearer, principal_of
+from stratalog.web.sessions import COOKIE, ConsoleSession, Sessions, basic_credentials, is_bearer, login_of
 from stratalog.web.viewer import ConsoleViewer
 
+logger = logging.getLogger(__name__)
+
+#: Guessing passwords takes time, and only so many guesses take it at once.
+FAILED_LOGIN_S: Final = 1.0
+_GUESSES_AT_ONCE: Final = 8
+_NAME_SHOWN: Final = 100
 _ANONYMOUS: Final = Principal("User", "ANONYMOUS")
 
 
@@ -38,6 +47,9 @@ class Gate:
         self.is_here = is_this_machine(host)
         self.needs_login = mode == "required" or (mode == "auto" and (not self.is_here or broker.access is not None))
         self._metrics_need_login = mode == "required" or (mode == "auto" and not self.is_here)
+        self._guesses = threading.BoundedSemaphore(_GUESSES_AT_ONCE)
+        #: Waits so many seconds, on the thread of a request.
+        self.wait: Callable[[float], object] = threading.Event().wait
         self._token: str | None = settings["stratalog.web.metrics.token"]
         self.allows_changes: bool = settings["stratalog.web.allow.changes"]
         if self.allows_changes and not self.is_here and not self.needs_login:
@@ -47,7 +59,12 @@ class Gate:
             )
 
     def session(self, request: Request) -> ConsoleSession | None:
-        return self.sessions.find(request.cookies.get(COOKIE))
+        """Return the session of a request; one whose user is gone, or has another password, has ended."""
+        found = self.sessions.find(request.cookies.get(COOKIE))
+        if found is not None and found.login is not None and not found.login.holds(self._broker):
+            self.sessions.end(found.token)
+            return None
+        return found
 
     def viewer(self, request: Request) -> ConsoleViewer:
         """Return who asks. Raises NoLoginError."""
@@ -61,10 +78,29 @@ class Gate:
 
     def _principal(self, request: Request) -> Principal | None:
         session = self.session(request)
-        if session is not None and session.principal is not None:
-            return session.principal
+        if session is not None and session.login is not None:
+            return session.login.principal
         given = basic_credentials(request.headers.get("authorization", ""))
-        return None if given is None else principal_of(self._broker, *given)
+        return None if given is None else self._by_password(*given)
+
+    def _by_password(self, user: str, password: str) -> Principal | None:
+        """Return whom a program's name and password stand for.
+
+        A wrong password costs the time that it costs in the form. While many of them wait, no other is looked at.
+        """
+        if not self._guesses.acquire(blocking=False):
+            return None
+        self._guesses.release()
+        login = login_of(self._broker, user, password)
+        if login is not None:
+            return login.principal
+        logger.warning("A login as %r by Basic failed", user[:_NAME_SHOWN])
+        if self._guesses.acquire(blocking=False):
+            try:
+                self.wait(FAILED_LOGIN_S)
+            finally:
+                self._guesses.release()
+        return None
 
     def check_metrics(self, request: Request) -> None:
         """Raise NoLoginError unless the request may read the metrics."""
@@ -84,7 +120,7 @@ class Gate:
         if is_json:
             return
         session = self.session(request)
-        if session is None or not hmac.compare_digest(session.form_token, form_token or ""):
+        if session is None or not hmac.compare_digest(session.form_token.encode(), (form_token or "").encode()):
             raise RefusedChangeError("this form is too old, or not of this console; load its page again")
 
     @staticmethod

@@ -2,6 +2,7 @@
 
 `/health/live` fails when the broker's loop does not turn: a restart helps. `/health/ready` fails as well while groups
 or transactions are still being read after a start: their clients would be refused, and a restart does not help.
+Both are answered on the web server's own loop, so that no page that takes long keeps them waiting.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ _LOOP_TIMEOUT_S = 2.0
 _UNAVAILABLE = 503
 
 
-def live(broker: BrokerServices) -> JSONResponse:
+async def live(broker: BrokerServices) -> JSONResponse:
     """Return 200 when the broker's loop turns, else 503."""
-    return _answer(broker, lambda: ("live", {}))
+    return await _answer(broker, lambda: ("live", {}))
 
 
-def ready(broker: BrokerServices) -> JSONResponse:
+async def ready(broker: BrokerServices) -> JSONResponse:
     """Return 200 when clients of every kind are served, else 503 and what is missing."""
-    return _answer(broker, lambda: _readiness(broker))
+    return await _answer(broker, lambda: _readiness(broker))
 
 
 def _readiness(broker: BrokerServices) -> tuple[str, Mapping[str, Any]]:
@@ -39,15 +40,14 @@ def _readiness(broker: BrokerServices) -> tuple[str, Mapping[str, Any]]:
     return "loading" if loading else "ready", {"loading": loading, "offline_directories": offline}
 
 
-def _answer(broker: BrokerServices, look: Callable[[], tuple[str, Mapping[str, Any]]]) -> JSONResponse:
+async def _answer(broker: BrokerServices, look: Callable[[], tuple[str, Mapping[str, Any]]]) -> JSONResponse:
     async def look_on_loop() -> tuple[str, Mapping[str, Any]]:
         return look()
 
     asked = asyncio.run_coroutine_threadsafe(look_on_loop(), broker.loop)
     try:
-        status, details = asked.result(_LOOP_TIMEOUT_S)
+        status, details = await asyncio.wait_for(asyncio.wrap_future(asked), _LOOP_TIMEOUT_S)
     except TimeoutError:
-        asked.cancel()
         status, details = "stalled", {"reason": f"the broker's loop did not answer within {_LOOP_TIMEOUT_S:.0f} s"}
     code = 200 if status in ("live", "ready") else _UNAVAILABLE
     return JSONResponse({"status": status, **details}, status_code=code, headers={"Cache-Control": "no-store"})

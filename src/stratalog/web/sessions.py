@@ -12,13 +12,14 @@ import hmac
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from stratalog.broker import BrokerServices
 from stratalog.broker.security import (
     SCRAM_HASHES,
     Principal,
     SaslFailureError,
+    ScramCredential,
     credential_of_password,
     sasl_settings,
 )
@@ -33,15 +34,26 @@ _LONGEST_S: Final = 12 * 3600.0
 _ITERATIONS: Final = 4096
 
 
+class ConsoleLogin(NamedTuple):
+    """Who logged in, and by which credential of SCRAM; None for PLAIN, whose users stand in the configuration."""
+
+    principal: Principal
+    credential: ScramCredential | None = None
+
+    def holds(self, broker: BrokerServices) -> bool:
+        """Whether it could be made again: the user is there, and has the same password."""
+        return self.credential is None or self.credential in broker.scram.of_user(self.principal.name).values()
+
+
 @dataclass(slots=True)
 class ConsoleSession:
-    """One browser. `principal` is None before a login, and where none is needed."""
+    """One browser. `login` is None before a login, and where none is needed."""
 
     token: str
     form_token: str
     begun_s: float
     used_s: float
-    principal: Principal | None = None
+    login: ConsoleLogin | None = None
     #: What is said once, on the next page.
     message: str | None = None
 
@@ -54,9 +66,9 @@ class Sessions:
         self._lock = threading.Lock()
         self._by_token: OrderedDict[str, ConsoleSession] = OrderedDict()
 
-    def begin(self, principal: Principal | None = None) -> ConsoleSession:
+    def begin(self, login: ConsoleLogin | None = None) -> ConsoleSession:
         now = self._clock.monotonic()
-        made = ConsoleSession(random_bytes(32).hex(), random_bytes(32).hex(), now, now, principal)
+        made = ConsoleSession(random_bytes(32).hex(), random_bytes(32).hex(), now, now, login)
         with self._lock:
             self._by_token[made.token] = made
             while len(self._by_token) > _SESSIONS_MAX:
@@ -84,7 +96,7 @@ class Sessions:
             self._by_token.pop(token or "", None)
 
 
-def principal_of(broker: BrokerServices, user: str, password: str) -> Principal | None:
+def login_of(broker: BrokerServices, user: str, password: str) -> ConsoleLogin | None:
     """Return whom a name and a password stand for: a user of SCRAM, or of PLAIN at one of the listeners."""
     if not user or "\0" in user or "\0" in password:
         return None
@@ -92,10 +104,11 @@ def principal_of(broker: BrokerServices, user: str, password: str) -> Principal 
     for mechanism, credential in known.items():
         given = credential_of_password(mechanism, password, credential.iterations, credential.salt)
         if hmac.compare_digest(given.stored_key, credential.stored_key):
-            return Principal("User", user)
+            return ConsoleLogin(Principal("User", user), credential)
     if not known:  # the same work for a name that is not known
         credential_of_password(next(iter(SCRAM_HASHES)), password, _ITERATIONS)
-    return _plain_principal(broker, user, password)
+    plain = _plain_principal(broker, user, password)
+    return None if plain is None else ConsoleLogin(plain)
 
 
 def _plain_principal(broker: BrokerServices, user: str, password: str) -> Principal | None:

@@ -45,7 +45,7 @@ def _cursor(text: str) -> dict[int, int]:
 
 def check_start(text: str) -> str:
     """Return where a view is to begin, if that can be. ValueError otherwise."""
-    if text in ("newest", "oldest") or (text.isascii() and text.isdigit() and len(text) < 19):
+    if text in ("newest", "oldest"):
         return text
     moment_ms(text, 0)
     return text
@@ -264,13 +264,15 @@ def _take(
     For the newest ones, earlier stretches are looked at until there are enough, or much has been read.
     """
     end = partition.log.high_watermark
-    found, behind = _forward(partition, start, end, passes, budget, None if newest else count)
+    found, behind, unpacked = _forward(
+        partition, start, end, passes, budget, unpacked=_DECOMPRESSED_MAX, count=None if newest else count
+    )
     step = count
     first = partition.log.log_start_offset
-    while newest and len(found) < count and start > first and budget > 0:
+    while newest and len(found) < count and start > first and min(budget, unpacked) > 0:
         step *= 8
         earlier = max(start - step, first)
-        more, _ = _forward(partition, earlier, start, passes, budget, None)
+        more, _, unpacked = _forward(partition, earlier, start, passes, budget, unpacked=unpacked, count=None)
         found = more + found
         budget -= _READ_BYTES
         start = earlier
@@ -278,21 +280,35 @@ def _take(
 
 
 def _forward(
-    partition: Partition, start: int, end: int, passes: Callable[[Record], bool], budget: int, count: int | None
-) -> tuple[list[Record], int]:
+    partition: Partition,
+    start: int,
+    end: int,
+    passes: Callable[[Record], bool],
+    budget: int,
+    *,
+    unpacked: int,
+    count: int | None,
+) -> tuple[list[Record], int, int]:
+    """Return the records that pass, the offset behind what was looked at, and what is left of `unpacked`.
+
+    That bounds the bytes of records as they are decompressed: a small batch can hold very much.
+    """
     found: list[Record] = []
     behind = start
     for batch in _batches(partition, start, budget):
         for record in _records_of(batch):
             if record.offset >= end:
-                return found, behind
+                return found, behind, unpacked
+            unpacked -= len(record.key or b"") + len(record.value or b"")
             if record.offset >= start and passes(record):
                 found.append(record)
             behind = max(behind, record.offset + 1)
             if count is not None and len(found) == count:
-                return found, behind
+                return found, behind, unpacked
         behind = max(behind, min(batch.next_offset, end))
-    return found, behind
+        if unpacked <= 0:
+            break
+    return found, behind, unpacked
 
 
 def _filter(values: Mapping[str, Any]) -> Callable[[Record], bool]:
