@@ -162,6 +162,7 @@ class _MortalFileSystem:
         b'{"format": "stratalog-metadata", "version": 2}',
         b'{"format": "stratalog-metadata", "version": 1}',
         b"[" * 100_000,
+        b'{"format": "stratalog-metadata", "version": 1, "clusterId": "\\ud800"}',
     ],
 )
 def test_what_is_no_document_is_refused_in_one_line(
@@ -207,6 +208,14 @@ def _changed(good: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[st
         (("acls", 0, "resource_type"), 99),
         (("acls", 0, "more"), 1),
         (("acls", 0), 5),
+        (("acls", 0, "host"), ["*"]),
+        (("acls", 0, "name"), 5),
+        (("brokerConfigs", "9" * 5000), {}),
+        (("clientQuotas", 0, "entity"), {"user": ["alice"]}),
+        (("clientQuotas", 0, "entity"), {"user": 5}),
+        (("credentials",), [{"kind": "scram", "name": "SCRAM-SHA-256/alice", "value": "junk"}]),
+        (("credentials",), [{"kind": "scram", "name": "SCRAM-SHA-256/alice", "value": "{}"}]),
+        (("credentials",), [{"kind": "scram", "name": "alice", "value": '["YQ==", "YQ==", "YQ==", 4096]'}]),
     ],
 )
 def test_bad_values_are_named_and_nothing_is_imported(

@@ -20,6 +20,7 @@ from stratalog.broker.access import acl_of, check_new_acl
 from stratalog.broker.metadata.config_entries import broker_key
 from stratalog.broker.metadata.store_file import FEATURES_EPOCH, STORE_FILE, open_file, open_read_only
 from stratalog.broker.quotas import check_quota, entity_of
+from stratalog.broker.security import check_stored_user
 from stratalog.broker.topics import check_topic_name
 from stratalog.config import METADATA_VERSION, OTHER_FEATURES, ConfigType, LogConfig, level_name
 from stratalog.errors import DataDirError, InvalidConfigError, KafkaError, UsageError
@@ -41,6 +42,7 @@ _KINDS: Mapping[str, type] = {
 _TOPIC_KINDS: Mapping[str, type] = {"name": str, "id": str, "partitions": int, "configs": dict, "createdMs": int}
 _INT64_MAX = 2**63 - 1
 _NODE_ID_MAX = 2**31 - 1
+_DIGITS_MAX = len(str(_NODE_ID_MAX))
 
 
 def export_document(data_dir: Path, *, with_credentials: bool = False) -> dict[str, Any]:
@@ -65,7 +67,11 @@ def parse_document(data: bytes, name: str) -> dict[str, Any]:
     """
     try:
         document = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        json.dumps(document, ensure_ascii=False).encode()
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # an escaped half of a surrogate pair is no text, and no error of JSON
         raise UsageError(f"{name} is not a JSON document: {error}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise UsageError(f"{name} is not a copy of metadata: its format is not {FORMAT}")
@@ -218,19 +224,49 @@ def _problems(document: Mapping[str, Any]) -> Iterator[str]:
     for topic in document["topics"]:
         yield from _topic_problems(topic)
     for broker in document["brokerConfigs"]:
-        if broker and not (broker.isascii() and broker.isdecimal() and int(broker) <= _NODE_ID_MAX):
+        if broker and not (
+            broker.isascii() and broker.isdecimal() and len(broker) <= _DIGITS_MAX and int(broker) <= _NODE_ID_MAX
+        ):
             yield f"brokerConfigs has {broker!r}, which is no id of a broker"
     for at, acl in enumerate(document["acls"]):
         try:
+            _check_acl_kinds(acl)
             check_new_acl(acl_of(**acl), ranges=True)
         except (TypeError, ValueError, KafkaError) as error:
             yield f"acls[{at}] is not an access rule: {error}"
+    yield from _quota_problems(document)
+    yield from _credential_problems(document)
+
+
+def _quota_problems(document: Mapping[str, Any]) -> Iterator[str]:
     for at, quota in enumerate(document.get("clientQuotas", [])):
         try:
+            _check_names(quota["entity"])
             entity = entity_of(list(quota["entity"].items()), lambda _host: True)
             check_quota(entity, quota["key"], quota["value"])
         except (TypeError, ValueError, KafkaError) as error:
             yield f"clientQuotas[{at}] is not a quota: {error}"
+
+
+def _credential_problems(document: Mapping[str, Any]) -> Iterator[str]:
+    for at, credential in enumerate(document.get("credentials", [])):
+        try:
+            if credential["kind"] == "scram":
+                check_stored_user(credential["name"], credential["value"])
+        except (TypeError, ValueError):  # not why: it is a secret
+            yield f"credentials[{at}] is no credential of a user: {credential['name']!r}"
+
+
+def _check_acl_kinds(acl: Any) -> None:
+    for field in ("name", "principal", "host"):
+        if not isinstance(acl[field], str):
+            raise TypeError(f"its {field} is not a text")
+
+
+def _check_names(entity: Mapping[str, Any]) -> None:
+    for kind, name in entity.items():
+        if not (name is None or isinstance(name, str)):
+            raise TypeError(f"the name of its {kind} is not a text")
 
 
 def _feature_problems(features: Mapping[str, Any]) -> Iterator[str]:

@@ -61,6 +61,9 @@ from .scram_argument import (
 from .scram_users import (
     ScramUsers as ScramUsers,
 )
+from .scram_users import (
+    check_stored_user as check_stored_user,
+)
 from .tls import (
     ServerTls as ServerTls,
 )

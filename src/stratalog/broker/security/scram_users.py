@@ -7,7 +7,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
-from stratalog.broker.security.scram import ScramCredential
+from stratalog.broker.security.scram import SCRAM_HASHES, ScramCredential
 
 _KIND: Final = "scram"
 
@@ -50,6 +50,14 @@ class ScramUsers:
             _KIND, {**dict.fromkeys(map(_name, gone)), **{_name(key): _text(found) for key, found in put.items()}}
         )
         self._found = {**{key: found for key, found in self._found.items() if key not in gone}, **put}
+
+
+def check_stored_user(name: str, text: str) -> None:
+    """Raise ValueError or TypeError unless a store can have this credential."""
+    mechanism, user = _parse_name(name)
+    if mechanism not in SCRAM_HASHES or not user:
+        raise ValueError("not MECHANISM/USER")
+    _parse(text)
 
 
 def _name(key: tuple[str, str]) -> str:
