@@ -322,6 +322,15 @@ def test_only_the_metadata_deletes(pair: Pair, tmp_path: Path) -> None:
     assert not (tmp_path / "2" / "orders-0").exists()
 
 
+def test_an_answer_under_way_does_not_reach_the_replica_that_follows_a_deleted_one(pair: Pair) -> None:
+    pair.publish()
+    deleted = pair.partition(2)
+    epoch = deleted.role.leader_epoch
+    pair.engines[2].apply(ReplicaChanges(deletes=frozenset({KEY})))
+    with deleted.while_following(epoch) as follows:
+        assert not follows, "it would be cut by its name, which another may have by now"
+
+
 def test_a_replica_of_one_moves_its_high_watermark_itself(pair: Pair) -> None:
     pair.assigned = replace(pair.assigned, replicas=(1,), isr=(1,))
     pair.publish(1)

@@ -238,6 +238,11 @@ class Partition:
         self.resign()
         self.log.abandon(error)
 
+    def retire(self) -> None:
+        """End the role for good, as the replica is deleted: an answer under way counts no more."""
+        with self._role_lock:
+            self.role = self.role.ended(Role.REMOVED)
+
     def _not_led(self) -> KafkaStorageError | NotLeaderOrFollowerError:
         if self.failure is not None:
             return self.failure

@@ -102,6 +102,7 @@ class LocalReplicas:
         partition = self._logs.get(key.topic, key.partition)
         if partition is not None and partition.topic_id == key.topic_id:
             self.fetchers.leave(partition)
+            partition.retire()
             self._logs.delete_replica(key)
 
     def _take(self, key: TopicIdPartition, assigned: AssignedReplicas) -> None:
