@@ -32,6 +32,11 @@ from stratalog.wire.client import Client, ConnectionOptions, UnreachableError
 
 TOPIC_ID = UUID("11111111-2222-3333-4444-555555555555")
 KEY = TopicIdPartition(TOPIC_ID, "orders", 0)
+PROPERTIES = {
+    "replica.fetch.backoff.ms": "10",
+    "replica.fetch.wait.max.ms": "20",
+    "replica.lag.time.max.ms": "200",
+}
 
 
 class _Code(SimpleNamespace):
@@ -57,13 +62,7 @@ class Pair:
             self.start(node)
 
     def start(self, node: int) -> None:
-        properties = {
-            "node.id": str(node),
-            "replica.fetch.backoff.ms": "10",
-            "replica.fetch.wait.max.ms": "20",
-            "replica.lag.time.max.ms": "200",
-        }
-        config = BrokerConfig.from_properties(properties)
+        config = BrokerConfig.from_properties({**PROPERTIES, "node.id": str(node)})
         engine = LogManager([self.tmp_path / str(node)], config, cluster_id="QlVyk3RvQ9-abcdefghijA")
         self.engines[node] = engine
         engine.start_replicas({KEY: self.assigned}, View(self, node))
@@ -223,6 +222,18 @@ def test_a_follower_has_the_leaders_bytes_and_its_high_watermark(pair: Pair) -> 
     assert follower.log.leader_epochs.entries == leader.log.leader_epochs.entries
     with pytest.raises(NotLeaderOrFollowerError):
         follower.append(batch(b"x"))
+
+
+def test_a_follower_goes_on_with_another_number_of_fetchers(pair: Pair) -> None:
+    pair.publish()
+    leader, engine = pair.partition(1), pair.engines[2]
+    for number, fetchers in enumerate(("2", "4", "1")):
+        leader.append(batch(b"a%d" % number))
+        engine.update_broker_config(BrokerConfig.from_properties({**PROPERTIES, "num.replica.fetchers": fetchers}))
+        assert len([each for each in threading.enumerate() if each.name.startswith("stratalog-fetcher-1-")]) == 1
+        leader.append(batch(b"b%d" % number))
+        until(lambda last=2 * number + 1: leader.is_confirmed(last, 3))  # type: ignore[misc]
+    until(lambda: pair.files(1) == pair.files(2))
 
 
 def test_nothing_is_confirmed_before_the_follower_has_it(pair: Pair) -> None:

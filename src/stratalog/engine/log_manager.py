@@ -641,6 +641,8 @@ class LogManager:
         self.config = config
         if self.cleaner is not None:
             self.cleaner.reconfigure(config)
+        if self.replication is not None:
+            self.replication.reconfigure(config)
         with self._lock:
             partitions = self._partitions.all()
         for partition in partitions:

@@ -30,6 +30,7 @@ REMOTE_LOG_DELETE_ON_DISABLE = "remote.log.delete.on.disable"
 #: Sizes of pools that one change may halve or double at most.
 _POOLS = (
     "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
     "remote.log.manager.copier.thread.pool.size",
     "remote.log.manager.expiration.thread.pool.size",
     "remote.log.manager.follower.thread.pool.size",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -365,6 +365,21 @@ class FetcherPool:
         self._of[partition.topic, partition.partition] = fetcher
         fetcher.add(partition, leader_epoch)
 
+    def resize(self, per_leader: int) -> None:
+        """Share the partitions out over another number of fetchers for each leader.
+
+        The old ones end first: an answer under way could cut what a new one has fetched.
+        """
+        if per_leader == self._per_leader:
+            return
+        self._per_leader = per_leader
+        before = self._fetchers
+        self._close(before.values())
+        self._fetchers = {}
+        for (leader, _), fetcher in before.items():
+            for following in fetcher.followings():
+                self.follow(following.partition, leader, following.leader_epoch)
+
     def leave(self, partition: Partition) -> None:
         """Follow nobody."""
         fetcher = self._of.pop((partition.topic, partition.partition), None)
@@ -375,7 +390,10 @@ class FetcherPool:
         return [following for fetcher in list(self._fetchers.values()) for following in fetcher.followings()]
 
     def close(self) -> None:
-        for fetcher in self._fetchers.values():
+        self._close(self._fetchers.values())
+
+    def _close(self, fetchers: Collection[ReplicaFetcher]) -> None:
+        for fetcher in fetchers:
             fetcher.stop()
-        for fetcher in self._fetchers.values():
+        for fetcher in fetchers:
             fetcher.join()

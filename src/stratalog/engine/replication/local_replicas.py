@@ -19,6 +19,7 @@ from stratalog.engine.replication.replica_role import Role
 from stratalog.errors import StratalogError
 
 if TYPE_CHECKING:
+    from stratalog.config import BrokerConfig
     from stratalog.engine.log_manager import LogManager
     from stratalog.engine.partition import Partition
     from stratalog.engine.replica_changes import AssignedReplicas, ClusterView, ReplicaChanges
@@ -54,6 +55,12 @@ class LocalReplicas:
             per_leader=config["num.replica.fetchers"],
             clock=logs.clock,
         )
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Follow with as many fetchers as the changed configuration says."""
+        with self._lock:
+            if not self._closed:
+                self.fetchers.resize(config["num.replica.fetchers"])
 
     def begin(self, schedule: Schedule) -> None:
         """Look for replicas that lag, from now on, as often as Kafka does."""
