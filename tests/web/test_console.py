@@ -143,6 +143,16 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, 
     broker.close()
 
 
+@pytest.mark.parametrize("claimed", ["http", "https"])
+def test_what_a_header_says_of_a_client_counts_from_named_proxies_only(
+    secured: tuple[Broker, str], claimed: str
+) -> None:
+    sent = {"X_Forwarded_Proto": claimed, "X_Forwarded_For": "10.1.2.3"}
+    answer = Client(secured[1]).post("/login", sent, user="alice", password="alice-secret")
+    assert answer.status == 303
+    assert "secure" not in answer.headers["set-cookie"].lower()
+
+
 def logged_in(url: str, user: str, password: str) -> Client:
     client = Client(url)
     answer = client.post("/login?next=%2Ftopics", user=user, password=password)

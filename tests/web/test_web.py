@@ -321,7 +321,12 @@ def test_clients_that_hold_connections_are_closed_and_others_are_served(
     held = []
     for _ in range(web_server.CONNECTIONS_MAX + 40):
         held.append(socket.create_connection(address(served), timeout=TIMEOUT_S))
-        held[-1].sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n")
+        with contextlib.suppress(ConnectionResetError):
+            held[-1].sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n")
+    # Another address of this machine is served while the first one holds all that it may.
+    with socket.create_connection(address(served), timeout=TIMEOUT_S, source_address=("127.0.0.2", 0)) as other:
+        other.sendall(b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert b" 200 " in other.recv(100)
     for sock in held:
         with contextlib.suppress(ConnectionResetError):
             assert sock.recv(1) == b""

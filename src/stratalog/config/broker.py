@@ -157,7 +157,7 @@ BROKER_KEYS = ConfigRegistry(
         _key("log.roll.hours", _INT, 168, "Like log.roll.ms, in hours.", at_least(1)),
         _key("log.roll.jitter.hours", _INT, 0, "Like log.roll.jitter.ms, in hours.", at_least(0)),
         # Replication, in a cluster.
-        _key("num.replica.fetchers", _INT, 1, "Threads that fetch from each leader.", at_least(1)),
+        _key("num.replica.fetchers", _INT, 1, "Threads that fetch from each leader.", at_least(1), dynamic=True),
         _key("replica.fetch.backoff.ms", _INT, 1_000,
              "How long a follower waits after an error before it asks again.", at_least(0)),
         _key("replica.fetch.max.bytes", _INT, 1024**2,
@@ -451,6 +451,9 @@ BROKER_KEYS = ConfigRegistry(
         _key("stratalog.web.hosts", _LIST, (),
              "Host names of the web server, besides addresses, localhost and the machine's name. Requests with "
              "another name in their Host header are refused."),
+        _key("stratalog.web.proxies", _LIST, (),
+             "Addresses of proxies before the web server: what their X-Forwarded-For and X-Forwarded-Proto headers say "
+             "of a client counts. Without any, no such header counts."),
         _key("stratalog.remote.url", _STR, None,
              "Object store of the remote tier (file:///dir, s3://bucket/prefix). Default: the directory "
              "'remote-store' in the first log directory."),

@@ -1,7 +1,8 @@
 """The web server of a broker, with a thread and an event loop of its own, so that it never delays a fetch.
 
 It listens on the given address only. Slow or many clients cannot take more than their share: at most `CONNECTIONS_MAX`
-are connected, further ones are closed at once, and each is closed after `CONNECTION_S`.
+are connected, `ADDRESS_CONNECTIONS_MAX` of them from one address. Further ones are closed at once, and each is closed
+after `CONNECTION_S`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from stratalog.web.sampler import RateSampler
 logger = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 64
+#: So that one client leaves room for health checks and others.
+ADDRESS_CONNECTIONS_MAX = 48
 CONNECTION_S = 30.0
 #: Between two requests of a connection.
 _IDLE_S = 5
@@ -59,8 +62,11 @@ class WebServer:
         app = make_app(broker, console, self._host, names)
         console.events.attach()
         console.sampler.start()
+        proxies = list(broker.settings.static["stratalog.web.proxies"])
         config = uvicorn.Config(
             app,
+            proxy_headers=bool(proxies),
+            forwarded_allow_ips=proxies,
             http=_BoundedProtocol,
             ws="none",
             loop="asyncio",
@@ -127,7 +133,11 @@ class _BoundedProtocol(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS_MAX:
+        self._address: str = (transport.get_extra_info("peername") or ("",))[0]
+        of_address = [each for each in self.connections if getattr(each, "_address", None) == self._address]
+        if len(self.connections) > CONNECTIONS_MAX or len(of_address) > ADDRESS_CONNECTIONS_MAX:
+            # Its place is free at once, not only when the loop has closed it.
+            self.connections.discard(self)
             transport.abort()
             return
         self._end = self.loop.call_later(CONNECTION_S, transport.abort)
