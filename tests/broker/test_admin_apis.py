@@ -12,6 +12,7 @@ from tests.broker.admin import alter, create, described
 from tests.broker.admin_cases import APPEND, BROKER, CASES, SET, TOPIC, run
 from tests.golden.admin.make import GOLDEN, ask_kafka
 from tests.support.reference_kafka import SINGLE_NODE_CONFIG, ReferenceKafka, require_reference_kafka
+from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
 from stratalog.broker.server.server import Broker
@@ -90,6 +91,8 @@ def test_a_topic_is_described_as_by_kafka_key_for_key(tmp_path: Path) -> None:
         for bootstrap_servers in (kafka.bootstrap_servers, ours.bootstrap_servers):
             with Wire(bootstrap_servers) as wire:
                 create(wire, "t")
+                # Kafka answers before its broker has the topic from its controller.
+                wait_until(lambda wire=wire: described(wire, TOPIC, "t"), "the topic is known")  # type: ignore[misc]
                 found.append(described(wire, TOPIC, "t"))
     theirs, ours_ = found
     known_here = [key.name for key in TOPIC_KEYS if not key.name.startswith("internal.")]

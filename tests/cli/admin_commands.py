@@ -39,13 +39,13 @@ class CommandLine:
     def good(self, *args: str) -> Ran:
         """A command that has to succeed without a word on stderr."""
         ran = self(*args)
-        assert (ran.code, ran.err) == (0, "")
+        assert (ran.code, ran.err) == (0, ""), ran
         return ran
 
     def refused(self, *args: str, code: int = 1) -> str:
         """A command that has to fail with this exit code and one line on stderr; the line."""
         ran = self(*args)
-        assert (ran.code, ran.out) == (code, "")
+        assert (ran.code, ran.out) == (code, ""), ran
         (line,) = ran.err.splitlines()
         assert line.startswith("stratalog: ")
         return line.removeprefix("stratalog: ")

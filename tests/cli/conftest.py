@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 from tests.cli.admin_commands import CommandLine
 from tests.support.reference_kafka import ReferenceKafka, require_reference_kafka
+from tests.support.waiting import wait_until
 
 from stratalog import Broker
 
@@ -45,4 +46,6 @@ def any_cli(address: str, capfdbinary: Any, monkeypatch: pytest.MonkeyPatch) -> 
 def topic(any_cli: CommandLine) -> str:
     name = f"t-{uuid4().hex[:8]}"
     any_cli.good("topics", "create", name, "--partitions", "3", "--config", "retention.ms=-1")
+    # Kafka answers before its broker has the topic from its controller.
+    wait_until(lambda: any_cli("topics", "describe", name).code == 0, f"topic {name} is known")
     return name
