@@ -15,7 +15,7 @@ from tests.support.wire import Wire
 from stratalog.wire.api_keys import ApiKey
 
 UNKNOWN_ID = UUID("7f5d3c6e-0000-4000-8000-000000000001")
-TOPIC, BROKER, BROKER_LOGGER, GROUP = 2, 4, 8, 32
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 
@@ -42,6 +42,9 @@ def _results(key: ApiKey, response: Any) -> list[list[Any]]:
         return [[t.name, int(t.error_code), t.error_message] for t in response.results]
     if key is ApiKey.DESCRIBE_CONFIGS:
         return [[r.resource_name, int(r.error_code), r.error_message, *_described(r)] for r in response.results]
+    if key is ApiKey.LIST_CONFIG_RESOURCES:
+        found = [[r.resource_name, r.resource_type] for r in response.config_resources]
+        return [[None, int(response.error_code), None, *found]]
     return [[r.resource_name, int(r.error_code), r.error_message] for r in response.responses]
 
 
@@ -170,6 +173,146 @@ def _describe(name: str, type_: int, resource: str, *keys: str, synonyms: bool =
         },
     )
 
+
+def _list(name: str, *types: int) -> Case:
+    return Case(name, ApiKey.LIST_CONFIG_RESOURCES, 1, {"resource_types": types})
+
+
+def _group(name: str, *changes: tuple[str, int, str | None], group: str = "g", validate_only: bool = False) -> Case:
+    return _alter(name, (GROUP, group, list(changes)), validate_only=validate_only)
+
+
+def _group_value(key: str, value: str | None) -> Case:
+    """A value alone, only validated."""
+    return _group(f"{key} {value!r}", (key, SET, value), validate_only=True)
+
+
+_CONSUMER_TIMES = ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms", "consumer.assignment.interval.ms")
+
+#: Values of groups' keys, most of them at or beyond a bound.
+_GROUP_VALUES: dict[str, tuple[str | None, ...]] = {
+    "consumer.session.timeout.ms": ("44999", "45000", "60000", "60001", "0", "-1", "x", " 50000 ", "", "2147483648"),
+    "consumer.heartbeat.interval.ms": ("4999", "15000", "15001", "0"),
+    "consumer.assignment.interval.ms": ("-1", "0", "15000", "15001"),
+    "consumer.assignor.offload.enable": ("false", "maybe"),
+    "share.session.timeout.ms": ("44999", "60000", "60001"),
+    "share.heartbeat.interval.ms": ("4999", "15000", "15001"),
+    "share.record.lock.duration.ms": ("999", "14999", "15000", "60000", "60001"),
+    "share.delivery.count.limit": ("1", "2", "10", "11"),
+    "share.partition.max.record.locks": ("99", "100", "4000", "4001"),
+    "share.auto.offset.reset": (
+        "latest",
+        "earliest",
+        "EARLIEST",
+        "none",
+        "",
+        "by_duration:PT1H",
+        "by_duration:PT1H30M5.25S",
+        "by_duration:P2DT3H",
+        "by_duration:p1d",
+        "by_duration:P1Y",
+        "by_duration:-PT1H",
+        "by_duration:PT-1H",
+        "by_duration:PT-1H61M",
+        "by_duration:+PT1H",
+        "by_duration:",
+        "by_duration:PT",
+        "by_duration:P1DT",
+        "by_duration:PT0S",
+        "by_duration:PT.5S",
+        "by_duration:PT5.S",
+        "by_duration:P1W",
+        "by_duration:PT99999999999999999999H",
+        "by_duration",
+        "BY_DURATION:PT1H",
+    ),
+    "share.isolation.level": ("read_committed", "read_uncommitted", "READ_COMMITTED", "none"),
+    "share.renew.acknowledge.enable": ("false", "TRUE", "1"),
+    "share.assignment.interval.ms": ("-1", "0", "15000", "15001"),
+    "share.assignor.offload.enable": ("false",),
+    "streams.session.timeout.ms": ("44999", "60000", "60001"),
+    "streams.heartbeat.interval.ms": ("4999", "15000", "15001"),
+    "streams.num.standby.replicas": ("-1", "0", "2", "3"),
+    "streams.initial.rebalance.delay.ms": ("-1", "0", "100000"),
+    "streams.assignment.interval.ms": ("-1", "0", "15001"),
+    "streams.assignor.offload.enable": ("false",),
+    "streams.task.offset.interval.ms": ("0", "1", "14999", "15000"),
+    "streams.num.warmup.replicas": ("-1", "0", "20", "21"),
+    "streams.rack.aware.assignment.tags": (
+        "",
+        "zone",
+        "zone,rack",
+        "zone,zone",
+        "zone, zone",
+        "zone,",
+        ",",
+        "a,,b",
+        " ",
+    ),
+    "streams.acceptable.recovery.lag": ("-1", "0", "9223372036854775807"),
+    "streams.assignor.name": ("sticky", "Sticky", "other", ""),
+    "errors.deadletterqueue.topic.name": ("", "dlq.x", "__x", "a b"),
+    "errors.deadletterqueue.copy.record.enable": ("true", "x"),
+}
+
+_GROUP_CASES = [
+    _list("list: no groups", GROUP),
+    _describe("group: untouched", GROUP, "g", *_CONSUMER_TIMES),
+    *(_describe(f"group: default of {key}", GROUP, "g", key) for key in _GROUP_VALUES),
+    *(_group_value(key, value) for key, values in _GROUP_VALUES.items() for value in values),
+    _group("group: set", ("consumer.session.timeout.ms", SET, "50000"), ("share.auto.offset.reset", SET, "earliest")),
+    _describe("group: set, described", GROUP, "g", "consumer.session.timeout.ms", "share.auto.offset.reset"),
+    _describe("group: without synonyms", GROUP, "g", "consumer.session.timeout.ms", synonyms=False),
+    _list("list: a group", GROUP),
+    _list("list: a type that does not exist", GROUP, 7),
+    _group("group: no name", ("consumer.session.timeout.ms", SET, "50000"), group=""),
+    _group("group: no name, bad value", ("consumer.session.timeout.ms", SET, "x"), group=""),
+    _group("group: odd name", ("consumer.session.timeout.ms", SET, "50000"), group="a b/\u00e9", validate_only=True),
+    _group("group: unknown key", ("no.such.key", SET, "1")),
+    _group("group: delete unknown key", ("no.such.key", DELETE, None)),
+    _group("group: null", ("consumer.session.timeout.ms", SET, None)),
+    _group(
+        "group: twice", ("consumer.session.timeout.ms", SET, "50000"), ("consumer.session.timeout.ms", DELETE, None)
+    ),
+    _group("group: append to no list", ("consumer.session.timeout.ms", APPEND, "1")),
+    _group("group: subtract from no list", ("consumer.session.timeout.ms", SUBTRACT, "1")),
+    _group("group: append to unknown", ("no.such.key", APPEND, "1")),
+    _group("group: unknown operation", ("consumer.session.timeout.ms", 9, "1")),
+    _group("group: append", ("streams.rack.aware.assignment.tags", APPEND, "zone")),
+    _group("group: append again", ("streams.rack.aware.assignment.tags", APPEND, "zone,rack")),
+    _group("group: append two alike", ("streams.rack.aware.assignment.tags", APPEND, "x,x")),
+    _group("group: subtract", ("streams.rack.aware.assignment.tags", SUBTRACT, "zone")),
+    _describe("group: after append and subtract", GROUP, "g", "streams.rack.aware.assignment.tags"),
+    _group("group: subtract all", ("streams.rack.aware.assignment.tags", SUBTRACT, "rack")),
+    _describe("group: after all is subtracted", GROUP, "g", "streams.rack.aware.assignment.tags"),
+    _group(
+        "group: session not above heartbeat",
+        ("consumer.session.timeout.ms", SET, "45000"),
+        ("consumer.heartbeat.interval.ms", SET, "15000"),
+    ),
+    _group(
+        "group: one bad, one good", ("consumer.session.timeout.ms", SET, "x"), ("share.delivery.count.limit", SET, "3")
+    ),
+    _group("group: two bad", ("consumer.session.timeout.ms", SET, "1"), ("consumer.heartbeat.interval.ms", SET, "1")),
+    _describe("group: after failures", GROUP, "g", *_CONSUMER_TIMES, "share.delivery.count.limit"),
+    _describe("group: unknown key described", GROUP, "g", "no.such.key"),
+    _describe("group: no name described", GROUP, ""),
+    _group("group: delete what is not set", ("share.heartbeat.interval.ms", DELETE, None)),
+    _group("group: delete", ("consumer.session.timeout.ms", DELETE, None)),
+    _describe("group: deleted", GROUP, "g", "consumer.session.timeout.ms"),
+    _replace("group: replace", (GROUP, "g", [("consumer.heartbeat.interval.ms", "6000")])),
+    _describe("group: replaced", GROUP, "g", "share.auto.offset.reset", *_CONSUMER_TIMES),
+    _replace("group: replace by bad", (GROUP, "g", [("consumer.heartbeat.interval.ms", "60000")])),
+    _replace("group: replace by null", (GROUP, "g", [("consumer.heartbeat.interval.ms", None)])),
+    _replace("group: replace by unknown", (GROUP, "g", [("no.such.key", "1")])),
+    _replace("group: replace of no name", (GROUP, "", [("consumer.heartbeat.interval.ms", "6000")])),
+    _replace("group: replace by nothing", (GROUP, "g", [])),
+    _list("list: groups with nothing set", GROUP),
+    _describe("group: replaced by nothing", GROUP, "g", *_CONSUMER_TIMES),
+    _group("group: internal key", ("consumer.assignor.offload.enable", SET, "false")),
+    _describe("group: internal key, described", GROUP, "g", "consumer.assignor.offload.enable"),
+    _describe("group: all of it", GROUP, "g"),
+]
 
 CASES = [
     # --- CreateTopics: names
@@ -346,6 +489,7 @@ CASES = [
     _delete("a name twice", {"name": "configured", "topic_id": None}, {"name": "configured", "topic_id": None}),
     _delete("deleted", {"name": "configured", "topic_id": None}),
     _delete("deleted again", {"name": "configured", "topic_id": None}),
+    *_GROUP_CASES,
 ]
 
 

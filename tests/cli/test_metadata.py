@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from stratalog.broker.access import Acl, AclOperation, PatternType, Permission, ResourceType
-from stratalog.broker.metadata import STORE_FILE, MetadataStore
+from stratalog.broker.metadata import GROUP, STORE_FILE, MetadataStore
 from stratalog.broker.metadata.document import export_document, import_document, parse_document
 from stratalog.broker.server import Broker
 from stratalog.cli.main import run
@@ -35,6 +35,7 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.change_client_quotas({(("client-id", None), ("user", "al ice")): {"request_percentage": 12.5}})
         store.set_broker_configs(None, {"log.retention.ms": "5", _PASSWORD: "secret"})
         store.change_credentials("SCRAM-SHA-256", {"alice": "hidden"})
+        store.set_resource_configs(GROUP, "readers", {"consumer.session.timeout.ms": "50000"})
         store.allocate_producer_ids(7)
     return directory
 
@@ -203,6 +204,8 @@ def _changed(good: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[st
         (("topics", 0, "createdMs"), 2**70),
         (("topics", 0, "configs"), {"retention.ms": "soon"}),
         (("brokerConfigs", "x"), {}),
+        (("groupConfigs", "readers", "no.such.key"), "1"),
+        (("groupConfigs", "readers", "consumer.session.timeout.ms"), "soon"),
         (("clientQuotas", 0, "key"), "fly"),
         (("clientQuotas", 0, "value"), -1.0),
         (("acls", 0, "resource_type"), 99),

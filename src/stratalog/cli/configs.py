@@ -1,4 +1,4 @@
-"""`stratalog configs`: what is set on topics and brokers, and changing it. Text as kafka-configs prints it."""
+"""`stratalog configs`: what is set on topics, brokers and groups, and changing it. Text as kafka-configs prints it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stratalog.broker.metadata import BROKER, BROKER_LOGGER, TOPIC, ConfigSource, Operation
+from stratalog.broker.metadata import BROKER, BROKER_LOGGER, GROUP, TOPIC, ConfigSource, Operation
 from stratalog.cli.connection import open_cluster
 from stratalog.cli.options import BootstrapServer, CommandConfig, DryRun, Json, JsonLines
 from stratalog.cli.out import on_terminal, print_json
@@ -22,11 +22,12 @@ class EntityType(Enum):
     TOPICS = "topics"
     BROKERS = "brokers"
     BROKER_LOGGERS = "broker-loggers"
+    GROUPS = "groups"
 
 
 EntityTypeOption = Annotated[EntityType, typer.Option("--entity-type", help="Kind of entity.")]
 EntityName = Annotated[
-    str | None, typer.Option("--entity-name", metavar="N", help="Name of the topic, or id of the broker.")
+    str | None, typer.Option("--entity-name", metavar="N", help="Name of the topic or group, or id of the broker.")
 ]
 EntityDefault = Annotated[bool, typer.Option("--entity-default", help="With brokers: the defaults of all brokers.")]
 
@@ -37,7 +38,18 @@ _SOURCES = {
     ConfigSource.STATIC_BROKER: "STATIC_BROKER_CONFIG",
     ConfigSource.DEFAULT: "DEFAULT_CONFIG",
     ConfigSource.BROKER_LOGGER: "DYNAMIC_BROKER_LOGGER_CONFIG",
+    ConfigSource.GROUP: "DYNAMIC_GROUP_CONFIG",
 }
+_RESOURCES = {
+    EntityType.TOPICS: TOPIC,
+    EntityType.BROKERS: BROKER,
+    EntityType.BROKER_LOGGERS: BROKER_LOGGER,
+    EntityType.GROUPS: GROUP,
+}
+#: What is named by the id of a broker, which answers itself.
+_OF_A_BROKER = (EntityType.BROKERS, EntityType.BROKER_LOGGERS)
+#: Where a value comes from that is set on the entity itself.
+_OWN = {EntityType.TOPICS: ConfigSource.TOPIC, EntityType.GROUPS: ConfigSource.GROUP}
 #: Pairs apart at commas, but not at those within [..].
 _PAIRS = re.compile(r",(?![^\[]*\])")
 
@@ -51,7 +63,7 @@ def describe(
     command_config: CommandConfig = None,
     json_: JsonLines = False,
 ) -> int:
-    """Describe the settings of one topic or broker, or of all of them, and where each value comes from.
+    """Describe the settings of one topic, broker or group, or of all of them, and where each value comes from.
 
     The settings of `broker-loggers` are the levels of the loggers of a broker.
 
@@ -105,7 +117,7 @@ def alter(
     command_config: CommandConfig = None,
     json_: Json = False,
 ) -> int:
-    """Change the settings of one topic or broker. They are in force when the command ends.
+    """Change the settings of one topic, broker or group. They are in force when the command ends.
 
     \b
     Examples:
@@ -125,7 +137,7 @@ def alter(
     name = entity_name or ""
     changes = [{"name": k, "config_operation": int(Operation.SET), "value": v} for k, v in added.items()]
     changes += [{"name": k, "config_operation": int(Operation.DELETE), "value": None} for k in deleted]
-    resource = {"resource_type": _resource(entity_type), "resource_name": name, "configs": changes}
+    resource = {"resource_type": _RESOURCES[entity_type], "resource_name": name, "configs": changes}
     what = f"{entity_type.value.removesuffix('s')} {name}" if name else "brokers in the cluster"
     with open_cluster(bootstrap_server, command_config) as cluster:
         (answer,) = (
@@ -160,25 +172,27 @@ def _check_entity(entity_type: EntityType, name: str | None, default: bool) -> N
         raise UsageError("give either --entity-name or --entity-default")
     if default and entity_type is EntityType.TOPICS:
         raise UsageError("--entity-default needs --entity-type brokers: topics take their defaults from the brokers")
+    if default and entity_type is EntityType.GROUPS:
+        raise UsageError("--entity-default needs --entity-type brokers: groups take their defaults from the brokers")
     if default and entity_type is EntityType.BROKER_LOGGERS:
         raise UsageError("--entity-default needs --entity-type brokers: each broker has loggers of its own")
-    if entity_type is not EntityType.TOPICS and name is not None and not name.isdecimal():
+    if entity_type in _OF_A_BROKER and name is not None and not name.isdecimal():
         raise UsageError(f"--entity-name {name}: expected the id of a broker, such as 1")
     if name == "":
         raise UsageError("--entity-name is empty")
 
 
-def _resource(entity_type: EntityType) -> int:
-    return {EntityType.TOPICS: TOPIC, EntityType.BROKERS: BROKER, EntityType.BROKER_LOGGERS: BROKER_LOGGER}[entity_type]
-
-
 def _client_for(cluster: Cluster, entity_type: EntityType, name: str) -> Client:
     """Return the broker to ask: a broker describes its own configs."""
-    return cluster.node(int(name)) if entity_type is not EntityType.TOPICS and name else cluster.any
+    return cluster.node(int(name)) if entity_type in _OF_A_BROKER and name else cluster.any
 
 
 def _all_names(cluster: Cluster, entity_type: EntityType) -> list[str]:
-    if entity_type is not EntityType.TOPICS:
+    if entity_type is EntityType.GROUPS:
+        listed = cluster.any.call(ApiKey.LIST_CONFIG_RESOURCES, (1, 1), resource_types=(GROUP,))
+        check(listed.error_code, None)
+        return sorted(str(each.resource_name) for each in listed.config_resources)
+    if entity_type in _OF_A_BROKER:
         return [str(node) for node in sorted(cluster.nodes())]
     told = cluster.any.call(ApiKey.METADATA, (4, 9), topics=None, allow_auto_topic_creation=False)
     return sorted(str(topic.name) for topic in told.topics)
@@ -186,7 +200,7 @@ def _all_names(cluster: Cluster, entity_type: EntityType) -> list[str]:
 
 def _entries(cluster: Cluster, entity_type: EntityType, name: str, everything: bool) -> list[Any]:
     """Return settings by key: all of them, or only those set dynamically on this entity."""
-    resource = {"resource_type": _resource(entity_type), "resource_name": name, "configuration_keys": None}
+    resource = {"resource_type": _RESOURCES[entity_type], "resource_name": name, "configuration_keys": None}
     (told,) = (
         _client_for(cluster, entity_type, name)
         .call(ApiKey.DESCRIBE_CONFIGS, (1, 4), resources=[resource], include_synonyms=True)
@@ -195,9 +209,8 @@ def _entries(cluster: Cluster, entity_type: EntityType, name: str, everything: b
     if entity_type is EntityType.TOPICS:
         check_topic(told.error_code, name)
     check(told.error_code, told.error_message)
-    own = ConfigSource.TOPIC
-    if entity_type is EntityType.BROKERS:
-        own = ConfigSource.DYNAMIC_BROKER if name else ConfigSource.DYNAMIC_DEFAULT_BROKER
+    of_broker = ConfigSource.DYNAMIC_BROKER if name else ConfigSource.DYNAMIC_DEFAULT_BROKER
+    own = _OWN.get(entity_type, of_broker)
     everything = everything or entity_type is EntityType.BROKER_LOGGERS
     return sorted(
         (entry for entry in told.configs if everything or entry.config_source == own),

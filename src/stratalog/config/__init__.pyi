@@ -16,6 +16,27 @@ from .broker import (
 from .broker import (
     BrokerConfig as BrokerConfig,
 )
+from .group import (
+    GROUP_KEYS as GROUP_KEYS,
+)
+from .group import (
+    INTERNAL_GROUP_KEYS as INTERNAL_GROUP_KEYS,
+)
+from .group import (
+    GroupConfig as GroupConfig,
+)
+from .group import (
+    check_group_configs as check_group_configs,
+)
+from .group import (
+    group_default as group_default,
+)
+from .group import (
+    offset_reset_duration_ms as offset_reset_duration_ms,
+)
+from .group import (
+    parse_group_configs as parse_group_configs,
+)
 from .jaas import (
     jaas_module as jaas_module,
 )

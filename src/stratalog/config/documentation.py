@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stratalog.config.broker import BROKER_KEYS, INITIAL_METADATA_VERSION
+from stratalog.config.group import GROUP_KEYS
 from stratalog.config.keys import INT_MAX, LONG_MAX, ConfigKey, ConfigRegistry
 from stratalog.config.metadata_version import INITIAL_LEVEL, LARGE_SEGMENTS_LEVEL, LEVEL_MAX, level_name
 from stratalog.config.segment_size import SEGMENT_BYTES_MIN
@@ -97,6 +98,12 @@ def page() -> str:
             "Set them with CreateTopics or IncrementalAlterConfigs. They are in force at once. A topic without a value",
             "uses the broker key.\n",
             _table(TOPIC_KEYS, with_broker_key=True),
+            "## Groups\n",
+            "Set them with IncrementalAlterConfigs (`stratalog configs alter --entity-type groups`), also for groups",
+            "that are still to come. A group without a value uses the broker key. A value has to be within the",
+            "broker's minimums and maximums (`group.consumer.min.session.timeout.ms`, ...); one that later ones leave",
+            "outside counts as the nearest of them. Keys of share and streams groups are kept for them.\n",
+            _table(GROUP_KEYS, with_broker_key=True),
             "## Broker\n",
             "Set them with `--config FILE` and `--set KEY=VALUE`. Dynamic keys can also be set with",
             "IncrementalAlterConfigs, for one broker or for all.\n",

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.broker.admin import alter, described
+from tests.broker.admin_cases import GROUP, SET
 from tests.broker.groups.consumer_cases import CONFIG, Talk, find_coordinator
 from tests.support.wire import Wire
 
@@ -99,6 +102,24 @@ def test_members_go_on_after_a_restart_and_their_sessions_end(tmp_path: Path) ->
     with Broker(data_dir=tmp_path, config=SHORT) as broker, Wire(broker.bootstrap_servers) as wire:
         talk = Talk(wire)
         eventually(lambda: state(talk) == "Empty", "its session is over")
+
+
+def test_a_group_goes_by_its_own_settings_also_after_a_restart_and_within_the_bounds_of_then(tmp_path: Path) -> None:
+    heartbeat, session = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
+    bounds = {"group.consumer.min.session.timeout.ms": "1", "group.consumer.min.heartbeat.interval.ms": "1"}
+    with Broker(data_dir=tmp_path, config={**CONFIG, **bounds}) as broker, Wire(broker.bootstrap_servers) as wire:
+        talk = begun(wire)
+        assert alter(wire, GROUP, "g", (heartbeat, SET, "123"), (session, SET, "300")).error_code == 0
+        assert talk.join("a joins", "g", "a", ["three"]).heartbeat_interval == timedelta(milliseconds=123)
+        assert talk.join("another group", "h", "b", ["three"]).heartbeat_interval == timedelta(milliseconds=5000)
+        eventually(lambda: state(talk) == "Empty", "its session is over")
+    with Broker(data_dir=tmp_path, config={**CONFIG, **bounds}) as broker, Wire(broker.bootstrap_servers) as wire:
+        assert Talk(wire).join("a joins again", "g", "a", ["three"]).heartbeat_interval == timedelta(milliseconds=123)
+    with Broker(data_dir=tmp_path, config=CONFIG) as broker, Wire(broker.bootstrap_servers) as wire:
+        assert described(wire, GROUP, "g")[heartbeat].value == "123"
+        assert Talk(wire).join("a joins once more", "g", "a", ["three"]).heartbeat_interval == timedelta(
+            milliseconds=5000
+        )
 
 
 def test_what_the_log_refuses_has_not_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

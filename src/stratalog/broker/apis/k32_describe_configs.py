@@ -1,4 +1,4 @@
-"""DescribeConfigs: the configuration of topics and of this broker, with the source of each value; levels of loggers.
+"""DescribeConfigs: the configuration of topics, groups and this broker, with the source of each value; loggers' levels.
 
 Version 1 adds sources and synonyms, 3 types and documentation. A broker named "" stands for what is set dynamically for
 all of them. Values of secrets, and of keys that are not known, are never told.
@@ -13,6 +13,7 @@ from typing import Any
 from stratalog.broker.metadata import (
     BROKER,
     BROKER_LOGGER,
+    GROUP,
     TOPIC,
     BrokerLevels,
     ConfigEntry,
@@ -21,6 +22,7 @@ from stratalog.broker.metadata import (
     TopicDescriber,
     broker_entries,
     cluster_entries,
+    group_entries,
     logger_entries,
 )
 from stratalog.broker.server import ApiKey, RequestContext, handles
@@ -55,7 +57,7 @@ async def describe_configs(ctx: RequestContext, request: Any) -> Any:
             if type_ == TOPIC:
                 entries = topics.encoded(_known_topic(ctx, name).configs, only).values()
             else:
-                entries = [encode(entry) for entry in _broker_entries(ctx, levels, type_, name, only)]
+                entries = [encode(entry) for entry in _other_entries(ctx, levels, type_, name, only)]
         except KafkaError as error:
             error_code, message = error.code, str(error)
         result = ctx.make(
@@ -96,9 +98,13 @@ def _known_topic(ctx: RequestContext, name: str) -> Topic:
     return topic
 
 
-def _broker_entries(
+def _other_entries(
     ctx: RequestContext, levels: BrokerLevels, type_: int, name: str, only: Collection[str] | None
 ) -> list[ConfigEntry]:
+    if type_ == GROUP:
+        if not name:
+            raise InvalidRequestError("Group name must not be empty")
+        return group_entries(ctx.broker.metadata.resource_configs(GROUP, name), levels, only)
     if type_ not in (BROKER, BROKER_LOGGER):
         raise InvalidRequestError(f"Unsupported resource type: {type_}")
     if not name and type_ == BROKER_LOGGER:

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: set, delete, append to and subtract from single configs of topics and brokers.
+"""IncrementalAlterConfigs: set, delete, append to and subtract from single configs of topics, brokers and groups.
 
 Levels of loggers are set and deleted too.
 
@@ -13,13 +13,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from stratalog.broker.metadata import (
+    BROKER,
     BROKER_LOGGER,
+    CLIENT_METRICS,
+    GROUP,
     TOPIC,
     Operation,
     alter,
     alter_loggers,
     answer_each,
     changed_broker_configs,
+    changed_resource_configs,
     changed_topic_configs,
     parse_changes,
 )
@@ -27,6 +31,9 @@ from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidRequestError, UnknownServerError
 
 _OPERATIONS = frozenset(Operation)
+_CHANGES = {TOPIC: changed_topic_configs, BROKER: changed_broker_configs}
+#: What is looked at by Kafka's controller alone.
+_OF_THE_CONTROLLER = (TOPIC, CLIENT_METRICS, GROUP)
 
 
 @handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1))
@@ -45,7 +52,7 @@ def _fails_in_the_controller(resource: Any) -> bool:
         parse_changes((config.name, Operation.SET, config.value) for config in resource.configs)
     except InvalidRequestError:
         return False  # the broker refuses it before
-    return resource.resource_type == TOPIC and _has_unknown_operation(resource)
+    return resource.resource_type in _OF_THE_CONTROLLER and _has_unknown_operation(resource)
 
 
 def _has_unknown_operation(resource: Any) -> bool:
@@ -53,7 +60,7 @@ def _has_unknown_operation(resource: Any) -> bool:
 
 
 def _fail(ctx: RequestContext, resource: Any, validate_only: bool) -> None:  # noqa: ARG001
-    if resource.resource_type != TOPIC:
+    if resource.resource_type not in _OF_THE_CONTROLLER:
         _alter(ctx, resource, True)  # raises what the broker itself refuses
     elif not _has_unknown_operation(resource):
         parse_changes((config.name, config.config_operation, config.value) for config in resource.configs)
@@ -66,7 +73,7 @@ def _alter(ctx: RequestContext, resource: Any, validate_only: bool) -> None:
         _alter_loggers(ctx, resource.resource_name, parts, validate_only)
         return
     changes = parse_changes(parts)
-    change = changed_topic_configs if resource.resource_type == TOPIC else changed_broker_configs
+    change = _CHANGES.get(resource.resource_type, changed_resource_configs)
 
     def apply(before: Mapping[str, str]) -> dict[str, str]:
         return change(before, changes)

@@ -36,7 +36,7 @@ async def consumer_group_heartbeat(ctx: RequestContext, request: Any) -> Any:
         client_host=f"/{ctx.peer.client_host}",  # as Java prints an address without a name
     )
     groups = ctx.broker.groups
-    check_heartbeat(request.group_id, heartbeat, ctx.version, groups.consumers.settings.assignors)
+    check_heartbeat(request.group_id, heartbeat, ctx.version, groups.consumers.assignors)
     return _answer(ctx, await groups.consumer_heartbeat(request.group_id, heartbeat, _may_see(ctx)))
 
 

@@ -38,7 +38,7 @@ def _describe(ctx: RequestContext, group_id: str, operations: int) -> Any:
         group = ctx.broker.groups.known_consumer(group_id)
     except KafkaError as error:
         return _refused(ctx, group_id, error.code, str(error))
-    default = ctx.broker.groups.consumers.settings.assignors[0]
+    default = ctx.broker.groups.consumers.assignors[0]
     return ctx.make(
         "DescribedGroup",
         error_code=0,

@@ -1,18 +1,18 @@
 """ListConfigResources (74): what has a configuration (KIP-1142).
 
-v0 asks for client metrics alone, of which there are none; v1 for types, or for all of them.
+v0 asks for client metrics alone; v1 for types, or for all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from stratalog.broker.metadata import CLIENT_METRICS, GROUP
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.services import BrokerServices
 from stratalog.errors import UnsupportedVersionError
-
-_CLIENT_METRICS = 16
 
 
 def _topics(broker: BrokerServices) -> list[str]:
@@ -23,8 +23,8 @@ def _this_broker(broker: BrokerServices) -> list[str]:
     return [str(broker.node_id)]
 
 
-def _none(_: BrokerServices) -> list[str]:
-    return []
+def _configured(resource_type: int, broker: BrokerServices) -> list[str]:
+    return broker.metadata.configured_resources(resource_type)
 
 
 #: By type: topics, brokers, loggers of brokers, client metrics, groups.
@@ -32,14 +32,14 @@ _NAMES: dict[int, Callable[[BrokerServices], list[str]]] = {
     2: _topics,
     4: _this_broker,
     8: _this_broker,
-    _CLIENT_METRICS: _none,
-    32: _none,
+    CLIENT_METRICS: partial(_configured, CLIENT_METRICS),
+    GROUP: partial(_configured, GROUP),
 }
 
 
 @handles(ApiKey.LIST_CONFIG_RESOURCES, versions=(0, 1))
 def list_config_resources(ctx: RequestContext, request: Any) -> Any:
-    types = dict.fromkeys(request.resource_types or _NAMES) if ctx.version else {_CLIENT_METRICS: None}
+    types = dict.fromkeys(request.resource_types or _NAMES) if ctx.version else {CLIENT_METRICS: None}
     if not types.keys() <= _NAMES.keys():
         return ctx.respond(error_code=UnsupportedVersionError.code, config_resources=[])
     return ctx.respond(

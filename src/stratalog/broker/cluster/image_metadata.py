@@ -98,6 +98,12 @@ class ImageMetadata:
     def broker_configs(self, node_id: int | None) -> Mapping[str, str]:
         return self.image.config(BROKER_RESOURCE, "" if node_id is None else str(node_id))
 
+    def resource_configs(self, resource_type: int, name: str) -> Mapping[str, str]:
+        return self.image.config(resource_type, name)
+
+    def configured_resources(self, resource_type: int) -> list[str]:
+        return [each.name for each, configs in self.image.configs.items() if each.type == resource_type and configs]
+
     def acls(self) -> list[Acl]:
         """Return nothing: a cluster with access rules is not joined."""
         return []

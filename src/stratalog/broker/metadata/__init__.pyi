@@ -14,6 +14,12 @@ from .alter_configs import (
     BROKER_LOGGER as BROKER_LOGGER,
 )
 from .alter_configs import (
+    CLIENT_METRICS as CLIENT_METRICS,
+)
+from .alter_configs import (
+    GROUP as GROUP,
+)
+from .alter_configs import (
     TOPIC as TOPIC,
 )
 from .alter_configs import (
@@ -36,6 +42,9 @@ from .config_changes import (
 )
 from .config_changes import (
     changed_broker_configs as changed_broker_configs,
+)
+from .config_changes import (
+    changed_resource_configs as changed_resource_configs,
 )
 from .config_changes import (
     changed_topic_configs as changed_topic_configs,
@@ -66,6 +75,9 @@ from .config_entries import (
 )
 from .config_entries import (
     cluster_entries as cluster_entries,
+)
+from .config_entries import (
+    group_entries as group_entries,
 )
 from .document import (
     document_bytes as document_bytes,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.metadata.config_changes import check_broker_configs, check_topic_configs
 from stratalog.broker.topics import check_topic_name
+from stratalog.config import check_group_configs
 from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from stratalog.broker.services import BrokerServices
 
 #: Resource types of the configuration APIs.
-TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 #: What is set before -> what is to be set after.
 Make = Callable[[Mapping[str, str]], dict[str, str]]
@@ -74,6 +75,8 @@ def alter(
             _alter_topic(broker, name, make, validate_only)
         elif resource_type == BROKER:
             _alter_broker(broker, name, make, validate_only)
+        elif resource_type == GROUP:
+            _alter_group(broker, name, make, validate_only)
         else:
             raise InvalidRequestError(f"Unknown resource type {resource_type}")
 
@@ -98,6 +101,15 @@ def _alter_broker(broker: BrokerServices, name: str, make: Make, validate_only: 
     after = make(broker.metadata.broker_configs(node_id))
     check_broker_configs(after, broker.settings.static, current=broker.config, for_all=node_id is None)
     broker.settings.set(node_id, after, broker.topics, validate_only=validate_only)
+
+
+def _alter_group(broker: BrokerServices, name: str, make: Make, validate_only: bool) -> None:
+    after = make(broker.metadata.resource_configs(GROUP, name))
+    if not name:
+        raise InvalidRequestError("Default group resources are not allowed.")
+    check_group_configs(after, broker.config)
+    if not validate_only:
+        broker.store.set_resource_configs(GROUP, name, after)
 
 
 def broker_of(name: str, node_id: int) -> int | None:

@@ -58,6 +58,14 @@ class ClusterMetadata(Protocol):
         """Return what was set dynamically on one broker, or (None) for all of them."""
         ...
 
+    def resource_configs(self, resource_type: int, name: str) -> Mapping[str, str]:
+        """Return what is set on a group or on a subscription to client metrics, by Kafka's number of the type."""
+        ...
+
+    def configured_resources(self, resource_type: int) -> list[str]:
+        """Return the names of the resources of such a type on which something is set."""
+        ...
+
     def acls(self) -> list[Acl]:
         """Return the access rules."""
         ...

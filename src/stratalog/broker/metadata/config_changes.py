@@ -83,9 +83,23 @@ def changed_topic_configs(current: Mapping[str, str], changes: Sequence[Change])
 
     Raises InvalidConfigError for APPEND and SUBTRACT on what is no list.
     """
+    return _changed(current, changes, TOPIC_KEYS.get)
+
+
+def changed_resource_configs(current: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
+    """Return what is set on a group, or on a subscription to client metrics, after the changes.
+
+    Raises InvalidConfigError for APPEND and SUBTRACT: to Kafka's controller, none of their keys is a list.
+    """
+    return _changed(current, changes, lambda _name: None)
+
+
+def _changed(
+    current: Mapping[str, str], changes: Sequence[Change], find: Callable[[str], ConfigKey | None]
+) -> dict[str, str]:
     after = dict(current)
     for change in changes:
-        _apply(after, change, TOPIC_KEYS.get, "Can't {operation} to key {name} because its type is not LIST.")
+        _apply(after, change, find, "Can't {operation} to key {name} because its type is not LIST.")
     return after
 
 

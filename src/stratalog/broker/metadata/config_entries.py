@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from stratalog.config import BROKER_KEYS, TOPIC_KEYS, BrokerConfig, ConfigKey, ConfigType, kafka_broker_keys
+from stratalog.config import (
+    BROKER_KEYS,
+    GROUP_KEYS,
+    INTERNAL_GROUP_KEYS,
+    TOPIC_KEYS,
+    BrokerConfig,
+    ConfigKey,
+    ConfigType,
+    group_default,
+    kafka_broker_keys,
+)
 from stratalog.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -32,6 +42,8 @@ class ConfigSource(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +195,30 @@ def cluster_entries(broker: BrokerLevels, only: Collection[str] | None = None) -
         else:
             synonym = Synonym(name, _hide(key, value), ConfigSource.DYNAMIC_DEFAULT_BROKER)
             entries.append(_entry(key, value, [synonym], is_read_only=not key.dynamic))
+    return entries
+
+
+def group_entries(
+    configs: Mapping[str, str], broker: BrokerLevels, only: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    """Return the configuration of a group on which `configs` are set."""
+    entries = []
+    for key in GROUP_KEYS:
+        name = key.name
+        if name not in configs and name in INTERNAL_GROUP_KEYS:
+            continue
+        if only is not None and name not in only:
+            continue
+        default = render(key, group_default(key, broker.effective))
+        synonyms = _synonyms(key.broker_key, broker) if key.broker_key else []
+        if not synonyms:  # a key of the group alone, or one that no broker of ours knows
+            synonyms = [Synonym(key.broker_key or name, default, ConfigSource.DEFAULT)]
+        if name in configs:
+            value = render(key, _parsed(key, configs[name]))
+            synonyms.insert(0, Synonym(name, value, ConfigSource.GROUP))
+        else:
+            value = default
+        entries.append(_entry(key, value, synonyms, is_read_only=False))
     return entries
 
 

@@ -17,12 +17,13 @@ from typing import Any
 from uuid import UUID
 
 from stratalog.broker.access import acl_of, check_new_acl
+from stratalog.broker.metadata.alter_configs import GROUP
 from stratalog.broker.metadata.config_entries import broker_key
 from stratalog.broker.metadata.store_file import FEATURES_EPOCH, STORE_FILE, open_file, open_read_only
 from stratalog.broker.quotas import check_quota, entity_of
 from stratalog.broker.security import check_stored_user
 from stratalog.broker.topics import check_topic_name
-from stratalog.config import METADATA_VERSION, OTHER_FEATURES, ConfigType, LogConfig, level_name
+from stratalog.config import METADATA_VERSION, OTHER_FEATURES, ConfigType, LogConfig, level_name, parse_group_configs
 from stratalog.errors import DataDirError, InvalidConfigError, KafkaError, UsageError
 from stratalog.util import REAL_FILESYSTEM, FileSystem, sync_file, uuid_from_base64, uuid_to_base64
 
@@ -84,10 +85,8 @@ def parse_document(data: bytes, name: str) -> dict[str, Any]:
     for at, topic in enumerate(document["topics"]):
         _check_kinds(topic, _TOPIC_KINDS, f"{name}: topics[{at}]")
         _check_texts(topic["configs"], f"{name}: the settings of topic {topic['name']}")
-    for broker, configs in document["brokerConfigs"].items():
-        if not isinstance(configs, dict):
-            raise UsageError(f"{name}: brokerConfigs of {broker!r} is not an object")
-        _check_texts(configs, f"{name}: the settings of broker {broker!r}")
+    _check_configs(document["brokerConfigs"], "brokerConfigs", name)
+    _check_configs(document.get("groupConfigs", {}), "groupConfigs", name)
     quotas = document.get("clientQuotas", [])
     if not isinstance(quotas, list):
         raise UsageError(f"{name}: clientQuotas is not a list")
@@ -179,6 +178,9 @@ def _document(db: sqlite3.Connection, with_credentials: bool) -> dict[str, Any]:
     if "acls" in tables:
         rows = db.execute(f"SELECT {', '.join(_ACL_FIELDS)} FROM acls ORDER BY rowid")
         document["acls"] = [dict(zip(_ACL_FIELDS, row, strict=True)) for row in rows]
+    if "resource_configs" in tables:
+        rows = db.execute("SELECT name, configs FROM resource_configs WHERE type = ? ORDER BY name", (GROUP,))
+        document["groupConfigs"] = {name: json.loads(configs) for name, configs in rows}
     if "client_quotas" in tables:
         rows = db.execute("SELECT entity, key, value FROM client_quotas ORDER BY entity, key")
         document["clientQuotas"] = [
@@ -205,6 +207,15 @@ def _check_kinds(given: Any, kinds: Mapping[str, type], where: str) -> None:
             raise UsageError(f"{where}: {field} is missing or not of the kind {kind.__name__}")
 
 
+def _check_configs(found: Any, field: str, name: str) -> None:
+    if not isinstance(found, dict):
+        raise UsageError(f"{name}: {field} is not an object")
+    for of, configs in found.items():
+        if not isinstance(configs, dict):
+            raise UsageError(f"{name}: {field} of {of!r} is not an object")
+        _check_texts(configs, f"{name}: {field} of {of!r}")
+
+
 def _check_texts(configs: Mapping[str, Any], where: str) -> None:
     for key, value in configs.items():
         if not isinstance(value, str):
@@ -228,6 +239,11 @@ def _problems(document: Mapping[str, Any]) -> Iterator[str]:
             broker.isascii() and broker.isdecimal() and len(broker) <= _DIGITS_MAX and int(broker) <= _NODE_ID_MAX
         ):
             yield f"brokerConfigs has {broker!r}, which is no id of a broker"
+    for group, configs in document.get("groupConfigs", {}).items():
+        try:
+            parse_group_configs(configs)
+        except InvalidConfigError as error:
+            yield f"group {group}: {error}"
     for at, acl in enumerate(document["acls"]):
         try:
             _check_acl_kinds(acl)
@@ -325,6 +341,10 @@ def _fill(db: sqlite3.Connection, document: Mapping[str, Any]) -> None:
     db.executemany(
         "INSERT INTO broker_configs (broker, configs) VALUES (?, ?)",
         [(broker, json.dumps(configs)) for broker, configs in document["brokerConfigs"].items()],
+    )
+    db.executemany(
+        "INSERT INTO resource_configs VALUES (?, ?, ?)",
+        [(GROUP, name, json.dumps(configs)) for name, configs in document.get("groupConfigs", {}).items() if configs],
     )
     places = ", ".join("?" * len(_ACL_FIELDS))
     db.executemany(

@@ -143,6 +143,12 @@ class MetadataStore:
             broker: _frozen(json.loads(configs))
             for broker, configs in self._db.execute("SELECT broker, configs FROM broker_configs")
         }
+        self._resource_configs = {
+            (resource_type, name): _frozen(json.loads(configs))
+            for resource_type, name, configs in self._db.execute(
+                "SELECT type, name, configs FROM resource_configs ORDER BY type, name"
+            )
+        }
 
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:
@@ -392,6 +398,29 @@ class MetadataStore:
                     (row, _json(configs)),
                 )
             self._broker_configs = {**self._broker_configs, row: _frozen(configs)}
+
+    # --- configurations of what is neither topic nor broker -----------------------------------------------------------
+
+    def resource_configs(self, resource_type: int, name: str) -> Mapping[str, str]:
+        """Return what is set on a resource; groups and client metrics, by Kafka's number of their type."""
+        return self._resource_configs.get((resource_type, name), _frozen({}))
+
+    def configured_resources(self, resource_type: int) -> list[str]:
+        """Return the names of the resources of a type on which something is set."""
+        return [name for each, name in self._resource_configs if each == resource_type]
+
+    def set_resource_configs(self, resource_type: int, name: str, configs: Mapping[str, str]) -> None:
+        """Replace what is set on a resource. One without anything is forgotten."""
+        with self._lock:
+            after = {key: each for key, each in self._resource_configs.items() if key != (resource_type, name)}
+            with self._change() as db:
+                if configs:
+                    after[resource_type, name] = _frozen(configs)
+                    row = (resource_type, name, _json(configs))
+                    db.execute("INSERT OR REPLACE INTO resource_configs VALUES (?, ?, ?)", row)
+                else:
+                    db.execute("DELETE FROM resource_configs WHERE type = ? AND name = ?", (resource_type, name))
+            self._resource_configs = after
 
     # --- credentials --------------------------------------------------------------------------------------------------
 

@@ -51,6 +51,9 @@ _LATER_TABLES = (
     """CREATE TABLE IF NOT EXISTS credentials (
         kind TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, name)
     ) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS resource_configs (
+        type INTEGER NOT NULL, name TEXT NOT NULL, configs TEXT NOT NULL, PRIMARY KEY (type, name)
+    ) WITHOUT ROWID""",
 )
 
 

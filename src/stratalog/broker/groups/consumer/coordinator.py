@@ -20,7 +20,7 @@ from stratalog.broker.groups.consumer.heartbeat import HeartbeatReply, MemberHea
 from stratalog.broker.groups.consumer.records import encode_change
 from stratalog.broker.groups.consumer.regexes import TopicFilter, resolve_regexes
 from stratalog.broker.groups.consumer.subscription_update import resolved_changes
-from stratalog.broker.groups.consumer.surroundings import ConsumerGroupSettings, Surroundings
+from stratalog.broker.groups.consumer.surroundings import ConsumerGroupSettings, Surroundings, assignor_names
 from stratalog.broker.groups.consumer.topic_hashes import TopicHashes
 from stratalog.broker.groups.consumer.values import (
     JOIN_EPOCH,
@@ -45,7 +45,8 @@ from stratalog.broker.groups.values import (
     SyncReply,
     SyncRequest,
 )
-from stratalog.config import AUTHORIZER
+from stratalog.broker.metadata import GROUP
+from stratalog.config import AUTHORIZER, GroupConfig
 from stratalog.errors import GroupIdNotFoundError, KafkaError, UnknownMemberIdError
 from stratalog.util import random_uuid, uuid_to_base64
 
@@ -105,12 +106,17 @@ class ConsumerCoordinator:
                 task.cancel()
 
     @property
-    def settings(self) -> ConsumerGroupSettings:
-        return ConsumerGroupSettings.of_config(self._storage.config)
+    def assignors(self) -> tuple[str, ...]:
+        """The names of the assignors that members may ask for, the default first."""
+        return assignor_names(self._storage.config)
 
-    def _around(self) -> Surroundings:
+    def _around(self, group_id: str) -> Surroundings:
         now = Moment(self._clock.now_ms(), round(self._clock.monotonic() * 1000))
-        return Surroundings(self.settings, self._storage.metadata, self._hashes, now)
+        config, metadata = self._storage.config, self._storage.metadata
+        settings = ConsumerGroupSettings.of_config(
+            config, GroupConfig(metadata.resource_configs(GROUP, group_id), config)
+        )
+        return Surroundings(settings, metadata, self._hashes, now)
 
     # --- questions ----------------------------------------------------------------------------------------------------
 
@@ -131,7 +137,7 @@ class ConsumerCoordinator:
 
     def loaded(self, group: ConsumerGroup) -> None:
         """Give the members of a group that has been read a full session to show themselves."""
-        around = self._around()
+        around = self._around(group.group_id)
         now_ms = around.now.monotonic_ms
         for member in group.members.values():
             group.deadlines.set(Timeout.SESSION, member.member_id, now_ms + around.settings.session_timeout_ms)
@@ -153,7 +159,7 @@ class ConsumerCoordinator:
 
         `may_see` says which topics a regular expression may find for it; None: all.
         """
-        around = self._around()
+        around = self._around(group_id)
         group = self._groups.get(group_id)
         before: list[KeyValue] = []
         if group is None:
@@ -207,7 +213,7 @@ class ConsumerCoordinator:
     def _remove(self, group: ConsumerGroup, leaving: dict[str, ConsumerMember]) -> None:
         if not leaving:
             return
-        around = self._around()
+        around = self._around(group.group_id)
         if may_downgrade(group, leaving, around):
             self._downgrade(group, leaving, None, [], around, rebalance=True)
         else:
@@ -224,7 +230,7 @@ class ConsumerCoordinator:
             return JoinReply(token, Answer.of_error(error), UNKNOWN_MEMBER_ID)
 
     def _join(self, group: ConsumerGroup, request: JoinRequest, token: object) -> JoinReply:
-        around = self._around()
+        around = self._around(group.group_id)
         is_unknown = request.member_id == UNKNOWN_MEMBER_ID
         member_id = uuid_to_base64(random_uuid()) if is_unknown else request.member_id
         classic_protocol.check_join(group, request, member_id, around)
@@ -252,14 +258,14 @@ class ConsumerCoordinator:
         if not group.members:
             raise UnknownMemberIdError(f"Group {group.group_id} has no members.")
         try:
-            assignment = classic_protocol.sync(group, request, self._around())
+            assignment = classic_protocol.sync(group, request, self._around(group.group_id))
         finally:
             self._arm(group)
         return SyncReply(token, Answer.NONE, request.protocol_type, request.protocol_name, assignment)
 
     def classic_heartbeat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> None:
         try:
-            classic_protocol.classic_heartbeat(group, member_id, instance_id, generation, self._around())
+            classic_protocol.classic_heartbeat(group, member_id, instance_id, generation, self._around(group.group_id))
         finally:
             self._arm(group)
 
@@ -352,7 +358,7 @@ class ConsumerCoordinator:
                 seen = may_see({topic for each in resolved.values() for topic in each.topics})
                 resolved = {regex: replace(each, topics=each.topics & seen) for regex, each in resolved.items()}
             if not group.is_gone and not self._closed:
-                self._write(group, resolved_changes(group, resolved, self._around()))
+                self._write(group, resolved_changes(group, resolved, self._around(group.group_id)))
                 group.resolved_at_version = version
         except KafkaError as error:
             logger.error("Group %s: its regular expressions are matched again later: %s", group.group_id, error)

@@ -13,6 +13,7 @@ from stratalog.broker.groups.values import Moment
 if TYPE_CHECKING:
     from stratalog.broker.groups.consumer.topic_hashes import TopicHashes
     from stratalog.broker.metadata import Topic
+    from stratalog.config import GroupConfig
 
 
 class MigrationPolicy(Enum):
@@ -34,7 +35,7 @@ class MigrationPolicy(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupSettings:
-    """Broker settings that rule groups of the new protocol; times in milliseconds.
+    """Settings that rule a group of the new protocol, its own and the broker's; times in milliseconds.
 
     The first of `assignors` is taken by groups whose members name none.
     """
@@ -49,22 +50,24 @@ class ConsumerGroupSettings:
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
 
     @classmethod
-    def of_config(cls, config: Mapping[str, Any]) -> ConsumerGroupSettings:
+    def of_config(cls, config: Mapping[str, Any], group: GroupConfig) -> ConsumerGroupSettings:
         return cls(
-            session_timeout_ms=config["group.consumer.session.timeout.ms"],
-            heartbeat_interval_ms=config["group.consumer.heartbeat.interval.ms"],
-            assignment_interval_ms=config["group.consumer.assignment.interval.ms"],
+            session_timeout_ms=group["consumer.session.timeout.ms"],
+            heartbeat_interval_ms=group["consumer.heartbeat.interval.ms"],
+            assignment_interval_ms=group["consumer.assignment.interval.ms"],
             regex_refresh_interval_ms=config["group.consumer.regex.refresh.interval.ms"],
             members_max=config["group.consumer.max.size"],
             classic_members_max=config["group.max.size"],
-            assignors=tuple([_assignor_name(name) for name in config["group.consumer.assignors"]]),
+            assignors=assignor_names(config),
             migration_policy=MigrationPolicy(config["group.consumer.migration.policy"].lower()),
         )
 
 
-def _assignor_name(name: str) -> str:
-    """Return the short name of an assignor that is given by Kafka's class."""
-    return name.rpartition(".")[2].removesuffix("Assignor").lower()
+def assignor_names(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the short names of the broker's assignors, which may be given by Kafka's classes."""
+    return tuple(
+        [name.rpartition(".")[2].removesuffix("Assignor").lower() for name in config["group.consumer.assignors"]]
+    )
 
 
 class TopicsView(Protocol):
