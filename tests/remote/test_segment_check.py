@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -11,7 +12,7 @@ from stratalog.log.index.txn_index import AbortedTransaction
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
-from stratalog.remote.tier.segment_check import CheckedSegment, check_segment
+from stratalog.remote.tier.segment_check import CheckedSegment, _CheckedBatches, check_segment
 from stratalog.util.checksum import crc32c
 from tests.remote.world import CONFIG, World
 
@@ -120,6 +121,31 @@ def test_batches_larger_than_what_is_read_at_once_are_checked(tmp_path: Path) ->
     _flip(log.segments[0].log_path, BIG)
     with pytest.raises(CorruptRecordError, match="does not match its CRC"):
         check_segment(log.segments[0], 4)
+    log.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_windows_of_batches_tell_what_each_batch_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    random = Random(seed)
+    log = PartitionLog.open(tmp_path / "t-0", replace(CONFIG, segment_bytes=16 * BIG, max_message_bytes=2 * BIG))
+    offset = 0
+    for _ in range(random.randrange(1, 300)):
+        size = BIG if seed == 5 and random.random() < 0.02 else random.choice((0, 9, 60_000))
+        count = random.randrange(1, 4)
+        batch = build_batch(
+            [Record(offset + n, random.randrange(1 << 40), None, bytes(size)) for n in range(count)],
+            base_offset=offset,
+            log_append_time_ms=random.choice((None, None, random.randrange(1 << 40))),
+            delete_horizon_ms=random.choice((None, None, 77)),
+        )
+        log.append_as_follower(batch)
+        offset += count + random.choice((0, 0, 5))
+    log.roll()
+    found = _check(log)
+    monkeypatch.setattr(_CheckedBatches, "windows", lambda *_: 0)
+    assert _check(log) == found
     log.close()
 
 

@@ -35,6 +35,9 @@ from .batch_format import (
     CONTROL_BIT as CONTROL_BIT,
 )
 from .batch_format import (
+    DELETE_HORIZON_BIT as DELETE_HORIZON_BIT,
+)
+from .batch_format import (
     HEADER as HEADER,
 )
 from .batch_format import (
@@ -51,6 +54,9 @@ from .batch_format import (
 )
 from .batch_format import (
     LOG_APPEND_TIME as LOG_APPEND_TIME,
+)
+from .batch_format import (
+    LOG_APPEND_TIME_BIT as LOG_APPEND_TIME_BIT,
 )
 from .batch_format import (
     LOG_OVERHEAD as LOG_OVERHEAD,

@@ -105,6 +105,16 @@ class OffsetIndex(IndexFile[OffsetPosition]):
         slot = count_up_to(data, self.format.position, RELATIVE_OFFSET.size, stride, entries, before)
         return self._decoded(data[slot * stride : (slot + 1) * stride]) if slot < entries else None
 
+    def arrays(self) -> tuple[Array, Array]:
+        """Return offsets and positions of all entries, both of int64."""
+        import numpy as np  # start-up cost
+
+        from stratalog.log.format import offset_table
+
+        data = self._copy()
+        table = offset_table(data, self.format, len(data) // self.entry_size)
+        return table["offset"].astype(np.int64) + self.base_offset, table["position"].astype(np.int64)
+
     def lookup_many(self, targets: Array) -> tuple[Array, Array]:
         """`lookup` for an array of targets.
 

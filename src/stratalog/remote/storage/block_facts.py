@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from stratalog.records import RecordBatch
 from stratalog.remote.storage.block_timestamps import BlockTimes, BlockTimestamps
@@ -29,6 +30,10 @@ class BlockFactsReader:
 
     def add_batch(self, position: int, batch: RecordBatch) -> None:
         self._times.add(position, batch)
+
+    def add_rows(self, rows: Any) -> None:
+        """Take batches as rows of `records.native.header_scan`."""
+        self._times.add_rows(rows)
 
     def add_bytes(self, data: memoryview) -> None:
         while data:

@@ -10,9 +10,10 @@ import base64
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from stratalog.log import scan_headers
-from stratalog.records import LOG_APPEND_TIME, RecordBatch
+from stratalog.records import DELETE_HORIZON_BIT, LOG_APPEND_TIME, LOG_APPEND_TIME_BIT, RecordBatch
 from stratalog.util import File
 
 #: A least time that nothing is known of.
@@ -78,13 +79,27 @@ class BlockTimes:
         self._block, self._low, self._high = -1, 0, 0
 
     def add(self, position: int, batch: RecordBatch) -> None:
-        least, largest = _least(batch), batch.max_timestamp
-        block = position // self._block_bytes
+        self._add(position // self._block_bytes, _least(batch), batch.max_timestamp)
+
+    def _add(self, block: int, least: int, largest: int) -> None:
         if block == self._block:
             self._low, self._high = min(self._low, least), max(self._high, largest)
             return
         self._end_block()
         self._block, self._low, self._high = block, least, largest
+
+    def add_rows(self, rows: Any) -> None:
+        """Take batches of format 2 that follow each other, as rows of `records.native.header_scan`."""
+        import numpy as np  # start-up cost
+
+        attributes, largest = rows["attributes"], rows["max_timestamp"]
+        first = np.where(attributes & DELETE_HORIZON_BIT, NO_TIMESTAMP, np.minimum(rows["base_timestamp"], largest))
+        least = np.where(attributes & LOG_APPEND_TIME_BIT, largest, first)
+        blocks = rows["position"] // self._block_bytes
+        begins = np.flatnonzero(np.diff(blocks, prepend=-1))
+        lows, highs = np.minimum.reduceat(least, begins), np.maximum.reduceat(largest, begins)
+        for block, low, high in zip(blocks[begins].tolist(), lows.tolist(), highs.tolist(), strict=True):
+            self._add(block, low, high)
 
     def found(self, blocks: int) -> BlockTimestamps:
         """Return the timestamps of so many blocks."""
