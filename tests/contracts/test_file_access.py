@@ -27,6 +27,8 @@ REASONS = {
     "broker/metadata/store_file.py": "SQLite opens its file itself",
     "broker/security/key_stores.py": _KEYS,
     "broker/server/server.py": "the data directory of a broker that keeps nothing",
+    "cli/cluster/dev.py": "a temporary directory for a cluster, and the log of its controller",
+    "cli/cluster/kafka_jars.py": "the jars of an installation, and a cache of them",
     "cli/demo/broker_process.py": "the output of a process",
     "cli/demo/run.py": "the directory of a demonstration",
     "cli/dump/message_schema.py": _SHIPPED,

@@ -156,9 +156,14 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     ),
     GroupSpec(
         "cluster",
-        "Show the state of a cluster of brokers.",
-        ("cluster status -b localhost:9092",),
-        (CommandSpec("status", "stratalog.cli.cluster:status", "Show brokers, controllers and replicas behind."),),
+        "Show the state of a cluster of brokers, and run one for development.",
+        ("cluster status -b localhost:9092", "cluster dev --brokers 3"),
+        (
+            CommandSpec(
+                "status", "stratalog.cli.cluster.status:status", "Show brokers, controllers and replicas behind."
+            ),
+            CommandSpec("dev", "stratalog.cli.cluster.dev:dev", "Run a cluster for development in one terminal."),
+        ),
     ),
     GroupSpec(
         "storage",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from stratalog.config.broker import BROKER_KEYS, METADATA_TOPIC_KEYS, BrokerConfig
+from stratalog.config.broker import BROKER_KEYS, METADATA_TOPIC_KEYS, ONE_REPLICA, BrokerConfig
 from stratalog.config.kafka_keys import with_suggestion
 from stratalog.config.keys import ConfigKey
 from stratalog.config.listeners import LISTENERS, key_of_listener, parse_listeners
 from stratalog.config.segment_size import SEGMENT_BYTES_MIN
 from stratalog.config.topic import TOPIC_KEYS
+from stratalog.config.unkept import joins_cluster
 
 _TIERING = "remote.log.storage.system.enable"
 _STORAGE_PLUGIN = "remote.log.storage.manager.class.name"
@@ -28,7 +29,12 @@ def broker_advice(config: BrokerConfig) -> Iterator[str]:
         known = [key.name for key in BROKER_KEYS]
         names = ", ".join(with_suggestion(name, known) for name in unknown)
         yield f"Unknown configuration keys: {names}"
-    yield from _without_effect((key, config[key.name]) for key in BROKER_KEYS if config.is_set(key.name))
+    of_cluster = joins_cluster(config.properties)
+    yield from _without_effect(
+        (key, config[key.name])
+        for key in BROKER_KEYS
+        if config.is_set(key.name) and not (of_cluster and key.no_effect == ONE_REPLICA)
+    )
     yield from minimum_advice(config)
     yield from _tiering(config)
     if config.is_set(LISTENERS):

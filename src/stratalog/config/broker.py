@@ -72,7 +72,7 @@ INITIAL_METADATA_VERSION = "stratalog.initial.metadata.version"
 
 _HOUR_MS = 60 * 60 * 1000
 
-_ONE_REPLICA = "one broker keeps one replica"
+ONE_REPLICA = "one broker keeps one replica"
 
 #: Coarser spellings of a time that yield to the one in milliseconds.
 _ASSIGNORS = "org.apache.kafka.coordinator.group.assignor"
@@ -296,7 +296,7 @@ BROKER_KEYS = ConfigRegistry(
              "How often to check for expired transactional ids.", at_least(1)),
         _key("transaction.state.log.num.partitions", _INT, 50, "Partitions of __transaction_state.", at_least(1)),
         _key("transaction.state.log.replication.factor", _SHORT, 1,
-             "Replicas of __transaction_state.", at_least(1), no_effect=_ONE_REPLICA),
+             "Replicas of __transaction_state.", at_least(1), no_effect=ONE_REPLICA),
         _key("transaction.state.log.min.isr", _INT, 1, "min.insync.replicas of __transaction_state.", at_least(1)),
         _key("transaction.state.log.segment.bytes", _INT, 100 * 1024**2,
              "segment.bytes of __transaction_state.", at_least(1)),
@@ -342,7 +342,7 @@ BROKER_KEYS = ConfigRegistry(
         _key("offset.metadata.max.bytes", _INT, 4096, "The longest metadata of a commit.", at_least(0)),
         _key("offsets.topic.num.partitions", _INT, 50, "Partitions of __consumer_offsets.", at_least(1)),
         _key("offsets.topic.replication.factor", _SHORT, 1,
-             "Replicas of __consumer_offsets.", at_least(1), no_effect=_ONE_REPLICA),
+             "Replicas of __consumer_offsets.", at_least(1), no_effect=ONE_REPLICA),
         _key("offsets.topic.segment.bytes", _INT, 100 * 1024**2, "segment.bytes of __consumer_offsets.", at_least(1)),
         _key("offsets.topic.compression.codec", _INT, 0, "Codec id of __consumer_offsets.", between(0, 4)),
         _key("offsets.retention.minutes", _INT, 10_080,
@@ -408,7 +408,7 @@ BROKER_KEYS = ConfigRegistry(
              "Longest time that a search by timestamp in the remote tier may take.", at_least(1), dynamic=True),
         _key("remote.log.metadata.topic.num.partitions", _INT, 50, "Partitions of __remote_log_metadata.", at_least(1)),
         _key("remote.log.metadata.topic.replication.factor", _SHORT, 1,
-             "Replicas of __remote_log_metadata.", at_least(1), no_effect=_ONE_REPLICA),
+             "Replicas of __remote_log_metadata.", at_least(1), no_effect=ONE_REPLICA),
         _key("remote.log.metadata.topic.retention.ms", _LONG, -1, "Retention of __remote_log_metadata."),
         _key("remote.log.metadata.consume.wait.ms", _LONG, 120_000,
              "Longest time to wait until the broker reads its own write of remote log metadata.", at_least(0)),

