@@ -65,6 +65,8 @@ NOTES = {
     64: "refuses this broker's own id, with which Kafka takes its only broker out of service",
     68: "with `group.version` 1, which new directories have",
     69: "the same",
+    71: "told to clients with `stratalog.client.metrics`, answered always; in Kafka with a plug-in",
+    72: "the same",
 }
 #: Why an API of Kafka is not served, or is served to fewer versions, by key.
 MISSING = {
@@ -72,8 +74,6 @@ MISSING = {
     28: "version 6 names topics by id",
     34: "a partition stays in the directory that it was created in",
     42: "version 3 is not in the schemas that are used here",
-    71: "Kafka does not advertise it either without a plug-in that collects the metrics of clients",
-    72: "the same",
     **dict.fromkeys((76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92), "share groups (KIP-932)"),
     **dict.fromkeys((88, 89), "streams groups (KIP-1071)"),
     **dict.fromkeys((93, 94), "not in the schemas that are used here"),

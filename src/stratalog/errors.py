@@ -437,6 +437,14 @@ class StaleMemberEpochError(KafkaError):
     code = 113
 
 
+class UnknownSubscriptionIdError(KafkaError):
+    code = 117
+
+
+class TelemetryTooLargeError(KafkaError):
+    code = 118
+
+
 class InvalidRegularExpressionError(KafkaError):
     code = 128
 

@@ -314,6 +314,66 @@ _GROUP_CASES = [
     _describe("group: all of it", GROUP, "g"),
 ]
 
+
+def _metrics(name: str, *changes: tuple[str, int, str | None], of: str = "m", validate_only: bool = False) -> Case:
+    return _alter(name, (CLIENT_METRICS, of, list(changes)), validate_only=validate_only)
+
+
+#: Values of subscriptions to client metrics.
+_METRICS_VALUES: dict[str, tuple[str, ...]] = {
+    "metrics": ("*", "", "org.apache.kafka.producer.", "a,b", "a,,b", "a,a", " "),
+    "interval.ms": ("99", "100", "3600000", "3600001", "x", "", "-1", " 1000 "),
+    "match": (
+        "",
+        "client_id=.*",
+        "client_id=a,client_software_name=b.*",
+        " client_id = a ",
+        "client_id=a,client_id=b",
+        "client_id",
+        "client_id=",
+        "client_id==a",
+        "client_id=a=b",
+        "=a",
+        "group=a",
+        "CLIENT_ID=a",
+        "client_id=(",
+        "client_id=[a-z&&[^b]]",
+        "client_id=a,",
+        ",",
+        "client_source_port=9092",
+        "client_instance_id=x,client_source_address=127.*,client_software_version=11.1.*",
+    ),
+}
+
+_METRICS_CASES = [
+    _list("list: no client metrics", CLIENT_METRICS),
+    _describe("metrics: untouched", CLIENT_METRICS, "m"),
+    *(
+        _metrics(f"metrics: {key} {value!r}", (key, SET, value), validate_only=True)
+        for key, values in _METRICS_VALUES.items()
+        for value in values
+    ),
+    _metrics("metrics: set", ("interval.ms", SET, "1000"), ("match", SET, "client_id=.*")),
+    _describe("metrics: set, described", CLIENT_METRICS, "m"),
+    _describe("metrics: one key described", CLIENT_METRICS, "m", "interval.ms"),
+    _list("list: client metrics", CLIENT_METRICS),
+    _metrics("metrics: no name", ("interval.ms", SET, "1000"), of=""),
+    _metrics("metrics: no name, bad value", ("interval.ms", SET, "x"), of=""),
+    _describe("metrics: no name described", CLIENT_METRICS, ""),
+    _metrics("metrics: unknown key", ("no.such.key", SET, "1")),
+    _metrics("metrics: null", ("interval.ms", SET, None)),
+    _metrics("metrics: append", ("metrics", APPEND, "a")),
+    _metrics("metrics: subtract", ("match", SUBTRACT, "a")),
+    _metrics("metrics: unknown operation", ("interval.ms", 9, "1000")),
+    _metrics("metrics: delete what is not set", ("metrics", DELETE, None)),
+    _metrics("metrics: delete unknown", ("no.such.key", DELETE, None)),
+    _replace("metrics: replace", (CLIENT_METRICS, "m", [("metrics", "*")])),
+    _describe("metrics: replaced", CLIENT_METRICS, "m"),
+    _replace("metrics: replace by bad", (CLIENT_METRICS, "m", [("interval.ms", "1")])),
+    _replace("metrics: replace by nothing", (CLIENT_METRICS, "m", [])),
+    _list("list: no client metrics are left", CLIENT_METRICS),
+]
+
 CASES = [
     # --- CreateTopics: names
     _create("empty name", {"name": ""}),
@@ -490,6 +550,7 @@ CASES = [
     _delete("deleted", {"name": "configured", "topic_id": None}),
     _delete("deleted again", {"name": "configured", "topic_id": None}),
     *_GROUP_CASES,
+    *_METRICS_CASES,
 ]
 
 

@@ -15,6 +15,7 @@ from stratalog.broker.services import BrokerServices
 from stratalog.broker.transactions import TransactionState
 from stratalog.config import METADATA_VERSION
 from stratalog.engine.metrics import Metric, MetricKind, Sample, kafka_metric, own_metric, single
+from stratalog.util import uuid_to_base64
 
 _PURGATORY = "kafka.server:type=DelayedOperationPurgatory,name="
 _CONTROLLER = "kafka.controller:type=KafkaController,name="
@@ -114,6 +115,12 @@ def _of_quota(
     )
 
 
+def _pushed_by_clients(broker: BrokerServices) -> Iterable[Sample]:
+    broker.telemetry.forget_gone()
+    for instance_id, client_id, value in broker.telemetry.values:
+        yield Sample((client_id, uuid_to_base64(instance_id), value.name, value.attributes), value.value)
+
+
 def _build(_: BrokerServices) -> Iterable[Sample]:
     try:
         yield Sample((version("stratalog"),), 1)
@@ -179,5 +186,8 @@ METRICS: tuple[Metric[BrokerServices], ...] = (
                ("state",), kind=MetricKind.GAUGE),
     own_metric("transactional_ids", _transactional_ids, "Transactional ids, by the state of their transactions.",
                ("state",), kind=MetricKind.GAUGE),
+    own_metric("client_metric", _pushed_by_clients,
+               "What clients pushed last of their own metrics, with `stratalog.client.metrics`.",
+               ("client_id", "client_instance_id", "metric", "attributes"), kind=MetricKind.GAUGE),
     own_metric("build_info", _build, "1, with the version of the broker.", ("version",), kind=MetricKind.GAUGE),
 )  # fmt: skip

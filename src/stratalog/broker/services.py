@@ -19,6 +19,7 @@ from stratalog.broker.quotas import ClientQuotas
 from stratalog.broker.security import IssuedTokens, Listener, ScramUsers
 from stratalog.broker.settings import BrokerSettings
 from stratalog.broker.storage import TIERING_KEY, BrokerStorage
+from stratalog.broker.telemetry import ClientTelemetry
 from stratalog.broker.topic_deletions import TopicDeletions
 from stratalog.broker.topics import TopicManager
 from stratalog.broker.transactions import TransactionCoordinator
@@ -61,6 +62,7 @@ class BrokerServices:
     scram: ScramUsers
     tokens: IssuedTokens
     quotas: ClientQuotas
+    telemetry: ClientTelemetry
     #: None in a cluster, where the controllers delete topics.
     topic_deletions: TopicDeletions | None
     #: The cluster that the broker is a member of; None for a broker by itself.
@@ -161,6 +163,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         scram=ScramUsers(storage.metadata),
         tokens=tokens,
         quotas=ClientQuotas(storage.metadata, storage.config, storage.clock, loop),
+        telemetry=ClientTelemetry(storage.metadata, storage.clock, storage.config["telemetry.max.bytes"]),
         access=access,
         cluster=storage.cluster,
         metadata_copies=_metadata_copies(storage),

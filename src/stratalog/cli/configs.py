@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stratalog.broker.metadata import BROKER, BROKER_LOGGER, GROUP, TOPIC, ConfigSource, Operation
+from stratalog.broker.metadata import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ConfigSource, Operation
 from stratalog.cli.connection import open_cluster
 from stratalog.cli.options import BootstrapServer, CommandConfig, DryRun, Json, JsonLines
 from stratalog.cli.out import on_terminal, print_json
@@ -23,6 +23,7 @@ class EntityType(Enum):
     BROKERS = "brokers"
     BROKER_LOGGERS = "broker-loggers"
     GROUPS = "groups"
+    CLIENT_METRICS = "client-metrics"
 
 
 EntityTypeOption = Annotated[EntityType, typer.Option("--entity-type", help="Kind of entity.")]
@@ -39,17 +40,23 @@ _SOURCES = {
     ConfigSource.DEFAULT: "DEFAULT_CONFIG",
     ConfigSource.BROKER_LOGGER: "DYNAMIC_BROKER_LOGGER_CONFIG",
     ConfigSource.GROUP: "DYNAMIC_GROUP_CONFIG",
+    ConfigSource.CLIENT_METRICS: "DYNAMIC_CLIENT_METRICS_CONFIG",
 }
 _RESOURCES = {
     EntityType.TOPICS: TOPIC,
     EntityType.BROKERS: BROKER,
     EntityType.BROKER_LOGGERS: BROKER_LOGGER,
     EntityType.GROUPS: GROUP,
+    EntityType.CLIENT_METRICS: CLIENT_METRICS,
 }
 #: What is named by the id of a broker, which answers itself.
 _OF_A_BROKER = (EntityType.BROKERS, EntityType.BROKER_LOGGERS)
 #: Where a value comes from that is set on the entity itself.
-_OWN = {EntityType.TOPICS: ConfigSource.TOPIC, EntityType.GROUPS: ConfigSource.GROUP}
+_OWN = {
+    EntityType.TOPICS: ConfigSource.TOPIC,
+    EntityType.GROUPS: ConfigSource.GROUP,
+    EntityType.CLIENT_METRICS: ConfigSource.CLIENT_METRICS,
+}
 #: Pairs apart at commas, but not at those within [..].
 _PAIRS = re.compile(r",(?![^\[]*\])")
 
@@ -172,8 +179,8 @@ def _check_entity(entity_type: EntityType, name: str | None, default: bool) -> N
         raise UsageError("give either --entity-name or --entity-default")
     if default and entity_type is EntityType.TOPICS:
         raise UsageError("--entity-default needs --entity-type brokers: topics take their defaults from the brokers")
-    if default and entity_type is EntityType.GROUPS:
-        raise UsageError("--entity-default needs --entity-type brokers: groups take their defaults from the brokers")
+    if default and entity_type in (EntityType.GROUPS, EntityType.CLIENT_METRICS):
+        raise UsageError(f"--entity-default needs --entity-type brokers: {entity_type.value} have no defaults to set")
     if default and entity_type is EntityType.BROKER_LOGGERS:
         raise UsageError("--entity-default needs --entity-type brokers: each broker has loggers of its own")
     if entity_type in _OF_A_BROKER and name is not None and not name.isdecimal():
@@ -188,8 +195,9 @@ def _client_for(cluster: Cluster, entity_type: EntityType, name: str) -> Client:
 
 
 def _all_names(cluster: Cluster, entity_type: EntityType) -> list[str]:
-    if entity_type is EntityType.GROUPS:
-        listed = cluster.any.call(ApiKey.LIST_CONFIG_RESOURCES, (1, 1), resource_types=(GROUP,))
+    if entity_type in (EntityType.GROUPS, EntityType.CLIENT_METRICS):
+        wanted = (_RESOURCES[entity_type],)
+        listed = cluster.any.call(ApiKey.LIST_CONFIG_RESOURCES, (1, 1), resource_types=wanted)
         check(listed.error_code, None)
         return sorted(str(each.resource_name) for each in listed.config_resources)
     if entity_type in _OF_A_BROKER:

@@ -11,10 +11,25 @@ from .broker import (
     BROKER_KEYS as BROKER_KEYS,
 )
 from .broker import (
+    CLIENT_METRICS_SINK as CLIENT_METRICS_SINK,
+)
+from .broker import (
     INITIAL_METADATA_VERSION as INITIAL_METADATA_VERSION,
 )
 from .broker import (
     BrokerConfig as BrokerConfig,
+)
+from .client_metrics import (
+    ALL_METRICS as ALL_METRICS,
+)
+from .client_metrics import (
+    CLIENT_METRICS_KEYS as CLIENT_METRICS_KEYS,
+)
+from .client_metrics import (
+    DEFAULT_INTERVAL_MS as DEFAULT_INTERVAL_MS,
+)
+from .client_metrics import (
+    ClientMetricsConfig as ClientMetricsConfig,
 )
 from .group import (
     GROUP_KEYS as GROUP_KEYS,

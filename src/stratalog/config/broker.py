@@ -67,6 +67,8 @@ def _key(
     return ConfigKey(name, type_, default, doc, validator, dynamic, coarser=coarser, no_effect=no_effect)
 
 
+#: Where metrics go that clients push.
+CLIENT_METRICS_SINK = "stratalog.client.metrics"
 #: The level that a new data directory starts at.
 INITIAL_METADATA_VERSION = "stratalog.initial.metadata.version"
 
@@ -339,6 +341,11 @@ BROKER_KEYS = ConfigRegistry(
         _key("group.consumer.migration.policy", _STR, "bidirectional",
              "Whether groups with members may change between the classic and the consumer protocol.",
              one_of_any_case("bidirectional", "upgrade", "downgrade", "disabled")),
+        _key("telemetry.max.bytes", _INT, 1_048_576,
+             "The most bytes that a client may push of its metrics at once.", at_least(1)),
+        _key(CLIENT_METRICS_SINK, _STR, "off",
+             "Where metrics go that clients push (KIP-714): metrics shows the last ones at /metrics, log writes them "
+             "to the log too. With off, clients are not told that they could push.", one_of("off", "metrics", "log")),
         _key("offset.metadata.max.bytes", _INT, 4096, "The longest metadata of a commit.", at_least(0)),
         _key("offsets.topic.num.partitions", _INT, 50, "Partitions of __consumer_offsets.", at_least(1)),
         _key("offsets.topic.replication.factor", _SHORT, 1,

@@ -133,6 +133,9 @@ from .compression import (
 from .compression import (
     compress as compress,
 )
+from .compression import (
+    decompress as decompress,
+)
 from .control import (
     ControlType as ControlType,
 )

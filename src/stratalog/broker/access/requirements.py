@@ -892,6 +892,8 @@ GUARDS: Final[Mapping[ApiKey, Guard | None]] = {
     ApiKey.LIST_TRANSACTIONS: _list_transactions,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _consumer_group_heartbeat,
     ApiKey.CONSUMER_GROUP_DESCRIBE: _describe_consumer_groups,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: None,
+    ApiKey.PUSH_TELEMETRY: None,
     ApiKey.LIST_CONFIG_RESOURCES: _cluster(Op.DESCRIBE_CONFIGS),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
 }

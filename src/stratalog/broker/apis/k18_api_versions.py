@@ -13,12 +13,14 @@ from typing import Any
 
 from stratalog.broker.metadata import FinalizedFeatures
 from stratalog.broker.server import REGISTRY, ApiKey, RequestContext, handles
-from stratalog.config import LEVEL_MAX, LEVEL_MIN, METADATA_VERSION, OTHER_FEATURES
+from stratalog.config import CLIENT_METRICS_SINK, LEVEL_MAX, LEVEL_MIN, METADATA_VERSION, OTHER_FEATURES
 from stratalog.errors import InvalidRequestError, UnsupportedVersionError
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_FROM = 3
 _LEVEL_ZERO_FROM = 4
+#: Told to clients only where something is done with what they push.
+_TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 
 
 def _unsupported(ctx: RequestContext, _request: Any, error: BaseException) -> Any:
@@ -34,12 +36,16 @@ def api_versions(ctx: RequestContext, request: Any) -> Any:
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ctx.respond(error_code=InvalidRequestError.code)
+    if ctx.version >= _SOFTWARE_FROM:
+        ctx.peer.software = (request.client_software_name, request.client_software_version)
+    hidden = _TELEMETRY if ctx.broker.config[CLIENT_METRICS_SINK] == "off" else ()
     features = ctx.broker.metadata.features
     served = REGISTRY if ctx.broker.cluster is None else ctx.broker.cluster.served
     return ctx.respond(
         api_keys=[
             ctx.make("ApiVersion", api_key=api.key, min_version=api.advertised_min, max_version=api.max_version)
             for _, api in sorted(served.items())
+            if api.key not in hidden
         ],
         supported_features=_supported(ctx) if ctx.version >= _SOFTWARE_FROM else [],
         finalized_features_epoch=features.epoch,

@@ -13,6 +13,7 @@ from typing import Any
 from stratalog.broker.metadata import (
     BROKER,
     BROKER_LOGGER,
+    CLIENT_METRICS,
     GROUP,
     TOPIC,
     BrokerLevels,
@@ -21,6 +22,7 @@ from stratalog.broker.metadata import (
     Topic,
     TopicDescriber,
     broker_entries,
+    client_metrics_entries,
     cluster_entries,
     group_entries,
     logger_entries,
@@ -105,6 +107,10 @@ def _other_entries(
         if not name:
             raise InvalidRequestError("Group name must not be empty")
         return group_entries(ctx.broker.metadata.resource_configs(GROUP, name), levels, only)
+    if type_ == CLIENT_METRICS:
+        if not name:
+            raise InvalidRequestError("Client metrics subscription name must not be empty")
+        return client_metrics_entries(ctx.broker.metadata.resource_configs(CLIENT_METRICS, name), only)
     if type_ not in (BROKER, BROKER_LOGGER):
         raise InvalidRequestError(f"Unsupported resource type: {type_}")
     if not name and type_ == BROKER_LOGGER:

@@ -74,6 +74,9 @@ from .config_entries import (
     broker_entries as broker_entries,
 )
 from .config_entries import (
+    client_metrics_entries as client_metrics_entries,
+)
+from .config_entries import (
     cluster_entries as cluster_entries,
 )
 from .config_entries import (

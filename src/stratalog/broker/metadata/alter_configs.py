@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.metadata.config_changes import check_broker_configs, check_topic_configs
 from stratalog.broker.topics import check_topic_name
-from stratalog.config import check_group_configs
+from stratalog.config import BrokerConfig, ClientMetricsConfig, check_group_configs
 from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ def alter(
             _alter_topic(broker, name, make, validate_only)
         elif resource_type == BROKER:
             _alter_broker(broker, name, make, validate_only)
-        elif resource_type == GROUP:
-            _alter_group(broker, name, make, validate_only)
+        elif resource_type in _RESOURCES:
+            _alter_resource(broker, resource_type, name, make, validate_only)
         else:
             raise InvalidRequestError(f"Unknown resource type {resource_type}")
 
@@ -103,13 +103,30 @@ def _alter_broker(broker: BrokerServices, name: str, make: Make, validate_only: 
     broker.settings.set(node_id, after, broker.topics, validate_only=validate_only)
 
 
-def _alter_group(broker: BrokerServices, name: str, make: Make, validate_only: bool) -> None:
-    after = make(broker.metadata.resource_configs(GROUP, name))
+def _alter_resource(broker: BrokerServices, resource_type: int, name: str, make: Make, validate_only: bool) -> None:
+    after = make(broker.metadata.resource_configs(resource_type, name))
+    _RESOURCES[resource_type](name, after, broker.config)
+    if not validate_only:
+        broker.store.set_resource_configs(resource_type, name, after)
+
+
+def _check_group(name: str, configs: Mapping[str, str], config: BrokerConfig) -> None:
     if not name:
         raise InvalidRequestError("Default group resources are not allowed.")
-    check_group_configs(after, broker.config)
-    if not validate_only:
-        broker.store.set_resource_configs(GROUP, name, after)
+    check_group_configs(configs, config)
+
+
+def _check_client_metrics(name: str, configs: Mapping[str, str], _config: BrokerConfig) -> None:
+    if not name:
+        raise InvalidRequestError("Subscription name can't be empty")
+    ClientMetricsConfig.from_properties(configs)
+
+
+#: What is neither topic nor broker, with what looks at its configs.
+_RESOURCES: Mapping[int, Callable[[str, Mapping[str, str], BrokerConfig], None]] = {
+    GROUP: _check_group,
+    CLIENT_METRICS: _check_client_metrics,
+}
 
 
 def broker_of(name: str, node_id: int) -> int | None:

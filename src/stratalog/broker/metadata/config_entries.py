@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from stratalog.config import (
     BROKER_KEYS,
+    CLIENT_METRICS_KEYS,
     GROUP_KEYS,
     INTERNAL_GROUP_KEYS,
     TOPIC_KEYS,
@@ -219,6 +220,18 @@ def group_entries(
         else:
             value = default
         entries.append(_entry(key, value, synonyms, is_read_only=False))
+    return entries
+
+
+def client_metrics_entries(configs: Mapping[str, str], only: Collection[str] | None = None) -> list[ConfigEntry]:
+    """Return the configuration of a subscription to metrics of clients."""
+    entries = []
+    for key in CLIENT_METRICS_KEYS:
+        if only is None or key.name in only:
+            is_set = key.name in configs
+            value = render(key, _parsed(key, configs[key.name]) if is_set else key.default)
+            synonyms = [Synonym(key.name, value, ConfigSource.CLIENT_METRICS)] if is_set else []
+            entries.append(_entry(key, value, synonyms, is_read_only=False))
     return entries
 
 

@@ -34,10 +34,16 @@ class Listener:
     protocol: str = "PLAINTEXT"
 
 
+#: Of a client that has not told it, as Kafka has it.
+_UNKNOWN_SOFTWARE = ("unknown", "unknown")
+
+
 class Peer:
     """The other end of one connection. Belongs to the loop's thread; `principal` changes when it proves who it is."""
 
-    __slots__ = ("by_token", "client_host", "listener", "local_host", "principal")
+    __slots__ = (
+        "by_token", "client_host", "client_port", "is_gone", "listener", "local_host", "principal", "software",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -45,6 +51,7 @@ class Peer:
         client_host: str = "127.0.0.1",
         local_host: str = "127.0.0.1",
         principal: Principal = ANONYMOUS,
+        client_port: int | None = None,
     ) -> None:
         #: The listener that the client came in by.
         self.listener = listener
@@ -54,6 +61,11 @@ class Peer:
         self.principal = principal
         #: Whether the principal is the owner of a delegation token, by which the client came in.
         self.by_token = False
+        self.client_port = client_port
+        #: Name and version of the client's software.
+        self.software = _UNKNOWN_SOFTWARE
+        #: Whether the connection has ended.
+        self.is_gone = False
 
     @property
     def reached_host(self) -> str:

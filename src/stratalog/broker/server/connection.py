@@ -121,7 +121,7 @@ class Connection:
         """Close at once; what is pending is cancelled. Harmless when called again."""
         if self.closed:
             return
-        self.closed = True
+        self.closed = self.peer.is_gone = True
         self._loop.remove_reader(self._fd)
         if self.is_stuck:
             self._loop.remove_writer(self._fd)

@@ -150,7 +150,7 @@ class Entrance:
             logger.info("Refusing a connection from %s: it has max.connections.per.ip connections", client_host)
             sock.close()
             return
-        self._house.let_in(sock, Peer(self.listener, client_host, local_host))
+        self._house.let_in(sock, Peer(self.listener, client_host, local_host, client_port=address[1]))
 
     def _hold(self, sock: socket.socket, client_host: str, throttle_ms: int) -> None:
         """Keep a client waiting that opens connections too fast, and close its connection then."""

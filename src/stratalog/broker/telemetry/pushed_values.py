@@ -1,0 +1,153 @@
+"""The values that clients pushed last, read out of OpenTelemetry's MetricsData (KIP-714), within a bound of memory."""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+from stratalog.errors import CorruptRecordError, InvalidRecordError
+from stratalog.records import Codec, decompress
+
+#: How many values are kept of all clients, and of one of them.
+_VALUES_MAX, _VALUES_OF_ONE_MAX = 20_000, 2_000
+#: A push may become this many bytes for each byte that a client may send.
+_EXPANSION_MAX = 16
+
+# Wire types of Protocol Buffers.
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+@dataclass(frozen=True, slots=True)
+class PushedValue:
+    """One number of a client: the name of the metric and its attributes as `key=value`."""
+
+    name: str
+    attributes: str
+    value: float
+
+
+class LastPushes:
+    """The last values by client. Those that pushed longest ago make room for others."""
+
+    def __init__(self) -> None:
+        self._of: OrderedDict[UUID, tuple[str, dict[tuple[str, str], PushedValue]]] = OrderedDict()
+        self._count = 0
+
+    def put(self, instance_id: UUID, client_id: str, values: list[PushedValue]) -> None:
+        """Keep the values of a client; those of its earlier pushes stay where there are no newer ones."""
+        known = self._of.get(instance_id, (client_id, {}))[1]
+        kept = {**known, **{(value.name, value.attributes): value for value in values}}
+        self.forget(instance_id)
+        kept = dict(list(kept.items())[-_VALUES_OF_ONE_MAX:])
+        self._of[instance_id] = (client_id, kept)
+        self._count += len(kept)
+        while self._count > _VALUES_MAX:
+            self.forget(next(iter(self._of)))
+
+    def forget(self, instance_id: UUID) -> None:
+        """Drop the values of a client; harmless when there are none."""
+        _, values = self._of.pop(instance_id, ("", {}))
+        self._count -= len(values)
+
+    def __iter__(self) -> Iterator[tuple[UUID, str, PushedValue]]:
+        for instance_id, (client_id, values) in self._of.items():
+            for value in values.values():
+                yield instance_id, client_id, value
+
+
+def read_pushed(codec: int, data: bytes, size_max: int) -> list[PushedValue]:
+    """Return the numbers of a push, the first of them; histograms are not read. InvalidRecordError for damage."""
+    try:
+        plain = decompress(Codec(codec), data, size_max=_EXPANSION_MAX * size_max)
+        return list(_values(memoryview(plain)))
+    except (CorruptRecordError, ValueError, IndexError, struct.error) as error:
+        raise InvalidRecordError(str(error)) from error
+
+
+def _values(data: memoryview) -> Iterator[PushedValue]:
+    found = 0
+    for metric in _at(data, 1, 2, 2):  # resource metrics, scope metrics, metrics
+        name = next((bytes(each).decode() for each in _at(metric, 1)), "")
+        for kind in (5, 7):  # gauges and sums
+            for point in _at(metric, kind, 1):
+                value = _number(point)
+                if value is not None:
+                    yield PushedValue(name, _attributes(point), value)
+                    found += 1
+                if found == _VALUES_OF_ONE_MAX:
+                    return
+
+
+def _number(point: memoryview) -> float | None:
+    for field, wire, value in _fields(point):
+        if wire == _FIXED64 and field == 4:
+            return float(struct.unpack("<d", value)[0])
+        if wire == _FIXED64 and field == 6:
+            return float(struct.unpack("<q", value)[0])
+    return None
+
+
+def _attributes(point: memoryview) -> str:
+    pairs = []
+    for attribute in _at(point, 7):
+        key = next((bytes(each).decode() for each in _at(attribute, 1)), "")
+        value = next((_text(each) for each in _at(attribute, 2)), "")
+        pairs.append(f"{key}={value}")
+    return ",".join(sorted(pairs))
+
+
+def _text(value: memoryview) -> str:
+    """Return the text of a value of any type; of texts, integers and truths."""
+    for field, wire, content in _fields(value):
+        if field == 1 and wire == _BYTES:
+            return bytes(content).decode()
+        if field in (2, 3) and wire == _VARINT:
+            return str(_varint(content, 0)[0])
+    return ""
+
+
+def _at(data: memoryview, number: int, *deeper: int) -> Iterator[memoryview]:
+    """Yield the bytes of every field with this number, or of those within them."""
+    for field, wire, value in _fields(data):
+        if field == number and wire == _BYTES:
+            if deeper:
+                yield from _at(value, *deeper)
+            else:
+                yield value
+
+
+def _fields(data: memoryview) -> Iterator[tuple[int, int, memoryview]]:
+    """Yield the number, the wire type and the bytes of each field. IndexError or ValueError for damage."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        wire = tag & 7
+        start = at
+        if wire == _VARINT:
+            _, at = _varint(data, at)
+        elif wire == _BYTES:
+            size, start = _varint(data, at)
+            at = start + size
+        elif wire in (_FIXED64, _FIXED32):
+            at += 8 if wire == _FIXED64 else 4
+        else:
+            raise ValueError(f"no wire type of Protocol Buffers: {wire}")
+        if at > len(data):
+            raise ValueError("a field of Protocol Buffers ends beyond the data")
+        yield tag >> 3, wire, data[start:at]
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise ValueError("a number of Protocol Buffers does not end")
