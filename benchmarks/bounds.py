@@ -1,6 +1,7 @@
 """Memory of a broker under attack, and what a good client notices: resident bytes before, during and after, and p99.
 
-    python -m benchmarks.bounds [--attacks deaf,slow-loris] [--seconds 10] [--count 2000] [--many 100000] [--json FILE]
+    python -m benchmarks.bounds [--attacks deaf,slow-loris] [--seconds 10] [--count 2000] [--many 100000]
+        [--slow-ms 5] [--json FILE]
 
 A broker with `queued.max.request.bytes` of 256 MiB and a few hundred topics, warmed up. One good client sends a record
 of 1 KiB every 20 ms, each at its time, and waits for it (`acks=all`): first alone, then beside the attack, which is a
@@ -30,6 +31,7 @@ from benchmarks.support.attackers import ATTACKS, KEEPERS
 from benchmarks.support.brokers import Broker, Stratalog
 from benchmarks.support.client import Client
 from benchmarks.support.measure import percentile
+from stratalog.config import SLOW_CALLBACK_MS
 from stratalog.wire import ApiKey
 
 MIB = 1 << 20
@@ -152,11 +154,18 @@ def prepare(broker: Broker) -> None:
     time.sleep(3)
 
 
+def slow_callbacks(directory: Path) -> list[str]:
+    """Return the lines of the broker's log about what held its loop."""
+    lines = (directory / "stratalog.log").read_text(errors="replace").splitlines()
+    return [line for line in lines if "event loop was held" in line]
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     parser = benchmark_parser(__doc__)
     parser.add_argument("--attacks", default=",".join(ATTACKS), help="(default: all)")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each (default: 10)")
     parser.add_argument("--count", type=int, default=2000, help="connections (default: 2000)")
+    parser.add_argument("--slow-ms", type=int, default=0, help="print what held the broker's loop for longer")
     parser.add_argument("--many", type=int, default=100_000, help="groups, ids and topics (default: 100000)")
     options = parser.parse_args(argv)
     outcomes = []
@@ -164,11 +173,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in options.attacks.split(","):
         with tempfile.TemporaryDirectory(prefix="stratalog-bounds-") as directory:
             settings = {"queued.max.request.bytes": str(HELD_BYTES), "group.initial.rebalance.delay.ms": "0"}
+            if options.slow_ms:
+                settings[SLOW_CALLBACK_MS] = str(options.slow_ms)
             with Stratalog(Path(directory), settings) as broker:
                 prepare(broker)
                 count = options.many if name in KEEPERS else options.count
                 outcomes.append(attack(broker, name, options.seconds, count))
                 print(outcomes[-1].row(), flush=True)
+            if options.slow_ms:
+                print(*slow_callbacks(Path(directory)), sep="\n")
     if options.json:
         Path(options.json).write_text(json.dumps([asdict(each) for each in outcomes], indent=2) + "\n")
 

@@ -17,7 +17,7 @@ import typer
 from stratalog.cli.options import key_values
 from stratalog.config import ADVERTISED, LISTENERS, joins_cluster, parse_properties, refuse_unkept
 from stratalog.errors import InvalidConfigError, UsageError
-from stratalog.util import log_events, raise_descriptor_limit, tell_service_manager
+from stratalog.util import log_events, long_lived, own_garbage, raise_descriptor_limit, tell_service_manager
 
 if TYPE_CHECKING:
     from stratalog.broker.server import Broker
@@ -100,6 +100,7 @@ def _serve(data_dir: Path | None, listen: str | None, web: str, config: Path | N
         raise UsageError("Missing option '--data-dir', or log.dirs in a --config FILE (see stratalog serve --help)")
     raise_descriptor_limit()
     sys.setswitchinterval(_SWITCH_SECONDS)  # of the whole process, which is the broker's here
+    own_garbage()
     if listen is None and not properties.get(LISTENERS):
         listen = _LISTEN
     stopped = threading.Event()
@@ -131,7 +132,8 @@ def _broker(data_dir: Path | None, listen: str | None, properties: dict[str, str
     from stratalog.broker.server import Broker  # --help does without
 
     try:
-        return Broker(data_dir=data_dir, listen=listen, config=properties)
+        with long_lived():
+            return Broker(data_dir=data_dir, listen=listen, config=properties)
     except InvalidConfigError as error:
         if file is None:
             raise

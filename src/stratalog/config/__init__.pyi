@@ -17,6 +17,9 @@ from .broker import (
     INITIAL_METADATA_VERSION as INITIAL_METADATA_VERSION,
 )
 from .broker import (
+    SLOW_CALLBACK_MS as SLOW_CALLBACK_MS,
+)
+from .broker import (
     BrokerConfig as BrokerConfig,
 )
 from .client_metrics import (

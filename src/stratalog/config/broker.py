@@ -71,6 +71,7 @@ def _key(
 CLIENT_METRICS_SINK = "stratalog.client.metrics"
 #: The level that a new data directory starts at.
 INITIAL_METADATA_VERSION = "stratalog.initial.metadata.version"
+SLOW_CALLBACK_MS = "stratalog.loop.slow.callback.ms"
 
 _HOUR_MS = 60 * 60 * 1000
 
@@ -444,6 +445,9 @@ BROKER_KEYS = ConfigRegistry(
              "What to check of a batch that a client sends: every record, as Kafka does, or only the header. "
 "With 'header', one faulty client can make a partition unreadable for all of its consumers.",
              one_of("records", "header")),
+        _key(SLOW_CALLBACK_MS, _INT, 0,
+             "Log what holds up all clients for longer: the code that ran, and for which of them, a line a second at "
+             "the most. 0: nothing is measured.", at_least(0)),
         _key("stratalog.web.allow.changes", _BOOL, False,
              "Whether the console may change settings, users and access rules, and produce records. Access rules count "
              "for it as for clients. On an address other than this machine's own that needs a login."),

@@ -35,6 +35,7 @@ from stratalog.records.compression import (
     decompressed_size_bound,
 )
 from stratalog.records.record_format import record_heads, to_int64
+from stratalog.util import long_lived
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -110,8 +111,9 @@ def load_native() -> None:
     global _native, _words
     with _lock:
         if _native is None:
-            kernel = native.record_scan
-            _words = _Words()
+            with long_lived():
+                kernel = native.record_scan
+                _words = _Words()
             _native = kernel
 
 

@@ -52,6 +52,12 @@ from .filesystem import (
 from .filesystem import (
     StrPath as StrPath,
 )
+from .garbage import (
+    long_lived as long_lived,
+)
+from .garbage import (
+    own_garbage as own_garbage,
+)
 from .memory_size import (
     give_back_heap as give_back_heap,
 )

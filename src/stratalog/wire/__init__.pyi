@@ -20,10 +20,16 @@ from .protocol import (
     is_flexible as is_flexible,
 )
 from .protocol import (
+    is_prepared as is_prepared,
+)
+from .protocol import (
     make_message as make_message,
 )
 from .protocol import (
     message_module as message_module,
+)
+from .protocol import (
+    prepare as prepare,
 )
 from .protocol import (
     principal_class as principal_class,

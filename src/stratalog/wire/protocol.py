@@ -23,7 +23,7 @@ from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.errors import InvalidRequestError
-from stratalog.util import encode_unsigned
+from stratalog.util import encode_unsigned, long_lived
 from stratalog.wire.api_keys import ApiKey
 from stratalog.wire.array_bounds import check_arrays
 from stratalog.wire.unknown_tags import without_unknown_tags
@@ -410,8 +410,23 @@ def make_message(cls: Any, values: Mapping[str, Any]) -> Any:
     return cls(**arguments)
 
 
+_prepared: set[tuple[int, int]] = set()
+
+
+def is_prepared(key: ApiKey, version: int) -> bool:
+    """Whether what messages of an API in a version need has been imported."""
+    return (key, version) in _prepared
+
+
+def prepare(key: ApiKey, version: int) -> None:
+    """Import what messages of an API in a version need: up to 20 ms, on a thread that may wait. Thread-safe."""
+    _reader(request_class(key, version))
+    _writer(response_class(key, version))
+    _prepared.add((key, version))
+
+
 def warm_up() -> None:
     """Import what the first requests of every client need, so that none of them waits for it."""
-    for key, version in ((ApiKey.API_VERSIONS, 3), (ApiKey.API_VERSIONS, 4), (ApiKey.METADATA, 12)):
-        _reader(request_class(key, version))
-        _writer(response_class(key, version))
+    with long_lived():
+        for key, version in ((ApiKey.API_VERSIONS, 3), (ApiKey.API_VERSIONS, 4), (ApiKey.METADATA, 12)):
+            prepare(key, version)

@@ -32,10 +32,7 @@ async def describe_log_dirs(ctx: RequestContext, request: Any) -> Any:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
         found = (logs.get(topic, index) for topic, index in sorted(wanted))
         partitions = [partition for partition in found if partition is not None]
-    response = ctx.respond(
-        error_code=0,
-        results=[_directory(ctx, path, partitions) for path in logs.dirs.paths],
-    )
+    response = await ctx.broker.workers.run(_response, ctx, partitions)
     tiered = [partition for partition in partitions if partition.remote is not None]
     if not tiered or ctx.version < _TAGGED_FROM:
         return response
@@ -43,6 +40,12 @@ async def describe_log_dirs(ctx: RequestContext, request: Any) -> Any:
     if ctx.client_id == tier_status_field.CLIENT_ID:
         fields[tier_status_field.TAG] = await ctx.broker.workers.run(tier_status_field.encoded, logs, tiered)
     return Tagged(response, fields)
+
+
+def _response(ctx: RequestContext, partitions: Iterable[Partition]) -> Any:
+    """Return the answer to a request; runs beside the loop, as there may be many partitions, and slow disks."""
+    results = [_directory(ctx, path, partitions) for path in ctx.broker.logs.dirs.paths]
+    return ctx.respond(error_code=0, results=results)
 
 
 def _directory(ctx: RequestContext, path: Path, partitions: Iterable[Partition]) -> Any:

@@ -34,6 +34,8 @@ from stratalog.wire import (
     REQUEST_HEAD,
     ApiKey,
     is_flexible,
+    is_prepared,
+    prepare,
     put_throttle_time,
     read_client_id,
     read_request,
@@ -280,15 +282,37 @@ class Calls:
             else:
                 self.reject(f"{api.key.message} v{version}, but v{api.min_version} to v{api.max_version} are served")
             return
+        self._work_on(api, version, correlation_id, frame)
+
+    def _work_on(self, api: Api, version: int, correlation_id: int, frame: memoryview) -> None:
         try:
-            if api.frames is None:
+            if api.frames is not None:
+                self._answer_frame(api, api.frames, version, correlation_id, frame)
+            elif is_prepared(api.key, version):
                 self._answer_message(api, version, correlation_id, frame, None)
             else:
-                self._answer_frame(api, api.frames, version, correlation_id, frame)
+                self._prepare(api, version, correlation_id, memoryview(bytes(frame)))
         except (InvalidRequestError, struct.error, IndexError, UnicodeDecodeError) as error:
             self.reject(f"{api.key.message} v{version} request cannot be read: {error}")
         except Exception:  # noqa: BLE001
             self.fail(f"{api.key.message} v{version}")
+
+    def _prepare(self, api: Api, version: int, correlation_id: int, frame: memoryview) -> None:
+        """Let the first message of an API in a version wait for code that is imported beside the loop."""
+
+        def go_on(prepared: asyncio.Future[None]) -> None:
+            if self._line.closed or prepared.cancelled():
+                return
+            if prepared.exception() is not None:
+                self.reject(f"{api.key.message} v{version} cannot be loaded: {prepared.exception()}")
+                return
+            self.is_waiting = self.is_muted
+            self._work_on(api, version, correlation_id, frame)
+            if not self.is_waiting or self.is_muted:
+                self.respond(())
+
+        self.is_waiting = True
+        self.broker.workers.submit(prepare, api.key, version).add_done_callback(go_on)
 
     # --- APIs that take bytes -----------------------------------------------------------------------------------------
 

@@ -16,9 +16,10 @@ from stratalog.broker.cluster_membership import ClusterMembership
 from stratalog.broker.server.acceptor import Acceptor
 from stratalog.broker.server.connection_limits import parse_overrides
 from stratalog.broker.server.open_listeners import open_listeners
+from stratalog.broker.server.slow_callbacks import slow_callbacks_reported
 from stratalog.broker.services import BrokerServices, start_services
 from stratalog.broker.storage import BrokerStorage, open_storage
-from stratalog.config import LISTENERS, BrokerConfig, broker_advice, joins_cluster, refuse_unkept
+from stratalog.config import LISTENERS, SLOW_CALLBACK_MS, BrokerConfig, broker_advice, joins_cluster, refuse_unkept
 from stratalog.errors import DataDirError, UsageError
 from stratalog.util import SYSTEM_CLOCK, Clock, join_host_port
 from stratalog.wire import warm_up
@@ -63,6 +64,7 @@ class _Instance:
         except BaseException:
             self.opened.close()
             raise
+        self._settings = settings
         self._services: BrokerServices | None = None
 
     @property
@@ -76,6 +78,10 @@ class _Instance:
         DataDirError when the last log directory has failed: there is nothing left to serve.
         """
         loop = asyncio.get_running_loop()
+        with slow_callbacks_reported(loop, self._settings[SLOW_CALLBACK_MS]):
+            await self._run(loop, stop, on_ready)
+
+    async def _run(self, loop: asyncio.AbstractEventLoop, stop: asyncio.Event, on_ready: Callable[[], object]) -> None:
         failures: list[str] = []
 
         def give_up(reason: str) -> None:
@@ -98,7 +104,7 @@ class _Instance:
                 await services.workers.run(services.cluster.begin, services.scram, services.quotas)
                 _watch(services.cluster, give_up, loop)
             on_ready()
-            loop.call_soon(warm_up)
+            services.workers.submit(warm_up)
             await stop.wait()
             if failures:
                 raise DataDirError(f"the broker stops: {failures[0]}")

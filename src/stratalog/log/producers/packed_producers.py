@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from stratalog.log.format import ENTRY, HEADER, encode_packed, hash_order, put_header
 from stratalog.log.producers.producer_entry import ProducerEntry
+from stratalog.util import long_lived
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -37,7 +38,8 @@ _loading = threading.Lock()
 def load_arrays() -> None:
     """Import numpy, for `PackedProducers.snapshot`."""
     global _numpy
-    import numpy  # start-up cost
+    with long_lived():
+        import numpy  # start-up cost
 
     _numpy = numpy
 

@@ -1,0 +1,46 @@
+"""The garbage collector of a process that is a broker alone.
+
+A full collection looks at every object, and all threads wait for it: 140 ms once numba is loaded. What code, tables
+and loaded logs are made of stays until the process ends, so the collector is told not to look at it: after the start,
+and whenever much has been loaded. A process that is not the broker's own (`Broker` inside a program) is left alone.
+
+Reference counts still free what was there, unless it is a cycle. So this is for a few moments in the life of a process,
+and for none that clients can bring about again and again.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_lock = threading.Lock()
+_is_own_process = False
+_loading = 0
+
+
+def own_garbage() -> None:
+    """Say that this process does nothing else than what `long_lived` is used for."""
+    global _is_own_process
+    _is_own_process = True
+
+
+@contextmanager
+def long_lived() -> Iterator[None]:
+    """Let nothing be collected within, nor what there is at the end ever after; no more than that, so it is cheap."""
+    global _loading
+    if not _is_own_process:
+        yield
+        return
+    with _lock:
+        _loading += 1
+        gc.disable()
+    try:
+        yield
+    finally:
+        with _lock:
+            _loading -= 1
+            gc.freeze()
+            if not _loading:
+                gc.enable()
