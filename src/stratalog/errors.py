@@ -78,6 +78,10 @@ class StillLoadingError(RequestTimedOutError):
     """Nothing has been done, as code that does it is being loaded: the same works soon."""
 
 
+class LargeBatchError(StillLoadingError):
+    """Nothing has been done, as this thread serves many and the batch takes long: the same works on another thread."""
+
+
 class MessageTooLargeError(KafkaError):
     code = 10
 

@@ -13,6 +13,7 @@ from stratalog.broker.access import AccessControl, access_control
 from stratalog.broker.fetch import FetchSessionCache, SharedRemoteReads
 from stratalog.broker.groups import GroupCoordinator
 from stratalog.broker.metadata import ClusterControl, ClusterMetadata, MetadataStore
+from stratalog.broker.produce import LargeBatchChecks
 from stratalog.broker.producer_ids import ProducerIds
 from stratalog.broker.purgatory import Purgatory
 from stratalog.broker.quotas import ClientQuotas
@@ -54,6 +55,7 @@ class BrokerServices:
     control: ClusterControl
     producer_ids: ProducerIds
     workers: Workers
+    large_batches: LargeBatchChecks
     purgatory: Purgatory
     remote_reads: SharedRemoteReads
     fetch_sessions: FetchSessionCache
@@ -103,6 +105,7 @@ class BrokerServices:
         self.transactions.close()
         self.groups.close()
         self.logs.take_no_new_ones()
+        self.large_batches.close()
         self.workers.close()
         if self.metadata_copies is not None:
             self.metadata_copies.close()
@@ -154,6 +157,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         control=storage.control,
         producer_ids=storage.producer_ids,
         workers=workers,
+        large_batches=LargeBatchChecks(loop),
         purgatory=Purgatory(loop),
         remote_reads=remote_reads,
         fetch_sessions=FetchSessionCache(storage.config["max.incremental.fetch.session.cache.slots"]),

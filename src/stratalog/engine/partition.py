@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from stratalog.engine.replica_changes import AssignedReplicas
     from stratalog.engine.replication import ReplicationServices
+    from stratalog.log.append import CheckedRecords
     from stratalog.log.index import AbortedTransaction
     from stratalog.remote.tier import RemoteLogManager
 
@@ -263,7 +264,7 @@ class Partition:
 
     def append(
         self,
-        records: Buffer,
+        records: Buffer | CheckedRecords,
         *,
         origin: AppendOrigin = "client",
         guard: VerificationGuard | None = None,

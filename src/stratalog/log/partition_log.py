@@ -31,7 +31,7 @@ from typing_extensions import Buffer
 
 from stratalog.config import LogConfig
 from stratalog.errors import KafkaStorageError, NotLeaderOrFollowerError
-from stratalog.log.append import Appender, AppendRules
+from stratalog.log.append import Appender, AppendRules, CheckedRecords
 from stratalog.log.flusher import Flusher, FlushTimes
 from stratalog.log.format import (
     PARTITION_METADATA,
@@ -216,9 +216,16 @@ class PartitionLog:
 
     # --- appending --------------------------------------------------------------------------------------------------
 
+    def check_records(self, records: Buffer) -> CheckedRecords:
+        """Check a client's batch, for `append_as_leader` in its place: that is quick then, and raises what was found.
+
+        For batches of which a thread that serves many has raised LargeBatchError. Holds no lock.
+        """
+        return self._appender.check(records)
+
     def append_as_leader(
         self,
-        records: Buffer,
+        records: Buffer | CheckedRecords,
         *,
         leader_epoch: int,
         origin: AppendOrigin = "client",

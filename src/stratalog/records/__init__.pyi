@@ -158,10 +158,19 @@ from .record import (
     RecordLike as RecordLike,
 )
 from .record_scan import (
+    QUICK_BYTES_MAX as QUICK_BYTES_MAX,
+)
+from .record_scan import (
     RecordFacts as RecordFacts,
 )
 from .record_scan import (
     are_regular as are_regular,
+)
+from .record_scan import (
+    batches_at_most as batches_at_most,
+)
+from .record_scan import (
+    ensure_quick as ensure_quick,
 )
 from .record_scan import (
     load_beside as load_beside,

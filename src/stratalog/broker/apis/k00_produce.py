@@ -23,6 +23,7 @@ from stratalog.broker.produce import (
     PartitionResult,
     PendingAcks,
     PendingAppends,
+    PendingCheck,
     ProducedPartition,
     ProduceRequest,
     ProduceTemplate,
@@ -44,14 +45,18 @@ from stratalog.errors import (
     InvalidRequiredAcksError,
     InvalidTopicError,
     KafkaError,
+    LargeBatchError,
     NotLeaderOrFollowerError,
     StillLoadingError,
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailedError,
     UnknownTopicIdError,
 )
+from stratalog.log import PartitionLog
+from stratalog.log.append import CheckedRecords
 from stratalog.log.producers import VerificationGuard
 from stratalog.records import batch_format as fmt
+from stratalog.records import batches_at_most
 from stratalog.wire import read_client_id
 
 #: Producer id, epoch and base sequence of a batch.
@@ -97,12 +102,9 @@ class Produce:
         pace = state.quotas.pace
         if pace is not None:
             work.paced = _Paced(pace, self._client(frame), len(frame))
-        try:
-            partition = work.go_on(may_wait=True)
-        except StillLoadingError:
-            work.keep_records()
-            answer_later = partial(self._answer_later, work, correlation_id, request.timeout_ms)
-            return PendingAppends(state.loop, request.timeout_ms, answer_later)
+        partition = self._append(work, correlation_id, request.timeout_ms, may_wait=True)
+        if isinstance(partition, Deferred):
+            return partition
         if work.unconfirmed and (waiting := work.still_unconfirmed()):
             return self._wait_for_replicas(work, correlation_id, request.timeout_ms, waiting)
         answer = self._answer_of(work, correlation_id)
@@ -132,9 +134,51 @@ class Produce:
             return None
         return TransactionalIdAuthorizationFailedError("Transactional Id authorization failed.")
 
-    def _answer_later(self, work: _Work, correlation_id: int, timeout_ms: int) -> None:
-        work.go_on(may_wait=False)
-        if work.unconfirmed and (waiting := work.still_unconfirmed()):
+    def _append(
+        self, work: _Work, correlation_id: int, timeout_ms: int, *, may_wait: bool
+    ) -> Partition | Deferred | None:
+        """Append what is not done yet; return the last partition, or what the rest waits for."""
+        state = self._caller.broker
+        checks = state.large_batches
+        try:
+            return work.go_on(may_wait=may_wait)
+        except LargeBatchError:
+            size = work.left_bytes()
+            if checks.has_room(size):
+                work.keep_records()
+                log, records = work.large
+                go_on = partial(self._go_on_checked, work, correlation_id, timeout_ms, may_wait)
+                return PendingCheck(checks, log, records, size, go_on)
+        except StillLoadingError:
+            return self._wait_for_code(work, correlation_id, timeout_ms)
+        try:
+            with batches_at_most(None):  # memory matters more than time
+                return work.go_on(may_wait=may_wait)
+        except StillLoadingError:
+            return self._wait_for_code(work, correlation_id, timeout_ms)
+
+    def _wait_for_code(self, work: _Work, correlation_id: int, timeout_ms: int) -> PendingAppends:
+        work.keep_records()
+        go_on = partial(self._answer_later, work, correlation_id, timeout_ms, may_wait=False)
+        return PendingAppends(self._caller.broker.loop, timeout_ms, go_on)
+
+    def _go_on_checked(
+        self,
+        work: _Work,
+        correlation_id: int,
+        timeout_ms: int,
+        may_wait: bool,
+        checked: CheckedRecords | KafkaError,
+        taken_s: float,
+    ) -> None:
+        work.take_checked(checked, taken_s)
+        self._answer_later(work, correlation_id, timeout_ms, may_wait=may_wait)
+
+    def _answer_later(self, work: _Work, correlation_id: int, timeout_ms: int, *, may_wait: bool) -> None:
+        waits = self._append(work, correlation_id, timeout_ms, may_wait=may_wait)
+        if isinstance(waits, Deferred):
+            self._caller.defer(waits)
+        elif work.unconfirmed and (waiting := work.still_unconfirmed()):
             self._caller.defer(self._wait_for_replicas(work, correlation_id, timeout_ms, waiting))
         else:
             self._caller.respond(self._answer_of(work, correlation_id))
@@ -210,7 +254,20 @@ class _Topic(NamedTuple):
 class _Work:
     """The appends of one request."""
 
-    __slots__ = ("_acks_error", "_admission", "_state", "acks", "failed", "paced", "topics", "unconfirmed", "version")
+    __slots__ = (
+        "_acks_error",
+        "_admission",
+        "_checked",
+        "_is_kept",
+        "_state",
+        "_stopped",
+        "acks",
+        "failed",
+        "paced",
+        "topics",
+        "unconfirmed",
+        "version",
+    )
 
     def __init__(
         self,
@@ -231,11 +288,18 @@ class _Work:
         self.failed = False
         #: None while no client has a quota for bytes or time.
         self.paced: _Paced | None = None
+        #: The topic and the partition with the batch that is to be checked beside, and what was found.
+        self._stopped: tuple[_Topic, Partition] | None = None
+        self._checked: CheckedRecords | KafkaError | None = None
+        self._is_kept = False
         #: What has been appended and all replicas have to confirm.
         self.unconfirmed: list[Unconfirmed] = []
 
     def go_on(self, *, may_wait: bool) -> Partition | None:
-        """Append what is not done yet; return the last partition. StillLoadingError if the rest has to come again."""
+        """Append what is not done yet; return the last partition.
+
+        StillLoadingError if the rest has to come again, LargeBatchError if `large` has to be checked before.
+        """
         if self.paced is None:
             return self._append(may_wait=may_wait)
         self.paced.begin()
@@ -246,22 +310,30 @@ class _Work:
 
     def _append(self, *, may_wait: bool) -> Partition | None:
         partition: Partition | None = None
-        for _, name, error, partitions, done in self.topics:
+        for topic in self.topics:
+            _, name, error, partitions, done = topic
             for entry in partitions[len(done) :] if done else partitions:
                 if error is None:
                     partition = self._state.logs.get(name, entry.partition)
                     all_replicas = self.acks < 0 and partition is not None and partition.replicated
-                    result = append_records(
-                        partition,
-                        name,
-                        entry,
-                        version=self.version,
-                        admit=self._admission,
-                        may_wait=may_wait,
-                        refusal=self._acks_error,
-                        missing=not_here(self._state, name, entry.partition) if partition is None else None,
-                        unconfirmed=self.unconfirmed if all_replicas else None,
-                    )
+                    checked, self._checked = self._checked, None
+                    try:
+                        result = append_records(
+                            partition,
+                            name,
+                            entry,
+                            version=self.version,
+                            admit=self._admission,
+                            may_wait=may_wait,
+                            refusal=self._acks_error,
+                            missing=not_here(self._state, name, entry.partition) if partition is None else None,
+                            checked=checked,
+                            unconfirmed=self.unconfirmed if all_replicas else None,
+                        )
+                    except LargeBatchError:
+                        assert partition is not None
+                        self._stopped = topic, partition
+                        raise
                 else:
                     result = PartitionResult(entry.partition, error.code, error_message=str(error))
                 self.failed = self.failed or result.error_code != 0
@@ -296,8 +368,35 @@ class _Work:
                         leaders[leader[0]] = None
         return endpoints_of(cluster, leaders, listener)
 
+    @property
+    def large(self) -> tuple[PartitionLog, memoryview]:
+        """The log and the records that stopped `go_on` by a LargeBatchError."""
+        assert self._stopped is not None
+        topic, partition = self._stopped
+        records = topic.partitions[len(topic.done)].records
+        assert records is not None
+        return partition.log, records
+
+    def take_checked(self, checked: CheckedRecords | KafkaError, taken_s: float) -> None:
+        """Append `large` by what was found, when `go_on` is called next."""
+        self._checked = checked
+        if self.paced is not None:
+            self.paced.busy_s += taken_s
+
+    def left_bytes(self) -> int:
+        """Return the size of the records that are not appended yet."""
+        return sum(
+            len(entry.records)
+            for topic in self.topics
+            for entry in topic.partitions[len(topic.done) :]
+            if entry.records is not None
+        )
+
     def keep_records(self) -> None:
         """Copy the records that are not appended yet: their frame may be overwritten."""
+        if self._is_kept:
+            return
+        self._is_kept = True
         for topic in self.topics:
             for number in range(len(topic.done), len(topic.partitions)):
                 entry = topic.partitions[number]

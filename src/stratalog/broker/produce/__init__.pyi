@@ -1,3 +1,9 @@
+from .large_batches import (
+    LargeBatchChecks as LargeBatchChecks,
+)
+from .large_batches import (
+    PendingCheck as PendingCheck,
+)
 from .produce_frames import (
     FLEXIBLE_FROM as FLEXIBLE_FROM,
 )

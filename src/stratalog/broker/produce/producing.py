@@ -21,6 +21,7 @@ from stratalog.errors import (
     InvalidRecordError,
     KafkaError,
     KafkaStorageError,
+    LargeBatchError,
     MessageTooLargeError,
     NotLeaderOrFollowerError,
     RecordListTooLargeError,
@@ -30,6 +31,7 @@ from stratalog.errors import (
     UnsupportedCompressionTypeError,
     wire_code,
 )
+from stratalog.log.append import CheckedRecords
 from stratalog.log.format import Isolation
 from stratalog.log.producers import VerificationGuard
 from stratalog.records import Codec, checked_batch_size, iter_batches, load_beside
@@ -81,13 +83,15 @@ def append_records(
     may_wait: bool = False,
     refusal: KafkaError | None = None,
     missing: KafkaError | None = None,
+    checked: CheckedRecords | KafkaError | None = None,
     unconfirmed: list[Unconfirmed] | None = None,
 ) -> PartitionResult:
     """Append what a request has for one partition; every error becomes an answer.
 
-    `admit` is asked about the batch of a transaction. With `may_wait` a StillLoadingError is raised: nothing has been
-    done, and the caller tries again later. `refusal` is the answer for what could be appended otherwise, `missing` that
-    for a partition which is not here. With `unconfirmed` all replicas have to confirm: what they have not yet is added.
+    `admit` is asked about the batch of a transaction. LargeBatchError: nothing has been done, and the caller tries
+    again later, with what was `checked`, or why it could not be; with `may_wait` StillLoadingError is alike. `refusal`
+    is the answer for what could be appended otherwise, `missing` that for a partition which is not here. With
+    `unconfirmed` all replicas have to confirm: what they have not yet is added.
     """
     index = entry.partition
     try:
@@ -106,9 +110,11 @@ def append_records(
             _count_refusal(partition.traffic, entry, error)
         return PartitionResult(index, error.code, error_message=str(error))
     try:
-        info = partition.append(accepted, guard=guard)
+        if isinstance(checked, KafkaError):
+            raise checked
+        info = partition.append(accepted if checked is None else checked, guard=guard)
     except KafkaError as error:
-        if may_wait and isinstance(error, StillLoadingError):
+        if isinstance(error, LargeBatchError) or (may_wait and isinstance(error, StillLoadingError)):
             partition.traffic.produce_requests -= 1  # it is counted when it comes again
             raise
         _count_refusal(partition.traffic, entry, error)

@@ -21,6 +21,7 @@ from stratalog.broker.services import BrokerServices, start_services
 from stratalog.broker.storage import BrokerStorage, open_storage
 from stratalog.config import LISTENERS, SLOW_CALLBACK_MS, BrokerConfig, broker_advice, joins_cluster, refuse_unkept
 from stratalog.errors import DataDirError, UsageError
+from stratalog.records import QUICK_BYTES_MAX, batches_at_most
 from stratalog.util import SYSTEM_CLOCK, Clock, join_host_port
 from stratalog.wire import warm_up
 
@@ -78,7 +79,7 @@ class _Instance:
         DataDirError when the last log directory has failed: there is nothing left to serve.
         """
         loop = asyncio.get_running_loop()
-        with slow_callbacks_reported(loop, self._settings[SLOW_CALLBACK_MS]):
+        with batches_at_most(QUICK_BYTES_MAX), slow_callbacks_reported(loop, self._settings[SLOW_CALLBACK_MS]):
             await self._run(loop, stop, on_ready)
 
     async def _run(self, loop: asyncio.AbstractEventLoop, stop: asyncio.Event, on_ready: Callable[[], object]) -> None:

@@ -7,6 +7,9 @@ from .preparation import (
 from .preparation import (
     BatchFacts as BatchFacts,
 )
+from .preparation import (
+    CheckedRecords as CheckedRecords,
+)
 from .roll import (
     RELATIVE_OFFSET_MAX as RELATIVE_OFFSET_MAX,
 )

@@ -17,6 +17,7 @@ from stratalog.errors import KafkaError, RecordListTooLargeError
 from stratalog.log.append.preparation import (
     AppendRules,
     BatchFacts,
+    CheckedRecords,
     PreparedAppend,
     prepare_follower_append,
     prepare_leader_append,
@@ -44,7 +45,7 @@ class Appender:
 
     def append_as_leader(
         self,
-        records: Buffer,
+        records: Buffer | CheckedRecords,
         leader_epoch: int,
         origin: AppendOrigin,
         guard: VerificationGuard | None = None,
@@ -61,6 +62,9 @@ class Appender:
             now_ms=now_ms,
         )
         return self._append(prepared, origin, now_ms, guard, transaction_version)
+
+    def check(self, records: Buffer) -> CheckedRecords:
+        return CheckedRecords.of(records, self.rules, self._local.clock.now_ms())
 
     def append_as_follower(self, records: Buffer, leader_epoch: int | None) -> AppendInfo:
         local = self._local

@@ -16,7 +16,7 @@ Source: Kafka's `UnifiedLog.append`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
@@ -24,10 +24,10 @@ from typing import Final, NamedTuple
 from typing_extensions import Buffer
 
 from stratalog.config import LogConfig
-from stratalog.errors import InvalidRecordError, KafkaError
+from stratalog.errors import InvalidRecordError, KafkaError, StillLoadingError
 from stratalog.log.append.roll import segment_ms_max
 from stratalog.log.append.validation import validated
-from stratalog.records import Codec, RecordBatch, are_regular, iter_batches, scan_records
+from stratalog.records import Codec, RecordBatch, are_regular, iter_batches, load_native, scan_records
 from stratalog.records import batch_format as fmt
 from stratalog.util import crc32c
 
@@ -55,6 +55,31 @@ class BatchFacts(NamedTuple):
     max_timestamp: int
     size: int
     leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRecords:
+    """Records of a client that have been checked already, to be appended in their place."""
+
+    #: Those by which they were checked: under others they have to be checked again.
+    rules: AppendRules
+    records: Buffer
+    #: The batches as they will be stored, but for offsets and epoch.
+    batches: Sequence[RecordBatch] = ()
+    #: Why they are not appended.
+    error: KafkaError | None = None
+
+    @classmethod
+    def of(cls, records: Buffer, rules: AppendRules, now_ms: int) -> CheckedRecords:
+        """Check records by all rules; takes as long as it takes."""
+        view = memoryview(records).cast("B")
+        try:
+            return cls(rules, records, validated(view, rules, is_client=True, now_ms=now_ms))
+        except StillLoadingError:
+            load_native()
+            return cls.of(records, rules, now_ms)
+        except KafkaError as error:
+            return cls(rules, records, error=error)
 
 
 class PreparedAppend(NamedTuple):
@@ -124,12 +149,25 @@ class AppendRules:
 
 
 def prepare_leader_append(
-    records: Buffer, rules: AppendRules, *, origin: str, next_offset: int, leader_epoch: int, now_ms: int
+    records: Buffer | CheckedRecords,
+    rules: AppendRules,
+    *,
+    origin: str,
+    next_offset: int,
+    leader_epoch: int,
+    now_ms: int,
 ) -> PreparedAppend:
     """Check `records` and give each batch its offsets from `next_offset` on.
 
-    `records` is neither kept nor changed. Errors are those of `validation.validated`.
+    `records` is neither kept nor changed. Errors are those of `validation.validated`; those of records that were
+    checked before are raised here.
     """
+    if isinstance(records, CheckedRecords):
+        if records.error is not None:
+            raise records.error
+        if records.rules is rules:
+            return _prepare_batches(records.batches, rules, next_offset, leader_epoch, now_ms)
+        records = records.records
     view = memoryview(records)
     size = view.nbytes
     if origin == CLIENT and size >= fmt.HEADER_SIZE:
@@ -250,11 +288,18 @@ def _prepare_plainly(
     view: memoryview, rules: AppendRules, origin: str, next_offset: int, leader_epoch: int, now_ms: int
 ) -> PreparedAppend:
     """Return the same, for any number of batches, with every rule."""
+    batches = validated(view, rules, is_client=origin == CLIENT, now_ms=now_ms)
+    return _prepare_batches(batches, rules, next_offset, leader_epoch, now_ms)
+
+
+def _prepare_batches(
+    batches: Iterable[RecordBatch], rules: AppendRules, next_offset: int, leader_epoch: int, now_ms: int
+) -> PreparedAppend:
     parts: list[Buffer] = []
     facts: list[BatchFacts] = []
     producers: list[RecordBatch] = []
     total = 0
-    for batch in validated(view, rules, is_client=origin == CLIENT, now_ms=now_ms):
+    for batch in batches:
         append_time = now_ms if rules.stamp_append_time else None
         header = _stamped_header(batch, next_offset, leader_epoch, append_time)
         parts += (header, batch.records_payload)

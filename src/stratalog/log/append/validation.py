@@ -36,6 +36,7 @@ from stratalog.records import (
     RecordFacts,
     build_batch,
     compress,
+    ensure_quick,
     iter_batches,
     scan_records,
     set_max_timestamp,
@@ -53,6 +54,8 @@ _ERRORS_SHOWN = 3
 _ERRORS_MAX = 10_000
 #: Records of a batch that are made objects to be written with another codec.
 _WRITTEN_ANEW_MAX = 100_000
+#: To pack takes so many times longer than to unpack, at the least.
+_PACKING_FACTOR = 16
 
 
 def validated(view: memoryview, rules: AppendRules, *, is_client: bool, now_ms: int) -> list[RecordBatch]:
@@ -96,6 +99,7 @@ def _as_stored(batch: RecordBatch, rules: AppendRules, is_client: bool, now_ms: 
     if _may_be_refused(batch, facts, rules, is_client, now_ms):
         _check_records(batch, batch.records(), rules, is_client, now_ms)
     if codec != batch.codec:
+        ensure_quick(batch, _PACKING_FACTOR * batch.size)
         return _with_codec(batch, codec, facts, rules)
     if batch.codec and not facts.in_order:
         # Kafka means to write such a batch anew, and fails with an unknown server error.

@@ -1,0 +1,107 @@
+"""Batches that take long to check are checked on threads of their own: the loop serves the others.
+
+The request waits, and its connection with it, so that answers and records keep their order. What waits is copied, and
+the copies have a bound: beyond it a batch is checked on the loop, as memory matters more than time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+from stratalog.broker.server import Deferred
+from stratalog.errors import KafkaError, RequestTimedOutError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from stratalog.log import PartitionLog
+    from stratalog.log.append import CheckedRecords
+
+logger = logging.getLogger(__name__)
+
+#: Copies of requests that wait, at the most, beside the first.
+_HELD_BYTES_MAX: Final = 128 * 1024 * 1024
+
+
+class LargeBatchChecks:
+    """The threads that check. Belongs to the loop's thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // 2), thread_name_prefix="stratalog-check")
+        self._held_bytes = 0
+
+    def has_room(self, size: int) -> bool:
+        return not self._held_bytes or self._held_bytes + size <= _HELD_BYTES_MAX
+
+    def hold(self, size: int) -> None:
+        """Count the bytes of a request that waits; less than 0: it waits no more."""
+        self._held_bytes += size
+
+    def submit(self, log: PartitionLog, records: memoryview) -> Future[tuple[CheckedRecords, float]]:
+        return self._pool.submit(_check, log, records)
+
+    def close(self) -> None:
+        """Wait for what is running; what has not begun never will."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _check(log: PartitionLog, records: memoryview) -> tuple[CheckedRecords, float]:
+    """Return what is found, and how many seconds it took."""
+    begun_s = perf_counter()
+    checked = log.check_records(records)
+    return checked, perf_counter() - begun_s
+
+
+class PendingCheck(Deferred):
+    """A request that waits until one of its batches has been checked. Belongs to the loop's thread."""
+
+    __slots__ = ("_checks", "_future", "_go_on", "_held", "_over")
+
+    def __init__(
+        self,
+        checks: LargeBatchChecks,
+        log: PartitionLog,
+        records: memoryview,
+        held_bytes: int,
+        go_on: Callable[[CheckedRecords | KafkaError, float], object],
+    ) -> None:
+        """`go_on` is called once, with what was found and the seconds it took, unless this is cancelled before."""
+        self._checks = checks
+        self._held = held_bytes
+        self._go_on = go_on
+        self._over = False
+        checks.hold(held_bytes)
+        self._future = checks.submit(log, records)
+        self._future.add_done_callback(self._ended)
+
+    def cancel(self) -> None:
+        if not self._over:
+            self._over = True
+            self._checks.hold(-self._held)
+            self._future.cancel()
+
+    def _ended(self, future: Future[tuple[CheckedRecords, float]]) -> None:
+        """On the thread that checked."""
+        if not future.cancelled():
+            try:
+                self._checks.loop.call_soon_threadsafe(self._end)
+            except RuntimeError:  # the loop is closed, and with it all that waited
+                return
+
+    def _end(self) -> None:
+        if self._over:
+            return
+        self._over = True
+        self._checks.hold(-self._held)
+        error = self._future.exception()
+        if error is None:
+            self._go_on(*self._future.result())
+        else:
+            logger.error("A large batch cannot be checked", exc_info=error)
+            self._go_on(RequestTimedOutError("large batches cannot be checked now"), 0.0)
