@@ -3,6 +3,7 @@ failed."""
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 
 from stratalog.broker.metadata.store import MetadataStore
 from stratalog.broker.producer_ids import ProducerIds
+from stratalog.broker.server.server import Broker
+from stratalog.cli.main import run
 from stratalog.errors import KafkaStorageError
 
 
@@ -56,3 +59,21 @@ def test_ids_are_given_once_whatever_statement_of_a_new_block_fails(tmp_path: Pa
     store.close()
     assert len(set(given)) == len(given) == 3_003
     assert given[-1] == max(given)
+
+
+def test_a_directory_that_is_taken_over_keeps_its_producers_ids_for_itself(tmp_path: Path) -> None:
+    """It may be another cluster's, whose first producer had the same id as ours."""
+    with Broker(tmp_path / "theirs") as theirs:
+        produce = ["produce", "orders", "one", "two", "--create", "-b", theirs.bootstrap_servers]
+        assert run(produce) == 0
+    shutil.copytree(tmp_path / "theirs" / "orders-0", tmp_path / "ours" / "orders-0")
+    (tmp_path / "ours" / "orders-0" / "partition.metadata").unlink()
+    with Broker(tmp_path / "ours") as ours:
+        for topic in ("first", "orders", "orders"):  # a block is begun; then an id in it is another's
+            assert run(["produce", topic, "x", "--create", "-b", ours.bootstrap_servers]) == 0
+        assert run(["produce", "orders", "three", "-b", ours.bootstrap_servers]) == 0
+        partition = ours.services.partition("orders", 0)
+        assert partition is not None
+        assert partition.log.log_end_offset == 5
+    with Broker(tmp_path / "ours") as again:
+        assert run(["produce", "orders", "four", "-b", again.bootstrap_servers]) == 0

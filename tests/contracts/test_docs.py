@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shlex
 from collections.abc import Iterator
 from functools import cache
@@ -131,6 +132,13 @@ def test_every_test_that_is_named_is_there(path: Path) -> None:
         if not texts[file] or (test and not re.search(rf"^\s*(def|class) {test}\b", texts[file], re.MULTILINE))
     ]
     assert missing == []
+
+
+def test_the_drawings_are_as_the_code_draws_them() -> None:
+    drawings = runpy.run_path(str(ROOT / "tools" / "drawings.py"))["DRAWINGS"]
+    drawn = {name: str(draw()) for name, draw in drawings.items()}
+    kept = {path.stem: path.read_text() for path in (ROOT / "docs" / "images").glob("*.svg")}
+    assert kept == drawn, "run python -m tools.drawings"
 
 
 def test_every_folder_of_goldens_says_what_it_is_and_from_which_kafka() -> None:

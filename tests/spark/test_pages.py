@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from stratalog.cli.main import run
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
 from tests.spark.partitions import T0
@@ -30,3 +31,32 @@ def test_the_examples_of_the_page_run(
     # The session of the tests runs already; it and its settings are used, and are not to change.
     monkeypatch.setattr("stratalog.spark.local_session", lambda _name, **_conf: spark)
     exec("\n".join(blocks), {})
+
+
+@pytest.mark.soak
+def test_the_tutorial_over_years_reads_one_month(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (DOCS.parent / "tutorials" / "spark_over_years.md").read_text()
+    text = page.replace("/tmp/years", str(tmp_path)).replace("spark.stop()", "")
+    monkeypatch.setattr("stratalog.spark.local_session", lambda _name, **_conf: spark)
+    exec("\n".join(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)), {})
+    assert "744" in capsys.readouterr().out.splitlines()
+    listed, _ = re.findall(r"^    (stratalog .*bucket.*)$", text, re.MULTILINE)
+    assert run(listed.split()[1:]) == 0
+    assert capsys.readouterr().out.count("weather") > 10
+
+
+@pytest.mark.soak
+def test_the_first_tutorial_reads_what_the_broker_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    text = (DOCS.parent / "tutorials" / "spark.md").read_text().replace("/tmp/first", str(tmp_path))
+    (tmp_path / "greetings-0").mkdir()
+    batch = build_batch([Record(0, T0, b"Ada", b"hello Ada")], base_offset=0)
+    (tmp_path / "greetings-0" / f"{0:020d}.log").write_bytes(batch)
+    commands = re.findall(r"^    (stratalog .*)$", text, re.MULTILINE)
+    assert len(commands) == 2
+    for command in commands:
+        assert run(command.split()[1:]) == 0
+    assert "hello Ada" in capsys.readouterr().out

@@ -127,7 +127,7 @@ def _load(
         metadata=store,
         logs=logs,
         control=topics,
-        producer_ids=ProducerIds(store),
+        producer_ids=ProducerIds(store, lambda: store.reserved_producer_id_max),
         load_report=logs.start(topics.specs(stored)),
     )
 

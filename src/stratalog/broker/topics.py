@@ -24,7 +24,7 @@ from stratalog.config import (
     topic_advice,
     topic_default_properties,
 )
-from stratalog.engine import LogManager, TopicSpec
+from stratalog.engine import LogManager, Partition, TopicSpec
 from stratalog.engine.tiering import NEVER_TIERED, PARTITIONS_KEY, REMOTE_LOG_METADATA_TOPIC, metadata_topic_configs
 from stratalog.errors import (
     InvalidConfigError,
@@ -204,7 +204,7 @@ class TopicManager:
             self._warn(topic_advice(name, configs or {}))
             topic = self.store.create_topic(name, count, configs, created_ms=self._clock.now_ms())
             try:
-                self._logs.create_topic(self.spec(topic))
+                self._reserve_producer_ids(self._logs.create_topic(self.spec(topic)))
             except (OSError, KafkaStorageError) as error:
                 self.delete(name)
                 if isinstance(error, KafkaStorageError):
@@ -286,8 +286,14 @@ class TopicManager:
         """Give a topic more partitions; InvalidPartitionsError unless the count grows."""
         with self._lock:
             topic = self.store.set_partition_count(name, partition_count)
-            self._logs.create_topic(self.spec(topic))
+            self._reserve_producer_ids(self._logs.create_topic(self.spec(topic)))
             return topic
+
+    def _reserve_producer_ids(self, partitions: Iterable[Partition]) -> None:
+        """Keep new producers apart from those of directories that were taken over, which may be another cluster's."""
+        known = [each.log.active_producers() for each in partitions if each.log.log_end_offset]
+        if used := [entry.producer_id for entries in known for entry in entries]:
+            self.store.reserve_producer_ids(max(used))
 
     def finalize_features(self, levels: Mapping[str, int], check: Callable[[FinalizedFeatures], None]) -> None:
         """Finalize levels of features and put them in force for every log.

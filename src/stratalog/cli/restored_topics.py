@@ -40,9 +40,3 @@ def add_topics(store: MetadataStore, topics: Iterable[RestoredTopic]) -> None:
                 created_ms=SYSTEM_CLOCK.now_ms(),
                 topic_id=topic.topic_id,
             )
-
-
-def reserve_producer_ids(store: MetadataStore, used_max: int) -> None:
-    """Let new producers get ids that were never used; `used_max` is the largest used one, -1 for none."""
-    if used_max >= 0:
-        store.allocate_producer_ids(used_max + 1)

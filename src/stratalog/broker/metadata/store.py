@@ -138,6 +138,7 @@ class MetadataStore:
                 topics[name] = topic
         self._topics = TopicMap(topics.values())
         self._deleting = deleting
+        self.reserved_producer_id_max = -1
         self._good_defaults = _frozen(json.loads(meta.get(_GOOD_DEFAULTS, "{}")))
         self._broker_configs = {
             broker: _frozen(json.loads(configs))
@@ -226,6 +227,15 @@ class MetadataStore:
             (first,) = db.execute("SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'producer.ids.next'").fetchone()
             db.execute("UPDATE meta SET value = ? WHERE key = 'producer.ids.next'", (str(first + size),))
         return ProducerIdBlock(first, size)
+
+    def reserve_producer_ids(self, used_max: int) -> None:
+        """Let new producers get ids beyond `used_max`, the largest that logs know; -1 for none."""
+        with self._change() as db:
+            db.execute(
+                "UPDATE meta SET value = ? WHERE key = 'producer.ids.next' AND CAST(value AS INTEGER) <= ?",
+                (str(used_max + 1), used_max),
+            )
+        self.reserved_producer_id_max = max(self.reserved_producer_id_max, used_max)
 
     # --- topics -------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import typer
 from stratalog import jobs
 from stratalog.broker.metadata import MetadataStore
 from stratalog.cli.options import Json, PlanOnly, RemoteOptions, RestoredConfigs, RestoreTime, Topics, key_values
-from stratalog.cli.restored_topics import add_topics, level_for, require_not_served, reserve_producer_ids
+from stratalog.cli.restored_topics import add_topics, level_for, require_not_served
 from stratalog.cli.spark.options import remote_options, remote_url
 from stratalog.cli.spark.session import Conf, Master, RemoteSession, print_result, spark_executor
 from stratalog.cli.tier import time_ms
@@ -113,4 +113,4 @@ def _register(data_dir: Path, topics: Sequence[RestoredTopic], producer_id_max: 
     """Make the topics known to the broker of the directory, at the level that they need."""
     with closing(MetadataStore.open(data_dir, metadata_version=level_for(topics))) as store:
         add_topics(store, topics)
-        reserve_producer_ids(store, producer_id_max)
+        store.reserve_producer_ids(producer_id_max)

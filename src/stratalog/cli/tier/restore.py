@@ -14,7 +14,7 @@ import typer
 
 from stratalog.broker.metadata import STORE_FILE, MetadataStore, parse_document
 from stratalog.cli.options import JsonLines, PlanOnly, RemoteOptions, RestoredConfigs, RestoreTime, key_values
-from stratalog.cli.restored_topics import add_topics, level_for, require_not_served, reserve_producer_ids
+from stratalog.cli.restored_topics import add_topics, level_for, require_not_served
 from stratalog.cli.tier.owner import identity_of
 from stratalog.cli.tier.restore_output import expiring_notes, print_hint, print_plan
 from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store
@@ -203,7 +203,7 @@ def _register(
         metadata_topic = RestoredTopic(METADATA_TOPIC, metadata_topic_id, metadata_partitions, configs)
         add_topics(store, [metadata_topic, *plan.topics])
         if cluster is None:
-            reserve_producer_ids(store, plan.producer_id_max)
+            store.reserve_producer_ids(plan.producer_id_max)
     finally:
         if cluster is None:
             store.close()
