@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.cli.connection import open_cluster
 from stratalog.cli.options import BootstrapServer, CommandConfig, Json
@@ -14,11 +14,17 @@ from stratalog.util import join_host_port
 from stratalog.wire import ApiKey
 from stratalog.wire.client import Client, Cluster, ConnectionOptions, check
 
+if TYPE_CHECKING:
+    from rich.text import Text
+
 _BROKER: Final = 4
 #: A setting that brokers of stratalog have, and others do not.
 _OWN_KEY: Final = "stratalog.cluster.preview"
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _PARTITIONS_SHOWN: Final = 20
+_GOOD: Final = "green"
+_BEHIND: Final = "yellow"
+_BAD: Final = "bold red"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,14 @@ class PartitionStatus:
     replicas: list[int]
     isr: list[int]
 
+    @property
+    def is_offline(self) -> bool:
+        return self.leader < 0
+
+    @property
+    def is_behind(self) -> bool:
+        return set(self.isr) != set(self.replicas)
+
 
 def status(bootstrap_server: BootstrapServer, command_config: CommandConfig = None, json_: Json = False) -> int:
     """Show brokers, controllers, and partitions with replicas that are behind.
@@ -70,7 +84,7 @@ def status(bootstrap_server: BootstrapServer, command_config: CommandConfig = No
         partitions = _partitions(cluster.any)
         leader_epoch, controllers, lags = _quorum(cluster.any)
         brokers = _brokers(cluster, partitions, lags)
-    behind = [each for each in partitions if each.leader < 0 or set(each.isr) != set(each.replicas)]
+    behind = [each for each in partitions if each.is_offline or each.is_behind]
     if json_:
         print_json(
             {
@@ -80,6 +94,8 @@ def status(bootstrap_server: BootstrapServer, command_config: CommandConfig = No
                 "controller_epoch": leader_epoch,
                 "partitions": len(partitions),
                 "under_replicated": [asdict(each) for each in behind],
+                "offline": [asdict(each) for each in partitions if each.is_offline],
+                "kinds": dict(Counter(each.kind for each in brokers)),
             }
         )
     else:
@@ -168,7 +184,7 @@ def _print(
             each.address,
             each.kind,
             each.rack or "-",
-            "fenced" if each.is_fenced else "alive",
+            _colored("fenced", _BAD) if each.is_fenced else _colored("alive", _GOOD),
             each.leaders,
             each.replicas,
             "-" if each.metadata_lag is None else each.metadata_lag,
@@ -176,14 +192,33 @@ def _print(
         for each in brokers
     ]
     print_rows(columns, rows, f"cluster {cluster_id}")
-    lines = [(each.id, "leads" if each.leads else "follows", each.metadata_lag) for each in controllers]
+    lines = [
+        (each.id, _colored("leads", _GOOD) if each.leads else "follows", each.metadata_lag) for each in controllers
+    ]
     print_rows(("controller", "role", "metadata lag"), lines)
+    shown = [
+        (
+            each.topic,
+            each.partition,
+            _colored("none", _BAD) if each.is_offline else each.leader,
+            each.replicas,
+            _colored(str(each.isr), _BAD if each.is_offline else _BEHIND),
+        )
+        for each in sorted(behind, key=lambda each: not each.is_offline)[:_PARTITIONS_SHOWN]
+    ]
+    if shown:
+        print_rows(("topic", "partition", "leader", "replicas", "in sync"), shown)
+    kinds = Counter(each.kind for each in brokers)
+    print(f"{counted(len(brokers), 'broker')}: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))}")
     if not behind:
         print(f"{counted(len(partitions), 'partition')}, all replicas in sync")
         return
-    shown = [
-        (each.topic, each.partition, "none" if each.leader < 0 else each.leader, each.replicas, each.isr)
-        for each in behind[:_PARTITIONS_SHOWN]
-    ]
-    print_rows(("topic", "partition", "leader", "replicas", "in sync"), shown)
-    print(f"{counted(len(behind), 'partition')} of {len(partitions)} with replicas that are not in sync, or no leader")
+    offline = sum(each.is_offline for each in partitions)
+    under_replicated = sum(each.is_behind for each in partitions)
+    print(f"{counted(len(partitions), 'partition')}: {offline} without a leader, {under_replicated} under-replicated")
+
+
+def _colored(text: str, style: str) -> Text:
+    from rich.text import Text  # --help does without
+
+    return Text(text, style=style)
