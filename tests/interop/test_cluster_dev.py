@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -10,10 +11,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from stratalog.cli.main import run
 from stratalog.util.child_processes import descendants
 from tests.support.reference_jars import BROKER_JARS, classpath
 from tests.support.reference_kafka import require_reference_kafka
@@ -54,7 +57,29 @@ def running(directory: Path, log: Path) -> Iterator[DevCluster]:
             cluster.process.kill()
 
 
-def test_a_cluster_is_run_and_run_again(tmp_path: Path) -> None:
+def check_state(dead: Path, bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Hold the two other commands against the cluster, whose third broker is dead."""
+
+    def said(*arguments: str) -> list[dict[str, Any]]:
+        capsys.readouterr()
+        run(["cluster", *arguments, "--json"])
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    wait_until(
+        lambda: said("status", "-b", bootstrap)[0]["under_replicated"], "a replica is behind", seconds=PATIENCE_S
+    )
+    (status,) = said("status", "-b", bootstrap)
+    assert status["offline"] == []
+    assert status["kinds"]["stratalog"] == 2
+    check_there = ("check", "--data-dir", str(dead / "data"), "-b", bootstrap)
+    wait_until(lambda: said(*check_there)[-1]["can_be_taken_over"], "the dead broker is fenced", seconds=PATIENCE_S)
+    by_controllers = said("check", "--config", str(dead / "server.properties"))
+    assert [each.get("kind") for each in by_controllers] == ["unclean", None]
+    other = said("check", "--data-dir", str(dead.with_name("broker-1") / "data"), "-b", bootstrap)
+    assert [each.get("kind") for each in other] == ["in-use", "in-use", None]
+
+
+def test_a_cluster_is_run_and_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     require_reference_kafka()
     with running(tmp_path / "cluster", tmp_path / "first") as cluster:
         assert len(set(re.findall(r"^ready node=(\d) broker=127.0.0.1:\d+ web=", cluster.said(), re.MULTILINE))) == 3
@@ -70,6 +95,7 @@ def test_a_cluster_is_run_and_run_again(tmp_path: Path) -> None:
         os.kill(third, signal.SIGKILL)
         said = "stratalog: broker 3 has ended (killed by SIGKILL)"
         wait_until(lambda: said in cluster.said(), "the death is said", seconds=PATIENCE_S)
+        check_state(tmp_path / "cluster" / "broker-3", cluster.bootstrap, capsys)
     assert "Traceback" not in cluster.said()
     with running(tmp_path / "cluster", tmp_path / "second") as cluster:
         consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "none", "enable.auto.commit": False})

@@ -162,6 +162,11 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
             CommandSpec(
                 "status", "stratalog.cli.cluster.status:status", "Show brokers, controllers and replicas behind."
             ),
+            CommandSpec(
+                "check",
+                "stratalog.cli.cluster.check:check_",
+                "Say what would stop a take-over of a broker's directories.",
+            ),
             CommandSpec("dev", "stratalog.cli.cluster.dev:dev", "Run a cluster for development in one terminal."),
         ),
     ),

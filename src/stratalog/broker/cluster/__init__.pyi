@@ -4,6 +4,9 @@ from .cluster_broker import (
 from .features import (
     SUPPORTED_FEATURES as SUPPORTED_FEATURES,
 )
+from .features import (
+    lowered_features as lowered_features,
+)
 from .member import (
     ClusterMember as ClusterMember,
 )

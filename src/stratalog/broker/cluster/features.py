@@ -25,11 +25,10 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
 
 def refuse_cluster(image: MetadataImage, *, kraft_version: int) -> None:
     """Raise UsageError for a cluster that a broker of this release cannot join: it names all causes and the remedy."""
-    levels = {**image.features, "kraft.version": kraft_version}
-    missing = {name: level for name, level in sorted(levels.items()) if not _is_supported(name, level)}
-    if missing:
-        have = ", ".join(f"{name} at {level} ({_range(name)} is supported)" for name, level in missing.items())
-        options = " ".join(f"--feature {name}={_nearest(name, level)}" for name, level in missing.items())
+    lowered = lowered_features({**image.features, "kraft.version": kraft_version})
+    if lowered:
+        have = ", ".join(f"{name} at {level} ({_range(name)} is supported)" for name, (level, _) in lowered.items())
+        options = " ".join(f"--feature {name}={to}" for name, (_, to) in lowered.items())
         raise UsageError(
             f"this broker cannot join the cluster, which has finalized {have}. To let it in: kafka-features.sh"
             f" --bootstrap-server HOST:PORT downgrade {options}; or give kafka-storage.sh format the same options"
@@ -39,6 +38,13 @@ def refuse_cluster(image: MetadataImage, *, kraft_version: int) -> None:
             f"this broker cannot join the cluster, which has {len(image.acls)} ACLs: it does not enforce the ACLs of a"
             " cluster, and would let everybody do everything"
         )
+
+
+def lowered_features(levels: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    """Return each feature that must have another level for a broker of this release: its level, and the nearest."""
+    return {
+        name: (level, _nearest(name, level)) for name, level in sorted(levels.items()) if not _is_supported(name, level)
+    }
 
 
 def _is_supported(name: str, level: int) -> bool:

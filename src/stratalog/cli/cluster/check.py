@@ -1,0 +1,221 @@
+"""`stratalog cluster check`: what would stop a take-over of a broker's directories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stratalog.cli.cluster.take_over import (
+    ClusterFacts,
+    DirectoryOwner,
+    TakeOverFinding,
+    check_cluster,
+    check_directories,
+    in_order,
+)
+from stratalog.cli.connection import connection_options
+from stratalog.cli.options import CommandConfig, DataDirs, JsonLines, OptionalBootstrapServer
+from stratalog.cli.out import FindingsPrinter, FindingText, severity_counts
+from stratalog.config import BrokerConfig, parse_properties, refuse_unkept
+from stratalog.errors import InvalidConfigError, StratalogError, UsageError
+from stratalog.log import list_partitions
+from stratalog.util import REAL_FILESYSTEM, TableColumn
+from stratalog.wire import ApiKey
+from stratalog.wire.client import Client, Cluster, ConnectionOptions, UnreachableError, check
+
+_COLUMNS = (
+    TableColumn("KIND"),
+    TableColumn("WHERE", ratio=2),
+    TableColumn("FOUND", ratio=3),
+    TableColumn("REMEDY", ratio=3),
+)
+_METADATA_TOPIC = "__cluster_metadata"
+_TOPIC = 2
+_TIERED = "remote.storage.enable"
+_SECURITY_DISABLED = 54
+_ANY = 1
+_CONTROLLERS = 2
+
+
+def check_(
+    data_dir: DataDirs = None,
+    bootstrap_server: OptionalBootstrapServer = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="The server.properties of the broker: its directories and controllers."),
+    ] = None,
+    command_config: CommandConfig = None,
+    as_json: JsonLines = False,
+) -> int:
+    """Say what in directories and in their cluster would stop a broker of ours from taking them over.
+
+    Nothing is changed. Each finding comes with what to do. The cluster is asked at a broker (-b), or at the controllers
+    that --config names; without both, only the directories are looked at.
+
+    Exit code 0: nothing stops it. Exit code 1: something does. Exit code 2: wrong arguments.
+
+    \b
+    Examples:
+      stratalog cluster check --data-dir /var/lib/kafka/data -b other-broker:9092
+      stratalog cluster check --config server.properties --json
+    """
+    found: list[TakeOverFinding] = []
+    settings = None if config is None else _settings(config)
+    if settings is not None and config is not None:
+        found += _check_settings(settings, config)
+    paths = (
+        data_dir or []
+        if settings is None
+        else data_dir or [Path(name) for name in settings["log.dirs"] or settings["log.dir"]]
+    )
+    if not paths:
+        raise UsageError("Missing option '--data-dir', or log.dirs in a --config FILE")
+    node_id = settings["node.id"] if settings is not None and settings.is_set("node.id") else None
+    owner, of_directories = check_directories(paths, node_id=node_id)
+    found += of_directories
+    connection = _connection(bootstrap_server, command_config, settings)
+    if connection is not None:
+        found += _check_cluster(connection, owner, paths, at_controllers=bootstrap_server is None)
+    return _print(in_order(found), as_json=as_json)
+
+
+def _settings(config: Path) -> BrokerConfig:
+    try:
+        text = REAL_FILESYSTEM.read_bytes(config).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--config {config}: {getattr(error, 'strerror', None) or error}") from None
+    return BrokerConfig.from_properties(parse_properties(text, str(config)))
+
+
+def _check_settings(settings: BrokerConfig, config: Path) -> list[TakeOverFinding]:
+    """Return the first reason why the settings would be refused, as the start itself would say it."""
+    from stratalog.broker.cluster import ClusterSettings  # start-up cost
+
+    properties = {**settings.properties, "stratalog.cluster.preview": "true"}
+    roles = (properties.get("process.roles") or "").strip()
+    if roles != "broker":
+        what = f"process.roles={roles}: a broker that takes over is nothing else"
+        return [TakeOverFinding("error", "settings", str(config), what, "set process.roles=broker")]
+    try:
+        refuse_unkept(properties, lambda _key: str(config))
+        ClusterSettings.of(BrokerConfig.from_properties(properties))
+    except (UsageError, InvalidConfigError) as error:
+        return [TakeOverFinding("error", "settings", str(config), str(error), "change this setting")]
+    return []
+
+
+def _connection(
+    bootstrap_server: str | None, command_config: Path | None, settings: BrokerConfig | None
+) -> ConnectionOptions | None:
+    if bootstrap_server is not None:
+        return connection_options(bootstrap_server, command_config)
+    if settings is None:
+        return None
+    from stratalog.broker.cluster import ClusterSettings  # as above
+
+    try:
+        return ClusterSettings.of(settings).connection
+    except (UsageError, InvalidConfigError):
+        return None  # a finding about the settings says it
+
+
+def _check_cluster(
+    connection: ConnectionOptions, owner: DirectoryOwner, paths: Sequence[Path], *, at_controllers: bool
+) -> list[TakeOverFinding]:
+    topics = {each.topic for path in paths for each in list_partitions(path)} - {_METADATA_TOPIC}
+    try:
+        with closing(Cluster(connection)) as cluster:
+            facts = read_cluster(cluster.any, sorted(topics), at_controllers=at_controllers)
+    except UnreachableError as error:
+        who = "controllers" if at_controllers else "brokers"
+        return [TakeOverFinding("error", "unreachable", who, str(error), f"check the addresses of the {who}")]
+    except StratalogError as error:
+        return [
+            TakeOverFinding("error", "refused", "cluster", str(error), "give --command-config with a user that may ask")
+        ]
+    return check_cluster(facts, owner, topics)
+
+
+def read_cluster(client: Client, topics: Sequence[str], *, at_controllers: bool) -> ClusterFacts:
+    """Ask a broker or a controller for what matters to a take-over. Errors as `Client.call`."""
+    features = client.call(ApiKey.API_VERSIONS, (3, 4), client_software_name="stratalog", client_software_version="1")
+    cluster = client.call(
+        ApiKey.DESCRIBE_CLUSTER,
+        (1, 2) if at_controllers else (0, 2),
+        endpoint_type=_CONTROLLERS if at_controllers else 1,
+    )
+    check(cluster.error_code, cluster.error_message)
+    quorum = (
+        client.call(
+            ApiKey.DESCRIBE_QUORUM,
+            (0, 2),
+            topics=[{"topic_name": _METADATA_TOPIC, "partitions": [{"partition_index": 0}]}],
+        )
+        .topics[0]
+        .partitions[0]
+    )
+    return ClusterFacts(
+        cluster_id=str(cluster.cluster_id),
+        features={str(each.name): int(each.max_version_level) for each in features.finalized_features},
+        alive=() if at_controllers else [int(each.broker_id) for each in cluster.brokers],
+        voters=[int(each.replica_id) for each in quorum.current_voters],
+        acls=_acls(client),
+        tiered=_tiered(client, topics),
+    )
+
+
+def _acls(client: Client) -> int | None:
+    told = client.call(
+        ApiKey.DESCRIBE_ACLS,
+        (1, 3),
+        resource_type_filter=_ANY,
+        resource_name_filter=None,
+        pattern_type_filter=_ANY,
+        principal_filter=None,
+        host_filter=None,
+        operation=_ANY,
+        permission_type=_ANY,
+    )
+    if told.error_code == _SECURITY_DISABLED:
+        return None
+    check(told.error_code, told.error_message)
+    return sum(len(each.acls) for each in told.resources)
+
+
+def _tiered(client: Client, topics: Sequence[str]) -> list[str]:
+    if not topics:
+        return []
+    resources = [{"resource_type": _TOPIC, "resource_name": each, "configuration_keys": [_TIERED]} for each in topics]
+    told = client.call(ApiKey.DESCRIBE_CONFIGS, (1, 4), resources=resources)
+    return [
+        str(each.resource_name)
+        for each in told.results
+        if any(str(one.value).lower() == "true" for one in each.configs)
+    ]
+
+
+def _print(findings: Sequence[TakeOverFinding], *, as_json: bool) -> int:
+    printer = FindingsPrinter(_COLUMNS, as_json=as_json)
+    printer.findings(findings, _text, asdict)
+    stops = any(each.severity == "error" for each in findings)
+    counts = severity_counts([each.severity for each in findings], 0, "")
+    verdict = "cannot be taken over" if stops else "can be taken over"
+    values = {"can_be_taken_over": not stops}
+    printer.line(f"{verdict}: {counts}" if counts else verdict, "summary", values, is_bad=stops)
+    return 1 if stops else 0
+
+
+def _text(finding: TakeOverFinding) -> FindingText:
+    return FindingText(
+        severity=finding.severity,
+        kind=finding.kind,
+        found=finding.found,
+        cells=(finding.kind, finding.where, finding.found, finding.remedy),
+        places=(finding.where,),
+        details={"remedy": finding.remedy},
+    )

@@ -1,0 +1,264 @@
+"""What stops a broker of ours from taking over the directories of another broker of a cluster: found, never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from stratalog.broker.cluster import SUPPORTED_FEATURES, lowered_features
+from stratalog.broker.metadata import STORE_FILE
+from stratalog.config import parse_properties
+from stratalog.engine.dirs import META_PROPERTIES, is_served
+from stratalog.errors import CorruptCheckpointError, DataDirError, UsageError
+from stratalog.inspect import check_finished
+from stratalog.log import PartitionDirectory, list_partitions, list_segments
+from stratalog.log.format import (
+    CLEAN_SHUTDOWN,
+    DELETE_DIR_SUFFIX,
+    LARGE,
+    METADATA_LOG,
+    STRAY_DIR_SUFFIX,
+    PartitionMetadataFile,
+    detect_in_file,
+)
+from stratalog.util import REAL_FILESYSTEM, FileSystem, uuid_from_base64
+
+Severity = Literal["error", "warning", "note"]
+
+_SEGMENT_BYTES_MAX: Final = (1 << 31) - 1
+_MAGIC_AT: Final = 16
+_MAGIC: Final = 2
+_SHOWN: Final = 3
+_FUTURE_DIR_SUFFIX: Final = "-future"
+#: Topics whose leader coordinates something, and the feature that says that brokers of ours do it too.
+_COORDINATED: Final = {
+    "__consumer_offsets": ("groups", "group.version"),
+    "__share_group_state": ("share groups", "share.version"),
+}
+_TRANSACTIONS: Final = "__transaction_state"
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOverFinding:
+    """Something to know before a take-over; an error stops it. `remedy` says what to do."""
+
+    severity: Severity
+    kind: str
+    where: str
+    found: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryOwner:
+    """Whose a log directory is, as its meta.properties says; None where that says nothing."""
+
+    cluster_id: str | None = None
+    node_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """What a cluster says of itself. None: it was not asked, or does not say."""
+
+    cluster_id: str
+    features: Mapping[str, int]
+    #: Brokers that are not fenced.
+    alive: Collection[int] = ()
+    voters: Collection[int] = ()
+    #: Access rules; None for a cluster without an authorizer.
+    acls: int | None = None
+    tiered: Collection[str] = field(default_factory=tuple)
+
+
+def check_directories(
+    paths: Sequence[Path], *, node_id: int | None = None, fs: FileSystem = REAL_FILESYSTEM
+) -> tuple[DirectoryOwner, list[TakeOverFinding]]:
+    """Return whose the directories are, and what stands against serving them. `node_id` is the one that is expected.
+
+    Raises UsageError for a path that is no directory.
+    """
+    found: list[TakeOverFinding] = []
+    owners: dict[DirectoryOwner, Path] = {}
+    ids: dict[str, Path] = {}
+    for path in paths:
+        if not fs.is_dir(path):
+            raise UsageError(f"{path}: {'not a directory' if fs.exists(path) else 'no such directory'}")
+        meta = list(_check_meta(path, fs, owners, ids))
+        found += meta
+        if not any(each.kind == "not-formatted" for each in meta):
+            found += _check_state(path, fs)
+            found += _check_partitions(path, fs)
+    if len(owners) > 1:
+        shown = ", ".join(f"{path} of node {each.node_id} in {each.cluster_id}" for each, path in owners.items())
+        found.append(_error("several-owners", "log.dirs", shown, "give the directories of one broker"))
+    owner = next(iter(owners), DirectoryOwner())
+    if node_id is not None and owner.node_id not in (None, node_id):
+        what = f"the directory is of node {owner.node_id}, the settings are of node {node_id}"
+        found.append(_error("other-node", str(paths[0]), what, f"set node.id={owner.node_id}"))
+    return owner, in_order(found)
+
+
+def check_cluster(facts: ClusterFacts, owner: DirectoryOwner, topics: Collection[str]) -> list[TakeOverFinding]:
+    """Return what in a cluster stands against a broker of ours that holds partitions of these `topics`."""
+    found: list[TakeOverFinding] = []
+    if owner.cluster_id not in (None, facts.cluster_id):
+        what = f"the directory is of cluster {owner.cluster_id}, the one that was asked is {facts.cluster_id}"
+        found.append(_error("other-cluster", "cluster", what, "ask the directory's cluster (-b, or --config)"))
+    for name, (level, to) in lowered_features(facts.features).items():
+        low, high = SUPPORTED_FEATURES.get(name, (0, 0))
+        supported = "it is not supported" if high == 0 else f"{low} to {high} are supported"
+        remedy = f"kafka-features.sh --bootstrap-server HOST:PORT downgrade --feature {name}={to}"
+        found.append(_error("feature", name, f"finalized at level {level}; {supported}", remedy))
+    if facts.acls is not None:
+        what = f"the cluster has an authorizer, and {facts.acls} access rules, which brokers of ours do not enforce"
+        found.append(_error("authorizer", "cluster", what, "keep this broker on Apache Kafka"))
+    if owner.node_id in facts.voters:
+        what = f"node {owner.node_id} is a controller as well"
+        found.append(
+            _error("controller", f"node {owner.node_id}", what, "move the controller to a node of its own first")
+        )
+    if owner.node_id in facts.alive:
+        what = f"broker {owner.node_id} is registered and alive"
+        remedy = "stop it (SIGTERM); it is in use for up to broker.session.timeout.ms (9 s) after that"
+        found.append(_error("in-use", f"node {owner.node_id}", what, remedy))
+    tiered = sorted(set(facts.tiered) & set(topics))
+    if tiered:
+        what = "these topics are tiered, and brokers of ours do not follow or lead tiered partitions in a cluster"
+        found.append(
+            _error("tiered", _names(tiered), what, "move their replicas away with kafka-reassign-partitions.sh")
+        )
+    return in_order([*found, *_check_coordinated(topics)])
+
+
+def in_order(findings: Collection[TakeOverFinding]) -> list[TakeOverFinding]:
+    """Return the gravest first; otherwise the order in which they were found."""
+    ranks = {"error": 0, "warning": 1, "note": 2}
+    return sorted(findings, key=lambda each: ranks[each.severity])
+
+
+def _check_meta(
+    path: Path, fs: FileSystem, owners: dict[DirectoryOwner, Path], ids: dict[str, Path]
+) -> Iterator[TakeOverFinding]:
+    where = str(path / META_PROPERTIES)
+    restore = "restore it from a backup, or take the directory out of log.dirs"
+    if fs.exists(path / STORE_FILE):
+        what = "the directory holds the topics of a broker without a cluster"
+        yield _error("not-formatted", str(path), what, "give a directory of a cluster's broker")
+        return
+    if not fs.exists(path / META_PROPERTIES):
+        what = "there is no meta.properties"
+        remedy = "give the log directory itself; a new one is made by 'stratalog storage format'"
+        yield _error("not-formatted", str(path), what, remedy)
+        return
+    try:
+        meta = parse_properties(fs.read_bytes(path / META_PROPERTIES).decode(), where)
+    except (OSError, UnicodeDecodeError, UsageError) as error:
+        yield _error("damaged", where, f"it cannot be read ({error})", restore)
+        return
+    if meta.get("version") != "1":
+        what = f"its version is {meta.get('version', 'missing')}, that of a cluster with controllers is 1"
+        yield _error("damaged", where, what, "a directory of a ZooKeeper cluster is migrated by Apache Kafka first")
+    node = meta.get("node.id", "")
+    if not node.isdecimal() or not meta.get("cluster.id"):
+        yield _error("damaged", where, "cluster.id or node.id is missing", restore)
+    owners.setdefault(DirectoryOwner(meta.get("cluster.id"), int(node) if node.isdecimal() else None), path)
+    directory_id = meta.get("directory.id")
+    if directory_id is None:
+        what = "directory.id is missing, as before Kafka 3.7; it gets one at the first start"
+        yield TakeOverFinding("note", "directory-id", where, what, "nothing")
+        return
+    try:
+        uuid_from_base64(directory_id)
+    except ValueError as error:
+        yield _error("damaged", where, f"directory.id is no base64 UUID ({error})", restore)
+    if directory_id in ids:
+        what = f"{ids[directory_id]} has the same directory.id {directory_id}"
+        yield _error("damaged", where, what, "one of the two is a copy: take it out of log.dirs")
+    ids.setdefault(directory_id, path)
+
+
+def _check_state(path: Path, fs: FileSystem) -> Iterator[TakeOverFinding]:
+    if is_served(path, fs):
+        yield _error(
+            "in-use", str(path), "a process has its .lock", "stop that process (SIGTERM), and wait for its end"
+        )
+    elif not fs.exists(path / CLEAN_SHUTDOWN):
+        what = "the broker before was not stopped cleanly: logs are recovered at the start, and no ELR counts on it"
+        remedy = "start that broker once more and stop it with SIGTERM, or accept a longer start"
+        yield TakeOverFinding("warning", "unclean", str(path), what, remedy)
+    try:
+        check_finished(path, fs)
+    except DataDirError as error:
+        yield _error("restore", str(path), str(error), "finish the restore")
+    for name in fs.list_dir(path):
+        if name.endswith(_FUTURE_DIR_SUFFIX):
+            what = "a replica on its way between two directories"
+            yield _error("moving", str(path / name), what, "let the broker before finish the move")
+        elif name.endswith((DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX)):
+            what = "left over from a topic that was deleted or moved; it is not served"
+            yield TakeOverFinding("note", "left-over", str(path / name), what, "remove it when nobody misses it")
+
+
+def _check_partitions(path: Path, fs: FileSystem) -> Iterator[TakeOverFinding]:
+    for partition in list_partitions(path, fs):
+        if partition.path.name != METADATA_LOG:
+            yield from _check_partition(partition, fs)
+
+
+def _check_partition(partition: PartitionDirectory, fs: FileSystem) -> Iterator[TakeOverFinding]:
+    where = str(partition.path)
+    fsck = f"look at it with 'stratalog fsck {where}'"
+    try:
+        if PartitionMetadataFile(partition.path / "partition.metadata", fs).read() is None:
+            what = "there is no partition.metadata, so the topic's id is not known"
+            yield _error("topic-id", where, what, "start the broker before once more: it writes the file")
+    except CorruptCheckpointError as error:
+        yield _error("topic-id", where, str(error), fsck)
+    except OSError as error:
+        yield _error("unreadable", where, error.strerror or str(error), "let this user read it")
+    for segment in list_segments(partition.path, fs):
+        try:
+            if segment.size > _SEGMENT_BYTES_MAX:
+                what = f"it has {segment.size:,} bytes; in a cluster no segment may pass 2 GiB (KIP-1333)"
+                yield _error(
+                    "large-segment", str(segment.log), what, "move the replica away, or let retention delete it"
+                )
+            elif detect_in_file(segment.index, segment.base_offset, fs=fs, log_path=segment.log).format is LARGE:
+                what = "its entries have 12 bytes, which brokers of a cluster do not read"
+                yield _error("large-index", str(segment.index), what, f"stratalog index convert --to 8 {where}")
+            with fs.open(segment.log) as log:
+                header = log.pread(_MAGIC_AT + 1, 0)
+            if len(header) > _MAGIC_AT and any(header) and header[_MAGIC_AT] != _MAGIC:
+                what = f"its records have the message format {header[_MAGIC_AT]}, older than Kafka 0.11"
+                yield _error(
+                    "old-format", str(segment.log), what, "let retention delete it, or write the records again"
+                )
+        except OSError as error:
+            yield _error("unreadable", str(segment.log), error.strerror or str(error), "let this user read it")
+
+
+def _check_coordinated(topics: Collection[str]) -> Iterator[TakeOverFinding]:
+    wanted = dict(_COORDINATED)
+    if "group.version" not in SUPPORTED_FEATURES:  # groups and transactions came together
+        wanted[_TRANSACTIONS] = ("transactions", "group.version")
+    for topic, (what, feature) in wanted.items():
+        if topic in topics and feature not in SUPPORTED_FEATURES:
+            yield TakeOverFinding(
+                "error",
+                "coordinator",
+                topic,
+                f"brokers of ours do not coordinate {what} in a cluster, and this directory holds partitions of it",
+                "move its replicas to brokers of Apache Kafka with kafka-reassign-partitions.sh",
+            )
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _error(kind: str, where: str, found: str, remedy: str) -> TakeOverFinding:
+    return TakeOverFinding("error", kind, where, found, remedy)
