@@ -7,7 +7,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +35,20 @@ def wait_until(condition: Callable[[], object], what: str) -> None:
 class OurMember:
     """`stratalog serve` in a cluster, as a process that a test may kill and start again."""
 
-    def __init__(self, cluster: KraftCluster, node: int) -> None:
+    def __init__(self, cluster: KraftCluster, node: int, config: Mapping[str, str]) -> None:
         self.directory = cluster.directory / f"ours-{node}"
         self.data_dir = self.directory / "data"
         self.directory.mkdir()
         format_dir(self.data_dir, cluster_id=cluster.cluster_id, node_id=node)
         self.port = low_port()
-        properties = cluster.broker_properties(node, self.port, self.data_dir) | {"stratalog.cluster.preview": "true"}
+        properties = cluster.broker_properties(node, self.port, self.data_dir)
+        properties |= {"stratalog.cluster.preview": "true", **config}
         self.config = self.directory / "server.properties"
         self.config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "stratalog", "serve", "--config", str(self.config)]
+        command = [sys.executable, "-m", "stratalog", "serve", "--verbose", "--config", str(self.config)]
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self.process.stdout is not None
@@ -62,10 +63,10 @@ class OurMember:
 class World:
     """One controller, one JVM broker, two of ours."""
 
-    def __init__(self, cluster: KraftCluster) -> None:
+    def __init__(self, cluster: KraftCluster, config: Mapping[str, str] | None = None) -> None:
         self.cluster = cluster
-        cluster.start_broker(JVM, {"replica.lag.time.max.ms": "5000"})
-        self.ours = {node: OurMember(cluster, node) for node in (FIRST, SECOND)}
+        cluster.start_broker(JVM, {"replica.lag.time.max.ms": "5000", **(config or {})})
+        self.ours = {node: OurMember(cluster, node, config or {}) for node in (FIRST, SECOND)}
         self.bootstrap = ",".join(
             [cluster.bootstrap_servers, *(f"127.0.0.1:{each.port}" for each in self.ours.values())]
         )

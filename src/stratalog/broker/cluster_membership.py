@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from stratalog.errors import KafkaError, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
-    from stratalog.broker.quotas import ClientQuotas
-    from stratalog.broker.security import ScramUsers
+    import asyncio
+
     from stratalog.broker.server import Registry
     from stratalog.broker.services import BrokerServices
+    from stratalog.wire import ApiKey
 
 #: Id, host, port and rack of brokers.
 Nodes: TypeAlias = Sequence[tuple[int, str, int, str | None]]
@@ -20,6 +21,8 @@ Nodes: TypeAlias = Sequence[tuple[int, str, int, str | None]]
 class ClusterMembership(Protocol):
     """A broker's place in a cluster, as what is around it needs to know it. Thread-safe but for `apis`."""
 
+    @property
+    def node_id(self) -> int: ...
     @property
     def broker_epoch(self) -> int: ...
     @property
@@ -49,8 +52,15 @@ class ClusterMembership(Protocol):
         """Return host, port and rack at which a broker is reached by a listener; None while it is not alive."""
         ...
 
-    def begin(self, scram: ScramUsers, quotas: ClientQuotas) -> None:
-        """Ask to be unfenced: clients are answered from now on. Waits until it is so, or for some time."""
+    def ask(self, broker: int, key: ApiKey, versions: tuple[int, int], /, **fields: Any) -> asyncio.Future[Any]:
+        """Send a request to another broker. Belongs to the loop's thread. UnreachableError or OSError."""
+        ...
+
+    def begin(self, services: BrokerServices) -> None:
+        """Ask to be unfenced: clients are answered from now on. Waits until it is so, or for some time.
+
+        The services hear of what the metadata changes from here on.
+        """
         ...
 
     def leave(self) -> None:

@@ -1,8 +1,11 @@
-"""Reading the topic of a coordinator back at a start, while the broker serves already.
+"""Reading the topic of a coordinator back, partition by partition, while the broker serves already.
+
+A broker by itself reads all partitions at its start. One of a cluster reads a partition when it is elected to lead it,
+and drops what it has of it when it resigns, or is elected again: another leader may have written in between.
 
 What lies in a partition that is not read yet cannot be answered for: COORDINATOR_LOAD_IN_PROGRESS, and clients ask
-again. A partition that cannot be read is not coordinated until the next start: NOT_COORDINATOR. Both as Kafka does.
-Little is read before anybody is served, so that the first request of a small broker finds everything there.
+again. A partition that cannot be read is not coordinated until the next start or election: NOT_COORDINATOR. Both as
+Kafka does. Little is read before anybody is served, so that the first request of a small broker finds everything there.
 """
 
 from __future__ import annotations
@@ -47,8 +50,8 @@ class CoordinatorLoading(Generic[_Entry]):
 
     `decode` makes entries of what a partition holds; it runs on a worker thread and must not look at anything else.
     `take` takes the entries of a partition in, on the loop's thread, and yields every so often. Until it has ended,
-    requests for the partition are refused, so nothing is committed beside it. Everything but `decode` belongs to the
-    loop's thread.
+    requests for the partition are refused, so nothing is committed beside it. `drop` forgets what was taken in of a
+    partition, be it half of it. Everything but `decode` belongs to the loop's thread.
     """
 
     def __init__(
@@ -59,18 +62,20 @@ class CoordinatorLoading(Generic[_Entry]):
         *,
         decode: Callable[[Contents], Iterable[_Entry]],
         take: Callable[[int, Sequence[_Entry]], Iterator[None]],
+        drop: Callable[[int], object],
     ) -> None:
         self._storage = storage
         self._workers = workers
         self._log = log
         self._decode = decode
         self._take = take
-        self._waiting: set[int] = set()
+        self._drop = drop
+        #: By number, what is to be read; each election has a turn of its own, so that an earlier one is known as over.
+        self._waiting: dict[int, _Turn] = {}
         self._failed: dict[int, Partition] = {}
         self._ended = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
-        self._refused = False
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -88,11 +93,12 @@ class CoordinatorLoading(Generic[_Entry]):
 
     def check(self, owner: str) -> None:
         """Raise CoordinatorLoadInProgressError or NotCoordinatorError unless what is of `owner` has been read."""
-        if not self._waiting and not self._failed:
-            if self._refused:
-                raise NotCoordinatorError(f"{self._log.topic} is not coordinated by this broker of a cluster")
+        epochs = self._log.epochs
+        if epochs is None and not self._waiting and not self._failed:
             return
         number = self._log.partition_number(owner)
+        if epochs is not None and number not in epochs:
+            raise NotCoordinatorError(f"{self._log.topic}-{number} is not coordinated by this broker")
         if number in self._waiting:
             raise CoordinatorLoadInProgressError(f"{self._log.topic}-{number} is being read")
         if number in self._failed and self._is_served(self._failed[number]):
@@ -103,29 +109,57 @@ class CoordinatorLoading(Generic[_Entry]):
         if self._waiting:
             raise CoordinatorLoadInProgressError(f"{self._log.topic} is being read")
 
-    def refuse(self) -> None:
-        """Coordinate nothing: a broker of a cluster does not look after its partitions of the topic yet."""
-        self._refused = True
-        self._ended.set()
-
     # --- doing --------------------------------------------------------------------------------------------------------
 
     def start(self, then: Callable[[], object]) -> None:
-        """Begin; `then` is called at the end, which is before this returns when there is little to read."""
+        """Read everything; `then` is called at the end, which is before this returns when there is little to read."""
         for number in range(self._log.partition_count):
             partition = self._storage.logs.get(self._log.topic, number)
             if partition is not None and partition.failure is not None:
                 self._failed[number] = partition
         found = self._storage.logs.partitions(self._log.topic)
-        self._waiting = {partition.partition for partition in found}
+        turns = [_Turn(partition) for partition in found]
+        self._waiting = {turn.number: turn for turn in turns}
         if sum(partition.log.size_bytes for partition in found) > _AT_ONCE_BYTES:
-            self._task = self._workers.loop.create_task(self._load(found, then))
+            logger.info("%s is read while the broker serves", self._log.topic)
+            self._begin(then)
             return
-        for partition in found:
-            with self._reading(partition):
-                for _ in self._take(partition.partition, self._read(partition)):
+        for turn in turns:
+            with self._reading(turn):
+                for _ in self._take(turn.number, self._read(turn)):
                     pass
         self._end(then)
+
+    def go_by_partition(self) -> None:
+        """Read nothing but what `elect` says."""
+        self._ended.set()
+
+    def elect(self, number: int, epoch: int) -> None:
+        """Read a partition that this broker leads in `epoch`; what an earlier epoch has left is dropped first."""
+        self.resign(number)
+        if self._closed or self._log.epochs is None:
+            return
+        self._log.epochs[number] = epoch
+        partition = self._storage.logs.get(self._log.topic, number)
+        if partition is None or partition.failure is not None:
+            del self._log.epochs[number]
+            logger.error("%s-%d cannot be read, as its replica is not here", self._log.topic, number)
+            return
+        self._ended.clear()
+        self._waiting[number] = _Turn(partition)
+        if self._task is None:
+            self._begin(lambda: None)
+
+    def resign(self, number: int) -> None:
+        """Drop what there is of a partition: this broker leads it no more."""
+        if self._log.epochs is None or self._log.epochs.pop(number, None) is None:
+            return
+        turn = self._waiting.pop(number, None)
+        if turn is not None:
+            turn.is_over = True
+        self._failed.pop(number, None)
+        self._drop(number)
+        logger.info("%s-%d is not coordinated by this broker any more", self._log.topic, number)
 
     def close(self) -> None:
         """Break off. Nothing is left half-written by it: reading writes nothing."""
@@ -133,21 +167,30 @@ class CoordinatorLoading(Generic[_Entry]):
         if self._task is not None and not self._task.done() and not self._workers.loop.is_closed():
             self._task.cancel()
 
-    async def _load(self, found: Sequence[Partition], then: Callable[[], object]) -> None:
-        logger.info("%s is read while the broker serves", self._log.topic)
-        for partition in found:
-            with self._reading(partition):
-                entries = await self._workers.run(self._read, partition)
-                if self._is_served(partition):
-                    for _ in self._take(partition.partition, entries):
+    def _begin(self, then: Callable[[], object]) -> None:
+        self._task = self._workers.loop.create_task(self._load(then))
+
+    async def _load(self, then: Callable[[], object]) -> None:
+        while self._waiting:
+            turn = next(iter(self._waiting.values()))
+            with self._reading(turn):
+                entries = await self._workers.run(self._read, turn)
+                if self._is_wanted(turn):
+                    for _ in self._take(turn.number, entries):
                         await asyncio.sleep(0)
+                        if not self._is_wanted(turn):
+                            break
         logger.info("%s has been read", self._log.topic)
+        self._task = None
         self._end(then)
 
-    def _read(self, partition: Partition) -> list[_Entry]:
+    def _read(self, turn: _Turn) -> list[_Entry]:
+        def is_over() -> bool:
+            return self._closed or turn.is_over
+
         entries: list[_Entry] = []
-        for entry in self._decode(read_contents(partition, is_over=lambda: self._closed)):
-            if self._closed:
+        for entry in self._decode(read_contents(turn.partition, is_over=is_over)):
+            if is_over():
                 break
             entries.append(entry)
         return entries
@@ -155,22 +198,41 @@ class CoordinatorLoading(Generic[_Entry]):
     def _is_served(self, partition: Partition) -> bool:
         return self._storage.logs.get(partition.topic, partition.partition) is partition
 
+    def _is_wanted(self, turn: _Turn) -> bool:
+        return not turn.is_over and self._is_served(turn.partition)
+
     def _end(self, then: Callable[[], object]) -> None:
         self._ended.set()
         then()
 
     @contextmanager
-    def _reading(self, partition: Partition) -> Iterator[None]:
+    def _reading(self, turn: _Turn) -> Iterator[None]:
         """Whatever happens in the block, the other partitions go on."""
-        number = partition.partition
+        number = turn.number
         try:
             yield
         except Exception:  # damaged records of any kind must not keep other groups waiting
-            if self._is_served(partition):  # else it is deleted, and so is all that was in it
-                self._failed[number] = partition
+            if self._is_wanted(turn):  # else it is gone, and so is all that was in it
+                self._failed[number] = turn.partition
                 logger.exception(
                     "%s-%d cannot be read: what is stored there is not coordinated until the next start",
                     self._log.topic,
                     number,
                 )
-        self._waiting.discard(number)
+        if self._waiting.get(number) is turn:
+            del self._waiting[number]
+
+
+class _Turn:
+    """The reading of one partition."""
+
+    __slots__ = ("is_over", "partition")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        #: Whether the broker has resigned, or been elected again, since it began.
+        self.is_over = False
+
+    @property
+    def number(self) -> int:
+        return self.partition.partition

@@ -1,7 +1,12 @@
-"""The compacted topic of a coordinator: made when it is first needed, written by appending, read back at a start.
+"""The compacted topic of a coordinator: made when it is first needed, written by appending, read back by loading.
 
 `__consumer_offsets` and `__transaction_state` are of this kind. What belongs together (a group, a transactional id)
 lies in one partition, by the hash of its name.
+
+A broker by itself coordinates all partitions. One of a cluster coordinates those that it leads, each in the leader
+epoch in which it was loaded: nothing is appended in another one. What is appended counts at once for the requests that
+follow, and is answered when the replicas have it (`settled`). When they never will, leadership has gone, and so goes
+what was loaded and all that was built on it.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from stratalog.broker.confirmation import Unconfirmed, confirmed
 from stratalog.broker.java_hashing import string_hash
 from stratalog.errors import (
     CoordinatorNotAvailableError,
@@ -21,6 +27,7 @@ from stratalog.errors import (
     KafkaStorageError,
     MessageTooLargeError,
     NotCoordinatorError,
+    NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     RequestTimedOutError,
@@ -44,6 +51,7 @@ from stratalog.records import (
 )
 
 if TYPE_CHECKING:
+    from stratalog.broker.purgatory import Purgatory
     from stratalog.broker.storage import BrokerStorage
     from stratalog.broker.workers import Workers
     from stratalog.engine import Partition
@@ -62,6 +70,7 @@ KeyValue = tuple[bytes, bytes | None]
 _APPEND_ERRORS: dict[int, type[KafkaError]] = {
     UnknownTopicOrPartitionError.code: CoordinatorNotAvailableError,
     NotEnoughReplicasError.code: CoordinatorNotAvailableError,
+    NotEnoughReplicasAfterAppendError.code: CoordinatorNotAvailableError,
     RequestTimedOutError.code: CoordinatorNotAvailableError,
     CoordinatorNotAvailableError.code: CoordinatorNotAvailableError,
     NotLeaderOrFollowerError.code: NotCoordinatorError,
@@ -112,6 +121,15 @@ class CoordinatorLog:
         self._create = create
         self._codec = codec
         self._creating: asyncio.Future[object] | None = None
+        #: In a cluster: by number, the partitions that are coordinated, and the leader epochs in which they are.
+        self.epochs: dict[int, int] | None = None
+        self._purgatory: Purgatory | None = None
+        self._timeout_ms = 0
+
+    def go_by_partition(self, purgatory: Purgatory, timeout_ms: int) -> None:
+        """Coordinate nothing until `epochs` says so, and wait for replicas, each time for so long."""
+        self.epochs = {}
+        self._purgatory, self._timeout_ms = purgatory, timeout_ms
 
     @property
     def exists(self) -> bool:
@@ -148,6 +166,25 @@ class CoordinatorLog:
             raise CoordinatorNotAvailableError(f"{self.topic}-{number} is not there")
         return partition
 
+    async def settled(self, owner: str) -> None:
+        """Return once the replicas have what the partition of `owner` holds now; an answer that rests on it may go.
+
+        NotCoordinatorError when they never will, CoordinatorNotAvailableError when they take too long.
+        """
+        if self._purgatory is None or self.epochs is None:
+            return
+        number = self.partition_number(owner)
+        epoch = self.epochs.get(number)
+        if epoch is None:
+            raise NotCoordinatorError(f"{self.topic}-{number} is not coordinated by this broker")
+        try:
+            partition = self._partition(number)
+            written = Unconfirmed(partition, self.topic, partition.log.log_end_offset - 1, epoch)
+            for error in (await confirmed(self._workers.loop, self._purgatory, self._timeout_ms, [written])).values():
+                raise error
+        except KafkaError as error:
+            raise self._for_clients(owner, error) from error
+
     def append(
         self, owner: str, entries: Sequence[KeyValue], transaction: TransactionalWrite | None = None
     ) -> list[int]:
@@ -181,8 +218,14 @@ class CoordinatorLog:
             code = KafkaStorageError.code if isinstance(error, OSError) else wire_code(error)
             if transaction is not None and isinstance(error, KafkaError) and code not in _APPEND_ERRORS:
                 raise
-            logger.error("Records of %s cannot be appended to %s: %s", owner, self.topic, error)
-            raise _APPEND_ERRORS.get(code, UnknownServerError)(f"{self.topic}: {owner}: {error}") from error
+            moved = self.epochs is not None and code == NotLeaderOrFollowerError.code  # as it does in a cluster
+            level = logging.INFO if moved else logging.ERROR
+            logger.log(level, "Records of %s cannot be appended to %s: %s", owner, self.topic, error)
+            raise self._for_clients(owner, error) from error
+
+    def _for_clients(self, owner: str, error: Exception) -> KafkaError:
+        code = KafkaStorageError.code if isinstance(error, OSError) else wire_code(error)
+        return _APPEND_ERRORS.get(code, UnknownServerError)(f"{self.topic}: {owner}: {error}")
 
     def _append(
         self, partition: Partition, entries: Sequence[KeyValue], transaction: TransactionalWrite | None
@@ -198,7 +241,10 @@ class CoordinatorLog:
             is_transactional=transaction is not None,
         )
         guard = None if transaction is None else transaction.guard
-        info = partition.append(batch, origin="coordinator", guard=guard)
+        epoch = None if self.epochs is None else self.epochs.get(partition.partition, -1)
+        if partition.replicated:
+            partition.check_min_isr()
+        info = partition.append(batch, origin="coordinator", guard=guard, leader_epoch=epoch)
         return list(range(info.first_offset, info.last_offset + 1))
 
 

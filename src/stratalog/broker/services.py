@@ -94,6 +94,11 @@ class BrokerServices:
     def partition(self, topic: str, partition: int) -> Partition | None:
         return self.logs.get(topic, partition)
 
+    def has_partition(self, topic: str, partition: int) -> bool:
+        """Whether there is such a partition, on this broker or on another one of its cluster."""
+        known = self.metadata.topic(topic)
+        return known is not None and 0 <= partition < known.partition_count
+
     def topic_name(self, topic_id: bytes) -> str | None:
         """Return the name of a topic by the 16 bytes of its id."""
         topic = self.metadata.topic_by_id(UUID(bytes=topic_id))
@@ -127,6 +132,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
             storage.topics.finish_internal_deletions()
         remote_reads = SharedRemoteReads(loop, _remote_readers(storage, listener))
         undo.callback(remote_reads.close)
+        purgatory = Purgatory(loop)
         groups = GroupCoordinator(storage, workers)
         undo.callback(groups.close)
         transactions = TransactionCoordinator(storage, workers, groups)
@@ -138,8 +144,8 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
             topic_deletions.resume()
             transactions.start()
         else:
-            groups.loading.refuse()
-            transactions.loading.refuse()
+            groups.start_by_partition(purgatory)
+            transactions.start_by_partition(purgatory, storage.cluster)
         tokens = IssuedTokens(storage.metadata, storage.config, storage.clock.now_ms)
         tokens.start(workers)
         undo.pop_all()
@@ -158,7 +164,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         producer_ids=storage.producer_ids,
         workers=workers,
         large_batches=LargeBatchChecks(loop),
-        purgatory=Purgatory(loop),
+        purgatory=purgatory,
         remote_reads=remote_reads,
         fetch_sessions=FetchSessionCache(storage.config["max.incremental.fetch.session.cache.slots"]),
         groups=groups,

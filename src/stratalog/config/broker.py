@@ -75,7 +75,7 @@ SLOW_CALLBACK_MS = "stratalog.loop.slow.callback.ms"
 
 _HOUR_MS = 60 * 60 * 1000
 
-ONE_REPLICA = "one broker keeps one replica"
+ONE_REPLICA = "a broker by itself keeps one replica"
 
 #: Coarser spellings of a time that yield to the one in milliseconds.
 _ASSIGNORS = "org.apache.kafka.coordinator.group.assignor"
@@ -134,8 +134,8 @@ BROKER_KEYS = ConfigRegistry(
              "Names of the controllers' listeners. They are not opened. A broker of a cluster reaches the controllers "
              "by the protocol and settings of the first."),
         _key("stratalog.cluster.preview", _BOOL, False,
-             "Whether process.roles=broker joins a cluster. A preview: the broker leads and follows partitions, and "
-             "coordinates no groups and no transactions."),
+             "Whether process.roles=broker joins a cluster. A preview: see how-to/join_a_cluster.md for what is left "
+             "out."),
         _key("process.roles", _LIST, (),
              "broker joins a cluster (see stratalog.cluster.preview). broker,controller is a node by itself, which is "
              "the default."),
@@ -293,6 +293,11 @@ BROKER_KEYS = ConfigRegistry(
         _key("transaction.partition.verification.enable", _BOOL, True,
              "Whether to ask the coordinator before a partition accepts the first batch of a transaction (KIP-890).",
              dynamic=True),
+        _key("add.partitions.to.txn.retry.backoff.ms", _INT, 20,
+             "How long to wait before the coordinator is asked again, when the transaction before is being ended. In a "
+             "cluster.", at_least(1)),
+        _key("add.partitions.to.txn.retry.backoff.max.ms", _INT, 100,
+             "For how long altogether it is asked again before the client is told.", at_least(0)),
         _key("transaction.abort.timed.out.transaction.cleanup.interval.ms", _INT, 10_000,
              "How often to check for transactions that exceed their timeout.", at_least(1)),
         _key("transaction.remove.expired.transaction.cleanup.interval.ms", _INT, 3_600_000,
@@ -348,6 +353,8 @@ BROKER_KEYS = ConfigRegistry(
              "Where metrics go that clients push (KIP-714): metrics shows the last ones at /metrics, log writes them "
              "to the log too. With off, clients are not told that they could push.", one_of("off", "metrics", "log")),
         _key("offset.metadata.max.bytes", _INT, 4096, "The longest metadata of a commit.", at_least(0)),
+        _key("offsets.commit.timeout.ms", _INT, 5_000,
+             "How long a group's coordinator in a cluster waits for the replicas of __consumer_offsets.", at_least(1)),
         _key("offsets.topic.num.partitions", _INT, 50, "Partitions of __consumer_offsets.", at_least(1)),
         _key("offsets.topic.replication.factor", _SHORT, 1,
              "Replicas of __consumer_offsets.", at_least(1), no_effect=ONE_REPLICA),

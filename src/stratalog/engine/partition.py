@@ -269,14 +269,15 @@ class Partition:
         origin: AppendOrigin = "client",
         guard: VerificationGuard | None = None,
         transaction_version: int = 0,
+        leader_epoch: int | None = None,
     ) -> AppendInfo:
         """Append whole batches as leader and move the high watermark; errors are those of the log.
 
         `guard` is that of a verification that succeeded (`PartitionLog.start_verification`); `transaction_version` is
-        that of the producer whose transaction a marker ends.
+        that of the producer whose transaction a marker ends. With `leader_epoch` nothing is appended in another one.
         """
         epoch = self._leader_epoch
-        if epoch < 0:
+        if epoch < 0 or leader_epoch not in (None, epoch):
             raise self._not_led()
         log = self.log
         traffic = self.traffic

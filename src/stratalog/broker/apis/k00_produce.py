@@ -9,37 +9,38 @@ librdkafka's sake, as Kafka does (KAFKA-18659); v0 to v2 themselves are refused.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from stratalog.broker.access import AccessControl, AclOperation, ResourceType
 from stratalog.broker.cluster_membership import ClusterMembership, Nodes, endpoints_of, not_here
+from stratalog.broker.confirmation import Unconfirmed, still_unconfirmed
 from stratalog.broker.produce import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
     Admission,
+    ClusterAdmission,
     PartitionResult,
     PendingAcks,
+    PendingAdmission,
     PendingAppends,
     PendingCheck,
     ProducedPartition,
     ProduceRequest,
     ProduceTemplate,
-    Unconfirmed,
     append_records,
     encode_produce,
     is_transactional,
     once_each,
     parse_produce,
-    still_unconfirmed,
+    producer_of,
 )
 from stratalog.broker.quotas import QuotaClient, QuotaPace, QuotaThrottle
 from stratalog.broker.server import ApiKey, Caller, Chunk, Deferred, handles_frames
 from stratalog.broker.services import BrokerServices
 from stratalog.broker.topics import INTERNAL_TOPICS
-from stratalog.broker.transactions import ClientSupport, ProducerIdAndEpoch, admit
+from stratalog.broker.transactions import ClientSupport, admit
 from stratalog.engine import Partition
 from stratalog.errors import (
     InvalidRequiredAcksError,
@@ -55,12 +56,8 @@ from stratalog.errors import (
 from stratalog.log import PartitionLog
 from stratalog.log.append import CheckedRecords
 from stratalog.log.producers import VerificationGuard
-from stratalog.records import batch_format as fmt
 from stratalog.records import batches_at_most
 from stratalog.wire import read_client_id
-
-#: Producer id, epoch and base sequence of a batch.
-_PRODUCER = struct.Struct(">qhi")
 
 _ACKS = (-1, 0, 1)
 _LEADER_HINTS_FROM = 10
@@ -102,6 +99,10 @@ class Produce:
         pace = state.quotas.pace
         if pace is not None:
             work.paced = _Paced(pace, self._client(frame), len(frame))
+        if isinstance(admission, ClusterAdmission) and (questions := admission.begin(work.entries())):
+            work.keep_records()
+            go_on = partial(self._answer_later, work, correlation_id, request.timeout_ms, may_wait=True)
+            return PendingAdmission(admission, questions, go_on)
         partition = self._append(work, correlation_id, request.timeout_ms, may_wait=True)
         if isinstance(partition, Deferred):
             return partition
@@ -340,6 +341,14 @@ class _Work:
                 done.append(result)
         return partition
 
+    def entries(self) -> Iterator[tuple[Partition, memoryview]]:
+        """Yield what is to be appended to partitions that are here, and was not refused."""
+        for _, name, error, partitions, _ in self.topics:
+            for entry in partitions if error is None else ():
+                partition = self._state.logs.get(name, entry.partition)
+                if partition is not None and entry.records is not None:
+                    yield partition, entry.records
+
     def still_unconfirmed(self) -> list[Unconfirmed]:
         """Return what is to be waited for; what will not be confirmed is an error from here on."""
         failed: dict[tuple[str, int], KafkaError] = {}
@@ -419,10 +428,12 @@ def _admission(state: BrokerServices, transactional_id: bytes | None, version: i
     if transactional_id is None:
         return None
     name, support = str(transactional_id, "utf-8"), ClientSupport.of_produce(version)
+    if state.cluster is not None:
+        return ClusterAdmission(state, name, support)
 
     def ask(partition: Partition, records: memoryview) -> VerificationGuard | None:
-        producer_id, epoch, sequence = _PRODUCER.unpack_from(records, fmt.PRODUCER_ID_AT)
-        return admit(state, partition, name, ProducerIdAndEpoch(producer_id, epoch), sequence, support)
+        producer, sequence = producer_of(records)
+        return admit(state, partition, name, producer, sequence, support)
 
     return ask
 

@@ -25,35 +25,30 @@ _NONE = CommittedOffset(-1, "", -1)
 
 
 @handles(ApiKey.OFFSET_FETCH, versions=(1, 10))
-def offset_fetch(ctx: RequestContext, request: Any) -> Any:
+async def offset_fetch(ctx: RequestContext, request: Any) -> Any:
     stable = getattr(request, "require_stable", False)
     if ctx.version >= _GROUPS_FROM:
-        return ctx.respond(groups=[_group(ctx, group, stable) for group in request.groups])
-    code = _not_there(ctx, request.group_id)
-    if code:
-        topics = _refused(ctx, request, code) if ctx.version < _ERROR_FROM else []
-        return ctx.respond(topics=topics, error_code=code)
-    return ctx.respond(topics=_topics(ctx, request, "OffsetFetchResponseTopic", "OffsetFetchResponsePartition", stable))
-
-
-def _group(ctx: RequestContext, group: Any, stable: bool) -> Any:
-    code = _not_there(ctx, group.group_id, getattr(group, "member_id", None), getattr(group, "member_epoch", -1))
-    if code:
-        return ctx.make("OffsetFetchResponseGroup", group_id=group.group_id, error_code=code)
-    return ctx.make(
-        "OffsetFetchResponseGroup",
-        group_id=group.group_id,
-        topics=_topics(ctx, group, "OffsetFetchResponseTopics", "OffsetFetchResponsePartitions", stable),
-    )
-
-
-def _not_there(ctx: RequestContext, group_id: str, member_id: str | None = None, member_epoch: int = -1) -> int:
-    """Return the error code of a group whose commits are not for this member, or not read back; 0 for the others."""
+        return ctx.respond(groups=[await _group(ctx, group, stable) for group in request.groups])
     try:
-        ctx.broker.groups.check_fetch(group_id, member_id, member_epoch)
+        ctx.broker.groups.check_fetch(request.group_id, None, -1)
+        topics = _topics(ctx, request, "OffsetFetchResponseTopic", "OffsetFetchResponsePartition", stable)
+        await ctx.broker.groups.log.settled(request.group_id)
     except KafkaError as error:
-        return error.code
-    return 0
+        topics = _refused(ctx, request, error.code) if ctx.version < _ERROR_FROM else []
+        return ctx.respond(topics=topics, error_code=error.code)
+    return ctx.respond(topics=topics)
+
+
+async def _group(ctx: RequestContext, group: Any, stable: bool) -> Any:
+    """Return the commits of one group, or why they are not for this member, or not there."""
+    member_id, member_epoch = getattr(group, "member_id", None), getattr(group, "member_epoch", -1)
+    try:
+        ctx.broker.groups.check_fetch(group.group_id, member_id, member_epoch)
+        topics = _topics(ctx, group, "OffsetFetchResponseTopics", "OffsetFetchResponsePartitions", stable)
+        await ctx.broker.groups.log.settled(group.group_id)
+    except KafkaError as error:
+        return ctx.make("OffsetFetchResponseGroup", group_id=group.group_id, error_code=error.code)
+    return ctx.make("OffsetFetchResponseGroup", group_id=group.group_id, topics=topics)
 
 
 def _refused(ctx: RequestContext, request: Any, code: int) -> list[Any]:

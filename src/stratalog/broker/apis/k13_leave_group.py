@@ -15,14 +15,18 @@ _BATCHED_FROM = 3
 
 
 @handles(ApiKey.LEAVE_GROUP, versions=(0, 5))
-def leave_group(ctx: RequestContext, request: Any) -> Any:
+async def leave_group(ctx: RequestContext, request: Any) -> Any:
+    groups = ctx.broker.groups
     if ctx.version < _BATCHED_FROM:
-        (left,) = ctx.broker.groups.leave(request.group_id, [LeavingMember(request.member_id)])
+        (left,) = groups.leave(request.group_id, [LeavingMember(request.member_id)])
+        await groups.log.settled(request.group_id)
         return ctx.respond(error_code=left.error)
     members = [
         LeavingMember(member.member_id, member.group_instance_id, getattr(member, "reason", None))
         for member in request.members
     ]
+    all_left = groups.leave(request.group_id, members)
+    await groups.log.settled(request.group_id)
     return ctx.respond(
         error_code=0,
         members=[
@@ -32,6 +36,6 @@ def leave_group(ctx: RequestContext, request: Any) -> Any:
                 group_instance_id=left.instance_id,
                 error_code=left.error,
             )
-            for left in ctx.broker.groups.leave(request.group_id, members)
+            for left in all_left
         ],
     )

@@ -19,16 +19,16 @@ _FENCED_FROM = 4
 
 
 @handles(ApiKey.INIT_PRODUCER_ID, versions=(0, 5))
-def init_producer_id(ctx: RequestContext, request: Any) -> Any:
+async def init_producer_id(ctx: RequestContext, request: Any) -> Any:
     try:
-        producer = _begin(ctx, request)
+        producer = await _begin(ctx, request)
     except KafkaError as error:
         code = code_for(error, knows_fenced=ctx.version >= _FENCED_FROM)
         return ctx.respond(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
     return ctx.respond(producer_id=producer.id, producer_epoch=producer.epoch)
 
 
-def _begin(ctx: RequestContext, request: Any) -> ProducerIdAndEpoch:
+async def _begin(ctx: RequestContext, request: Any) -> ProducerIdAndEpoch:
     old = ProducerIdAndEpoch(
         getattr(request, "producer_id", NO_PRODUCER_ID), getattr(request, "producer_epoch", NO_PRODUCER_EPOCH)
     )
@@ -36,8 +36,11 @@ def _begin(ctx: RequestContext, request: Any) -> ProducerIdAndEpoch:
         raise InvalidRequestError(f"producer id {old.id} with epoch {old.epoch}, expected both or neither")
     if request.transactional_id is None:
         return ProducerIdAndEpoch(ctx.broker.producer_ids.next(), 0)
-    return ctx.broker.transactions.init_producer_id(
+    transactions = ctx.broker.transactions
+    producer = transactions.init_producer_id(
         request.transactional_id,
         to_ms(request.transaction_timeout),
         None if old.id == NO_PRODUCER_ID else old,
     )
+    await transactions.log.settled(request.transactional_id)
+    return producer

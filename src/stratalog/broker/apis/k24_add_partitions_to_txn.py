@@ -26,14 +26,14 @@ _BROKERS_FROM = 4
 
 
 @handles(ApiKey.ADD_PARTITIONS_TO_TXN, versions=(0, 5))
-def add_partitions_to_txn(ctx: RequestContext, request: Any) -> Any:
+async def add_partitions_to_txn(ctx: RequestContext, request: Any) -> Any:
     if ctx.version >= _BROKERS_FROM:
         return ctx.respond(
             results_by_transaction=[
                 ctx.make(
                     "AddPartitionsToTxnResult",
                     transactional_id=asked.transactional_id,
-                    topic_results=_add(
+                    topic_results=await _add(
                         ctx,
                         asked.transactional_id,
                         ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch),
@@ -45,7 +45,7 @@ def add_partitions_to_txn(ctx: RequestContext, request: Any) -> Any:
             ]
         )
     return ctx.respond(
-        results_by_topic_v3_and_below=_add(
+        results_by_topic_v3_and_below=await _add(
             ctx,
             request.v3_and_below_transactional_id,
             ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
@@ -55,7 +55,7 @@ def add_partitions_to_txn(ctx: RequestContext, request: Any) -> Any:
     )
 
 
-def _add(
+async def _add(
     ctx: RequestContext,
     transactional_id: str,
     producer: ProducerIdAndEpoch,
@@ -69,12 +69,17 @@ def _add(
         return _results(ctx, _joined(codes), codes)
     if verify_only:
         codes = {partition: _verify(ctx, transactional_id, producer, partition) for partition in wanted}
+        try:
+            await ctx.broker.transactions.log.settled(transactional_id)
+        except KafkaError as error:
+            codes = dict.fromkeys(wanted, error.code)
         return _results(ctx, _joined(codes), codes)
     else:
         version = EPOCH_BUMP_FROM if ctx.version >= _BROKERS_FROM else 0
         code = 0
         try:
             ctx.broker.transactions.add_partitions(transactional_id, producer, wanted, version)
+            await ctx.broker.transactions.log.settled(transactional_id)
         except KafkaError as error:
             code = code_for(error, knows_fenced=ctx.version >= _FENCED_FROM)
         codes = dict.fromkeys(wanted, code)
@@ -87,7 +92,7 @@ def _impossible(ctx: RequestContext, wanted: Iterable[TopicPartition]) -> dict[T
     for partition in wanted:
         if ctx.version < _BROKERS_FROM and partition.topic in INTERNAL_TOPICS:
             codes[partition] = TopicAuthorizationFailedError.code
-        elif ctx.broker.partition(partition.topic, partition.partition) is None:
+        elif not ctx.broker.has_partition(partition.topic, partition.partition):
             codes[partition] = UnknownTopicOrPartitionError.code
     if codes:
         codes = {partition: codes.get(partition, OperationNotAttemptedError.code) for partition in wanted}

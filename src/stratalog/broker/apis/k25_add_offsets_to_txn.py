@@ -24,6 +24,7 @@ async def add_offsets_to_txn(ctx: RequestContext, request: Any) -> Any:
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
         ctx.broker.transactions.add_partitions(request.transactional_id, producer, [partition], 0)
+        await ctx.broker.transactions.log.settled(request.transactional_id)
     except KafkaError as error:
         return ctx.respond(error_code=code_for(error, knows_fenced=ctx.version >= _FENCED_FROM))
     return ctx.respond()

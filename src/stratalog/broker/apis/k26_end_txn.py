@@ -20,7 +20,7 @@ _RAISES_EPOCH_FROM = 5
 
 
 @handles(ApiKey.END_TXN, versions=(0, 5))
-def end_txn(ctx: RequestContext, request: Any) -> Any:
+async def end_txn(ctx: RequestContext, request: Any) -> Any:
     client_version = EPOCH_BUMP_FROM if ctx.version >= _RAISES_EPOCH_FROM else 0
     try:
         producer = ctx.broker.transactions.end(
@@ -29,6 +29,7 @@ def end_txn(ctx: RequestContext, request: Any) -> Any:
             client_version,
             committed=request.committed,
         )
+        await ctx.broker.transactions.log.settled(request.transactional_id)
     except KafkaError as error:
         code = code_for(error, knows_fenced=ctx.version >= _FENCED_FROM)
         return ctx.respond(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)

@@ -7,6 +7,7 @@ v1 and v2. v2: the transactions version of the marker, by which the epoch is che
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from stratalog.broker.groups import TopicPartition
@@ -19,16 +20,19 @@ _NONE = -1
 
 
 @handles(ApiKey.WRITE_TXN_MARKERS, versions=(1, 2))
-def write_txn_markers(ctx: RequestContext, request: Any) -> Any:
+async def write_txn_markers(ctx: RequestContext, request: Any) -> Any:
     markers = MarkerWriter(ctx.broker.logs, ctx.broker.clock, ctx.broker.groups)
-    return ctx.respond(markers=[_write(ctx, markers, asked) for asked in request.markers if _is_about_any(asked)])
+    answers = [_write(ctx, markers, asked) for asked in request.markers if _is_about_any(asked)]
+    if ctx.broker.transactions.peers is None:
+        return ctx.respond(markers=[await answer for answer in answers])
+    return ctx.respond(markers=await asyncio.gather(*answers))  # their replicas are waited for together
 
 
 def _is_about_any(asked: Any) -> bool:
     return any(topic.partition_indexes for topic in asked.topics)
 
 
-def _write(ctx: RequestContext, markers: MarkerWriter, asked: Any) -> Any:
+async def _write(ctx: RequestContext, markers: MarkerWriter, asked: Any) -> Any:
     marker = Marker(
         ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch),
         asked.transaction_result,
@@ -38,6 +42,14 @@ def _write(ctx: RequestContext, markers: MarkerWriter, asked: Any) -> Any:
     impossible = marker.producer.id == _NONE or (
         marker.producer.id >= 0 and (marker.producer.epoch == _NONE or marker.transaction_version < 0)
     )
+    wanted = [TopicPartition(topic.name, number) for topic in asked.topics for number in topic.partition_indexes]
+    possible = [each for each in wanted if not impossible or ctx.broker.partition(each.topic, each.partition) is None]
+    codes = dict.fromkeys(wanted, UnknownServerError.code)
+    peers = ctx.broker.transactions.peers
+    if peers is None:
+        codes |= {each: markers.write(marker, each) for each in possible}
+    else:
+        codes |= await peers.write_here(marker, possible)
     return ctx.make(
         "WritableTxnMarkerResult",
         producer_id=asked.producer_id,
@@ -49,9 +61,7 @@ def _write(ctx: RequestContext, markers: MarkerWriter, asked: Any) -> Any:
                     ctx.make(
                         "WritableTxnMarkerPartitionResult",
                         partition_index=number,
-                        error_code=_code(
-                            ctx, markers, marker, TopicPartition(topic.name, number), impossible=impossible
-                        ),
+                        error_code=codes[TopicPartition(topic.name, number)],
                     )
                     for number in topic.partition_indexes
                 ],
@@ -59,11 +69,3 @@ def _write(ctx: RequestContext, markers: MarkerWriter, asked: Any) -> Any:
             for topic in asked.topics
         ],
     )
-
-
-def _code(
-    ctx: RequestContext, markers: MarkerWriter, marker: Marker, partition: TopicPartition, *, impossible: bool
-) -> int:
-    if impossible and ctx.broker.partition(partition.topic, partition.partition) is not None:
-        return UnknownServerError.code
-    return markers.write(marker, partition)

@@ -21,7 +21,7 @@ from stratalog.broker.groups import (
     requested_topic,
 )
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.broker.transactions import ClientSupport, ProducerIdAndEpoch, admit
+from stratalog.broker.transactions import ClientSupport, ProducerIdAndEpoch, admit, ask_coordinator, begin_admission
 from stratalog.errors import (
     CoordinatorLoadInProgressError,
     KafkaError,
@@ -72,8 +72,16 @@ async def _store(
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     support = ClientSupport.of_commit(ctx.version)
 
-    def begin(partition: Partition) -> TransactionalWrite:
-        guard = admit(ctx.broker, partition, request.transactional_id, producer, NO_SEQUENCE, support)
+    async def begin(partition: Partition) -> TransactionalWrite:
+        if ctx.broker.cluster is None:
+            guard = admit(ctx.broker, partition, request.transactional_id, producer, NO_SEQUENCE, support)
+        else:
+            guard = begin_admission(ctx.broker, partition, producer, NO_SEQUENCE, support)
+            if guard is not None:
+                at = TopicPartition(partition.topic, partition.partition)
+                refused = await ask_coordinator(ctx.broker, request.transactional_id, producer, [at], support)
+                if at in refused:
+                    raise refused[at]
         return TransactionalWrite(producer.id, producer.epoch, guard)
 
     try:

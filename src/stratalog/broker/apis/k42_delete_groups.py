@@ -9,18 +9,19 @@ from stratalog.errors import KafkaError
 
 
 @handles(ApiKey.DELETE_GROUPS, versions=(0, 2))
-def delete_groups(ctx: RequestContext, request: Any) -> Any:
+async def delete_groups(ctx: RequestContext, request: Any) -> Any:
     return ctx.respond(
         results=[
-            ctx.make("DeletableGroupResult", group_id=group_id, error_code=_delete(ctx, group_id))
+            ctx.make("DeletableGroupResult", group_id=group_id, error_code=await _delete(ctx, group_id))
             for group_id in dict.fromkeys(request.groups_names)
         ]
     )
 
 
-def _delete(ctx: RequestContext, group_id: str) -> int:
+async def _delete(ctx: RequestContext, group_id: str) -> int:
     try:
         ctx.broker.groups.delete(group_id)
+        await ctx.broker.groups.log.settled(group_id)
     except KafkaError as error:
         return error.code
     return 0

@@ -11,14 +11,15 @@ from stratalog.errors import GroupSubscribedToTopicError, UnknownTopicOrPartitio
 
 
 @handles(ApiKey.OFFSET_DELETE, versions=(0, 0))
-def offset_delete(ctx: RequestContext, request: Any) -> Any:
+async def offset_delete(ctx: RequestContext, request: Any) -> Any:
     wanted = [
         TopicPartition(topic.name, partition.partition_index)
         for topic in request.topics
         for partition in topic.partitions
     ]
-    existing = [key for key in wanted if ctx.broker.partition(key.topic, key.partition) is not None]
+    existing = [key for key in wanted if ctx.broker.has_partition(key.topic, key.partition)]
     allowed = ctx.broker.groups.delete_offsets(request.group_id, existing)
+    await ctx.broker.groups.log.settled(request.group_id)
     unknown = {at for at, topic in enumerate(request.topics) if ctx.broker.metadata.topic(topic.name) is None}
     as_asked = len(existing) == len(wanted) and not unknown
     kept: Container[int] = range(len(request.topics)) if as_asked else unknown

@@ -11,10 +11,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.cluster.allocated_producer_ids import AllocatedProducerIds
+from stratalog.broker.cluster.broker_channels import BrokerChannels
 from stratalog.broker.cluster.cluster_view import MemberView
+from stratalog.broker.cluster.elections import ElectedCoordinators
 from stratalog.broker.cluster.features import SUPPORTED_FEATURES
 from stratalog.broker.cluster.forwarded_topics import ForwardedTopics
 from stratalog.broker.cluster.forwarding import Forwarder
@@ -34,9 +36,11 @@ from stratalog.remote.api import TopicIdPartition
 from stratalog.util import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
-    from stratalog.broker.quotas import ClientQuotas
-    from stratalog.broker.security import ScramUsers
+    import asyncio
+
     from stratalog.broker.server import Registry
+    from stratalog.broker.services import BrokerServices
+    from stratalog.wire import ApiKey
 
 logger = logging.getLogger(__name__)
 
@@ -53,15 +57,20 @@ class ClusterBroker:
         metadata: ImageMetadata,
         publisher: MetadataPublisher,
         view: MemberView,
-        forwarder: Forwarder,
         apis: ClusterApis,
+        blocks: AllocatedProducerIds,
     ) -> None:
         self.member = member
         self._metadata = metadata
         self._publisher = publisher
         self._view = view
-        self._forwarder = forwarder
         self._apis = apis
+        self._blocks = blocks
+        self._channels = BrokerChannels(view.address, view.connection)
+
+    @property
+    def node_id(self) -> int:
+        return self._view.node_id
 
     @property
     def broker_epoch(self) -> int:
@@ -92,10 +101,15 @@ class ClusterBroker:
         at = None if known is None or known.fenced else known.endpoint(listener)
         return None if known is None or at is None else (at.host, at.port, known.rack)
 
-    def begin(self, scram: ScramUsers, quotas: ClientQuotas) -> None:
-        self._publisher.scram = scram
-        self._publisher.quotas = quotas
-        quotas.read()  # what came since it was made
+    def ask(self, broker: int, key: ApiKey, versions: tuple[int, int], /, **fields: Any) -> asyncio.Future[Any]:
+        return self._channels.ask(broker, key, versions, **fields)
+
+    def begin(self, services: BrokerServices) -> None:
+        self._blocks.prefetch()
+        self._publisher.scram = services.scram
+        self._publisher.quotas = services.quotas
+        services.quotas.read()  # what came since it was made
+        self._publisher.open_coordinators(ElectedCoordinators(services))
         self.member.ready_to_unfence()
         if not self.member.lifecycle.wait_for(lambda each: each.state is LifecycleState.RUNNING, _UNFENCE_S):
             logger.warning("The controller has not unfenced this broker yet; clients are answered all the same")
@@ -105,8 +119,9 @@ class ClusterBroker:
         self._publisher.close_engine()
 
     def close(self, *, clean: bool) -> None:
+        self._channels.close()
+        self._blocks.close()
         self._apis.close()
-        self._forwarder.close()
         self._view.close()
         self.member.close(clean=clean)
 
@@ -162,5 +177,5 @@ def open_cluster_storage(
         control=ForwardedTopics(metadata, forwarder, lambda: broker_settings.current, clock),
         producer_ids=ProducerIds(blocks),
         load_report=report,
-        cluster=ClusterBroker(member, metadata, publisher, view, forwarder, apis),
+        cluster=ClusterBroker(member, metadata, publisher, view, apis, blocks),
     )

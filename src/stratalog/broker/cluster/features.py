@@ -13,12 +13,12 @@ from typing import Final
 from stratalog.broker.cluster.image import METADATA_VERSION, MetadataImage
 from stratalog.errors import UsageError
 
-#: Lowest and highest level of each feature. Coordinators of groups, share groups, streams groups and transactions are
-#: not served in a cluster yet.
+#: Lowest and highest level of each feature. Share groups and streams groups are not served.
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, 33),
     "kraft.version": (0, 1),
     "eligible.leader.replicas.version": (0, 1),
+    "group.version": (0, 1),
     "transaction.version": (0, 2),
 }
 

@@ -21,12 +21,14 @@ from stratalog.wire import ApiKey
 _VERSIONS: Final = (4, 7)
 _TIMEOUT_S: Final = 30.0
 _CHECK_S: Final = 0.02
-#: How many replicas topics of the broker's own get.
+#: What says how many replicas topics of the broker's own get.
 _REPLICAS: Final = {
     "__consumer_offsets": "offsets.topic.replication.factor",
     "__transaction_state": "transaction.state.log.replication.factor",
     "__remote_log_metadata": "remote.log.metadata.topic.replication.factor",
 }
+#: Kafka's default for that; ours is that of a broker by itself.
+_REPLICAS_DEFAULT: Final = 3
 
 
 class ForwardedTopics:
@@ -47,7 +49,7 @@ class ForwardedTopics:
         wanted = {
             "name": name,
             "num_partitions": count,
-            "replication_factor": config[_REPLICAS.get(name, "default.replication.factor")],
+            "replication_factor": _replicas(config, name),
             "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
         }
         answer = self._forwarder.ask(
@@ -77,3 +79,9 @@ class ForwardedTopics:
                 raise RequestTimedOutError(f"topic {name} was created and is not in this broker's metadata")
             self._clock.sleep(_CHECK_S)
         return topic
+
+
+def _replicas(config: BrokerConfig, name: str) -> int:
+    key = _REPLICAS.get(name, "default.replication.factor")
+    replicas: int = config[key] if config.is_set(key) or name not in _REPLICAS else _REPLICAS_DEFAULT
+    return replicas

@@ -7,18 +7,18 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from stratalog.broker.cluster.answers import COORDINATOR_TOPICS
 from stratalog.broker.cluster.delta import MetadataDelta
 from stratalog.broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from stratalog.broker.cluster.image_metadata import ImageMetadata
 from stratalog.broker.cluster.local_changes import local_changes
 
 if TYPE_CHECKING:
+    from stratalog.broker.cluster.elections import ElectedCoordinators
     from stratalog.broker.quotas import ClientQuotas
     from stratalog.broker.security import ScramUsers
     from stratalog.broker.settings import BrokerSettings
     from stratalog.config import LogConfig
-    from stratalog.engine import LogManager, ReplicaChanges
+    from stratalog.engine import LogManager
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,7 @@ class MetadataPublisher:
         self._logs: LogManager | None = None
         self._settings: BrokerSettings | None = None
         self._log_config: Callable[[str], LogConfig] | None = None
+        self._coordinators: ElectedCoordinators | None = None
         #: Read again when they change.
         self.scram: ScramUsers | None = None
         self.quotas: ClientQuotas | None = None
@@ -53,6 +54,13 @@ class MetadataPublisher:
             image = self._metadata.image
             self._publish(MetadataDelta.of_all(image), image, logs)
 
+    def open_coordinators(self, coordinators: ElectedCoordinators) -> None:
+        """Have groups and transactions loaded that this broker leads by now, and what it is elected for later."""
+        with self._lock:
+            self._coordinators = coordinators
+            if self._logs is not None:
+                coordinators.begin(self._logs)
+
     def close_engine(self) -> None:
         """Publish nothing to the engine any more."""
         with self._lock:
@@ -60,8 +68,10 @@ class MetadataPublisher:
 
     def _publish(self, delta: MetadataDelta, image: MetadataImage, logs: LogManager) -> None:
         changes = local_changes(delta, image, self._node_id)
-        _warn_of_coordinators(changes)
         self._try("replicas", lambda: logs.apply(changes))
+        coordinators = self._coordinators
+        if coordinators is not None:
+            self._try("coordinators", lambda: coordinators.take(delta, changes))
         self._try("configurations", lambda: self._configure(delta, logs))
         if self.scram is not None and "scram" in delta.changes:
             self._try("credentials", self.scram.read)
@@ -86,15 +96,3 @@ class MetadataPublisher:
             step()
         except Exception:  # the metadata goes on; what is left out comes with the next change
             logger.exception("The %s of the cluster's metadata could not be put in force", what)
-
-
-def _warn_of_coordinators(changes: ReplicaChanges) -> None:
-    """Say so when this broker would have to look after groups or transactions: it does not in a cluster."""
-    for key in sorted(changes.elected, key=str):
-        if key.topic in COORDINATOR_TOPICS.values():
-            logger.warning(
-                "This broker leads %s-%d, and coordinates nothing of it: what it holds is answered with"
-                " NOT_COORDINATOR. Move its leadership to a broker of Kafka's with kafka-reassign-partitions.sh",
-                key.topic,
-                key.partition,
-            )

@@ -41,7 +41,9 @@ class ClusterApis:
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="stratalog-forwarder")
 
     def close(self) -> None:
+        """Forward nothing more, and close the connection to the controller."""
         self._threads.shutdown(wait=True, cancel_futures=True)
+        self._forwarder.close()
 
     def apis(self, registry: Registry) -> Registry:
         """Return what is served, out of what a broker by itself serves. Asks the controller; may block."""

@@ -5,7 +5,7 @@ In `__consumer_offsets` first, then in memory, transactions' commits apart until
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -136,6 +136,12 @@ class GroupCommits:
         """Forget all of a group, and write `tombstones` behind it. All or nothing, as `remove`."""
         known = dict.fromkeys((*self.committed.of_group(group_id), *self.pending.partitions(group_id)))
         self._remove(group_id, list(known), list(tombstones))
+
+    def drop(self, belongs: Callable[[str], bool]) -> None:
+        """Forget the commits of the groups that `belongs` names, here and not in the log."""
+        for group_id in filter(belongs, {*self.committed.groups(), *self.pending.groups()}):
+            self._drop(group_id, list(self.committed.of_group(group_id)))
+            self.pending.remove_group(group_id)
 
     def _remove(self, group_id: str, partitions: list[TopicPartition], more: list[KeyValue]) -> None:
         self._log.append(group_id, [*_tombstones(group_id, partitions), *more])

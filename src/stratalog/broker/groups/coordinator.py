@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -64,6 +64,7 @@ from stratalog.errors import (
 from stratalog.util import random_uuid
 
 if TYPE_CHECKING:
+    from stratalog.broker.purgatory import Purgatory
     from stratalog.broker.storage import BrokerStorage
     from stratalog.broker.workers import Workers
     from stratalog.engine import Partition
@@ -144,8 +145,10 @@ def _decode_record(key_bytes: bytes, offset: int, value: bytes, producer_id: int
 class GroupCoordinator:
     """All groups of this broker. Everything belongs to the loop's thread.
 
-    A commit or a group's metadata is in the log before it is answered; after a restart `start` finds it there again.
-    What clients ask for raises CoordinatorLoadInProgressError while the partition with the group is still read.
+    A commit or a group's metadata is in the log, of all replicas, before it is answered; after a restart `start` finds
+    it there again. What clients ask for raises CoordinatorLoadInProgressError while the partition with the group is
+    still read. In a cluster the groups are those of the partitions that this broker leads: NotCoordinatorError for the
+    others.
     """
 
     def __init__(self, storage: BrokerStorage, workers: Workers) -> None:
@@ -163,6 +166,7 @@ class GroupCoordinator:
         self._timers: dict[str, _Timer] = {}
         self._expiration: asyncio.TimerHandle | None = None
         self._closed = False
+        self._forgetting: set[asyncio.Task[None]] = set()
         self.log: CoordinatorLog = offsets_log(storage, workers)
         #: Those of the new protocol; a group is here or there.
         self.consumers = ConsumerCoordinator(
@@ -174,7 +178,7 @@ class GroupCoordinator:
             on_downgraded=self._downgraded,
         )
         self.commits = GroupCommits(self.log, config)
-        self.loading = CoordinatorLoading(storage, workers, self.log, decode=_decode, take=self._take)
+        self.loading = CoordinatorLoading(storage, workers, self.log, decode=_decode, take=self._take, drop=self._drop)
         #: Transactions (producer id, committed) whose marker was written while its partition was read, by its number.
         self._ended_while_loading: dict[int, list[tuple[int, bool]]] = {}
 
@@ -183,6 +187,12 @@ class GroupCoordinator:
     def start(self) -> None:
         """Load groups and commits, much of them in the background, and begin to watch the time."""
         self.loading.start(self._schedule_expiration)
+
+    def start_by_partition(self, purgatory: Purgatory) -> None:
+        """Begin without any group; `loading` hears which partitions this broker of a cluster leads."""
+        self.log.go_by_partition(purgatory, self._storage.config["offsets.commit.timeout.ms"])
+        self.loading.go_by_partition()
+        self._schedule_expiration()
 
     def close(self) -> None:
         """Stop the timers. What is stored stays as it is; whoever waits is left to the end of its connection."""
@@ -226,6 +236,26 @@ class GroupCoordinator:
             group = self._groups[group_id]
             self._carry_out(group, group.shrink_to_limit(self._now()))
 
+    def _drop(self, number: int) -> None:
+        """Forget the groups of a partition; whoever waits for one has to look for its coordinator again."""
+
+        def is_there(group_id: str) -> bool:
+            return not self.log.exists or self.log.partition_number(group_id) == number
+
+        for group in [group for name, group in self._groups.items() if is_there(name)]:
+            del self._groups[group.group_id]
+            self._carry_out(group, group.die(Answer.NOT_COORDINATOR, self._now()))
+        for consumers in [group for group in self.consumers.groups() if is_there(group.group_id)]:
+            self.consumers.forget(consumers)
+        self.commits.drop(is_there)
+        self._ended_while_loading.pop(number, None)
+
+    async def _find(self, group_id: str) -> None:
+        """Return when the group's partition may be asked; a broker by itself makes the topic for it."""
+        if self.log.epochs is None and not self.log.exists:
+            await self.log.ensure()
+        self.loading.check(group_id)
+
     def _group(self, group_id: str) -> AnyGroup | None:
         return self._groups.get(group_id) or self.consumers.get(group_id)
 
@@ -250,12 +280,12 @@ class GroupCoordinator:
                 f"session timeout {timeout_ms} ms is not between {self._settings.session_timeout_min_ms} and "
                 f"{self._settings.session_timeout_max_ms} ms (group.min/max.session.timeout.ms)"
             )
-        if not self.log.exists:
-            await self.log.ensure()
-        self.loading.check(group_id)
+        await self._find(group_id)
         consumers = self.consumers.get(group_id)
         if consumers is not None and consumers.members:
-            return self.consumers.join(consumers, request, None)
+            reply = self.consumers.join(consumers, request, None)
+            await self.log.settled(group_id)
+            return reply
         group = self._groups.get(group_id)
         if group is None:
             if request.member_id != UNKNOWN_MEMBER_ID:
@@ -263,7 +293,10 @@ class GroupCoordinator:
             group = self._create(group_id)
         future: asyncio.Future[JoinReply] = self._loop.create_future()
         self._carry_out(group, group.join(request, future, self._now()))
-        return await future if not future.done() else future.result()
+        reply = await future if not future.done() else future.result()
+        if reply.error is not Answer.NOT_COORDINATOR:
+            await self.log.settled(group_id)
+        return reply
 
     def _create(self, group_id: str) -> ClassicGroup:
         """Return a new group, stored as empty: it is found again even if its first rebalance never ends."""
@@ -288,7 +321,10 @@ class GroupCoordinator:
             raise UnknownMemberIdError(f"Group {group_id} not found.")
         future: asyncio.Future[SyncReply] = self._loop.create_future()
         self._carry_out(group, group.sync(request, future))
-        return await future if not future.done() else future.result()
+        reply = await future if not future.done() else future.result()
+        if reply.error is Answer.NONE:
+            await self.log.settled(group_id)
+        return reply
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> None:
         """Record that a member is alive. Raises the error that its heartbeat is answered with."""
@@ -320,13 +356,14 @@ class GroupCoordinator:
         self, group_id: str, request: MemberHeartbeat, may_see: TopicFilter | None = None
     ) -> HeartbeatReply:
         """Answer a member of the new protocol, at once; the first one converts a classic group."""
-        if not self.log.exists:
-            await self.log.ensure()
-        self.loading.check(group_id)
+        await self._find(group_id)
         classic = self._groups.get(group_id)
         if request.is_leave:
-            return self.consumers.leave(group_id, request, classic)
-        return self.consumers.heartbeat(group_id, request, classic, may_see)
+            reply = self.consumers.leave(group_id, request, classic)
+        else:
+            reply = self.consumers.heartbeat(group_id, request, classic, may_see)
+        await self.log.settled(group_id)
+        return reply
 
     def _upgraded(self, group: ClassicGroup) -> None:
         """Drop a classic group that goes on with the new protocol; those who wait join again."""
@@ -430,9 +467,7 @@ class GroupCoordinator:
         A commit without generation to a group that does not exist makes one without members; with a generation it is
         answered with `missing_group`. `version` is that of the request.
         """
-        if not self.log.exists:
-            await self.log.ensure()
-        self.loading.check(group_id)
+        await self._find(group_id)
         now = self._now()
         group = self._group(group_id)
         if group is None and generation > NO_GENERATION:
@@ -444,6 +479,7 @@ class GroupCoordinator:
         codes = self.commits.store(group_id, commits)
         if group is None:
             self._groups[group_id] = ClassicGroup(group_id, self._settings, now)
+        await self.log.settled(group_id)
         return codes
 
     async def commit_in_transaction(
@@ -453,17 +489,16 @@ class GroupCoordinator:
         instance_id: str | None,
         generation: int,
         commits: Mapping[TopicPartition, CommittedOffset],
-        admit: Callable[[Partition], TransactionalWrite],
+        admit: Callable[[Partition], Awaitable[TransactionalWrite]],
     ) -> dict[TopicPartition, int]:
         """Store commits that count once a transaction is committed; the error code of each. Raises as `commit` does.
 
         `admit` makes sure that the partition of `__consumer_offsets` is part of the transaction, or raises.
         """
         _check_group_id(group_id)
-        if not self.log.exists:
-            await self.log.ensure()
+        await self._find(group_id)
+        transaction = await admit(self.log.partition_of(group_id))
         self.loading.check(group_id)
-        transaction = admit(self.log.partition_of(group_id))
         now = self._now()
         group = self._group(group_id)
         if group is None and generation > NO_GENERATION:
@@ -478,6 +513,7 @@ class GroupCoordinator:
         codes = self.commits.store(group_id, commits, transaction)
         if group is None:
             self._groups[group_id] = ClassicGroup(group_id, self._settings, now)
+        await self.log.settled(group_id)
         return codes
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
@@ -496,6 +532,19 @@ class GroupCoordinator:
         allowed = {partition: not group.is_subscribed(partition.topic) for partition in partitions}
         self.commits.remove(group_id, [partition for partition, ok in allowed.items() if ok])
         return allowed
+
+    def forget_topic(self, topic: str) -> None:
+        """Begin to forget what groups have committed for a topic that is gone from the cluster."""
+        task = self._loop.create_task(self._forget_topic(topic))
+        self._forgetting.add(task)
+        task.add_done_callback(self._forgetting.discard)
+
+    async def _forget_topic(self, topic: str) -> None:
+        try:
+            for _ in self.commits.remove_topic(topic):
+                await asyncio.sleep(0)  # others have their turn
+        except KafkaError as error:  # another broker has these groups now, or they expire
+            logger.info("Commits for %s, which is deleted, stay: %s", topic, error)
 
     # --- administration -----------------------------------------------------------------------------------------------
 

@@ -52,6 +52,17 @@ class PendingOffsets:
         for commits in self._by_group.get(group_id, {}).values():
             commits.pop(partition, None)
 
+    def groups(self) -> list[str]:
+        return list(self._by_group)
+
+    def remove_group(self, group_id: str) -> None:
+        """Forget the commits of all open transactions for a group; harmless when there are none."""
+        for producer_id in self._by_group.pop(group_id, {}):
+            groups = self._by_producer[producer_id]
+            del groups[group_id]
+            if not groups:
+                del self._by_producer[producer_id]
+
     def take(
         self, producer_id: int, belongs: Callable[[str], bool]
     ) -> dict[str, dict[TopicPartition, CommittedOffset]]:

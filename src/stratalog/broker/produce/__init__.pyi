@@ -1,3 +1,12 @@
+from .cluster_admission import (
+    ClusterAdmission as ClusterAdmission,
+)
+from .cluster_admission import (
+    PendingAdmission as PendingAdmission,
+)
+from .cluster_admission import (
+    producer_of as producer_of,
+)
 from .large_batches import (
     LargeBatchChecks as LargeBatchChecks,
 )
@@ -41,14 +50,8 @@ from .producing import (
     PendingAppends as PendingAppends,
 )
 from .producing import (
-    Unconfirmed as Unconfirmed,
-)
-from .producing import (
     append_records as append_records,
 )
 from .producing import (
     is_transactional as is_transactional,
-)
-from .producing import (
-    still_unconfirmed as still_unconfirmed,
 )

@@ -102,7 +102,7 @@ class _Instance:
                 raise DataDirError("the broker does not start: all log directories have failed")
             acceptor.start()
             if services.cluster is not None:
-                await services.workers.run(services.cluster.begin, services.scram, services.quotas)
+                await services.workers.run(services.cluster.begin, services)
                 _watch(services.cluster, give_up, loop)
             on_ready()
             services.workers.submit(warm_up)

@@ -4,6 +4,12 @@ from .admission import (
 from .admission import (
     admit as admit,
 )
+from .admission import (
+    ask_coordinator as ask_coordinator,
+)
+from .admission import (
+    begin_admission as begin_admission,
+)
 from .coordinator import (
     TransactionCoordinator as TransactionCoordinator,
 )

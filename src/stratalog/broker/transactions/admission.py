@@ -7,6 +7,9 @@ coordinator is asked whether it knows; for newer ones (Produce 12, TxnOffsetComm
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -18,16 +21,23 @@ from stratalog.errors import (
     CoordinatorNotAvailableError,
     InvalidProducerEpochError,
     InvalidTxnStateError,
+    KafkaError,
     NotCoordinatorError,
     NotEnoughReplicasError,
     ProducerFencedError,
+    StratalogError,
     TransactionAbortableError,
+    error_for_code,
+    wire_code,
 )
 
 if TYPE_CHECKING:
     from stratalog.broker.services import BrokerServices
+    from stratalog.broker.transactions.peers import Codes
     from stratalog.engine import Partition
     from stratalog.log.producers import VerificationGuard
+
+logger = logging.getLogger(__name__)
 
 #: First versions of Produce whose clients know TRANSACTION_ABORTABLE, and leave adding partitions to the broker.
 _PRODUCE_ABORTABLE_FROM = 11
@@ -73,30 +83,106 @@ def admit(
     """Return the guard that opens the log to the producer's transaction, or None when none is needed.
 
     InvalidProducerEpochError, InvalidProducerIdMappingError, InvalidTxnStateError or TransactionAbortableError, and
-    NotEnoughReplicasError for what the client has to try again.
+    NotEnoughReplicasError for what the client has to try again. For a broker by itself.
     """
-    adds = support is ClientSupport.ADDS
-    if not adds and not broker.config["transaction.partition.verification.enable"]:
-        return None
-    guard = partition.log.start_verification(producer.id, sequence, producer.epoch, supports_epoch_bump=adds)
+    guard = begin_admission(broker, partition, producer, sequence, support)
     if guard is None:
         return None
     at = TopicPartition(partition.topic, partition.partition)
     try:
-        if adds:
-            broker.transactions.add_partitions(transactional_id, producer, [at], EPOCH_BUMP_FROM)
-        else:
-            broker.transactions.check_in_transaction(transactional_id, producer, at)
-    except ProducerFencedError as error:
-        raise InvalidProducerEpochError(str(error)) from error
-    except TransactionAbortableError as error:
-        if support is ClientSupport.NONE:
-            raise InvalidTxnStateError(str(error)) from error
-        raise
-    except ConcurrentTransactionsError as error:
-        if adds:
-            raise
-        raise NotEnoughReplicasError(str(error)) from error
-    except (NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError) as error:
-        raise NotEnoughReplicasError(str(error)) from error
+        _ask_here(broker, transactional_id, producer, [at], support)
+    except KafkaError as error:
+        raise _as_told(error, support) from error
     return guard
+
+
+def begin_admission(
+    broker: BrokerServices, partition: Partition, producer: ProducerIdAndEpoch, sequence: int, support: ClientSupport
+) -> VerificationGuard | None:
+    """Return the guard of a transaction whose coordinator has to be asked, or None when it need not be."""
+    adds = support is ClientSupport.ADDS
+    if not adds and not broker.config["transaction.partition.verification.enable"]:
+        return None
+    return partition.log.start_verification(producer.id, sequence, producer.epoch, supports_epoch_bump=adds)
+
+
+async def ask_coordinator(
+    broker: BrokerServices,
+    transactional_id: str,
+    producer: ProducerIdAndEpoch,
+    partitions: Sequence[TopicPartition],
+    support: ClientSupport,
+) -> dict[TopicPartition, KafkaError]:
+    """Ask the coordinator of a transaction, whichever broker that is; return what its client is to be told instead.
+
+    Partitions that may be written to are not in it. The end of the transaction before is waited for, for some time.
+    """
+    loop = broker.loop
+    until_s = loop.time() + broker.config["add.partitions.to.txn.retry.backoff.max.ms"] / 1000
+    pause_s = broker.config["add.partitions.to.txn.retry.backoff.ms"] / 1000
+    while True:
+        codes = await _codes(broker, transactional_id, producer, partitions, support)
+        is_early = support is ClientSupport.ADDS and ConcurrentTransactionsError.code in codes.values()
+        if not is_early or loop.time() + pause_s > until_s:
+            break
+        await asyncio.sleep(pause_s)
+    return {
+        partition: _as_told(error_for_code(code)(f"transactional id {transactional_id}"), support)
+        for partition, code in codes.items()
+        if code
+    }
+
+
+async def _codes(
+    broker: BrokerServices,
+    transactional_id: str,
+    producer: ProducerIdAndEpoch,
+    partitions: Sequence[TopicPartition],
+    support: ClientSupport,
+) -> Codes:
+    transactions = broker.transactions
+    peers = transactions.peers
+    assert peers is not None
+    log = transactions.log
+    found = peers.cluster.leader(log.topic, log.partition_number(transactional_id))
+    if found is None or found[0] < 0:
+        return dict.fromkeys(partitions, CoordinatorNotAvailableError.code)
+    try:
+        if found[0] == broker.node_id:
+            _ask_here(broker, transactional_id, producer, partitions, support)
+            await log.settled(transactional_id)
+            return {}
+        adds = support is ClientSupport.ADDS
+        return await peers.add_partitions(found[0], transactional_id, producer, partitions, verify_only=not adds)
+    except KafkaError as error:
+        return dict.fromkeys(partitions, wire_code(error))
+    except (StratalogError, OSError) as error:
+        logger.info("The coordinator of transactional id %s cannot be asked: %s", transactional_id, error)
+        return dict.fromkeys(partitions, CoordinatorNotAvailableError.code)
+
+
+def _ask_here(
+    broker: BrokerServices,
+    transactional_id: str | None,
+    producer: ProducerIdAndEpoch,
+    partitions: Sequence[TopicPartition],
+    support: ClientSupport,
+) -> None:
+    if support is ClientSupport.ADDS:
+        broker.transactions.add_partitions(transactional_id, producer, partitions, EPOCH_BUMP_FROM)
+        return
+    for partition in partitions:
+        broker.transactions.check_in_transaction(transactional_id, producer, partition)
+
+
+def _as_told(error: KafkaError, support: ClientSupport) -> KafkaError:
+    """Return what a client of Produce or TxnOffsetCommit is told of a coordinator's error."""
+    if isinstance(error, ProducerFencedError):
+        return InvalidProducerEpochError(str(error))
+    if isinstance(error, TransactionAbortableError) and support is ClientSupport.NONE:
+        return InvalidTxnStateError(str(error))
+    if isinstance(error, ConcurrentTransactionsError) and support is not ClientSupport.ADDS:
+        return NotEnoughReplicasError(str(error))
+    if isinstance(error, NotCoordinatorError | CoordinatorNotAvailableError | CoordinatorLoadInProgressError):
+        return NotEnoughReplicasError(str(error))
+    return error

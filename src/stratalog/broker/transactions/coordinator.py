@@ -8,6 +8,9 @@ The end of a transaction is three appends, each of which is there before the nex
 
 After a crash `start` goes on where it stopped: markers are written again (a second one changes nothing). A partition
 that cannot take its marker, as its disk has failed, leaves the transaction prepared, and is tried again every so often.
+
+In a cluster each of the three is there when its replicas have it. The first is answered then; the rest goes on in the
+background, as the partitions may be led by other brokers, and by whoever coordinates the id next.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from stratalog.broker.coordinator_log import Contents, CoordinatorLog
 from stratalog.broker.groups import TopicPartition
 from stratalog.broker.transactions import decisions
 from stratalog.broker.transactions.markers import Marker, MarkerWriter
+from stratalog.broker.transactions.peers import TransactionPeers
 from stratalog.broker.transactions.records import (
     decode_key,
     decode_value,
@@ -45,13 +49,19 @@ from stratalog.errors import (
 )
 
 if TYPE_CHECKING:
+    from stratalog.broker.cluster_membership import ClusterMembership
     from stratalog.broker.groups import GroupCoordinator
+    from stratalog.broker.purgatory import Purgatory
     from stratalog.broker.storage import BrokerStorage
     from stratalog.broker.workers import Workers
 
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
+#: In a cluster leaders change, and the second attempt soon finds the next one.
+_RETRY_MIN_S = 0.05
+#: How long the replicas of `__transaction_state` may take to confirm a step.
+_CONFIRMATION_MS = 30_000
 
 
 def _decode(contents: Contents) -> Iterator[Transaction]:
@@ -83,7 +93,10 @@ class TransactionCoordinator:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._closed = False
         self.log: CoordinatorLog = transaction_log(storage, workers)
-        self.loading = CoordinatorLoading(storage, workers, self.log, decode=_decode, take=self._take)
+        self.loading = CoordinatorLoading(storage, workers, self.log, decode=_decode, take=self._take, drop=self._drop)
+        #: The other brokers of a cluster.
+        self.peers: TransactionPeers | None = None
+        self._completing: set[asyncio.Task[None]] = set()
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -91,9 +104,21 @@ class TransactionCoordinator:
         """Load all ids, many of them in the background, finish what was decided, and begin to watch the time."""
         self.loading.start(self._begin_to_tidy)
 
+    def start_by_partition(self, purgatory: Purgatory, cluster: ClusterMembership) -> None:
+        """Begin without any id; `loading` hears which partitions this broker of a cluster leads."""
+        self.log.go_by_partition(purgatory, _CONFIRMATION_MS)
+        self.loading.go_by_partition()
+        self.peers = TransactionPeers(cluster, self._markers, self._loop, purgatory)
+        self._begin_to_tidy()
+
     def close(self) -> None:
         """Stop the timers. What is stored stays as it is."""
         self._closed = True
+        if not self._loop.is_closed():
+            for task in self._completing:
+                task.cancel()
+        if self.peers is not None:
+            self.peers.close()
         self.loading.close()
         for timer in self._timers.values():
             timer.cancel()
@@ -111,6 +136,14 @@ class TransactionCoordinator:
                 yield
         if entries:
             logger.info("Loaded %d transactional ids of %s-%d", len(entries), self.log.topic, number)
+
+    def _drop(self, number: int) -> None:
+        """Forget the ids of a partition; the next coordinator completes what is decided."""
+        for name in [
+            name for name in self._transactions if not self.log.exists or self.log.partition_number(name) == number
+        ]:
+            del self._transactions[name]
+            self._unmarked.pop(name, None)
 
     def _begin_to_tidy(self) -> None:
         self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.abort_timed_out)
@@ -248,6 +281,12 @@ class TransactionCoordinator:
     def _complete(self, prepared: Transaction, partitions: Iterable[TopicPartition]) -> None:
         """Write the markers into these partitions and have done with it; what fails is tried again later."""
         left = frozenset(partitions)
+        if self.peers is not None:
+            self._unmarked[prepared.transactional_id] = left
+            task = self._loop.create_task(self._complete_in_cluster(self.peers, prepared, left))
+            self._completing.add(task)
+            task.add_done_callback(self._completing.discard)
+            return
         try:
             left = self._markers.write_all(self._marker(prepared), left)
             if not left:
@@ -261,12 +300,39 @@ class TransactionCoordinator:
             self._later("markers", _RETRY_S, self._retry)
         self._unmarked[prepared.transactional_id] = left
 
+    async def _complete_in_cluster(
+        self, peers: TransactionPeers, prepared: Transaction, left: frozenset[TopicPartition]
+    ) -> None:
+        """Do the same while the transaction is this broker's. No marker goes before the replicas know the outcome."""
+        name, delay_s = prepared.transactional_id, _RETRY_MIN_S
+        while self._transactions.get(name) is prepared:
+            try:
+                await self.log.settled(name)
+                if left and self._transactions.get(name) is prepared:
+                    left = await peers.write_all(self._marker(prepared), left)
+                if self._transactions.get(name) is not prepared:
+                    return
+                self._unmarked[name] = left
+                if not left:
+                    self._store(prepared.completed(self._clock.now_ms()))
+                    del self._unmarked[name]
+                    return
+            except KafkaError as error:
+                logger.info("Transactional id %s cannot be completed yet: %s", name, error)
+            except Exception:  # whatever it is: the outcome is decided, and nobody else would go on
+                logger.exception("Transactional id %s cannot be completed", name)
+            await asyncio.sleep(delay_s)
+            delay_s = min(delay_s * 2, _RETRY_S)
+
     def _marker(self, prepared: Transaction) -> Marker:
         """Return the marker of a decided transaction.
 
         NotCoordinatorError while its partition of the topic is not led.
         """
-        epoch = self.log.partition_of(prepared.transactional_id).leader_epoch
+        if self.log.epochs is None:
+            epoch = self.log.partition_of(prepared.transactional_id).leader_epoch
+        else:
+            epoch = self.log.epochs.get(self.log.partition_number(prepared.transactional_id), -1)
         if epoch < 0:
             raise NotCoordinatorError(f"{self.log.topic}: the partition of {prepared.transactional_id} has failed")
         committed = prepared.state is TransactionState.PREPARE_COMMIT

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stratalog.broker.confirmation import Unconfirmed
 from stratalog.broker.groups import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from stratalog.broker.transactions.transaction import ProducerIdAndEpoch
 from stratalog.errors import (
@@ -29,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 #: After these there is nothing more to do in a partition: it is gone, or somebody newer has ended the transaction
 #: there.
-_FINAL_ERRORS = frozenset(
+FINAL_ERRORS = frozenset(
     {
         UnknownTopicOrPartitionError.code,
         InvalidProducerEpochError.code,
@@ -61,7 +62,7 @@ class MarkerWriter:
         left = set()
         for partition in sorted(partitions):
             code = self.write(marker, partition)
-            if code in _FINAL_ERRORS:
+            if code in FINAL_ERRORS:
                 logger.warning(
                     "%s-%d needs no marker of producer %d any more (error %d)",
                     partition.topic,
@@ -73,8 +74,11 @@ class MarkerWriter:
                 left.add(partition)
         return frozenset(left)
 
-    def write(self, marker: Marker, at: TopicPartition) -> int:
-        """Write the marker into one partition; its error code. A marker where nothing is open changes nothing."""
+    def write(self, marker: Marker, at: TopicPartition, unconfirmed: list[Unconfirmed] | None = None) -> int:
+        """Write the marker into one partition; its error code. A marker where nothing is open changes nothing.
+
+        With `unconfirmed` all replicas have to confirm it, and it is added there.
+        """
         partition = self._logs.get(at.topic, at.partition)
         if partition is None:
             return UnknownTopicOrPartitionError.code
@@ -85,11 +89,16 @@ class MarkerWriter:
             coordinator_epoch=marker.coordinator_epoch,
             timestamp_ms=self._clock.now_ms(),
         )
+        epoch = partition.leader_epoch
         try:
-            partition.append(batch, origin="coordinator", transaction_version=marker.transaction_version)
+            if unconfirmed is not None:
+                partition.check_min_isr()
+            info = partition.append(batch, origin="coordinator", transaction_version=marker.transaction_version)
         except (StratalogError, OSError) as error:
             logger.error("%s-%d: no marker for producer %d: %s", *at, marker.producer.id, error)
             return wire_code(error) if isinstance(error, KafkaError) else KafkaStorageError.code
+        if unconfirmed is not None:
+            unconfirmed.append(Unconfirmed(partition, at.topic, info.last_offset, epoch))
         if at.topic == CONSUMER_OFFSETS_TOPIC:
             self._groups.transaction_ended(marker.producer.id, at.partition, committed=marker.committed)
         return 0

@@ -1,0 +1,57 @@
+"""Tells the coordinators which partitions of their topics this broker leads, and which it does not lead any more.
+
+Kafka's `BrokerMetadataPublisher` does so after the replicas have changed; `onElection`, `onResignation`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stratalog.broker.cluster.delta import MetadataDelta
+    from stratalog.broker.coordinator_loading import CoordinatorLoading
+    from stratalog.broker.services import BrokerServices
+    from stratalog.engine import LogManager, ReplicaChanges
+
+logger = logging.getLogger(__name__)
+
+
+class ElectedCoordinators:
+    """Called on the observer's thread; what it hears is done on the loop's, in the same order."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+        self._loadings: dict[str, CoordinatorLoading[Any]] = {
+            services.groups.log.topic: services.groups.loading,
+            services.transactions.log.topic: services.transactions.loading,
+        }
+
+    def begin(self, logs: LogManager) -> None:
+        """Take in what is led already."""
+        for topic, loading in self._loadings.items():
+            for partition in logs.partitions(topic):
+                if partition.leader_epoch >= 0:
+                    self._do(loading.elect, partition.partition, partition.leader_epoch)
+
+    def take(self, delta: MetadataDelta, changes: ReplicaChanges) -> None:
+        for key in (*changes.deletes, *changes.followers):
+            if key.topic in self._loadings:
+                self._do(self._loadings[key.topic].resign, key.partition)
+        for key in changes.elected:
+            if key.topic in self._loadings:
+                self._do(self._loadings[key.topic].elect, key.partition, changes.leaders[key].leader_epoch)
+        for topic_id in delta.deleted_topics:
+            topic = delta.image.topics.get(topic_id)
+            if topic is not None and topic.name not in self._loadings:
+                self._do(self._forget, topic.name)
+
+    def _forget(self, topic: str) -> None:
+        self._services.groups.forget_topic(topic)
+
+    def _do(self, what: Callable[..., object], *arguments: object) -> None:
+        try:
+            self._services.loop.call_soon_threadsafe(what, *arguments)
+        except RuntimeError:  # the loop is closed, and with it everything that was coordinated
+            logger.debug("the loop is closed")

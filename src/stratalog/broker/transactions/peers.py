@@ -1,0 +1,250 @@
+"""What the brokers of a cluster ask each other about transactions: markers, and whether a partition takes part.
+
+To each broker there is one request of a kind at a time; what comes meanwhile goes together in the next one, as in
+Kafka's `TransactionMarkerChannelManager` and `AddPartitionsToTxnManager`. Nothing is tried again here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from stratalog.broker.confirmation import Unconfirmed, confirmed
+from stratalog.broker.groups import TopicPartition
+from stratalog.broker.transactions.markers import FINAL_ERRORS, Marker, MarkerWriter
+from stratalog.broker.transactions.transaction import ProducerIdAndEpoch
+from stratalog.errors import (
+    NotLeaderOrFollowerError,
+    StratalogError,
+    UnknownServerError,
+    UnknownTopicOrPartitionError,
+)
+from stratalog.wire import ApiKey
+
+if TYPE_CHECKING:
+    from stratalog.broker.cluster_membership import ClusterMembership
+    from stratalog.broker.purgatory import Purgatory
+
+_MARKER_VERSIONS: Final = (1, 2)
+_ADD_VERSIONS: Final = (4, 5)
+#: After these a partition needs the marker no more. One that is unknown may be so for a moment: the metadata decides.
+_DONE: Final = (FINAL_ERRORS | {0}) - {UnknownTopicOrPartitionError.code}
+_BATCH_MAX: Final = 500
+#: How long the replicas of a partition may take to confirm a marker.
+MARKER_TIMEOUT_MS: Final = 30_000
+
+_Asked = TypeVar("_Asked")
+#: The error code of each partition.
+Codes = dict[TopicPartition, int]
+
+
+class BatchedRequests(Generic[_Asked]):
+    """Puts what is asked of one broker while it answers into its next request. Belongs to the loop's thread."""
+
+    def __init__(
+        self, send: Callable[[int, Sequence[_Asked]], Awaitable[Sequence[Codes]]], key_of: Callable[[_Asked], Hashable]
+    ) -> None:
+        """`send` raises a StratalogError for all; nothing of the same `key_of` is in one request twice."""
+        self._send = send
+        self._key_of = key_of
+        self._waiting: dict[int, list[tuple[_Asked, asyncio.Future[Codes]]]] = {}
+        self._running: dict[int, asyncio.Task[None]] = {}
+
+    async def ask(self, broker: int, asked: _Asked) -> Codes:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Codes] = loop.create_future()
+        self._waiting.setdefault(broker, []).append((asked, future))
+        if broker not in self._running:
+            self._running[broker] = loop.create_task(self._run(broker))
+        return await future
+
+    def close(self) -> None:
+        for task in self._running.values():
+            if not task.get_loop().is_closed():
+                task.cancel()
+
+    async def _run(self, broker: int) -> None:
+        try:
+            while batch := self._next(broker):
+                try:
+                    answers = await self._send(broker, [asked for asked, _ in batch])
+                except Exception as error:  # noqa: BLE001  whatever it is: each of them has to hear of it
+                    for _, future in batch:
+                        if not future.done():
+                            future.set_exception(error)
+                    continue
+                for (_, future), codes in zip(batch, answers, strict=True):
+                    if not future.done():
+                        future.set_result(codes)
+        finally:
+            del self._running[broker]
+
+    def _next(self, broker: int) -> list[tuple[_Asked, asyncio.Future[Codes]]]:
+        batch: dict[Hashable, tuple[_Asked, asyncio.Future[Codes]]] = {}
+        left = []
+        for each in self._waiting.pop(broker, []):
+            key = self._key_of(each[0])
+            if key in batch or len(batch) == _BATCH_MAX:
+                left.append(each)
+            else:
+                batch[key] = each
+        if left:
+            self._waiting[broker] = left
+        return list(batch.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _SentMarker:
+    marker: Marker
+    partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class _Addition:
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    partitions: Sequence[TopicPartition]
+    verify_only: bool
+
+
+class TransactionPeers:
+    """The other brokers, as transactions need them. Belongs to the loop's thread."""
+
+    def __init__(
+        self,
+        cluster: ClusterMembership,
+        writer: MarkerWriter,
+        loop: asyncio.AbstractEventLoop,
+        purgatory: Purgatory,
+    ) -> None:
+        self.cluster = cluster
+        self._writer = writer
+        self._loop = loop
+        self._purgatory = purgatory
+        self._markers: BatchedRequests[_SentMarker] = BatchedRequests(
+            self._send_markers, lambda each: each.marker.producer.id
+        )
+        self._additions: BatchedRequests[_Addition] = BatchedRequests(
+            self._send_additions, lambda each: each.transactional_id
+        )
+
+    def close(self) -> None:
+        self._markers.close()
+        self._additions.close()
+
+    # --- markers ------------------------------------------------------------------------------------------------------
+
+    async def write_all(self, marker: Marker, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        """Have the marker written into each partition by its leader; those that have to be tried again.
+
+        A partition that the cluster does not have any more needs none.
+        """
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in sorted(partitions):
+            leader = self.cluster.leader(*partition)
+            if leader is not None:
+                by_leader.setdefault(leader[0], []).append(partition)
+        nobody = by_leader.pop(-1, [])
+        answers = await asyncio.gather(*(self._write(leader, marker, some) for leader, some in by_leader.items()))
+        left = {
+            partition for codes in answers for partition, code in codes.items() if code not in FINAL_ERRORS and code
+        }
+        return frozenset(left.union(nobody))
+
+    async def _write(self, leader: int, marker: Marker, partitions: Sequence[TopicPartition]) -> Codes:
+        if leader == self.cluster.node_id:
+            return await self.write_here(marker, partitions)
+        try:
+            return await self._markers.ask(leader, _SentMarker(marker, partitions))
+        except (StratalogError, OSError):
+            return dict.fromkeys(partitions, UnknownServerError.code)
+
+    async def write_here(self, marker: Marker, partitions: Iterable[TopicPartition]) -> Codes:
+        """Write the marker into partitions that this broker leads; return when their replicas have it."""
+        appended: list[Unconfirmed] = []
+        codes = {partition: self._code(marker, partition, appended) for partition in partitions}
+        failed = await confirmed(self._loop, self._purgatory, MARKER_TIMEOUT_MS, appended)
+        return codes | {TopicPartition(*place): error.code for place, error in failed.items()}
+
+    def _code(self, marker: Marker, partition: TopicPartition, appended: list[Unconfirmed]) -> int:
+        code = self._writer.write(marker, partition, appended)
+        if code == UnknownTopicOrPartitionError.code and self.cluster.leader(*partition) is not None:
+            return NotLeaderOrFollowerError.code
+        return code
+
+    async def _send_markers(self, broker: int, batch: Sequence[_SentMarker]) -> list[Codes]:
+        markers = [
+            {
+                "producer_id": each.marker.producer.id,
+                "producer_epoch": each.marker.producer.epoch,
+                "transaction_result": each.marker.committed,
+                "coordinator_epoch": each.marker.coordinator_epoch,
+                "transaction_version": each.marker.transaction_version,
+                "topics": [
+                    {"name": name, "partition_indexes": numbers} for name, numbers in _by_topic(each.partitions)
+                ],
+            }
+            for each in batch
+        ]
+        told = await self.cluster.ask(broker, ApiKey.WRITE_TXN_MARKERS, _MARKER_VERSIONS, markers=markers)
+        found = {
+            int(each.producer_id): {
+                TopicPartition(topic.name, partition.partition_index): int(partition.error_code)
+                for topic in each.topics
+                for partition in topic.partitions
+            }
+            for each in told.markers
+        }
+        return [_all_of(each.partitions, found.get(each.marker.producer.id, {})) for each in batch]
+
+    # --- partitions ---------------------------------------------------------------------------------------------------
+
+    async def add_partitions(
+        self,
+        broker: int,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Sequence[TopicPartition],
+        *,
+        verify_only: bool,
+    ) -> Codes:
+        """Have the coordinator of an id add partitions, or say whether they take part. StratalogError or OSError."""
+        return await self._additions.ask(broker, _Addition(transactional_id, producer, partitions, verify_only))
+
+    async def _send_additions(self, broker: int, batch: Sequence[_Addition]) -> list[Codes]:
+        asked = [
+            {
+                "transactional_id": each.transactional_id,
+                "producer_id": each.producer.id,
+                "producer_epoch": each.producer.epoch,
+                "verify_only": each.verify_only,
+                "topics": [{"name": name, "partitions": numbers} for name, numbers in _by_topic(each.partitions)],
+            }
+            for each in batch
+        ]
+        told = await self.cluster.ask(broker, ApiKey.ADD_PARTITIONS_TO_TXN, _ADD_VERSIONS, transactions=asked)
+        if int(told.error_code):
+            raise UnknownServerError(f"broker {broker} answers {told.error_code.name}")
+        found = {
+            each.transactional_id: {
+                TopicPartition(topic.name, partition.partition_index): int(partition.partition_error_code)
+                for topic in each.topic_results
+                for partition in topic.results_by_partition
+            }
+            for each in told.results_by_transaction
+        }
+        return [_all_of(each.partitions, found.get(each.transactional_id, {})) for each in batch]
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
+    topics: dict[str, list[int]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    return list(topics.items())
+
+
+def _all_of(partitions: Iterable[TopicPartition], codes: Mapping[TopicPartition, int]) -> Codes:
+    """Return the code of each partition; one that the answer leaves out has failed."""
+    return {partition: codes.get(partition, UnknownServerError.code) for partition in partitions}
