@@ -46,6 +46,13 @@ def test_every_link_leads_somewhere(path: Path) -> None:
     assert missing == []
 
 
+def test_the_page_of_the_package_index_stands_alone() -> None:
+    """It is shown where none of the repository's files are: no relative link, and no picture of the repository."""
+    text = (ROOT / "docs" / "package.md").read_text()
+    assert _LINK.findall(text) == []
+    assert "src=" not in text
+
+
 def anchors(file: Path) -> set[str]:
     """The headings of a page, spelled as GitHub links to them."""
     headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
