@@ -495,8 +495,8 @@ BROKER_KEYS = ConfigRegistry(
              one_of("none", "zstd")),
         _key("stratalog.remote.encryption.key.file", _STR, None,
              "Files with the AES-256 keys of segments in the object store, separated by commas. Each holds 32 bytes "
-             "or their base64. The first key encrypts new segments, the others only read. By default nothing is "
-             "encrypted."),
+             "or their base64, or several keys in base64, one a line. The first key encrypts new segments, the others "
+             "only read. The files are read again before each new segment. By default nothing is encrypted."),
         _key("stratalog.remote.aiven.encryption.key.file", _STR, None,
              "RSA private keys (PEM) of segments that Aiven's plugin encrypted: <key id>=<path>, separated by commas."),
         _key("stratalog.remote.deadline.ms", _INT, 60_000,

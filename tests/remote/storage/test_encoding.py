@@ -168,11 +168,51 @@ def test_keys_rotate(tmp_path: Path) -> None:
         assert bytes(view.get(manifest.key())) == make_segment(tmp_path / "again", number)[2][ObjectKind.LOG]
 
 
+def test_keys_rotate_while_a_broker_serves(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """By the file alone: the new key in its first line, the old one below. A file that is no good changes nothing."""
+    keys = tmp_path / "segments.key"
+    keys.write_text(encoded(KEY))
+    rsm = ObjectStoreRemoteStorageManager()
+    rsm.configure({"url": (tmp_path / "bucket").as_uri(), "encryption.key.file": str(keys)})
+    copies: list[tuple[RemoteLogSegmentMetadata, bytes]] = []
+
+    def copy() -> str:
+        metadata, data, contents = make_segment(tmp_path, len(copies) + 1)
+        rsm.copy_log_segment_data(metadata, data)
+        copies.append((metadata, contents[ObjectKind.LOG]))
+        used = rsm.manifest(metadata).encryption
+        assert used is not None
+        return used.key_id
+
+    assert copy() == key_id(KEY)
+    keys.write_text(encoded(OTHER_KEY) + encoded(KEY))
+    assert copy() == key_id(OTHER_KEY)
+    assert f"the key {key_id(OTHER_KEY)} from now on" in caplog.text
+    for wrong in (b"", b"half a key", None):
+        keys.unlink() if wrong is None else keys.write_bytes(wrong)
+        assert copy() == key_id(OTHER_KEY)
+        assert "the encryption keys stay as they were" in caplog.messages[-1]
+    said = len(caplog.messages)
+    assert copy() == key_id(OTHER_KEY)
+    assert len(caplog.messages) == said
+    keys.write_text(encoded(KEY) + encoded(OTHER_KEY))
+    assert copy() == key_id(KEY)
+    assert base64.b64encode(KEY).decode() not in caplog.text
+    view = open_bucket((tmp_path / "bucket").as_uri(), {"encryption_key_file": str(keys)})
+    for metadata, records in copies:
+        assert bytes(rsm.fetch_log_segment(metadata, 0)) == records
+        assert bytes(view.get(str(ObjectKey.of(metadata, ObjectKind.LOG)))) == records
+
+
+def encoded(key: bytes) -> str:
+    return base64.b64encode(key).decode() + "\n"
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (None, "cannot be read"),
-        (b"", "holds no key: expected 32 bytes or their base64, not 0 bytes"),
+        (b"", "holds no key: expected 32 bytes or their base64, one key a line, not 0 bytes"),
         (b"x" * 31, "holds no key"),
         (base64.b64encode(b"x" * 16), "holds no key"),
         (b"-----BEGIN", "holds no key"),

@@ -74,7 +74,7 @@ def _is_as_before(manifest: SegmentManifest, kind: ObjectKind, data: bytes) -> b
 
 def _encoding_of(view: PlainView, manifest: SegmentManifest) -> Encoding:
     """Return what was done to the contents of a segment. RemoteStorageError names a key that is not at hand."""
-    keyring = view.reader.keys.keyring
+    keyring = view.reader.keys.keyring.current()
     if manifest.encryption is None:
         return Encoding(manifest.compression)
     keyring.segment_key(manifest.encryption.key_id, manifest.segment_id, manifest.key())

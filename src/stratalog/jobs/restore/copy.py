@@ -89,7 +89,7 @@ def copy_to_bucket(task: BucketTask) -> SegmentManifest:
     """Everything but the manifest, which is given back; a disk of this machine has the segment meanwhile."""
     reader, manifest = _open(task.source)
     keys, options = ReadKeys.split(task.target_options)
-    encoding = Encoding.of(options.pop("compression", "none"), keys.keyring)
+    encoding = Encoding.of(options.pop("compression", "none"), keys.keyring.current())
     with tempfile.TemporaryDirectory(prefix="stratalog-restore-") as temporary:
         directory = Path(temporary)
         written = _write_files(reader, manifest, directory, manifest.base_offset)

@@ -10,7 +10,7 @@ from stratalog.errors import RetriableRemoteStorageError, UsageError
 from stratalog.remote.api import RemoteLogSegmentMetadata
 from stratalog.remote.storage.chunk_codec import NONCE_BYTES, TAG_BYTES, AesGcm, ChunkCodec, Compression
 from stratalog.remote.storage.chunks import ChunkIndex
-from stratalog.remote.storage.keyring import Keyring
+from stratalog.remote.storage.keyring import KeyFiles, Keyring
 from stratalog.remote.storage.manifest import BLOCK_BYTES, Encryption, StoredObject
 from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import UPLOAD_PART_BYTES, ObjectStore, Uploaded
@@ -25,10 +25,10 @@ class Encoding:
     """What is done to the contents of new segments."""
 
     compression: Compression = Compression.NONE
-    keyring: Keyring = field(default_factory=Keyring)
+    keyring: Keyring | KeyFiles = field(default_factory=Keyring)
 
     @classmethod
-    def of(cls, compression: str, keyring: Keyring) -> Encoding:
+    def of(cls, compression: str, keyring: Keyring | KeyFiles) -> Encoding:
         """UsageError for a compression that is not known."""
         try:
             return cls(Compression(compression), keyring)
@@ -36,13 +36,18 @@ class Encoding:
             names = " or ".join(each.value for each in Compression)
             raise UsageError(f"stratalog.remote.compression={compression}: expected {names}") from error
 
+    def current(self) -> Encoding:
+        """Return what is done to a segment that begins now: its key stays, whatever becomes of the files of keys."""
+        return Encoding(self.compression, self.keyring.current())
+
     @property
     def is_plain(self) -> bool:
-        return self.compression is Compression.NONE and self.keyring.active_id is None
+        return self.compression is Compression.NONE and self.keyring.current().active_id is None
 
     @property
     def encryption(self) -> Encryption | None:
-        return None if self.keyring.active_id is None else Encryption(self.keyring.active_id)
+        active_id = self.keyring.current().active_id
+        return None if active_id is None else Encryption(active_id)
 
 
 class Encoder:
@@ -111,13 +116,12 @@ class Encoder:
 
 
 def _codec(encoding: Encoding, metadata: RemoteLogSegmentMetadata) -> ChunkCodec:
-    active = encoding.keyring.active_id
+    keyring = encoding.keyring.current()
+    active = keyring.active_id
     if active is None:
         return ChunkCodec(encoding.compression)
     segment_id = metadata.segment_id
-    return ChunkCodec(
-        encoding.compression, AesGcm(encoding.keyring.segment_key(active, segment_id.id, str(segment_id)))
-    )
+    return ChunkCodec(encoding.compression, AesGcm(keyring.segment_key(active, segment_id.id, str(segment_id))))
 
 
 def _plain(uploaded: Uploaded) -> StoredObject:

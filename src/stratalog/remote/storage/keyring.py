@@ -1,8 +1,9 @@
 """The keys of encrypted segments: read from files, told apart by ids that are made of the keys themselves.
 
-A file holds 32 bytes, or their base64. Of several files the first has the key of new segments; the others are for
-reading what was written before. The id of a key is in the manifests of its segments and in messages; it gives nothing
-of it away.
+A file holds 32 bytes, or the base64 of one key or several, one a line. The first key of the first file is that of new
+segments; the others are for reading what was written before. A process that serves looks at the files again before each
+new segment (`KeyFiles`), so that keys rotate without a restart. The id of a key is in the manifests of its segments and
+in messages; it gives nothing of it away.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import logging
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -17,6 +20,8 @@ from uuid import UUID
 
 from stratalog.errors import RemoteStorageError, UsageError
 from stratalog.util import REAL_FILESYSTEM, FileSystem
+
+logger = logging.getLogger(__name__)
 
 KEY_BYTES = 32
 
@@ -30,15 +35,9 @@ class Keyring:
     keys: Mapping[str, bytes] = field(default_factory=dict, repr=False, hash=False)
     active_id: str | None = None
 
-    @classmethod
-    def of_files(cls, names: str | None, fs: FileSystem = REAL_FILESYSTEM) -> Keyring:
-        """Return the keys of comma-separated paths. UsageError names the file that is missing or holds no key."""
-        paths = [name.strip() for name in (names or "").split(",") if name.strip()]
-        if not paths:
-            return cls()
-        require_cryptography("encryption.key.file")
-        keys = {key_id(key): key for key in (_read_key(path, fs) for path in paths)}
-        return cls(keys, next(iter(keys)))
+    def current(self) -> Keyring:
+        """Return these keys: they are not of files."""
+        return self
 
     def segment_key(self, wanted: str, segment_id: UUID, source: str) -> bytes:
         """Return the key of one segment.
@@ -59,6 +58,49 @@ class Keyring:
         return derivation.derive(key)
 
 
+class KeyFiles:
+    """The keys of comma-separated paths, as the files are now. Thread-safe.
+
+    UsageError at first names the file that is missing or holds no key. Later such a file is an error in the log, and
+    the keys stay those that were there before.
+    """
+
+    def __init__(self, names: str | None, fs: FileSystem = REAL_FILESYSTEM) -> None:
+        self._paths = [name.strip() for name in (names or "").split(",") if name.strip()]
+        self._fs = fs
+        self._lock = threading.Lock()
+        self._has_failed = False
+        self._keyring = Keyring()
+        if self._paths:
+            require_cryptography("encryption.key.file")
+            self._keyring = self._read()
+
+    def current(self) -> Keyring:
+        if not self._paths:
+            return self._keyring
+        with self._lock:
+            try:
+                found = self._read()
+            except UsageError as error:
+                if not self._has_failed:
+                    logger.error("%s; the encryption keys stay as they were", error)
+                self._has_failed = True
+                return self._keyring
+            self._has_failed = False
+            if (found.active_id, found.keys) != (self._keyring.active_id, self._keyring.keys):
+                logger.warning(
+                    "New segments are encrypted with the key %s from now on; keys that can read: %s",
+                    found.active_id,
+                    ", ".join(found.keys),
+                )
+                self._keyring = found
+            return self._keyring
+
+    def _read(self) -> Keyring:
+        keys = {key_id(key): key for path in self._paths for key in _read_keys(path, self._fs)}
+        return Keyring(keys, next(iter(keys)))
+
+
 def key_id(key: bytes) -> str:
     """16 hexadecimal digits that tell a key from others."""
     return hashlib.sha256(b"stratalog key id\0" + key).hexdigest()[:_ID_DIGITS]
@@ -72,20 +114,27 @@ def require_cryptography(option: str) -> None:
         )
 
 
-def _read_key(path: str, fs: FileSystem) -> bytes:
+def _read_keys(path: str, fs: FileSystem) -> list[bytes]:
     try:
         data = fs.read_bytes(path)
     except OSError as error:
         raise UsageError(f"encryption.key.file={path} cannot be read: {error.strerror or error}") from error
     if len(data) == KEY_BYTES:
-        return data
-    try:
-        key = base64.b64decode(b"".join(data.split()), validate=True)
-    except binascii.Error:
-        key = b""
-    if len(key) != KEY_BYTES:
+        return [data]
+    lines = data.split()
+    keys = _decoded(lines) or _decoded([b"".join(lines)])  # several keys, or one in lines of another length
+    if not keys:
         raise UsageError(
-            f"encryption.key.file={path} holds no key: expected {KEY_BYTES} bytes or their base64, not {len(data)} "
-            "bytes; `openssl rand -base64 32` makes one"
+            f"encryption.key.file={path} holds no key: expected {KEY_BYTES} bytes or their base64, one key a line, not "
+            f"{len(data)} bytes; `openssl rand -base64 32` makes one"
         )
-    return key
+    return keys
+
+
+def _decoded(texts: list[bytes]) -> list[bytes]:
+    """Return the keys whose base64 these are; none if one of them is something else."""
+    try:
+        keys = [base64.b64decode(text, validate=True) for text in texts]
+    except binascii.Error:
+        return []
+    return keys if all(len(key) == KEY_BYTES for key in keys) else []

@@ -26,7 +26,7 @@ from stratalog.remote.storage.aiven import DataKeys, data_keys
 from stratalog.remote.storage.aiven import keys as aiven_keys
 from stratalog.remote.storage.aiven import manifest as aiven_manifest
 from stratalog.remote.storage.chunk_codec import AesGcm, ChunkCodec, Compression
-from stratalog.remote.storage.keyring import Keyring
+from stratalog.remote.storage.keyring import KeyFiles, Keyring
 from stratalog.remote.storage.manifest import Encryption, ObjectLayout, SegmentManifest
 from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
@@ -42,7 +42,7 @@ _CODECS_KEPT = 1000
 class ReadKeys:
     """What encrypted segments are opened with."""
 
-    keyring: Keyring = field(default_factory=Keyring)
+    keyring: Keyring | KeyFiles = field(default_factory=Keyring)
     data_keys: DataKeys = field(default_factory=DataKeys)
 
     @classmethod
@@ -53,8 +53,7 @@ class ReadKeys:
         for name, value in options.items():
             (named if name.replace("_", ".") in (KEY_FILE, data_keys.OPTION) else rest)[name] = value
         files = {name.replace("_", "."): value for name, value in named.items()}
-        keyring = Keyring.of_files(files.get(KEY_FILE), fs)
-        return cls(keyring, DataKeys.of_files(files.get(data_keys.OPTION), fs)), rest
+        return cls(KeyFiles(files.get(KEY_FILE), fs), DataKeys.of_files(files.get(data_keys.OPTION), fs)), rest
 
 
 # --- manifests --------------------------------------------------------------------------------------------------------
@@ -263,7 +262,7 @@ class SegmentReader:
         if encryption is None:
             return ChunkCodec(manifest.compression)
         if encryption.sealed_data_key is None:
-            key = self.keys.keyring.segment_key(encryption.key_id, manifest.segment_id, source)
+            key = self.keys.keyring.current().segment_key(encryption.key_id, manifest.segment_id, source)
             return ChunkCodec(manifest.compression, AesGcm(key))
         return ChunkCodec(manifest.compression, _envelope(encryption, self.keys.data_keys, source))
 

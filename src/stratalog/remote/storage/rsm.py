@@ -127,7 +127,8 @@ class ObjectStoreRemoteStorageManager:
     def stage(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> SegmentManifest:
         """Put everything but the manifest, and return that: until it is put, nobody takes the objects for a segment."""
         reader = self.reader
-        encoder = Encoder(reader.store, self._encoding, metadata, self._fs, on_progress=data.on_progress)
+        encoding = self._encoding.current()
+        encoder = Encoder(reader.store, encoding, metadata, self._fs, on_progress=data.on_progress)
         blocks = data.block_facts or self._blocks(data.log_segment)
         files: dict[ObjectKind, Path | None] = {
             ObjectKind.LOG: data.log_segment,
@@ -154,8 +155,8 @@ class ObjectStoreRemoteStorageManager:
             topic_config=data.topic_config,
             partition_count=data.partition_count,
             block_timestamps=blocks.timestamps,
-            compression=self._encoding.compression,
-            encryption=self._encoding.encryption,
+            compression=encoding.compression,
+            encryption=encoding.encryption,
         )
         # A look at the other side: a store that lost or cut an object is found before anything local is given up.
         self._check_sizes(manifest)
