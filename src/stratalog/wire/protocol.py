@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 REQUEST_HEAD = struct.Struct(">hhi")
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
+INT64 = struct.Struct(">q")
+#: kio counts the microseconds of a period in 64 bits.
+_PERIOD_MS_MAX: Final = (2**63 - 1) // 1000
 
 _EMPTY_ARRAY = INT32.pack(0)
 _EMPTY_COMPACT = b"\1"
@@ -183,9 +186,26 @@ def read_request(key: ApiKey, version: int, frame: memoryview, position: int) ->
     try:
         return _read(cls, data)
     except InvalidRequestError:
-        if not cls.__flexible__ or (known := without_unknown_tags(cls, data)) == data:
+        known = _with_readable_period(cls, without_unknown_tags(cls, data) if cls.__flexible__ else data)
+        if known == data:
             raise
         return _read(cls, known)
+
+
+def _with_readable_period(cls: Any, data: bytes) -> bytes:
+    """Return a message that ends in a period (those about tokens) with one that can be read.
+
+    It may be 292,000 years, so that it stands for each longer one.
+    """
+    period = next((each for each in reversed(dataclasses.fields(cls)) if "tag" not in each.metadata), None)
+    if period is None or period.metadata.get("kafka_type") != "timedelta_i64":
+        return data
+    begin = len(data) - INT64.size - bool(cls.__flexible__)  # no tagged fields
+    if begin < 0:
+        return data
+    (period_ms,) = INT64.unpack_from(data, begin)
+    readable_ms = max(-_PERIOD_MS_MAX, min(_PERIOD_MS_MAX, period_ms))
+    return data[:begin] + INT64.pack(readable_ms) + data[begin + INT64.size :]
 
 
 def _read(cls: Any, data: bytes) -> Any:
