@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from tests.broker.quotas.paced_broker import (
@@ -19,6 +19,7 @@ from tests.support.quota_cases import set_quota
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
+from stratalog.broker.produce.produce_template import ProduceTemplate
 from stratalog.testing.clock import ManualClock
 from stratalog.wire.api_keys import ApiKey
 
@@ -68,6 +69,30 @@ def test_a_producer_over_its_quota_is_answered_at_once_and_read_again_when_its_t
         assert fast.receive(ApiKey.PRODUCE, 9).responses[0].partition_responses[0].base_offset == before + 2
         shown = paced.metrics()
         assert shown["kafka_server_produce_throttle_time", ("", "fast")] > 0
+
+
+def test_a_client_without_a_quota_keeps_the_short_way_until_it_has_one(
+    paced: Paced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short: list[int] = []
+    answer = ProduceTemplate.answer
+
+    def noted(self: ProduceTemplate, frames: Sequence[memoryview], records: Sequence[memoryview]) -> list[bytes] | None:
+        short.append(len(frames))
+        return answer(self, frames, records)
+
+    monkeypatch.setattr(ProduceTemplate, "answer", noted)
+    paced.set("quick", producer_byte_rate=1e9)
+    with paced.connect("quick") as quick, paced.connect("free") as free:
+        for _ in range(4):
+            assert ms(call(quick, produce())) == 0
+        assert short == []
+        for _ in range(4):
+            assert ms(call(free, produce())) == 0
+        assert short == [1, 1]
+        paced.set("free", producer_byte_rate=1)
+        assert ms(call(free, produce())) > 0
+        assert short == [1, 1]
 
 
 @pytest.mark.parametrize("version", [3, 5, 8, 9, 11])

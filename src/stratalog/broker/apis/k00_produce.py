@@ -98,7 +98,11 @@ class Produce:
         work = _Work(state, version, request.acks, topics, admission, acks_error)
         pace = state.quotas.pace
         if pace is not None:
-            work.paced = _Paced(pace, self._client(frame), len(frame))
+            client = self._client(frame)
+            if pace.is_free_to_produce(client):
+                pace = None
+            else:
+                work.paced = _Paced(pace, client, len(frame))
         if isinstance(admission, ClusterAdmission) and (questions := admission.begin(work.entries())):
             work.keep_records()
             go_on = partial(self._answer_later, work, correlation_id, request.timeout_ms, may_wait=True)

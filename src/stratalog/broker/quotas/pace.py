@@ -32,6 +32,10 @@ class QuotaPace:
         """Return the most bytes that a client may fetch at once without being throttled in any case."""
         return self._fetch.window_max(client, self._now_ms())
 
+    def is_free_to_produce(self, client: QuotaClient) -> bool:
+        """Whether no quota can make a client wait for what it produces; it need not be counted until quotas change."""
+        return not (self._produce.has_limit(client) or self._request.has_limit(client))
+
     def after_produce(
         self, client: QuotaClient, size: int, busy_s: float, *, is_answered: bool
     ) -> QuotaThrottle | None:
