@@ -29,8 +29,6 @@ NAMES = {
     85: "WriteShareGroupState",
     86: "DeleteShareGroupState",
     87: "ReadShareGroupStateSummary",
-    88: "StreamsGroupHeartbeat",
-    89: "StreamsGroupDescribe",
     90: "DescribeShareGroupOffsets",
     91: "AlterShareGroupOffsets",
     92: "DeleteShareGroupOffsets",
@@ -75,7 +73,8 @@ MISSING = {
     34: "a partition stays in the directory that it was created in",
     42: "version 3 is not in the schemas that are used here",
     **dict.fromkeys((76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92), "share groups (KIP-932)"),
-    **dict.fromkeys((88, 89), "streams groups (KIP-1071)"),
+    88: "streams groups (KIP-1071); a member with an endpoint is told which source topics lack, where Kafka fails",
+    89: "no descriptions of topologies, as Kafka without a plug-in",
     **dict.fromkeys((93, 94), "not in the schemas that are used here"),
     **dict.fromkeys((80, 81), "voters of a quorum: metadata is in SQLite here"),
 }

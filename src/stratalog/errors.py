@@ -449,6 +449,10 @@ class TelemetryTooLargeError(KafkaError):
     code = 118
 
 
+class InvalidStreamsTopologyError(KafkaError):
+    code = 130
+
+
 class InvalidRegularExpressionError(KafkaError):
     code = 128
 

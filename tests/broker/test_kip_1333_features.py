@@ -115,12 +115,14 @@ def test_other_features_of_kafka_are_kept_at_their_level(tmp_path: Path) -> None
         refused = wire.call(ApiKey.UPDATE_FEATURES, 2, timeout=1000, feature_updates=[*updates, bad])
         assert refused.error_code == INVALID_UPDATE_VERSION
         assert "Local controller 1 only supports versions 0-1" in refused.error_message
-        assert broker.services.metadata.features.others == {"group.version": 1, "transaction.version": 2}
+        new = {"group.version": 1, "streams.version": 1, "transaction.version": 2}
+        assert broker.services.metadata.features.others == new
         answer = wire.call(ApiKey.UPDATE_FEATURES, 2, timeout=1000, feature_updates=updates)
         assert answer.error_code == 0
         down = {"feature": "group.version", "max_version_level": 0, "upgrade_type": 2}
         assert wire.call(ApiKey.UPDATE_FEATURES, 2, timeout=1000, feature_updates=[down]).error_code == 0
     del levels["group.version"]
+    levels["streams.version"] = 1
     with Broker(data_dir=tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
         told = wire.call(ApiKey.API_VERSIONS, 4, client_software_name="w", client_software_version="1")
         assert {f.name: f.max_version_level for f in told.finalized_features} == levels

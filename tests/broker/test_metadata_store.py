@@ -78,12 +78,16 @@ def test_a_store_without_an_epoch_of_features_begins_at_0(tmp_path: Path) -> Non
     with sqlite3.connect(tmp_path / STORE_FILE) as db:
         db.execute("DELETE FROM meta WHERE key = 'features.epoch'")
     store = MetadataStore.open(tmp_path)
-    assert store.features == FinalizedFeatures(31, 0, {"group.version": 1, "transaction.version": 2})
+    assert store.features == FinalizedFeatures(
+        31, 0, {"group.version": 1, "streams.version": 1, "transaction.version": 2}
+    )
     store.finalize({"metadata.version": 31})
     assert store.features.epoch == 0
     store.finalize({"metadata.version": 32})
     store = reopen(store)
-    assert store.features == FinalizedFeatures(32, 1, {"group.version": 1, "transaction.version": 2})
+    assert store.features == FinalizedFeatures(
+        32, 1, {"group.version": 1, "streams.version": 1, "transaction.version": 2}
+    )
     store.close()
 
 

@@ -236,7 +236,7 @@ def test_the_release_switches_large_segments_on_and_nothing_switches_them_off(cl
 )
 def test_a_release_means_its_newest_level(cli: CommandLine, release: str, level: int) -> None:
     cli.good("features", "downgrade", "--feature", "metadata.version=7")
-    for feature in ("group.version", "transaction.version"):
+    for feature in ("group.version", "streams.version", "transaction.version"):
         cli.good("features", "downgrade", "--feature", f"{feature}=0")
     done = cli.good("features", "upgrade", "--release-version", release, "--json").json
     others = {name: level_with(name, level) for name in OTHER_FEATURES}

@@ -11,18 +11,20 @@ from pathlib import Path
 import pytest
 
 from stratalog.config.broker import BROKER_KEYS
+from stratalog.config.group import GROUP_KEYS
 from stratalog.config.keys import ConfigKey
 from stratalog.config.topic import TOPIC_KEYS
 
 SOURCES = Path(__file__).parents[2] / "src" / "stratalog"
 #: Where keys are declared by calls of `_key`, and described: naming a key there is not reading it.
-DECLARATIONS = {SOURCES / "config" / name for name in ("broker.py", "topic.py")}
+DECLARATIONS = {SOURCES / "config" / name for name in ("broker.py", "group.py", "topic.py")}
 NOT_READING = {SOURCES / "config" / name for name in ("documentation.py", "kafka_keys.py", "unkept.py")}
 #: Letters that the fixed part of a name has at least that is put together.
 _FIXED_MIN = 8
 
 _TOPIC_BY_BROKER_KEY = {key.broker_key: key for key in TOPIC_KEYS if key.broker_key}
 _TOPIC_KEYS = list(TOPIC_KEYS)
+_GROUP_BY_BROKER_KEY = {key.broker_key: key for key in GROUP_KEYS if key.broker_key}
 _COARSE = {coarse for key in BROKER_KEYS for coarse, _ in key.coarser}
 
 
@@ -60,7 +62,7 @@ def _is_read_by_name(name: str) -> bool:
 
 
 def _is_read(key: ConfigKey) -> bool:
-    """By its name; a topic's also as a field of `LogConfig`; a broker's also as the default of one that is read."""
+    """By its name; a topic's also as a field of `LogConfig`; a broker's also as the default of another that is read."""
     _, _, attributes = _reads()
     if key in _TOPIC_KEYS:
         field = key.name.replace(".", "_")
@@ -68,6 +70,9 @@ def _is_read(key: ConfigKey) -> bool:
     topic_key = _TOPIC_BY_BROKER_KEY.get(key.name)
     if topic_key is not None:
         return _is_read(topic_key)
+    group_key = _GROUP_BY_BROKER_KEY.get(key.name)
+    if group_key is not None and _is_read_by_name(group_key.name):
+        return True
     return key.name in _COARSE or _is_read_by_name(key.name)
 
 

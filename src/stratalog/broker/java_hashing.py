@@ -8,7 +8,7 @@ insertion. The bucket is the hash, its upper half folded into the lower, modulo 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TypeVar
+from typing import Generic, TypeVar
 from uuid import UUID
 
 _Key = TypeVar("_Key")
@@ -59,3 +59,57 @@ def in_hash_order(
         return (value ^ value >> 16) & mask
 
     return sorted(keys, key=bucket)
+
+
+def sized_capacity(size: int) -> Callable[[int], int]:
+    """Return the capacity of a `HashMap` that was made for a size, as a function of how many entries it got."""
+    first = 1 << (max(size, 1) - 1).bit_length()
+
+    def capacity_for(count: int) -> int:
+        capacity = first
+        while count > capacity * 3 / 4:
+            capacity *= 2
+        return capacity
+
+    return capacity_for
+
+
+class JavaHeap(Generic[_Key]):
+    """A `PriorityQueue`: which of several lowest elements comes first depends on how its heap was built."""
+
+    def __init__(self, rank_of: Callable[[_Key], float]) -> None:
+        self._rank_of = rank_of
+        self._heap: list[_Key] = []
+
+    def add(self, element: _Key) -> None:
+        """Let an element rise from the end."""
+        heap, rank_of = self._heap, self._rank_of
+        rank = rank_of(element)
+        heap.append(element)
+        at = len(heap) - 1
+        while at > 0:
+            parent = (at - 1) // 2
+            if rank >= rank_of(heap[parent]):
+                break
+            heap[at] = heap[parent]
+            at = parent
+        heap[at] = element
+
+    def poll(self) -> _Key | None:
+        """Take out the first element; the last one sinks from its place. None for an empty heap."""
+        heap, rank_of = self._heap, self._rank_of
+        if not heap:
+            return None
+        first, last = heap[0], heap.pop()
+        if not heap:
+            return first
+        rank, at = rank_of(last), 0
+        while (child := 2 * at + 1) < len(heap):
+            if child + 1 < len(heap) and rank_of(heap[child]) > rank_of(heap[child + 1]):
+                child += 1
+            if rank <= rank_of(heap[child]):
+                break
+            heap[at] = heap[child]
+            at = child
+        heap[at] = last
+        return first

@@ -3,8 +3,9 @@
 Kafka's tools set all of them when a release is finalized (`kafka-features upgrade --release-version`), so their levels
 are kept and told (`FeatureVersion` of 4.4.0). 0 is what "not finalized" means.
 
-Only `transaction.version` means something here: from 2 on clients of 4.x have their epoch raised with every transaction
-and leave adding partitions to the broker (KIP-890). A new data directory has it at 2, and the others at 0.
+Three of them mean something here. With `transaction.version` 2 clients of 4.x have their epoch raised with every
+transaction and leave adding partitions to the broker (KIP-890). `group.version` and `streams.version` 1 bring groups of
+the consumer protocol and streams groups. A new data directory has these three at their highest, and the others at 0.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Final
 TRANSACTION_VERSION: Final = "transaction.version"
 #: The feature that brings groups of the new protocol (KIP-848).
 GROUP_VERSION: Final = "group.version"
+#: The feature that brings streams groups (KIP-1071).
+STREAMS_VERSION: Final = "streams.version"
 
 #: Feature -> level of `metadata.version` -> level of the feature from there on.
 _LEVELS_OF_RELEASES: Final[Mapping[str, Mapping[int, int]]] = {
@@ -22,7 +25,7 @@ _LEVELS_OF_RELEASES: Final[Mapping[str, Mapping[int, int]]] = {
     GROUP_VERSION: {22: 1},
     "kraft.version": {21: 1},
     "share.version": {28: 1, 31: 2},
-    "streams.version": {29: 1},
+    STREAMS_VERSION: {29: 1},
     TRANSACTION_VERSION: {24: 2},
 }
 

@@ -26,6 +26,7 @@ from stratalog.errors import InvalidRequestError
 from stratalog.util import encode_unsigned, long_lived
 from stratalog.wire.api_keys import ApiKey
 from stratalog.wire.array_bounds import check_arrays
+from stratalog.wire.later_versions import message_module_of
 from stratalog.wire.unknown_tags import without_unknown_tags
 
 if TYPE_CHECKING:
@@ -91,9 +92,9 @@ def error_codes() -> Mapping[int, Any]:
 
 @cache
 def message_module(key: ApiKey, version: int, kind: str) -> ModuleType:
-    """Kio's module of an API's "request" or "response" of a version."""
+    """Return the module of an API's "request" or "response" of a version."""
     _kio()
-    return importlib.import_module(f"kio.schema.{key.schema}.v{version}.{kind}")
+    return message_module_of(key.schema, version, kind)
 
 
 @cache

@@ -393,7 +393,7 @@ def _describe_groups(group_type: str, request_field: str) -> Guard:
     return guard
 
 
-_described_consumer_groups = _describe_groups("DescribedGroup", "group_ids")
+_described_groups_by_id = _describe_groups("DescribedGroup", "group_ids")
 
 
 def _list_groups(asker: Asker, request: Any) -> GuardStep:
@@ -421,7 +421,7 @@ def _consumer_group_heartbeat(asker: Asker, request: Any) -> GuardStep:
 
 def _describe_consumer_groups(asker: Asker, request: Any) -> GuardStep:
     """Hide groups that read topics which the client may not describe."""
-    step = _described_consumer_groups(asker, request)
+    step = _described_groups_by_id(asker, request)
 
     def is_seen(group: Any) -> bool:
         parts = (part for member in group.members for part in (member.assignment, member.target_assignment))
@@ -437,6 +437,31 @@ def _describe_consumer_groups(asker: Asker, request: Any) -> GuardStep:
             error_code=_TOPIC_CODE,
             error_message="The group has described topic(s) that the client is not authorized to describe.",
             authorized_operations=group.authorized_operations,
+        )
+
+    return replace(step, finish=both(with_each("groups", hide), step.finish))
+
+
+def _describe_streams_groups(asker: Asker, request: Any) -> GuardStep:
+    """Hide groups whose topology has topics that the client may not describe."""
+    step = _described_groups_by_id(asker, request)
+
+    def is_seen(group: Any) -> bool:
+        names: set[str] = set()
+        for part in () if group.topology is None else group.topology.subtopologies:
+            names.update(part.source_topics, part.repartition_sink_topics)
+            names.update(topic.name for topic in (*part.repartition_source_topics, *part.state_changelog_topics))
+        return asker.names(Op.DESCRIBE, TOPIC, names) == names
+
+    def hide(group: Any) -> Any:
+        if is_seen(group):
+            return group
+        return asker.ctx.make(
+            "DescribedGroup",
+            group_id=group.group_id,
+            error_code=_TOPIC_CODE,
+            error_message="The described group uses topics that the client is not authorized to describe.",
+            authorized_operations=-(2**31),
         )
 
     return replace(step, finish=both(with_each("groups", hide), step.finish))
@@ -894,6 +919,8 @@ GUARDS: Final[Mapping[ApiKey, Guard | None]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: _describe_consumer_groups,
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: None,
     ApiKey.PUSH_TELEMETRY: None,
+    ApiKey.STREAMS_GROUP_HEARTBEAT: _group(Op.READ),
+    ApiKey.STREAMS_GROUP_DESCRIBE: _describe_streams_groups,
     ApiKey.LIST_CONFIG_RESOURCES: _cluster(Op.DESCRIBE_CONFIGS),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
 }

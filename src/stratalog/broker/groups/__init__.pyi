@@ -1,7 +1,4 @@
 from .coordinator import (
-    AnyGroup as AnyGroup,
-)
-from .coordinator import (
     GroupCoordinator as GroupCoordinator,
 )
 from .group import (
@@ -48,6 +45,9 @@ from .wire import (
 )
 from .wire import (
     check_consumer_protocol as check_consumer_protocol,
+)
+from .wire import (
+    check_streams_protocol as check_streams_protocol,
 )
 from .wire import (
     requested_topic as requested_topic,

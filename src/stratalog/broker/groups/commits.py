@@ -22,8 +22,7 @@ from stratalog.broker.groups.records import OffsetKey, encode_offset_key, encode
 from stratalog.errors import OffsetMetadataTooLargeError
 
 if TYPE_CHECKING:
-    from stratalog.broker.groups.consumer import ConsumerGroup
-    from stratalog.broker.groups.group import ClassicGroup
+    from stratalog.broker.groups.coordinator import AnyGroup
     from stratalog.config import BrokerConfig
     from stratalog.engine import Partition
 
@@ -154,7 +153,7 @@ class GroupCommits:
 
     # --- age ----------------------------------------------------------------------------------------------------------
 
-    def expired(self, group: ClassicGroup | ConsumerGroup, now_ms: int) -> list[TopicPartition]:
+    def expired(self, group: AnyGroup, now_ms: int) -> list[TopicPartition]:
         """Return the partitions whose commits the group may lose by now."""
         found = expired_partitions(
             self.committed.of_group(group.group_id),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from stratalog.broker.coordinator_loading import CoordinatorLoading, in_pieces
 from stratalog.broker.coordinator_log import Contents, CoordinatorLog, KeyValue, TransactionalWrite
+from stratalog.broker.groups.alarms import GroupAlarms
 from stratalog.broker.groups.commits import GroupCommits
 from stratalog.broker.groups.consumer import (
     ConsumerCoordinator,
@@ -35,6 +36,15 @@ from stratalog.broker.groups.records import (
     encode_group_value,
 )
 from stratalog.broker.groups.state import GroupState
+from stratalog.broker.groups.streams import (
+    StreamsCoordinator,
+    StreamsGroup,
+    StreamsGroupChange,
+    StreamsHeartbeat,
+    StreamsOutcome,
+    StreamsReply,
+    decode_streams_change,
+)
 from stratalog.broker.groups.values import (
     NO_GENERATION,
     UNKNOWN_MEMBER_ID,
@@ -75,12 +85,6 @@ logger = logging.getLogger(__name__)
 _RETRY_MS = 1000
 
 
-@dataclass(slots=True)
-class _Timer:
-    due_ms: int
-    handle: asyncio.TimerHandle
-
-
 @dataclass(frozen=True, slots=True)
 class _StoredCommit:
     """A commit as it was read back; with a producer id it is of that producer's open transaction."""
@@ -106,9 +110,17 @@ class _StoredChange:
     change: GroupChange
 
 
-_Stored = _StoredCommit | _StoredGroup | _StoredChange
-#: A group of either protocol.
-AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup
+@dataclass(frozen=True, slots=True)
+class _StoredStreamsChange:
+    """A part of a streams group as it was read back."""
+
+    key: GroupKey
+    change: StreamsGroupChange
+
+
+_Stored = _StoredCommit | _StoredGroup | _StoredChange | _StoredStreamsChange
+#: A group of any protocol.
+AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | StreamsGroup
 
 
 def _decode(contents: Contents) -> Iterator[_Stored]:
@@ -138,6 +150,9 @@ def _decode_record(key_bytes: bytes, offset: int, value: bytes, producer_id: int
             found = decode_change(key_bytes, value)
             if found is not None:
                 yield _StoredChange(GroupKey(found[0]), found[1])
+            of_streams = decode_streams_change(key_bytes, value) if found is None else None
+            if of_streams is not None:
+                yield _StoredStreamsChange(GroupKey(of_streams[0]), of_streams[1])
     except CorruptRecordError as error:
         logger.error("A record of __consumer_offsets is passed over: %s", error)
 
@@ -163,12 +178,11 @@ class GroupCoordinator:
             members_max=config["group.max.size"],
         )
         self._groups: dict[str, ClassicGroup] = {}
-        self._timers: dict[str, _Timer] = {}
+        self._alarms = GroupAlarms(self._clock, workers.loop, self._on_alarm)
         self._expiration: asyncio.TimerHandle | None = None
-        self._closed = False
         self._forgetting: set[asyncio.Task[None]] = set()
         self.log: CoordinatorLog = offsets_log(storage, workers)
-        #: Those of the new protocol; a group is here or there.
+        #: Those of the new protocols; a group is in one of these, or here.
         self.consumers = ConsumerCoordinator(
             storage,
             workers,
@@ -177,6 +191,7 @@ class GroupCoordinator:
             on_upgraded=self._upgraded,
             on_downgraded=self._downgraded,
         )
+        self.streams = StreamsCoordinator(storage, workers, self.log)
         self.commits = GroupCommits(self.log, config)
         self.loading = CoordinatorLoading(storage, workers, self.log, decode=_decode, take=self._take, drop=self._drop)
         #: Transactions (producer id, committed) whose marker was written while its partition was read, by its number.
@@ -196,12 +211,10 @@ class GroupCoordinator:
 
     def close(self) -> None:
         """Stop the timers. What is stored stays as it is; whoever waits is left to the end of its connection."""
-        self._closed = True
         self.loading.close()
         self.consumers.close()
-        for timer in self._timers.values():
-            timer.handle.cancel()
-        self._timers.clear()
+        self.streams.close()
+        self._alarms.close()
         if self._expiration is not None:
             self._expiration.cancel()
 
@@ -224,16 +237,20 @@ class GroupCoordinator:
         if isinstance(entry, _StoredChange):
             self.consumers.load(group_id, entry.change)
             return
+        if isinstance(entry, _StoredStreamsChange):
+            self.streams.load(group_id, entry.change)
+            return
         self.commits.load(entry.key, entry.commit, entry.producer_id)
         if self._group(group_id) is None:
             self._groups[group_id] = ClassicGroup(group_id, self._settings, now)
 
     def _loaded(self, group_id: str) -> None:
-        consumers = self.consumers.get(group_id)
-        if consumers is not None:
-            self.consumers.loaded(consumers)
-        else:
-            group = self._groups[group_id]
+        group = self._group(group_id)
+        if isinstance(group, ConsumerGroup):
+            self.consumers.loaded(group)
+        elif isinstance(group, StreamsGroup):
+            self.streams.loaded(group)
+        elif group is not None:
             self._carry_out(group, group.shrink_to_limit(self._now()))
 
     def _drop(self, number: int) -> None:
@@ -247,6 +264,8 @@ class GroupCoordinator:
             self._carry_out(group, group.die(Answer.NOT_COORDINATOR, self._now()))
         for consumers in [group for group in self.consumers.groups() if is_there(group.group_id)]:
             self.consumers.forget(consumers)
+        for streams in [group for group in self.streams.groups() if is_there(group.group_id)]:
+            self.streams.forget(streams)
         self.commits.drop(is_there)
         self._ended_while_loading.pop(number, None)
 
@@ -257,7 +276,7 @@ class GroupCoordinator:
         self.loading.check(group_id)
 
     def _group(self, group_id: str) -> AnyGroup | None:
-        return self._groups.get(group_id) or self.consumers.get(group_id)
+        return self._groups.get(group_id) or self.consumers.get(group_id) or self.streams.get(group_id)
 
     def transaction_ended(self, producer_id: int, number: int, *, committed: bool) -> None:
         """`GroupCommits.transaction_ended`, now or when what is in the partition has been loaded."""
@@ -286,6 +305,9 @@ class GroupCoordinator:
             reply = self.consumers.join(consumers, request, None)
             await self.log.settled(group_id)
             return reply
+        streams = self.streams.get(group_id)
+        if streams is not None and streams.members:
+            return JoinReply(None, Answer.INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID)
         group = self._groups.get(group_id)
         if group is None:
             if request.member_id != UNKNOWN_MEMBER_ID:
@@ -301,11 +323,10 @@ class GroupCoordinator:
     def _create(self, group_id: str) -> ClassicGroup:
         """Return a new group, stored as empty: it is found again even if its first rebalance never ends."""
         group = ClassicGroup(group_id, self._settings, self._now())
-        empty = self.consumers.get(group_id)
-        before = [] if empty is None else self.consumers.tombstones(empty)
-        self._store(group_id, group.metadata(), before)
+        empty = self._group(group_id)
+        self._store(group_id, group.metadata(), [] if empty is None else self._tombstones(empty))
         if empty is not None:
-            self.consumers.forget(empty)
+            self._forget(empty)
         self._groups[group_id] = group
         return group
 
@@ -358,12 +379,28 @@ class GroupCoordinator:
         """Answer a member of the new protocol, at once; the first one converts a classic group."""
         await self._find(group_id)
         classic = self._groups.get(group_id)
+        if self.streams.get(group_id) is not None:
+            raise GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
         if request.is_leave:
             reply = self.consumers.leave(group_id, request, classic)
         else:
             reply = self.consumers.heartbeat(group_id, request, classic, may_see)
         await self.log.settled(group_id)
         return reply
+
+    async def streams_heartbeat(self, group_id: str, request: StreamsHeartbeat) -> StreamsOutcome | StreamsReply:
+        """Answer a member of a streams group, at once; the first one takes the place of an empty classic group."""
+        await self._find(group_id)
+        other = self._groups.get(group_id) or self.consumers.get(group_id)
+        answer: StreamsOutcome | StreamsReply
+        if request.is_leave:
+            answer = self.streams.leave(group_id, request, other)
+        else:
+            answer = self.streams.heartbeat(group_id, request, other)
+            if isinstance(other, ClassicGroup):
+                self._upgraded(other)
+        await self.log.settled(group_id)
+        return answer
 
     def _upgraded(self, group: ClassicGroup) -> None:
         """Drop a classic group that goes on with the new protocol; those who wait join again."""
@@ -421,33 +458,17 @@ class GroupCoordinator:
         self.log.append(group_id, [*before, (encode_group_key(GroupKey(group_id)), encode_group_value(metadata))])
 
     def _arm(self, group: ClassicGroup) -> None:
-        """Have the group called when its next deadline comes; a timer that is early enough stays."""
-        due_ms = group.next_deadline_ms
-        timer = self._timers.get(group.group_id)
-        if due_ms is None or self._closed or group.state is GroupState.DEAD:
-            if timer is not None:
-                self._timers.pop(group.group_id).handle.cancel()
-            return
-        if timer is not None:
-            if timer.due_ms <= due_ms:
-                return
-            timer.handle.cancel()
-        delay = max(due_ms / 1000 - self._clock.monotonic(), 0)
-        self._timers[group.group_id] = _Timer(due_ms, self._loop.call_later(delay, self._on_timer, group))
+        """Have the group called when its next deadline comes."""
+        self._alarms.set(group.group_id, None if group.state is GroupState.DEAD else group.next_deadline_ms)
 
-    def _on_timer(self, group: ClassicGroup) -> None:
-        self._timers.pop(group.group_id, None)
+    def _on_alarm(self, group_id: str) -> None:
+        group = self._groups[group_id]
         try:
             self._carry_out(group, group.on_time(self._now()))
         except Exception:
-            logger.exception("Group %s: what was due could not be done; it is tried again", group.group_id)
-            earlier = self._timers.pop(group.group_id, None)
-            if earlier is not None:
-                earlier.handle.cancel()
-            if not self._closed:
-                again_ms = round(self._clock.monotonic() * 1000) + _RETRY_MS
-                handle = self._loop.call_later(_RETRY_MS / 1000, self._on_timer, group)
-                self._timers[group.group_id] = _Timer(again_ms, handle)
+            logger.exception("Group %s: what was due could not be done; it is tried again", group_id)
+            self._alarms.cancel(group_id)
+            self._alarms.set(group_id, round(self._clock.monotonic() * 1000) + _RETRY_MS)
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
@@ -472,10 +493,10 @@ class GroupCoordinator:
         group = self._group(group_id)
         if group is None and generation > NO_GENERATION:
             raise missing_group(f"Group {group_id} not found.")
-        if isinstance(group, ConsumerGroup):
-            check_commit(group, member_id, instance_id, generation, commits, version=version)
-        elif group is not None:
+        if isinstance(group, ClassicGroup):
             group.check_commit(member_id, instance_id, generation, now)
+        elif group is not None:
+            _check_commit(group, member_id, instance_id, generation, commits, version)
         codes = self.commits.store(group_id, commits)
         if group is None:
             self._groups[group_id] = ClassicGroup(group_id, self._settings, now)
@@ -503,13 +524,13 @@ class GroupCoordinator:
         group = self._group(group_id)
         if group is None and generation > NO_GENERATION:
             raise IllegalGenerationError(f"Group {group_id} not found.")
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ClassicGroup):
+            group.check_commit(member_id, instance_id, generation, now, transactional=True)
+        elif group is not None:
             try:
-                check_commit(group, member_id, instance_id, generation, commits)
+                _check_commit(group, member_id, instance_id, generation, commits, None)
             except StaleMemberEpochError as error:  # these versions do not know of it
                 raise IllegalGenerationError(str(error)) from error
-        elif group is not None:
-            group.check_commit(member_id, instance_id, generation, now, transactional=True)
         codes = self.commits.store(group_id, commits, transaction)
         if group is None:
             self._groups[group_id] = ClassicGroup(group_id, self._settings, now)
@@ -519,9 +540,11 @@ class GroupCoordinator:
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Raise unless what the group has committed may be fetched now, by this member."""
         self.loading.check(group_id)
-        consumers = self.consumers.get(group_id)
-        if consumers is not None:
-            check_fetch(consumers, member_id, epoch)
+        group = self._group(group_id)
+        if isinstance(group, ConsumerGroup):
+            check_fetch(group, member_id, epoch)
+        elif isinstance(group, StreamsGroup):
+            group.check_fetch(member_id, epoch)
 
     def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, bool]:
         """Forget commits; False for a partition whose topic the group is subscribed to."""
@@ -570,12 +593,19 @@ class GroupCoordinator:
             return group
         raise GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
 
+    def known_streams(self, group_id: str) -> StreamsGroup:
+        """Return the streams group, or GroupIdNotFoundError."""
+        group = self.known(group_id)
+        if isinstance(group, StreamsGroup):
+            return group
+        raise GroupIdNotFoundError(f"Group {group_id} is not a streams group.")
+
     def groups(self) -> list[ClassicGroup]:
         """All classic groups."""
         return list(self._groups.values())
 
     def all_groups(self) -> list[AnyGroup]:
-        return [*self._groups.values(), *self.consumers.groups()]
+        return [*self._groups.values(), *self.consumers.groups(), *self.streams.groups()]
 
     def delete(self, group_id: str) -> None:
         """Forget a group without members, with its commits; NonEmptyGroupError, GroupIdNotFoundError."""
@@ -587,12 +617,17 @@ class GroupCoordinator:
     def _tombstones(self, group: AnyGroup) -> list[KeyValue]:
         if isinstance(group, ConsumerGroup):
             return self.consumers.tombstones(group)
+        if isinstance(group, StreamsGroup):
+            return self.streams.tombstones(group)
         return [(encode_group_key(GroupKey(group.group_id)), None)]
 
     def _forget(self, group: AnyGroup) -> None:
         """Drop a group whose tombstones are in the log."""
         if isinstance(group, ConsumerGroup):
             self.consumers.forget(group)
+            return
+        if isinstance(group, StreamsGroup):
+            self.streams.forget(group)
             return
         del self._groups[group.group_id]
         self._carry_out(group, group.die(Answer.COORDINATOR_NOT_AVAILABLE, self._now()))
@@ -631,11 +666,26 @@ class GroupCoordinator:
         return len(expired)
 
 
+def _check_commit(
+    group: ConsumerGroup | StreamsGroup,
+    member_id: str,
+    instance_id: str | None,
+    epoch: int,
+    commits: Mapping[TopicPartition, CommittedOffset],
+    version: int | None,
+) -> None:
+    """Raise unless a member of a new protocol may commit these now; without `version` in a transaction."""
+    if isinstance(group, ConsumerGroup):
+        check_commit(group, member_id, instance_id, epoch, commits, version=version)
+    else:
+        group.check_commit(member_id, instance_id, epoch, commits, version=version)
+
+
 def _is_unused(group: AnyGroup) -> bool:
     """Whether nobody is in a group, or about to be."""
-    if isinstance(group, ConsumerGroup):
-        return not group.members
-    return group.state is GroupState.EMPTY and not group.members.pending
+    if isinstance(group, ClassicGroup):
+        return group.state is GroupState.EMPTY and not group.members.pending
+    return not group.members
 
 
 def _check_group_id(group_id: str | None) -> None:

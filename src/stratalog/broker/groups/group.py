@@ -66,6 +66,8 @@ class ClassicGroup:
     stored); a generation has one leader; the generation never goes down; a token is answered exactly once.
     """
 
+    type_name = "classic"
+
     def __init__(self, group_id: str, settings: GroupSettings, now: Moment) -> None:
         self._core = core = GroupCore(group_id, settings, now)
         self._join = JoinPhase(core)

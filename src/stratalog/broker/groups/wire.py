@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Container, Iterable
 from typing import TYPE_CHECKING, Any
 
-from stratalog.config import GROUP_VERSION
+from stratalog.config import GROUP_VERSION, STREAMS_VERSION
 from stratalog.errors import UnknownTopicIdError, UnknownTopicOrPartitionError, UnsupportedVersionError
 
 if TYPE_CHECKING:
@@ -61,7 +61,16 @@ def requested_topic(broker: BrokerServices, requested: Any, *, by_id: bool) -> t
 
 
 def check_consumer_protocol(broker: BrokerServices) -> None:
-    """Raise UnsupportedVersionError unless groups of the new protocol (KIP-848) are switched on."""
-    is_enabled = "consumer" in broker.config["group.coordinator.rebalance.protocols"]
-    if not is_enabled or broker.metadata.features.level(GROUP_VERSION) < 1:
+    """Raise UnsupportedVersionError unless groups of the consumer protocol (KIP-848) are switched on."""
+    _check_protocol(broker, "consumer", GROUP_VERSION)
+
+
+def check_streams_protocol(broker: BrokerServices) -> None:
+    """Raise UnsupportedVersionError unless streams groups (KIP-1071) are switched on."""
+    _check_protocol(broker, "streams", STREAMS_VERSION)
+
+
+def _check_protocol(broker: BrokerServices, protocol: str, feature: str) -> None:
+    is_enabled = protocol in broker.config["group.coordinator.rebalance.protocols"]
+    if not is_enabled or broker.metadata.features.level(feature) < 1:
         raise UnsupportedVersionError("The version of API is not supported.")

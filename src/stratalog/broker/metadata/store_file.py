@@ -11,6 +11,7 @@ from stratalog.config import (
     LEVEL_MAX,
     LEVEL_MIN,
     METADATA_VERSION,
+    STREAMS_VERSION,
     TRANSACTION_VERSION,
     is_supported,
     level_name,
@@ -112,6 +113,10 @@ def raise_clearer(path: Path, error: BaseException) -> NoReturn:
     raise clearer from error
 
 
+#: Those that a new store has at the level of its metadata version.
+_FEATURES_WITH_EFFECT = (GROUP_VERSION, STREAMS_VERSION, TRANSACTION_VERSION)
+
+
 def _create(connection: sqlite3.Connection, cluster_id: str, metadata_version: int) -> None:
     level_name(metadata_version)
     connection.execute("BEGIN IMMEDIATE")
@@ -124,7 +129,7 @@ def _create(connection: sqlite3.Connection, cluster_id: str, metadata_version: i
             ("cluster.id", cluster_id),
             (METADATA_VERSION, str(metadata_version)),
             (FEATURES_EPOCH, "0"),
-            *((name, str(level_with(name, metadata_version))) for name in (GROUP_VERSION, TRANSACTION_VERSION)),
+            *((name, str(level_with(name, metadata_version))) for name in _FEATURES_WITH_EFFECT),
             ("producer.ids.next", "0"),
         ],
     )

@@ -1,6 +1,12 @@
 from .coordinator import (
     ConsumerCoordinator as ConsumerCoordinator,
 )
+from .deadlines import (
+    MemberDeadlines as MemberDeadlines,
+)
+from .deadlines import (
+    Timeout as Timeout,
+)
 from .group import (
     ConsumerGroup as ConsumerGroup,
 )
@@ -25,6 +31,12 @@ from .records import (
 from .regexes import (
     TopicFilter as TopicFilter,
 )
+from .surroundings import (
+    TopicsView as TopicsView,
+)
+from .topic_hashes import (
+    TopicHashes as TopicHashes,
+)
 from .values import (
     ConsumerGroupState as ConsumerGroupState,
 )
@@ -33,4 +45,7 @@ from .values import (
 )
 from .values import (
     GroupChange as GroupChange,
+)
+from .values import (
+    TargetEpoch as TargetEpoch,
 )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from stratalog.broker.coordinator_log import CoordinatorLog, KeyValue
+from stratalog.broker.groups.alarms import GroupAlarms
 from stratalog.broker.groups.consumer import classic_protocol
 from stratalog.broker.groups.consumer.classic_protocol import find_leaving, may_downgrade
 from stratalog.broker.groups.consumer.conversion import check_upgrade, downgraded, upgraded
@@ -60,12 +61,6 @@ logger = logging.getLogger(__name__)
 _RETRY_MS = 1000
 
 
-@dataclass(slots=True)
-class _Alarm:
-    due_ms: int
-    handle: asyncio.TimerHandle
-
-
 class ConsumerCoordinator:
     """Everything belongs to the loop's thread. A change is in the log before it is answered, and applied then.
 
@@ -91,16 +86,14 @@ class ConsumerCoordinator:
         self._on_downgraded = on_downgraded
         self._clock = storage.clock
         self._groups: dict[str, ConsumerGroup] = {}
-        self._alarms: dict[str, _Alarm] = {}
+        self._alarms = GroupAlarms(self._clock, workers.loop, self._on_alarm)
         self._hashes = TopicHashes(storage.metadata, storage.config["broker.rack"])
         self._resolving: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def close(self) -> None:
         self._closed = True
-        for alarm in self._alarms.values():
-            alarm.handle.cancel()
-        self._alarms.clear()
+        self._alarms.close()
         for task in self._resolving:
             if not self._workers.loop.is_closed():
                 task.cancel()
@@ -322,9 +315,7 @@ class ConsumerCoordinator:
         """Drop a group whose tombstones are in the log."""
         group.is_gone = True
         del self._groups[group.group_id]
-        alarm = self._alarms.pop(group.group_id, None)
-        if alarm is not None:
-            alarm.handle.cancel()
+        self._alarms.cancel(group.group_id)
 
     # --- regular expressions ------------------------------------------------------------------------------------------
 
@@ -368,22 +359,11 @@ class ConsumerCoordinator:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def _arm(self, group: ConsumerGroup) -> None:
-        """Have the group looked at when its next deadline comes; an alarm that is early enough stays."""
-        due_ms = group.deadlines.next_ms
-        alarm = self._alarms.get(group.group_id)
-        if due_ms is None or self._closed or group.is_gone:
-            if alarm is not None:
-                self._alarms.pop(group.group_id).handle.cancel()
-            return
-        if alarm is not None:
-            if alarm.due_ms <= due_ms:
-                return
-            alarm.handle.cancel()
-        delay = max(due_ms / 1000 - self._clock.monotonic(), 0)
-        self._alarms[group.group_id] = _Alarm(due_ms, self._workers.loop.call_later(delay, self._on_alarm, group))
+        """Have the group looked at when its next deadline comes."""
+        self._alarms.set(group.group_id, None if group.is_gone else group.deadlines.next_ms)
 
-    def _on_alarm(self, group: ConsumerGroup) -> None:
-        self._alarms.pop(group.group_id, None)
+    def _on_alarm(self, group_id: str) -> None:
+        group = self._groups[group_id]
         now_ms = round(self._clock.monotonic() * 1000)
         for timeout, member_id, deadline in group.deadlines.take_due(now_ms):
             member = group.members.get(member_id)

@@ -95,6 +95,8 @@ class ConsumerGroup:
     not stored.
     """
 
+    type_name = "consumer"
+
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.epoch = 1

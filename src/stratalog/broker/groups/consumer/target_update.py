@@ -83,7 +83,8 @@ def update_target(
     Not more often than the assignment interval allows: until then the one before stays in force.
     """
     target_epoch = group.target_epoch
-    if target_epoch.epoch >= epoch.epoch or not _may_assign(target_epoch, around):
+    interval_ms = around.settings.assignment_interval_ms
+    if target_epoch.epoch >= epoch.epoch or not target_epoch.allows_next(interval_ms, around.now.wall_ms):
         return Goal(target_epoch.epoch, group.target_of(update.new))
     members, targets = _members_after(group, update.new)
     default = around.settings.assignors[0]
@@ -103,11 +104,6 @@ def update_target(
             changes.append(target_change(member_id, target))
     changes.append(GroupChange(ChangeKind.TARGET_EPOCH, value=TargetEpoch(epoch.epoch, around.now.wall_ms)))
     return Goal(epoch.epoch, assigned.get(update.new.member_id, {}))
-
-
-def _may_assign(last: TargetEpoch, around: Surroundings) -> bool:
-    interval_ms = around.settings.assignment_interval_ms
-    return not last.timestamp_ms or not interval_ms or around.now.wall_ms >= last.timestamp_ms + interval_ms
 
 
 def _as_sets(target: Target) -> dict[object, frozenset[int]]:

@@ -138,6 +138,10 @@ class TargetEpoch:
     epoch: int
     timestamp_ms: int = 0
 
+    def allows_next(self, interval_ms: int, now_ms: int) -> bool:
+        """Whether the interval between two assignments is over."""
+        return not self.timestamp_ms or not interval_ms or now_ms >= self.timestamp_ms + interval_ms
+
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRegex:

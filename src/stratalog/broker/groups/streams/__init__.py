@@ -1,0 +1,5 @@
+"""Streams groups (KIP-1071): the coordinator knows the topology of an application, and gives tasks to its members."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,86 @@
+"""The broker makes the topics that streams applications keep state in and pass records through.
+
+A topic that could not be made is not tried again for a while, and members are answered why. Source: KIP-1071, and
+`DefaultAutoTopicCreationManager.createStreamsInternalTopics` of Kafka 4.4.0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from stratalog.broker.groups.streams.values import InternalTopic
+from stratalog.broker.metadata import check_topic_configs, new_topic_partitions
+from stratalog.errors import KafkaError
+
+if TYPE_CHECKING:
+    from stratalog.broker.services import BrokerServices
+
+logger = logging.getLogger(__name__)
+
+_FAILURES_MAX = 1000
+#: As many replicas as topics have by default.
+_UNSET = -1
+
+
+class InternalTopicCreation:
+    """Topics on their way, and those that failed, by name. Belongs to the loop's thread."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        #: What went wrong, and until when on the monotonic clock in seconds it counts.
+        self._failures: dict[str, tuple[str, float]] = {}
+
+    def close(self) -> None:
+        for task in self._under_way.values():
+            if not task.get_loop().is_closed():
+                task.cancel()
+
+    def is_under_way(self, names: Iterable[str]) -> bool:
+        """Whether any of these is being made now."""
+        return any(name in self._under_way for name in names)
+
+    def begin(self, broker: BrokerServices, topics: Mapping[str, InternalTopic], failures_last_ms: int) -> None:
+        """Make topics in the background, but for those that are on their way or failed a moment ago."""
+        failed = self.failures(broker, topics)
+        for name, topic in topics.items():
+            if name not in failed and name not in self._under_way:
+                task = broker.loop.create_task(self._create(broker, topic, failures_last_ms / 1000))
+                self._under_way[name] = task
+
+    def failures(self, broker: BrokerServices, names: Iterable[str]) -> dict[str, str]:
+        """Return why topics could not be made."""
+        now_s = broker.clock.monotonic()
+        found = {name: self._failures[name] for name in names if name in self._failures}
+        return {name: why for name, (why, until_s) in found.items() if now_s < until_s}
+
+    async def _create(self, broker: BrokerServices, topic: InternalTopic, failures_last_s: float) -> None:
+        self._failures.pop(topic.name, None)
+        try:
+            await broker.workers.run(broker.topics.create, topic.name, _partitions(broker, topic), dict(topic.configs))
+        except KafkaError as error:
+            logger.warning("Internal topic %s of a streams group could not be made: %s", topic.name, error)
+            if len(self._failures) >= _FAILURES_MAX:
+                self._failures.clear()
+            self._failures[topic.name] = (str(error), broker.clock.monotonic() + failures_last_s)
+        finally:
+            del self._under_way[topic.name]
+
+
+def _partitions(broker: BrokerServices, topic: InternalTopic) -> int:
+    """Return how many partitions a topic gets; raises what is wrong with it."""
+    configs = dict(topic.configs)
+    broker.topics.check_new(topic.name, 1, {})
+    broker.topics.new_config(configs)
+    check_topic_configs(topic.name, {}, configs, broker.config)
+    count = new_topic_partitions(
+        topic.partitions,
+        topic.replication_factor or _UNSET,
+        [],
+        node_id=broker.node_id,
+        defaults=(broker.config["num.partitions"], broker.config["default.replication.factor"]),
+    )
+    broker.topics.check_partition_count(topic.name, count)
+    return count

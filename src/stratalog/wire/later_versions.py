@@ -1,0 +1,111 @@
+"""Versions of messages that kio does not have yet, each made from kio's classes of the version before.
+
+A class of kio is a dataclass whose fields say how they are written; a later one has the same fields, some changed, some
+more. What is nested in other classes is made first. Source: the schemas of Kafka 4.4.0's messages.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, Final
+
+_VERSION: Final = "__version__"
+
+
+def _module_of(schema: str, version: int, kind: str) -> ModuleType:
+    return importlib.import_module(f"kio.schema.{schema}.v{version}.{kind}")
+
+
+def _field(name: str, kind: str, of_type: Any, default: Any = dataclasses.MISSING) -> tuple[str, Any, Any]:
+    return name, of_type, dataclasses.field(metadata={"kafka_type": kind}, default=default)
+
+
+def _primitive(name: str) -> Any:
+    return getattr(importlib.import_module("kio.static.primitive"), name)
+
+
+def _fields_of(cls: Any) -> dict[str, tuple[str, Any, Any]]:
+    """Return what makes each field of a class again, by its name."""
+    made = {}
+    for each in dataclasses.fields(cls):
+        again = dataclasses.field(metadata=each.metadata, default=each.default, default_factory=each.default_factory)
+        made[each.name] = (each.name, each.type, again)
+    return made
+
+
+def _later(cls: Any, fields: Mapping[str, tuple[str, Any, Any]], version: int) -> Any:
+    facts = {name: getattr(cls, name) for name in cls.__annotations__ if name.startswith("__")}
+    facts[_VERSION] = type(cls.__version__)(version)
+    return dataclasses.make_dataclass(
+        cls.__name__, list(fields.values()), namespace=facts, frozen=True, slots=True, kw_only=True
+    )
+
+
+def _with(before: ModuleType, *classes: Any) -> ModuleType:
+    """Return a module like `before`, with later classes in the place of those of their names."""
+    module = ModuleType(before.__name__)
+    module.__dict__.update(before.__dict__)
+    module.__dict__.update({cls.__name__: cls for cls in classes})
+    return module
+
+
+def _heartbeat_request(before: ModuleType) -> ModuleType:
+    cls = before.StreamsGroupHeartbeatRequest
+    return _with(before, _later(cls, _fields_of(cls), 1))
+
+
+def _heartbeat_response(before: ModuleType) -> ModuleType:
+    """Make the lag an int64 behind the interval, and let the client be asked for its topology (KIP-1331)."""
+    cls = before.StreamsGroupHeartbeatResponse
+    fields: dict[str, tuple[str, Any, Any]] = {}
+    for name, each in _fields_of(cls).items():
+        if name == "acceptable_recovery_lag":
+            continue
+        fields[name] = each
+        if name == "task_offset_interval":
+            lag = "acceptable_recovery_lag"
+            fields[lag] = _field(lag, "int64", _primitive("i64"), -1)
+        elif name == "warmup_tasks":
+            wanted = "topology_description_required"
+            fields[wanted] = _field(wanted, "bool", bool, default=False)
+    return _with(before, _later(cls, fields, 1))
+
+
+def _describe_request(before: ModuleType) -> ModuleType:
+    cls = before.StreamsGroupDescribeRequest
+    name = "include_topology_description"
+    return _with(before, _later(cls, {**_fields_of(cls), name: _field(name, "bool", bool, default=False)}, 1))
+
+
+def _describe_response(before: ModuleType) -> ModuleType:
+    """Add a described topology, always null here: the byte -1 in its place; its status, and the assignor."""
+    group = before.DescribedGroup
+    fields = _fields_of(group)
+    int8 = _primitive("i8")
+    for name in ("topology_description", "topology_description_status"):
+        fields[name] = _field(name, "int8", int8, -1 if name == "topology_description" else 0)
+    fields["assignor_name"] = _field("assignor_name", "string", str | None, None)
+    later_group = _later(group, fields, 1)
+    cls = before.StreamsGroupDescribeResponse
+    fields = _fields_of(cls)
+    name, _, groups = fields["groups"]
+    fields["groups"] = (name, tuple.__class_getitem__((later_group, ...)), groups)
+    return _with(before, later_group, _later(cls, fields, 1))
+
+
+#: What makes a version of a message from the version before it, by schema, version and kind.
+LATER_VERSIONS: Final[Mapping[tuple[str, int, str], Callable[[ModuleType], ModuleType]]] = {
+    ("streams_group_heartbeat", 1, "request"): _heartbeat_request,
+    ("streams_group_heartbeat", 1, "response"): _heartbeat_response,
+    ("streams_group_describe", 1, "request"): _describe_request,
+    ("streams_group_describe", 1, "response"): _describe_response,
+}
+
+
+def message_module_of(schema: str, version: int, kind: str) -> ModuleType:
+    """Return the module with the classes of a message: kio's, or one that is made here."""
+    later = LATER_VERSIONS.get((schema, version, kind))
+    return _module_of(schema, version, kind) if later is None else later(message_module_of(schema, version - 1, kind))
