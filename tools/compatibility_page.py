@@ -38,6 +38,7 @@ NAMES = {
 #: What there is to say of an API, by key.
 NOTES = {
     17: "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER",
+    34: "while it is produced to; a directory for a partition that is still to come is not remembered",
     36: "sessions that end (KIP-368)",
     0: "acks 0, 1, all; idempotent, transactional; versions 0 to 2 are advertised, as Kafka does, and refused",
     1: "long poll, `sendfile`, both tiers, read_committed; sessions (KIP-227), all slots in one cache instead of eight",
@@ -70,7 +71,6 @@ NOTES = {
 MISSING = {
     18: "version 5 is not in the schemas that are used here",
     28: "version 6 names topics by id",
-    34: "a partition stays in the directory that it was created in",
     42: "version 3 is not in the schemas that are used here",
     **dict.fromkeys((76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92), "share groups (KIP-932)"),
     88: "streams groups (KIP-1071); a member with an endpoint is told which source topics lack, where Kafka fails",

@@ -105,6 +105,10 @@ class NotCoordinatorError(KafkaError):
     retriable = True
 
 
+class LogDirNotFoundError(KafkaError):
+    code = 57
+
+
 class InvalidTopicError(KafkaError):
     code = 17
 

@@ -392,6 +392,9 @@ BROKER_KEYS = ConfigRegistry(
              "How long the commits of an empty group are kept.", at_least(1)),
         _key("offsets.retention.check.interval.ms", _LONG, 600_000, "How often that is looked at.", at_least(1)),
         # Tiered storage.
+        _key("replica.alter.log.dirs.io.max.bytes.per.second", _LONG, LONG_MAX,
+             "Bytes per second that partitions are copied at which move to another log directory.", at_least(0),
+             dynamic=True),
         _key("remote.log.storage.system.enable", _BOOL, False, "Switch tiered storage on."),
         _key("remote.log.storage.manager.class.name", _STR, None,
              "The storage plugin, as module:Class. By default, stratalog's object store manager."),

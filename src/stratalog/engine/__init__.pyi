@@ -7,6 +7,9 @@ from .log_manager import (
 from .log_manager import (
     TopicSpec as TopicSpec,
 )
+from .moves import (
+    MovingReplica as MovingReplica,
+)
 from .partition import (
     NO_EPOCH as NO_EPOCH,
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from stratalog.engine.dirs import (
 )
 from stratalog.engine.housekeeping import Housekeeping
 from stratalog.engine.metrics import TopicTraffic
+from stratalog.engine.moves import MARK, DirectoryMoves
 from stratalog.engine.partition import OfflinePartition, Partition
 from stratalog.engine.partition_table import PartitionTable
 from stratalog.engine.replication import LocalReplicas
@@ -49,6 +51,7 @@ from stratalog.errors import (
 from stratalog.log import FlushTimes, PartitionLog
 from stratalog.log.format import (
     DELETE_DIR_SUFFIX,
+    FUTURE_DIR_SUFFIX,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     METADATA_LOG,
@@ -131,6 +134,10 @@ class LogManager:
         self._housekeeping = Housekeeping(
             self.partitions, self.dirs, self.cleaning, clock=clock, fs=fs, on_disk_error=self._fail
         )
+        #: Partitions on their way to another log directory.
+        self.moves = DirectoryMoves(self, fs)
+        #: Copies that a stop left behind, by what they were to become: they are begun again.
+        self._left_moves: list[tuple[TopicPartition, Path]] = []
         self.cleaner = self._make_cleaner() if config["log.cleaner.enable"] else None
 
     def _make_cleaner(self) -> LogCleaner:
@@ -162,6 +169,7 @@ class LogManager:
         self._begin_housekeeping()
         if self.cleaner is not None:
             self.cleaner.start()
+        self._resume_moves()
         return LoadReport(len(self._partitions), recovered, strays)
 
     def start_replicas(self, assigned: Mapping[TopicIdPartition, AssignedReplicas], cluster: ClusterView) -> LoadReport:
@@ -212,6 +220,10 @@ class LogManager:
                 set_aside += content.set_aside
                 for path in content.condemned:
                     self._housekeeping.condemn(path)
+                for path, key in content.futures:
+                    self._housekeeping.condemn(path)
+                    self._left_moves.append((key, data_dir.path))
+        self._settle_moves(jobs)
         self._refuse_twins(jobs)
         recovered = self._load(jobs)
         self._refuse_shortage()
@@ -224,6 +236,31 @@ class LogManager:
         strays = [path for path in unknown if path.name != METADATA_LOG]
         report_strays(strays, set_aside)
         return recovered, (*strays, *set_aside)
+
+    def _settle_moves(self, jobs: dict[Path, list[LoadJob]]) -> None:
+        """Let a copy step back that has the name of a partition which still lies where it lay; see `moves`."""
+        places = Counter(job.path.name for of_directory in jobs.values() for job in of_directory)
+        for directory, of_directory in jobs.items():
+            for job in [job for job in of_directory if self._fs.exists(job.path / MARK)]:
+                with self._failing(directory, f"the move of {job.path.name} cannot be settled"):
+                    if places[job.path.name] > 1:
+                        copy = marked_path(job.path, FUTURE_DIR_SUFFIX)
+                        self._fs.rename(job.path, copy)
+                        self._fs.sync_dir(directory)
+                        of_directory.remove(job)
+                        places[job.path.name] -= 1
+                        self._housekeeping.condemn(copy)
+                        self._left_moves.append(((job.spec.name, job.partition), directory))
+                    else:
+                        self._fs.remove(job.path / MARK)
+
+    def _resume_moves(self) -> None:
+        left, self._left_moves = self._left_moves, []
+        for (topic, number), destination in left:
+            partition = self.get(topic, number)
+            if partition is not None and partition.failure is None:
+                with self._failing(destination, f"the move of {topic}-{number} cannot go on"):
+                    self.moves.begin(partition, destination)
 
     def _refuse_shortage(self) -> None:
         """DataDirError when a partition is not served for want of file descriptors: each segment takes one."""
@@ -265,6 +302,24 @@ class LogManager:
 
     def _open(self, path: Path, spec: TopicSpec, *, is_new: bool) -> Partition:
         """Open the log of a partition, and lead it. What was there before was left as its data directory was."""
+        log, was_clean, high_watermark = self._open_log(path, spec, is_new=is_new)
+        partition = Partition(log, spec.topic_id, self.traffic.topic(log.topic))
+        if self.replication is None:
+            latest = log.leader_epochs.latest_epoch
+            # After a crash the tail may be other than what clients saw: a new epoch lets them find out.
+            is_unsure = not was_clean and log.log_end_offset > 0
+            partition.become_leader(0 if latest is None else latest + 1 if is_unsure else latest)
+        else:
+            log.wait_for_replicas(waits=True)
+            log.update_high_watermark(max(high_watermark, log.log_start_offset))
+        with self._lock:
+            self._partitions.put(partition, log.directory.parent)
+        return partition
+
+    def _open_log(
+        self, path: Path, spec: TopicSpec, *, is_new: bool, is_flushed: bool = False
+    ) -> tuple[PartitionLog, bool, int]:
+        """Return a log, whether it was left cleanly, and the high watermark that was checkpointed."""
         topic, number = spec.name, int(path.name.rpartition("-")[2])
         was_clean = next(found.was_clean for found in self.dirs.live if found.path == path.parent)
         checkpointed = Checkpointed(0, 0) if is_new else self._checkpoints.of(path.parent, (topic, number))
@@ -274,25 +329,14 @@ class LogManager:
             topic_id=spec.topic_id,
             clock=self.clock,
             fs=self._fs,
-            clean_shutdown=is_new or was_clean,
+            clean_shutdown=is_new or was_clean or is_flushed,
             recovery_point=checkpointed.recovery_point,
             log_start_offset=plausible_start(path, checkpointed.log_start_offset, self._fs),
             producer_expiration_ms=self.config["producer.id.expiration.ms"],
         )
-        partition = Partition(log, spec.topic_id, self.traffic.topic(log.topic))
-        if self.replication is None:
-            latest = log.leader_epochs.latest_epoch
-            # After a crash the tail may be other than what clients saw: a new epoch lets them find out.
-            is_unsure = not (is_new or was_clean) and log.log_end_offset > 0
-            partition.become_leader(0 if latest is None else latest + 1 if is_unsure else latest)
-        else:
-            log.wait_for_replicas(waits=True)
-            log.update_high_watermark(max(checkpointed.high_watermark, log.log_start_offset))
         log.on_storage_error = partial(self._log_failed, log.directory.parent)
         self._apply_transaction_rules(log)
-        with self._lock:
-            self._partitions.put(partition, log.directory.parent)
-        return partition
+        return log, is_new or was_clean, checkpointed.high_watermark
 
     def _begin_housekeeping(self) -> None:
         every = self._schedule.add
@@ -329,6 +373,7 @@ class LogManager:
         a crash that takes every partition in it to be opened: one that was not is still as the crash left it.
         """
         self.stop_replication()
+        self.moves.close()
         self._schedule.close()
         if self.cleaner is not None:
             self.cleaner.close()
@@ -597,6 +642,7 @@ class LogManager:
 
     def _delete(self, doomed: Sequence[Partition], what: str, *, delete_remote: bool = True) -> None:
         for partition in doomed:
+            self.moves.cancel(partition)
             partition.resign()
         self._flushes_gone = _sum([self._flushes_gone, *(partition.log.flush_times for partition in doomed)])
         tiered = [p.topic_id_partition for p in doomed if p.remote is not None]
@@ -615,6 +661,64 @@ class LogManager:
         for directory in {partition.log.directory.parent for partition in doomed}:
             with self._failing(directory, f"{what} is not durable"):
                 self._fs.sync_dir(directory)
+
+    # --- moves between log directories --------------------------------------------------------------------------------
+
+    def open_future(self, directory: Path, source: PartitionLog) -> PartitionLog:
+        """Return a new log in a directory `-future`, of the same topic and configuration as `source`."""
+        log = PartitionLog.open(
+            directory, source.config, topic_id=source.topic_id, clock=self.clock, fs=self._fs, clean_shutdown=True
+        )
+        log.on_storage_error = partial(self._log_failed, directory.parent)
+        return log
+
+    def expect(self, directory: Path, key: TopicPartition, bounds: Checkpointed) -> None:
+        """Have the checkpoints of a directory say this of a partition that is about to lie there."""
+        self._checkpoints.expect(directory, key, bounds)
+        for data_dir in self.dirs.live:
+            if data_dir.path == directory and not self._checkpoint(data_dir):
+                raise self.dirs.storage_error(directory)
+
+    def forget(self, directory: Path, key: TopicPartition) -> None:
+        """Undo `expect`."""
+        self._checkpoints.forget(directory, key)
+
+    def condemn(self, log: PartitionLog) -> None:
+        """Take the directory of a fenced log from its name, to be removed; a reader may still read what it holds."""
+        condemned = marked_path(log.directory, DELETE_DIR_SUFFIX)
+        log.on_storage_error = None
+        self._fs.rename(log.directory, condemned)
+        with self._failing(log.directory.parent, f"the move of {log.directory.name} is not durable"):
+            self._fs.sync_dir(log.directory.parent)
+        self._housekeeping.condemn(condemned, log.config.file_delete_delay_ms)
+
+    def take_moved(self, partition: Partition, source: PartitionLog, path: Path, end: int) -> PartitionLog:
+        """Put the log in `path` in the place of `source`, of which it is a copy up to `end`."""
+        key = (partition.topic, partition.partition)
+        spec = TopicSpec(partition.topic, partition.topic_id, partition.partition + 1, source.config)
+        try:
+            log, _, _ = self._open_log(path, spec, is_new=False, is_flushed=True)
+            if log.log_end_offset != end:
+                raise KafkaStorageError(f"{path} ends at {log.log_end_offset}, and should at {end}")
+        except (OSError, StratalogError) as error:
+            partition.fail(KafkaStorageError(f"{path} cannot be opened: {error}"))
+            raise
+        log.succeed(source)
+        log.update_high_watermark(end)
+        with self._lock:
+            partition.log = log
+            self._partitions.put(partition, path.parent)
+            self._checkpoints.forget(source.directory.parent, key)
+            self._flushes_gone = _sum([self._flushes_gone, source.flush_times])
+        log.config = source.config
+        self.cleaning.remove_checkpoints(source.directory.parent, [key])
+        source.close(flush=False)
+        return log
+
+    def moved(self, partition: Partition) -> None:
+        """Tell all who have to know that a partition has another log."""
+        self._tier([partition])
+        partition.wake()
 
     def _leave_to_no_cleaner(self, doomed: Iterable[Partition]) -> None:
         by_directory: dict[Path, list[TopicPartition]] = {}

@@ -88,6 +88,8 @@ class Partition:
         self.role = ReplicaRole()
         self.led: LedReplicas | None = None
         self._role_lock = threading.RLock()
+        #: Held while another log takes the place of `log`.
+        self.moving = threading.Lock()
 
     @property
     def topic_id_partition(self) -> TopicIdPartition:
@@ -282,9 +284,17 @@ class Partition:
         log = self.log
         traffic = self.traffic
         traffic.produce_requests += 1
-        info = log.append_as_leader(
-            records, leader_epoch=epoch, origin=origin, guard=guard, transaction_version=transaction_version
-        )
+        try:
+            info = log.append_as_leader(
+                records, leader_epoch=epoch, origin=origin, guard=guard, transaction_version=transaction_version
+            )
+        except NotLeaderOrFollowerError:
+            if not self._is_moving(log):
+                raise
+            log = self.log
+            info = log.append_as_leader(
+                records, leader_epoch=epoch, origin=origin, guard=guard, transaction_version=transaction_version
+            )
         led = self.led
         if led is None:
             log.advance_high_watermark()
@@ -303,7 +313,12 @@ class Partition:
         if epoch < 0:
             return None
         log = self.log
-        infos = log.append_group_as_leader(group, leader_epoch=epoch)
+        try:
+            infos = log.append_group_as_leader(group, leader_epoch=epoch)
+        except NotLeaderOrFollowerError:
+            if not self._is_moving(log):
+                raise
+            return None
         if infos is not None:
             led = self.led
             if led is None:
@@ -318,6 +333,13 @@ class Partition:
                 self._notify()
         return infos
 
+    def _is_moving(self, log: PartitionLog) -> bool:
+        """Whether another log takes, or has taken, the place of this one; it has when this returns."""
+        if not log.is_fenced and self.log is log:
+            return False
+        with self.moving:
+            return True
+
     def add_listener(self, listener: Callable[[Partition], None]) -> None:
         """Call `listener` after each move of the high watermark, from whichever thread moved it."""
         with self._listeners_lock:
@@ -327,6 +349,10 @@ class Partition:
         """Undo `add_listener`; a bound method is another object each time, and equal."""
         with self._listeners_lock:
             self._listeners = [known for known in self._listeners if known != listener]
+
+    def wake(self) -> None:
+        """Let everybody look who waits for the partition."""
+        self._notify()
 
     def _notify(self) -> None:
         for listener in self._listeners:
@@ -431,6 +457,7 @@ class OfflinePartition(Partition):
         self.role = ReplicaRole(Role.OFFLINE)
         self.led = None
         self._role_lock = threading.RLock()
+        self.moving = threading.Lock()
 
     @property
     def log(self) -> PartitionLog:  # type: ignore[override]

@@ -54,6 +54,8 @@ from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, Str
 
 #: Producers that are looked at under one hold of the lock.
 _PRODUCERS_AT_ONCE: Final = 1_000
+#: Later than every epoch.
+_NO_EPOCH: Final = 2**31
 
 
 class PartitionLog:
@@ -76,6 +78,7 @@ class PartitionLog:
         self._trimmer = Trimmer(local, leader_epochs)
         self._reader = Reader(local, self._lock)
         self._oldest_epoch = 0
+        self._epoch_before_fence = 0
         self._waits_for_replicas = False
 
     @classmethod
@@ -248,6 +251,32 @@ class PartitionLog:
         """Refuse appends as leader of earlier epochs from now on; whoever appends has finished when this returns."""
         with self._lock:
             self._oldest_epoch = max(self._oldest_epoch, epoch)
+
+    def fence(self) -> None:
+        """Refuse every append (NotLeaderOrFollowerError) from now on; whoever appends has finished when this returns.
+
+        For a log whose place another one takes: see `is_fenced` and `unfence`.
+        """
+        with self._lock:
+            self._epoch_before_fence, self._oldest_epoch = self._oldest_epoch, _NO_EPOCH
+
+    def unfence(self) -> None:
+        """Undo `fence`."""
+        with self._lock:
+            self._oldest_epoch = self._epoch_before_fence
+
+    @property
+    def is_fenced(self) -> bool:
+        return self._oldest_epoch == _NO_EPOCH
+
+    def succeed(self, earlier: PartitionLog) -> None:
+        """Take over from a fenced log of the same records what is in memory alone: verifications, and places in files.
+
+        Places in the files of the earlier one say nothing here.
+        """
+        with self._lock:
+            self.producers.verifications = earlier.producers.verifications
+            self._local.truncations = earlier.truncations + 2
 
     def _superseded(self, leader_epoch: int) -> NotLeaderOrFollowerError:
         return NotLeaderOrFollowerError(

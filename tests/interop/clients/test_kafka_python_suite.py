@@ -36,11 +36,7 @@ NEWEST_VERSION_KNOWN = "4.3.0"
 NOT_RUN = ("test_sasl_integration.py", "test_ssl_integration.py")
 
 #: What fails against our broker, and why.
-EXPLAINED_OURS = {
-    "test_admin_integration.py::test_alter_replica_log_dirs": (
-        "AlterReplicaLogDirs is not served: a partition stays in the directory that it was created in"
-    ),
-}
+EXPLAINED_OURS: dict[str, str] = {}
 
 
 @pytest.fixture(scope="module", params=BROKERS)

@@ -8,14 +8,14 @@ fields; 3 adds an error of the whole response, 4 the sizes of the volume, 5 whet
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from stratalog.broker import tier_status_field
 from stratalog.broker.remote_sizes import TAG, encode, remote_sizes
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.engine import Partition
+from stratalog.engine import MovingReplica, Partition
 from stratalog.errors import KafkaStorageError
 from stratalog.wire import Tagged
 
@@ -42,14 +42,16 @@ async def describe_log_dirs(ctx: RequestContext, request: Any) -> Any:
     return Tagged(response, fields)
 
 
-def _response(ctx: RequestContext, partitions: Iterable[Partition]) -> Any:
+def _response(ctx: RequestContext, partitions: Sequence[Partition]) -> Any:
     """Return the answer to a request; runs beside the loop, as there may be many partitions, and slow disks."""
-    results = [_directory(ctx, path, partitions) for path in ctx.broker.logs.dirs.paths]
+    logs, asked = ctx.broker.logs, set(map(id, partitions))
+    moves = [move for move in logs.moves.all() if id(move.partition) in asked]
+    results = [_directory(ctx, path, partitions, moves) for path in logs.dirs.paths]
     return ctx.respond(error_code=0, results=results)
 
 
-def _directory(ctx: RequestContext, path: Path, partitions: Iterable[Partition]) -> Any:
-    by_topic: dict[str, list[Partition]] = {}
+def _directory(ctx: RequestContext, path: Path, partitions: Iterable[Partition], moves: Iterable[MovingReplica]) -> Any:
+    by_topic: dict[str, list[tuple[Partition, MovingReplica | None]]] = {}
     error_code, total, usable = 0, _UNKNOWN_SIZE, _UNKNOWN_SIZE
     try:
         if ctx.broker.logs.dirs.is_offline(path):
@@ -61,7 +63,10 @@ def _directory(ctx: RequestContext, path: Path, partitions: Iterable[Partition])
     else:
         for partition in partitions:
             if partition.failure is None and partition.log.directory.parent == path:
-                by_topic.setdefault(partition.topic, []).append(partition)
+                by_topic.setdefault(partition.topic, []).append((partition, None))
+        for move in moves:
+            if move.destination == path:
+                by_topic.setdefault(move.partition.topic, []).append((move.partition, move))
     return ctx.make(
         "DescribeLogDirsResult",
         error_code=error_code,
@@ -74,11 +79,11 @@ def _directory(ctx: RequestContext, path: Path, partitions: Iterable[Partition])
                     ctx.make(
                         "DescribeLogDirsPartition",
                         partition_index=partition.partition,
-                        partition_size=partition.log.size_bytes,
-                        offset_lag=0,
-                        is_future_key=False,
+                        partition_size=partition.log.size_bytes if move is None else move.size_bytes,
+                        offset_lag=0 if move is None else move.offset_lag,
+                        is_future_key=move is not None,
                     )
-                    for partition in here
+                    for partition, move in here
                 ],
             )
             for name, here in by_topic.items()

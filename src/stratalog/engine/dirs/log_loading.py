@@ -25,6 +25,7 @@ from stratalog.log.format import (
     PARTITION_METADATA,
     STRAY_DIR_SUFFIX,
     PartitionMetadataFile,
+    parse_future_dir,
     parse_partition_dir,
 )
 from stratalog.util import FileSystem, random_uuid
@@ -67,6 +68,8 @@ class DirectoryContent:
     set_aside: list[Path] = field(default_factory=list)
     #: On the way to be deleted.
     condemned: list[Path] = field(default_factory=list)
+    #: Copies of partitions that move, with what they are copies of.
+    futures: list[tuple[Path, tuple[str, int]]] = field(default_factory=list)
 
 
 def survey(directory: Path, topics: Mapping[str, TopicSpec], fs: FileSystem) -> DirectoryContent:
@@ -78,6 +81,13 @@ def survey(directory: Path, topics: Mapping[str, TopicSpec], fs: FileSystem) -> 
             continue
         if name.endswith(DELETE_DIR_SUFFIX):
             content.condemned.append(path)
+            continue
+        copied = parse_future_dir(name)
+        if copied is not None:
+            if copied[0] in topics:
+                content.futures.append((path, copied))
+            else:
+                content.unknown.append(path)
             continue
         parsed = parse_partition_dir(name)
         if parsed is None:

@@ -72,6 +72,12 @@ class DirCheckpoints:
         is_known = directory not in self._flush_unknown
         return Checkpointed(known_recovery_point(recovery_point) if is_known else None, start, high_watermark)
 
+    def expect(self, directory: Path, partition: TopicPartition, bounds: Checkpointed) -> None:
+        """Take in what is to be written of a partition that is not served there yet."""
+        with self._lock:
+            for name, offset in zip(_FACTS, bounds, strict=True):
+                self._found.setdefault((directory, name), {})[partition] = offset or 0
+
     def forget(self, directory: Path, partition: TopicPartition) -> None:
         """Forget a partition that does not lie there any more."""
         with self._lock:

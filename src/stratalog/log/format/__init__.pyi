@@ -50,6 +50,9 @@ from .file_names import (
     DELETED_SUFFIX as DELETED_SUFFIX,
 )
 from .file_names import (
+    FUTURE_DIR_SUFFIX as FUTURE_DIR_SUFFIX,
+)
+from .file_names import (
     LEADER_EPOCH_CHECKPOINT as LEADER_EPOCH_CHECKPOINT,
 )
 from .file_names import (
@@ -93,6 +96,9 @@ from .file_names import (
 )
 from .file_names import (
     parse_file_name as parse_file_name,
+)
+from .file_names import (
+    parse_future_dir as parse_future_dir,
 )
 from .file_names import (
     parse_partition_dir as parse_partition_dir,

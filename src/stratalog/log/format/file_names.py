@@ -26,6 +26,7 @@ UNFINISHED_SUFFIX = ".tmp"
 
 DELETE_DIR_SUFFIX = "-delete"
 STRAY_DIR_SUFFIX = "-stray"
+FUTURE_DIR_SUFFIX = "-future"
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
@@ -36,6 +37,7 @@ REMOTE_METADATA_SNAPSHOT = "remote_log_metadata_snapshot"
 
 _NAME = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap)?")
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9]\d{0,9})")
+_FUTURE_PARTITION = re.compile(r"(.+)\.[0-9a-f]{32}-future")
 _MARKED_PARTITION = re.compile(r"\.[0-9a-f]{32}-(delete|future|stray)$")
 
 
@@ -65,6 +67,12 @@ def parse_file_name(name: str) -> tuple[int, str, str] | None:
     if match is None:
         return None
     return int(match[1]), match[2], match[3] or ""
+
+
+def parse_future_dir(name: str) -> tuple[str, int] | None:
+    """Topic and partition of a copy that is to take the place of a partition directory; None for any other name."""
+    match = _FUTURE_PARTITION.fullmatch(name)
+    return None if match is None else parse_partition_dir(match[1])
 
 
 def parse_partition_dir(name: str) -> tuple[str, int] | None:

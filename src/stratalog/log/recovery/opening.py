@@ -16,6 +16,7 @@ from stratalog.log.format import (
     PARTITION_METADATA,
     EpochEntry,
     PartitionMetadataFile,
+    parse_future_dir,
     parse_partition_dir,
 )
 from stratalog.log.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
@@ -42,7 +43,7 @@ def open_directory(
 ) -> OpenedLog:
     """Return what `PartitionLog.open` says."""
     clock, fs = settings.clock, settings.fs
-    named = parse_partition_dir(directory.name)
+    named = parse_partition_dir(directory.name) or parse_future_dir(directory.name)
     if named is None:
         raise ValueError(f"{directory}: not the name of a partition directory, <topic>-<partition>")
     topic, partition = named

@@ -1,0 +1,304 @@
+"""Partitions on their way to another log directory (AlterReplicaLogDirs), while they are served.
+
+A copy grows in `<topic>-<partition>.<id>-future` in the directory to be. When it has nearly caught up, appends wait;
+the rest is copied and flushed, the copy gets the partition's name and the partition's old directory is renamed to
+`-delete`. So a crash leaves one of these:
+
+    only a -future directory beside the partition   the copy is thrown away and begun again
+    both with the partition's name                  the copy has the mark `MARK`: it steps back, as above
+    the copy alone                                  it is the partition; a mark in it is removed
+
+Until the old directory is renamed nothing is appended to the copy that the old one lacks.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from stratalog.engine.dirs import Checkpointed, marked_path
+from stratalog.errors import (
+    InvalidTopicError,
+    KafkaStorageError,
+    LogDirNotFoundError,
+    OffsetOutOfRangeError,
+    StratalogError,
+)
+from stratalog.log import PartitionLog
+from stratalog.log.format import FUTURE_DIR_SUFFIX, Isolation, TopicPartition
+from stratalog.util import write_atomic
+
+if TYPE_CHECKING:
+    from stratalog.engine.log_manager import LogManager
+    from stratalog.engine.partition import Partition
+    from stratalog.util import FileSystem
+
+logger = logging.getLogger(__name__)
+
+#: In a copy that has the partition's name, until the old directory has lost it.
+MARK: Final = "move-in-progress"
+#: The broker's key: bytes per second of all copies together.
+THROTTLE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+_NAME_SIZE_MAX = 255
+_PIECE_BYTES = 1024 * 1024
+#: Appends wait while this many bytes are copied, at most.
+_LAST_BYTES = 256 * 1024
+
+
+@dataclass(slots=True, eq=False)
+class MovingReplica:
+    """One partition on its way. `future` is None until the copy has begun."""
+
+    partition: Partition
+    destination: Path
+    directory: Path
+    future: PartitionLog | None = None
+    is_cancelled: bool = False
+    #: Whether the copy is the partition by now, so that nothing of it may be dropped.
+    is_over: bool = False
+    #: Held while something is done about it.
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def key(self) -> TopicPartition:
+        return self.partition.topic, self.partition.partition
+
+    @property
+    def size_bytes(self) -> int:
+        return 0 if self.future is None else self.future.size_bytes
+
+    @property
+    def offset_lag(self) -> int:
+        """How many offsets the copy is behind."""
+        end = 0 if self.future is None else self.future.log_end_offset
+        return max(self.partition.log.log_end_offset - end, 0)
+
+
+class DirectoryMoves:
+    """All moves of a broker, made on one thread, a piece of each in turn. Thread-safe."""
+
+    def __init__(self, logs: LogManager, fs: FileSystem) -> None:
+        self._logs = logs
+        self._fs = fs
+        self._lock = threading.Lock()
+        self._moves: dict[TopicPartition, MovingReplica] = {}
+        self._turns: deque[MovingReplica] = deque()
+        self._beginning = threading.Lock()
+        self._woken = threading.Condition(self._lock)
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    def all(self) -> list[MovingReplica]:
+        with self._lock:
+            return list(self._moves.values())
+
+    def begin(self, partition: Partition, destination: Path) -> None:
+        """Move a partition to another log directory; to the one where it lies: break off a move.
+
+        Raises LogDirNotFoundError, KafkaStorageError and InvalidTopicError as Kafka.
+        """
+        self.check(partition.topic, partition.partition, destination)
+        if self._logs.replication is not None:
+            raise KafkaStorageError("partitions of a broker of a cluster do not move between directories yet")
+        with self._beginning:
+            self._begin(partition, destination)
+        self._start()
+
+    def _begin(self, partition: Partition, destination: Path) -> None:
+        if partition.failure is not None:
+            raise partition.failure
+        move = self._of(partition)
+        if move is not None and move.destination == destination:
+            return
+        self.cancel(partition)
+        if partition.log.directory.parent == destination:
+            return
+        if self._logs.dirs.offline:
+            raise KafkaStorageError(f"{partition.topic}-{partition.partition} cannot move while a directory is offline")
+        directory = marked_path(partition.log.directory, FUTURE_DIR_SUFFIX)
+        move = MovingReplica(partition, destination, destination / directory.name)
+        try:
+            self._fs.make_dirs(move.directory)
+            self._fs.sync_dir(destination)
+        except OSError as error:
+            raise KafkaStorageError(f"{move.directory} cannot be made: {error.strerror or error}") from error
+        with self._lock:
+            self._moves[move.key] = move
+            self._turns.append(move)
+            self._woken.notify()
+        logger.info("%s moves from %s to %s", partition.log.directory.name, partition.log.directory.parent, destination)
+
+    def check(self, topic: str, number: int, destination: Path) -> None:
+        """Raise what speaks against a move of any partition of this name to this directory."""
+        dirs = self._logs.dirs
+        if len(f"{topic}-{number}.{'0' * 32}{FUTURE_DIR_SUFFIX}") > _NAME_SIZE_MAX:
+            raise InvalidTopicError("The topic name is too long.")
+        if destination not in dirs.paths:
+            raise LogDirNotFoundError(f"Log dir {destination} is not found in the config.")
+        if dirs.is_offline(destination):
+            raise KafkaStorageError(f"Log directory {destination} is offline")
+
+    def cancel(self, partition: Partition) -> None:
+        """Break off the move of a partition, if it moves; what is copied goes."""
+        with self._lock:
+            move = self._moves.get((partition.topic, partition.partition))
+            if move is not None:
+                move.is_cancelled = True
+        if move is not None:
+            with move.lock:
+                self._drop(move)
+
+    def close(self) -> None:
+        """End the thread; moves go on with the next start. Harmless when called again."""
+        self._closed.set()
+        with self._lock:
+            self._woken.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        with self._lock:
+            moves, self._moves = self._moves, {}
+            self._turns.clear()
+        for move in moves.values():
+            if move.future is not None:
+                move.future.close(flush=False)
+
+    def _of(self, partition: Partition) -> MovingReplica | None:
+        with self._lock:
+            return self._moves.get((partition.topic, partition.partition))
+
+    # --- the thread ---------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None and not self._closed.is_set():
+                self._thread = threading.Thread(target=self._run, name="stratalog-alter-log-dirs", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            with self._lock:
+                while not self._turns and not self._closed.is_set():
+                    self._woken.wait()
+            self.work_off()
+
+    def work_off(self) -> None:
+        """Make all moves that there are, on the caller's thread."""
+        while not self._closed.is_set():
+            with self._lock:
+                if not self._turns:
+                    return
+                move = self._turns.popleft()
+            copied = self._turn(move)
+            if copied is not None:
+                self._wait_for_quota(copied)
+                with self._lock:
+                    self._turns.append(move)
+
+    def _turn(self, move: MovingReplica) -> int | None:
+        """Do a piece of a move; how many bytes were copied, or None when there is no more to do."""
+        name = f"{move.partition.topic}-{move.partition.partition}"
+        with move.lock:
+            try:
+                if move.is_cancelled:
+                    return None
+                copied = self._copy(move)
+                source, future = move.partition.log, move.future
+                if future is None or self._left(source, future) > _LAST_BYTES:
+                    return copied
+                self._finish(move)
+            except (OSError, StratalogError) as error:
+                logger.error("%s cannot be moved to %s, and stays where it is: %s", name, move.destination, error)
+            except Exception:
+                logger.exception("%s cannot be moved to %s, and stays where it is", name, move.destination)
+            self._drop(move)
+            return None
+
+    def _left(self, source: PartitionLog, future: PartitionLog) -> int:
+        return source.size_bytes - future.size_bytes if source.log_end_offset > future.log_end_offset else 0
+
+    def _wait_for_quota(self, copied: int) -> None:
+        limit = self._logs.config[THROTTLE]
+        if copied:
+            self._closed.wait(min(copied / max(limit, 1), 60))
+
+    def _copy(self, move: MovingReplica) -> int:
+        """Copy a piece; how many bytes."""
+        source = move.partition.log
+        future = move.future
+        if future is None:
+            future = self._logs.open_future(move.directory, source)
+            future.truncate_fully_and_start_at(source.local_log_start_offset, source.log_start_offset)
+            move.future = future
+        try:
+            found = source.read(future.log_end_offset, _PIECE_BYTES, isolation=Isolation.LOG_END)
+        except OffsetOutOfRangeError:  # retention was faster
+            future.truncate_fully_and_start_at(source.local_log_start_offset, source.log_start_offset)
+            return 0
+        if found.slice is None:
+            return 0
+        records = found.slice.read()
+        future.append_as_follower(records)
+        future.update_high_watermark(future.log_end_offset)
+        return len(records)
+
+    def _finish(self, move: MovingReplica) -> None:
+        """Copy the rest while appends wait, and put the copy in the place of the partition's log."""
+        partition, source, future = move.partition, move.partition.log, move.future
+        assert future is not None
+        future.flush()
+        with self._logs.cleaning.paused(move.key), partition.moving:
+            if partition.failure is not None:
+                raise partition.failure
+            source.fence()
+            try:
+                final = self._rename_copy(move, source, future)
+            except BaseException:
+                source.unfence()
+                raise
+            move.is_over = True
+            log = self._logs.take_moved(partition, source, final, future.log_end_offset)
+        logger.info("%s lies in %s now; it ends at %d", final.name, final.parent, log.log_end_offset)
+        self._logs.moved(partition)
+
+    def _rename_copy(self, move: MovingReplica, source: PartitionLog, future: PartitionLog) -> Path:
+        """Give the copy the partition's name, and take it from the old directory; a failure leaves the old one."""
+        while self._copy(move):
+            pass
+        if future.log_end_offset != source.log_end_offset:
+            raise KafkaStorageError(f"the copy ends at {future.log_end_offset}, the log at {source.log_end_offset}")
+        future.leader_epochs.assign_all(source.leader_epochs.entries)
+        future.increment_log_start_offset(source.log_start_offset, "so does the log that it is a copy of")
+        bounds = Checkpointed(future.log_end_offset, source.log_start_offset, source.high_watermark)
+        future.close()
+        write_atomic(move.directory / MARK, b"", self._fs)
+        self._logs.expect(move.destination, move.key, bounds)
+        final = move.destination / source.directory.name
+        self._fs.rename(move.directory, final)
+        try:
+            self._fs.sync_dir(move.destination)
+            self._logs.condemn(source)
+        except BaseException:
+            self._fs.rename(final, move.directory)
+            self._logs.forget(move.destination, move.key)
+            raise
+        self._fs.remove(final / MARK)
+        return final
+
+    def _drop(self, move: MovingReplica) -> None:
+        with self._lock:
+            if self._moves.get(move.key) is not move:
+                return
+            del self._moves[move.key]
+        if move.is_over:
+            return
+        try:
+            if move.future is not None:
+                move.future.close(flush=False)
+            self._fs.remove_tree(move.directory)
+        except (OSError, StratalogError) as error:
+            logger.error("%s cannot be removed: %s", move.directory, error)
