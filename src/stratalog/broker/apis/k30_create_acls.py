@@ -29,7 +29,10 @@ async def create_acls(ctx: RequestContext, request: Any) -> Any:
     errors = [_error_of(acl, ranges=ranges) for acl in acls]
     good = [acl for acl, error in zip(acls, errors, strict=True) if error is None]
     async with access.changing:
-        await ctx.broker.workers.run(ctx.broker.store.add_acls, good)
+        try:
+            await ctx.broker.workers.run(ctx.broker.store.add_acls, good)
+        except KafkaError as refused:  # the disk is full
+            return _answer(ctx, [error or refused for error in errors])
         access.authorizer.add(good)
     return _answer(ctx, errors)
 

@@ -24,7 +24,10 @@ async def delete_acls(ctx: RequestContext, request: Any) -> Any:
     async with access.changing:
         found = [access.authorizer.matching(chosen) for chosen in filters]
         gone = list(dict.fromkeys(acl for acls in found for acl in acls))
-        await ctx.broker.workers.run(ctx.broker.store.remove_acls, gone)
+        try:
+            await ctx.broker.workers.run(ctx.broker.store.remove_acls, gone)
+        except KafkaError as refused:  # the disk is full
+            return ctx.respond(filter_results=[_result(ctx, refused, ()) for _ in found])
         access.authorizer.remove(gone)
     return ctx.respond(filter_results=[_result(ctx, None, acls) for acls in found])
 

@@ -22,9 +22,12 @@ async def alter_client_quotas(ctx: RequestContext, request: Any) -> Any:
     changes, results = await workers.run(_checked, request.entries)
     if changes and not request.validate_only:
         async with quotas.changing:
-            await workers.run(ctx.broker.store.change_client_quotas, changes)
-            addresses = await workers.run(addresses_of, changes)
-            quotas.put_in_force(changes, addresses)
+            try:
+                await workers.run(ctx.broker.store.change_client_quotas, changes)
+            except KafkaError as refused:  # the disk is full
+                results = {named: error or refused for named, error in results.items()}
+            else:
+                quotas.put_in_force(changes, await workers.run(addresses_of, changes))
     return ctx.respond(entries=[_result(ctx, named, error) for named, error in results.items()])
 
 

@@ -48,11 +48,14 @@ async def alter_user_scram_credentials(ctx: RequestContext, request: Any) -> Any
         except KafkaError as error:
             errors[name] = error
     if put or remove:
-        await ctx.broker.workers.run(
-            ctx.broker.scram.change,
-            {(mechanism, name): credential for name, (mechanism, credential) in put.items()},
-            [(mechanism, name) for name, mechanism in remove.items()],
-        )
+        try:
+            await ctx.broker.workers.run(
+                ctx.broker.scram.change,
+                {(mechanism, name): credential for name, (mechanism, credential) in put.items()},
+                [(mechanism, name) for name, mechanism in remove.items()],
+            )
+        except KafkaError as refused:  # the disk is full
+            errors |= dict.fromkeys((*put, *remove), refused)
     return ctx.respond(
         results=[_result(ctx, user, errors.get(user)) for user in dict.fromkeys(c.name for c in changes)]
     )
