@@ -51,7 +51,6 @@ NOTES = {
     22: "[transactions](explanation/transactions.md)",
     24: "of clients and of brokers, verification too",
     26: "transactions version 2 (KIP-890)",
-    28: "Kafka has 6 (topics by id)",
     32: "`segment.bytes` and `log.segment.bytes` are longs",
     33: "with the minimums of KIP-760",
     35: "from version 2 on with the sizes of the remote tier, in a tagged field of our own (10000)",
@@ -70,7 +69,6 @@ NOTES = {
 #: Why an API of Kafka is not served, or is served to fewer versions, by key.
 MISSING = {
     18: "version 5 is not in the schemas that are used here",
-    28: "version 6 names topics by id",
     42: "version 3 is not in the schemas that are used here",
     **dict.fromkeys((76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92), "share groups (KIP-932)"),
     88: "streams groups (KIP-1071); a member with an endpoint is told which source topics lack, where Kafka fails",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from stratalog.config.keys import (
+    INT_MAX,
     LONG_MAX,
     ConfigKey,
     ConfigRegistry,
@@ -73,6 +74,9 @@ TOPIC_KEYS = ConfigRegistry(
              "Level for zstd.", between(-131072, 22)),
         _key("delete.retention.ms", ConfigType.LONG, _DAY_MS, "log.cleaner.delete.retention.ms",
              "How long tombstones are kept after compaction has reached them.", at_least(0)),
+        _key("errors.deadletterqueue.group.enable", ConfigType.BOOLEAN, False, "",
+             "Whether share groups may write records here that they cannot process.",
+             no_effect="no share group writes such records"),
         _key("file.delete.delay.ms", ConfigType.LONG, 60_000, "log.segment.delete.delay.ms",
              "How long a deleted segment's files stay on disk under '.deleted'.", at_least(0)),
         _key("flush.messages", ConfigType.LONG, LONG_MAX, "log.flush.interval.messages",
@@ -93,6 +97,9 @@ TOPIC_KEYS = ConfigRegistry(
              "Longest time before a record is compacted.", at_least(1)),
         _key("max.message.bytes", ConfigType.INT, 1_048_588, "message.max.bytes",
              "The largest batch that is accepted, after compression.", at_least(0)),
+        _key("max.decompressed.message.bytes", ConfigType.INT, INT_MAX - 8, "max.decompressed.message.bytes",
+             "The most bytes that the records of a compressed batch may take.", between(1, INT_MAX - 8),
+             no_effect="they may take 64 MiB or 256 times the batch's size"),
         _key("message.timestamp.after.max.ms", ConfigType.LONG, _HOUR_MS, "log.message.timestamp.after.max.ms",
              "How far a record's CreateTime may lie in the future.", at_least(0)),
         _key("message.timestamp.before.max.ms", ConfigType.LONG, LONG_MAX, "log.message.timestamp.before.max.ms",

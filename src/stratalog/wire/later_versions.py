@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import ModuleType
 from typing import Any, Final
+from uuid import UUID
 
 _VERSION: Final = "__version__"
 
@@ -96,12 +98,28 @@ def _describe_response(before: ModuleType) -> ModuleType:
     return _with(before, later_group, _later(cls, fields, 1))
 
 
+def _commit_by_id(before: ModuleType, kind: str) -> ModuleType:
+    """Name topics by their ids instead of their names (KIP-848)."""
+    topic = getattr(before, f"TxnOffsetCommit{kind}Topic")
+    fields = _fields_of(topic)
+    later_topic = _later(
+        topic, {"topic_id": _field("topic_id", "uuid", UUID | None), "partitions": fields["partitions"]}, 6
+    )
+    cls = getattr(before, f"TxnOffsetCommit{kind}")
+    fields = _fields_of(cls)
+    name, _, topics = fields["topics"]
+    fields["topics"] = (name, tuple.__class_getitem__((later_topic, ...)), topics)
+    return _with(before, later_topic, _later(cls, fields, 6))
+
+
 #: What makes a version of a message from the version before it, by schema, version and kind.
 LATER_VERSIONS: Final[Mapping[tuple[str, int, str], Callable[[ModuleType], ModuleType]]] = {
     ("streams_group_heartbeat", 1, "request"): _heartbeat_request,
     ("streams_group_heartbeat", 1, "response"): _heartbeat_response,
     ("streams_group_describe", 1, "request"): _describe_request,
     ("streams_group_describe", 1, "response"): _describe_response,
+    ("txn_offset_commit", 6, "request"): partial(_commit_by_id, kind="Request"),
+    ("txn_offset_commit", 6, "response"): partial(_commit_by_id, kind="Response"),
 }
 
 

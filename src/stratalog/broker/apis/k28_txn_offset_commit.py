@@ -1,9 +1,9 @@
 """TxnOffsetCommit (28): store how far a group has read, as part of a transaction.
 
-v0 to v5. v3: flexible; member and generation, so that a member that has left the group is fenced (KIP-447). v4:
+v0 to v6. v3: flexible; member and generation, so that a member that has left the group is fenced (KIP-447). v4:
 TRANSACTION_ABORTABLE. v5: the group's partition of `__consumer_offsets` is added to the transaction here (KIP-890);
-before, AddOffsetsToTxn has done that. v6 (topics by id) is not in the message library yet. Offsets count from the
-commit on.
+before, AddOffsetsToTxn has done that. v6: topics by id, members of the consumer protocol with their epoch. Offsets
+count from the commit on.
 """
 
 from __future__ import annotations
@@ -33,19 +33,23 @@ from stratalog.records import NO_SEQUENCE
 if TYPE_CHECKING:
     from stratalog.engine import Partition
 
+_TOPIC_IDS_FROM = 6
 
-@handles(ApiKey.TXN_OFFSET_COMMIT, versions=(0, 5))
+
+@handles(ApiKey.TXN_OFFSET_COMMIT, versions=(0, 6))
 async def txn_offset_commit(ctx: RequestContext, request: Any) -> Any:
     codes: dict[TopicPartition, int] = {}
     commits: dict[TopicPartition, CommittedOffset] = {}
     now_ms = ctx.broker.clock.now_ms()
     unknown: set[int] = set()
+    by_id = ctx.version >= _TOPIC_IDS_FROM
     for at, requested in enumerate(request.topics):
-        topic, error_code = requested_topic(ctx.broker, requested, by_id=False)
+        topic, error_code = requested_topic(ctx.broker, requested, by_id=by_id)
         if topic is None:
             unknown.add(at)
+        name = _named(ctx, requested)
         for partition in requested.partitions:
-            key = TopicPartition(requested.name, partition.partition_index)
+            key = TopicPartition(name, partition.partition_index)
             if topic is None:
                 codes[key] = error_code
             elif not 0 <= partition.partition_index < topic.partition_count:
@@ -61,9 +65,21 @@ async def txn_offset_commit(ctx: RequestContext, request: Any) -> Any:
     as_asked = not codes and not unknown
     if commits:
         codes.update(await _store(ctx, request, commits))
-    kept: Container[int] = range(len(request.topics)) if as_asked else unknown
-    answers = answered_topics(request.topics, lambda topic: topic.name, as_asked=as_asked, kept=kept)
-    return ctx.respond(topics=[_answer(ctx, name, partitions, codes) for name, partitions in answers])
+    kept: Container[int] = range(len(request.topics)) if as_asked and not by_id else unknown
+    answers = answered_topics(
+        request.topics, lambda topic: topic.topic_id if by_id else topic.name, as_asked=as_asked, kept=kept
+    )
+    if by_id:  # what was refused before the coordinator was asked comes first
+        answers.sort(key=lambda answer: not any(at in unknown for at, _, _ in answer[1]))
+    return ctx.respond(topics=[_answer(ctx, request, key, partitions, codes) for key, partitions in answers])
+
+
+def _named(ctx: RequestContext, requested: Any) -> str:
+    """Return the name of a topic of the request; of one that is not known by its id, that id."""
+    if ctx.version < _TOPIC_IDS_FROM:
+        return str(requested.name)
+    topic, _ = requested_topic(ctx.broker, requested, by_id=True)
+    return str(requested.topic_id) if topic is None else topic.name
 
 
 async def _store(
@@ -92,6 +108,7 @@ async def _store(
             getattr(request, "generation_id", NO_GENERATION),
             commits,
             begin,
+            tells_epochs=ctx.version >= _TOPIC_IDS_FROM,
         )
     except NotEnoughReplicasError:  # a client of a coordinator tries again after this one
         return dict.fromkeys(commits, CoordinatorLoadInProgressError.code)
@@ -99,16 +116,19 @@ async def _store(
         return dict.fromkeys(commits, error.code)
 
 
-def _answer(ctx: RequestContext, name: str, partitions: Iterable[Any], codes: dict[TopicPartition, int]) -> Any:
+def _answer(
+    ctx: RequestContext, request: Any, key: Any, partitions: Iterable[Any], codes: dict[TopicPartition, int]
+) -> Any:
     return ctx.make(
         "TxnOffsetCommitResponseTopic",
-        name=name,
+        name=key,
+        topic_id=key,
         partitions=[
             ctx.make(
                 "TxnOffsetCommitResponsePartition",
                 partition_index=partition.partition_index,
-                error_code=codes[TopicPartition(name, partition.partition_index)],
+                error_code=codes[TopicPartition(_named(ctx, request.topics[at]), partition.partition_index)],
             )
-            for _, _, partition in partitions
+            for at, _, partition in partitions
         ],
     )

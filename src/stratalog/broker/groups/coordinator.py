@@ -511,10 +511,13 @@ class GroupCoordinator:
         generation: int,
         commits: Mapping[TopicPartition, CommittedOffset],
         admit: Callable[[Partition], Awaitable[TransactionalWrite]],
+        *,
+        tells_epochs: bool = False,
     ) -> dict[TopicPartition, int]:
         """Store commits that count once a transaction is committed; the error code of each. Raises as `commit` does.
 
-        `admit` makes sure that the partition of `__consumer_offsets` is part of the transaction, or raises.
+        `admit` makes sure that the partition of `__consumer_offsets` is part of the transaction, or raises. Clients
+        that do not know the errors of the consumer protocol (`tells_epochs`) get IllegalGenerationError instead.
         """
         _check_group_id(group_id)
         await self._find(group_id)
@@ -523,13 +526,16 @@ class GroupCoordinator:
         now = self._now()
         group = self._group(group_id)
         if group is None and generation > NO_GENERATION:
-            raise IllegalGenerationError(f"Group {group_id} not found.")
+            missing = GroupIdNotFoundError if tells_epochs else IllegalGenerationError
+            raise missing(f"Group {group_id} not found.")
         if isinstance(group, ClassicGroup):
             group.check_commit(member_id, instance_id, generation, now, transactional=True)
         elif group is not None:
             try:
                 _check_commit(group, member_id, instance_id, generation, commits, None)
-            except StaleMemberEpochError as error:  # these versions do not know of it
+            except StaleMemberEpochError as error:
+                if tells_epochs:
+                    raise
                 raise IllegalGenerationError(str(error)) from error
         codes = self.commits.store(group_id, commits, transaction)
         if group is None:
