@@ -9,6 +9,7 @@ from collections.abc import Hashable
 
 import pytest
 
+from stratalog.broker.server import framing
 from stratalog.broker.server.framing import Framing, LargeMemory
 from stratalog.broker.server.request_memory import Memory
 from stratalog.errors import InvalidRequestError
@@ -171,3 +172,14 @@ def test_requests_of_another_protocol_are_named() -> None:
         stream = Stream()
         with pytest.raises(InvalidRequestError, match=name):
             stream.receive(begin)
+
+
+def test_no_receive_takes_more_than_its_share_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is copied at once, into memory that is touched first, has a bound whatever the request is."""
+    monkeypatch.setattr(framing, "_RECEIVE_BYTES_MAX", 100)
+    stream = Stream()
+    sent = requests(SIZE_MAX)
+    stream.receive(struct.pack(">i", SIZE_MAX) + sent[0][:200])
+    assert len(stream.framing.space()) <= 100
+    stream.receive(sent[0][200:])
+    assert stream.frames == sent

@@ -26,6 +26,8 @@ _LARGE_GROWTH: Final = 4
 _LARGE_BUFFER_BYTES: Final = 4096
 #: How much to receive at once where a large request is expected, so that little of it has to be moved.
 _EXPECT_LARGE_BYTES: Final = 4096
+#: How much to receive at once: more than that holds up others, by the copy and by memory that is touched first.
+_RECEIVE_BYTES_MAX: Final = 2 * 1024 * 1024
 
 _NOTHING: Final = memoryview(b"")
 
@@ -112,7 +114,8 @@ class Framing:
         if large is not None:
             if self._large_used == len(large):
                 large = self._grow(large)
-            return memoryview(large)[self._large_used : self._large_need]
+            end = min(self._large_need, self._large_used + _RECEIVE_BYTES_MAX)
+            return memoryview(large)[self._large_used : end]
         scratch = self._buffers.scratch
         left = self._end - self._position
         if left:
