@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,6 +19,7 @@ from tests.support.waiting import wait_until
 from stratalog.config import BrokerConfig, LogConfig
 from stratalog.engine import LogManager, Partition, ReplicaChanges
 from stratalog.engine.metrics.metrics_logs import METRICS
+from stratalog.engine.metrics.metrics_traffic import METRICS as TRAFFIC
 from stratalog.engine.replication import ReplicaFetcher
 from stratalog.errors import (
     KafkaError,
@@ -58,6 +60,9 @@ class Pair:
         self.engines: dict[int, LogManager] = {}
         self.unreachable: set[int] = set()
         self.lock = threading.Lock()
+        #: Errors of AssignReplicasToDirs, of the request and of each partition, and what was told by it.
+        self.assign_errors: list[tuple[int, int]] = []
+        self.told_directories: list[tuple[int, list[UUID]]] = []
         for node in (1, 2):
             self.start(node)
 
@@ -106,6 +111,24 @@ class Pair:
             partition_epoch=known.partition_epoch,
         )
         return SimpleNamespace(error_code=code(0), topics=[SimpleNamespace(topic_id=TOPIC_ID, partitions=[answer])])
+
+    def assign(self, fields: dict[str, Any]) -> Any:
+        """Answer AssignReplicasToDirs with the next error, and keep what was asked."""
+        top, each_one = self.assign_errors.pop(0) if self.assign_errors else (0, 0)
+        directories = [
+            SimpleNamespace(
+                topics=[
+                    SimpleNamespace(
+                        topic_id=topic["topic_id"],
+                        partitions=[SimpleNamespace(error_code=code(each_one), **one) for one in topic["partitions"]],
+                    )
+                    for topic in directory["topics"]
+                ]
+            )
+            for directory in fields["directories"]
+        ]
+        self.told_directories.append((fields["broker_id"], [each["id_"] for each in fields["directories"]]))
+        return SimpleNamespace(error_code=code(top), directories=directories)
 
     def fetch(self, leader: int, fields: dict[str, Any]) -> Any:
         """Answer as `broker/fetch` does."""
@@ -172,6 +195,8 @@ class View:
         return LogConfig.from_properties({"min.insync.replicas": str(self.pair.min_isr)}, None)
 
     def ask_controller(self, key: ApiKey, versions: tuple[int, int], /, **fields: Any) -> Any:
+        if key is ApiKey.ASSIGN_REPLICAS_TO_DIRS:
+            return self.pair.assign(fields)
         assert key is ApiKey.ALTER_PARTITION
         return self.pair.alter(fields)
 
@@ -230,7 +255,9 @@ def test_a_follower_goes_on_with_another_number_of_fetchers(pair: Pair) -> None:
     for number, fetchers in enumerate(("2", "4", "1")):
         leader.append(batch(b"a%d" % number))
         engine.update_broker_config(BrokerConfig.from_properties({**PROPERTIES, "num.replica.fetchers": fetchers}))
-        assert len([each for each in threading.enumerate() if each.name.startswith("stratalog-fetcher-1-")]) == 1
+        assert (
+            len([each for each in threading.enumerate() if re.fullmatch(r"ReplicaFetcherThread-\d-1", each.name)]) == 1
+        )
         leader.append(batch(b"b%d" % number))
         until(lambda last=2 * number + 1: leader.is_confirmed(last, 3))  # type: ignore[misc]
     until(lambda: pair.files(1) == pair.files(2))
@@ -367,3 +394,54 @@ def test_metrics_tell_what_is_not_in_sync(pair: Pair) -> None:
     assert value("UnderReplicatedPartitions") == 1
     assert value("UnderMinIsrPartitionCount") == 1
     assert value("AtMinIsrPartitionCount") == 0
+
+
+def test_the_controller_is_told_where_a_replica_lies_until_it_knows(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stratalog.engine.replication.directory_assignments._RETRY_S", 0.01)
+    pair.publish(1)
+    engine = pair.engines[1]
+    (directory,) = engine.dirs.live
+    assert engine.replication is not None
+    stale_epoch, passing, gone = (77, 0), (0, 13), (0, 100)
+    pair.assign_errors = [stale_epoch, passing]
+    for recorded in (directory.directory_id, UUID(int=0)):
+        engine.apply(ReplicaChanges(directories={KEY: recorded}))
+    assert engine.replication.assignments.wait_until_told(10)
+    assert pair.told_directories == [(1, [directory.directory_id])] * 3, "the first was right already"
+    pair.assign_errors = [gone]
+    engine.apply(ReplicaChanges(directories={KEY: UUID(int=0)}))
+    assert engine.replication.assignments.wait_until_told(10)
+    assert len(pair.told_directories) == 4, "the topic is gone: it is not asked again"
+
+
+def test_a_directory_that_fails_is_named_by_its_id(pair: Pair) -> None:
+    dirs = pair.engines[1].dirs
+    (directory,) = dirs.live
+    assert dirs.failed_ids == []
+    dirs.fail(directory.path, "a disk that is gone")
+    assert dirs.failed_ids == [directory.directory_id]
+
+
+def test_metrics_count_what_is_replicated(pair: Pair) -> None:
+    def value(node: int, name: str) -> float:
+        (metric,) = [each for each in [*METRICS, *TRAFFIC] if each.mbean.endswith(f",name={name}")]
+        return sum(sample.value for sample in metric.read(pair.engines[node]))
+
+    pair.publish()
+    pair.partition(1).append(batch(b"a"))
+    until(lambda: pair.partition(1).is_confirmed(0, 3))
+    size = pair.partition(2).log.size_bytes
+    assert value(2, "ReplicationBytesInPerSec") == size > 0
+    assert value(1, "ReplicationBytesInPerSec") == 0
+    assert (value(2, "MaxLag"), value(2, "ConsumerLag"), value(2, "DeadThreadCount")) == (0, 0, 0)
+    assert value(2, "MinFetchRate") > 0 == value(1, "MinFetchRate")
+    pair.unreachable = {2}
+    pair.partition(1).append(batch(b"b"))
+    until(lambda: (pair.engines[1].replication.shrink_isrs(), value(1, "IsrShrinksPerSec") == 1)[1])  # type: ignore[union-attr]
+    until(lambda: value(2, "FailedPartitionsCount") == 1)
+    pair.unreachable = set()
+    pair.publish()
+    until(lambda: value(1, "IsrExpandsPerSec") == 1)
+    until(lambda: value(2, "FailedPartitionsCount") == 0)

@@ -222,8 +222,9 @@ class Partition:
             log = self.log
             if not follows or log.log_end_offset != offset:
                 return False
-            if len(memoryview(records)):
+            if size := len(memoryview(records)):
                 log.append_as_follower(records, leader_epoch=leader_epoch)
+                self.traffic.replication_bytes_in += size
             high_watermark = min(high_watermark, log.log_end_offset)
             if high_watermark != log.high_watermark:
                 log.update_high_watermark(high_watermark)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.broker.cluster.member import ClusterMember
+from stratalog.broker.cluster.member import ClusterMember, formatted_cluster_id
 from stratalog.broker.cluster.settings import ClusterSettings
 from stratalog.cli import main as cli
 from stratalog.config import BrokerConfig, refuse_unkept
@@ -100,6 +100,17 @@ def join(data_dir: Path) -> str:
 def test_a_directory_that_is_not_formatted_is_left_alone(tmp_path: Path) -> None:
     assert "is not formatted; run 'stratalog storage format" in join(tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_directory_may_be_new_beside_one_that_is_formatted(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    format_dir(first, cluster_id=CLUSTER_ID, node_id=7)
+    (second / "lost+found").mkdir(parents=True)
+    assert formatted_cluster_id((first, second, tmp_path / "third")) == CLUSTER_ID
+    (second / "orders-0").mkdir()
+    for paths in ((first, second), (tmp_path / "third", first)):
+        with pytest.raises(UsageError, match="is not formatted"):
+            formatted_cluster_id(paths)
 
 
 def test_a_directory_of_another_node_is_left_alone(tmp_path: Path) -> None:

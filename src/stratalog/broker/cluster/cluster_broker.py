@@ -46,6 +46,8 @@ logger = logging.getLogger(__name__)
 
 #: How long a start waits to be unfenced before it says that it is ready all the same.
 _UNFENCE_S = 30.0
+#: How long it waits until the controller knows in which directories replicas lie.
+_ASSIGN_S = 10.0
 
 
 class ClusterBroker:
@@ -59,8 +61,11 @@ class ClusterBroker:
         view: MemberView,
         apis: ClusterApis,
         blocks: AllocatedProducerIds,
+        *,
+        logs: LogManager,
     ) -> None:
         self.member = member
+        self._logs = logs
         self._metadata = metadata
         self._publisher = publisher
         self._view = view
@@ -78,6 +83,11 @@ class ClusterBroker:
 
     @property
     def failure(self) -> Exception | None:
+        first = self._logs.dirs.paths[0]
+        if self._logs.dirs.is_offline(first):
+            return DataDirError(
+                f"{self._logs.dirs.offline[first]}; the first log directory holds the cluster's metadata"
+            )
         return self.member.failure
 
     @property
@@ -110,9 +120,16 @@ class ClusterBroker:
         self._publisher.quotas = services.quotas
         services.quotas.read()  # what came since it was made
         self._publisher.open_coordinators(ElectedCoordinators(services))
+        self._report_directories()
         self.member.ready_to_unfence()
         if not self.member.lifecycle.wait_for(lambda each: each.state is LifecycleState.RUNNING, _UNFENCE_S):
             logger.warning("The controller has not unfenced this broker yet; clients are answered all the same")
+
+    def _report_directories(self) -> None:
+        """Wait until the controller knows where replicas lie: it elects none in a directory that is not registered."""
+        replication = self._logs.replication
+        if replication is not None and not replication.assignments.wait_until_told(_ASSIGN_S):
+            logger.warning("The controller has not been told yet in which directories some replicas lie")
 
     def leave(self) -> None:
         self.member.leave()
@@ -143,7 +160,9 @@ def open_cluster_storage(
         first = logs.dirs.paths[0]
         if logs.dirs.is_offline(first):
             raise DataDirError(f"{logs.dirs.offline[first]}; the first log directory holds the cluster's metadata")
-        member = ClusterMember(settings, publisher, dirs=logs.dirs.live, clock=clock)
+        member = ClusterMember(
+            settings, publisher, dirs=logs.dirs.live, failed_dirs=lambda: logs.dirs.failed_ids, clock=clock
+        )
         member.join()
         broker_settings = BrokerSettings(config, metadata, logs)
         view = MemberView(member, metadata, broker_settings)
@@ -177,5 +196,5 @@ def open_cluster_storage(
         control=ForwardedTopics(metadata, forwarder, lambda: broker_settings.current, clock),
         producer_ids=ProducerIds(blocks),
         load_report=report,
-        cluster=ClusterBroker(member, metadata, publisher, view, apis, blocks),
+        cluster=ClusterBroker(member, metadata, publisher, view, apis, blocks, logs=logs),
     )

@@ -89,6 +89,7 @@ class Lifecycle:
         *,
         controller: Callable[[], Address | None],
         applied_offset: Callable[[], int],
+        failed_dirs: Callable[[], Sequence[UUID]] = tuple,
         heartbeat_s: float = 2.0,
         registration_timeout_s: float = 60.0,
         clock: Clock = SYSTEM_CLOCK,
@@ -99,6 +100,7 @@ class Lifecycle:
         patient = replace(connection, connect_timeout_s=2.0, request_timeout_s=4.5)
         self._channel = ControllerChannel(patient, controller, connect)
         self._applied_offset = applied_offset
+        self._failed_dirs = failed_dirs
         self._heartbeat_s = heartbeat_s
         self._registration_timeout_s = registration_timeout_s
         self._clock = clock
@@ -279,6 +281,7 @@ class Lifecycle:
             "current_metadata_offset": max(self._applied_offset(), 0),
             "want_fence": self._wants_fence and not closing,
             "want_shut_down": closing,
+            "offline_log_dirs": tuple(self._failed_dirs()),
             "cordoned_log_dirs": () if self._state is not LifecycleState.STARTING else None,
         }
         try:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 from stratalog.broker.cluster.features import refuse_cluster
 from stratalog.broker.cluster.image import MetadataImage
@@ -30,6 +31,8 @@ from stratalog.wire.client import Client, ConnectionOptions, UnreachableError
 logger = logging.getLogger(__name__)
 
 _CHECK_S: Final = 0.05
+#: What may be in a directory that is taken to be empty.
+_OF_THE_FILE_SYSTEM: Final = "lost+found"
 #: How long the last request of a registration may take.
 _LAST_REQUEST_S: Final = 10.0
 #: How long leadership may take to be handed over (Kafka's limit).
@@ -40,6 +43,7 @@ class ClusterMember:
     """Joins with `join`, leaves with `leave` and `close`. `publish` is called on the observer's thread.
 
     `dirs` are the log directories, the first one first, if somebody else has opened them, and closes them.
+    `failed_dirs` returns the ids of those that have failed since.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class ClusterMember:
         publish: Publisher,
         *,
         dirs: Sequence[DataDir] = (),
+        failed_dirs: Callable[[], Sequence[UUID]] = tuple,
         clock: Clock = SYSTEM_CLOCK,
         fs: FileSystem = REAL_FILESYSTEM,
         connect: Callable[[str, int, ConnectionOptions], Client] = Client,
@@ -92,6 +97,7 @@ class ClusterMember:
             settings.connection,
             controller=lambda: self.quorum.leader,
             applied_offset=lambda: self._loader.image.offset,
+            failed_dirs=failed_dirs,
             heartbeat_s=settings.heartbeat_s,
             registration_timeout_s=settings.registration_timeout_s,
             clock=clock,
@@ -175,15 +181,19 @@ class ClusterMember:
 
 
 def formatted_cluster_id(paths: tuple[Path, ...], fs: FileSystem = REAL_FILESYSTEM) -> str:
-    """Return the cluster that directories were formatted for. Raises DataDirError or UsageError for others."""
+    """Return the cluster that directories were formatted for. Raises DataDirError or UsageError for others.
+
+    As with Kafka, the first one must be formatted; another that is empty, such as a new disk, is at the start.
+    """
     found: dict[str, Path] = {}
     for path in paths:
         if fs.exists(path / STORE_FILE):
             raise DataDirError(f"{path} holds the topics of a broker without a cluster; give a directory of its own")
         cluster_id = stored_cluster_id(path, fs)
-        if cluster_id is None:
+        if cluster_id is not None:
+            found[cluster_id] = path
+        elif not found or (fs.exists(path) and set(fs.list_dir(path)) - {_OF_THE_FILE_SYSTEM}):
             raise UsageError(f"{path} is not formatted; run 'stratalog storage format --cluster-id ID --config FILE'")
-        found[cluster_id] = path
     if len(found) > 1:
         shown = ", ".join(f"{path} of {cluster_id}" for cluster_id, path in found.items())
         raise DataDirError(f"the log directories belong to several clusters: {shown}")

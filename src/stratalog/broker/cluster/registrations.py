@@ -22,9 +22,9 @@ _LEADER_UNCHANGED: Final = -2
 _RECOVERY_UNCHANGED: Final = -1
 
 #: Directory ids with a meaning of their own (KIP-858).
-UNASSIGNED_DIRECTORY: Final = UUID(int=0)
-LOST_DIRECTORY: Final = UUID(int=1)
-MIGRATING_DIRECTORY: Final = UUID(int=2)
+MIGRATING_DIRECTORY: Final = UUID(int=0)
+UNASSIGNED_DIRECTORY: Final = UUID(int=1)
+LOST_DIRECTORY: Final = UUID(int=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,12 +169,12 @@ def _directories(
         return (MIGRATING_DIRECTORY,) * (len(replicas) if size is None else size)
     if replicas and len(given) != len(replicas):
         raise CorruptRecordError(f"{len(given)} directories for {len(replicas)} replicas")
-    return tuple(each or UNASSIGNED_DIRECTORY for each in given)
+    return tuple(each or MIGRATING_DIRECTORY for each in given)
 
 
 def _in_order(directories: Iterable[UUID | None]) -> tuple[UUID, ...]:
     """Sort as Kafka does: by both halves, as signed numbers."""
-    return tuple(sorted((each or UNASSIGNED_DIRECTORY for each in directories), key=_signed_halves))
+    return tuple(sorted((each or MIGRATING_DIRECTORY for each in directories), key=_signed_halves))
 
 
 def _signed_halves(value: UUID) -> tuple[int, int]:

@@ -136,7 +136,10 @@ def count_fetched(plan: FetchPlan, results: Results) -> None:
             if wanted.partition is not None:
                 traffic = wanted.partition.traffic
                 traffic.fetch_requests += 1
-                traffic.bytes_out += got.size
+                if plan.replica_id < 0:
+                    traffic.bytes_out += got.size
+                else:
+                    traffic.replication_bytes_out += got.size
                 if got.error_code == UnknownServerError.code:
                     traffic.failed_fetch_requests += 1
 

@@ -17,6 +17,7 @@ from stratalog.log import PartitionDirectory, list_partitions, list_segments
 from stratalog.log.format import (
     CLEAN_SHUTDOWN,
     DELETE_DIR_SUFFIX,
+    FUTURE_DIR_SUFFIX,
     LARGE,
     METADATA_LOG,
     STRAY_DIR_SUFFIX,
@@ -31,7 +32,6 @@ _SEGMENT_BYTES_MAX: Final = (1 << 31) - 1
 _MAGIC_AT: Final = 16
 _MAGIC: Final = 2
 _SHOWN: Final = 3
-_FUTURE_DIR_SUFFIX: Final = "-future"
 #: Topics whose leader coordinates something, and the feature that says that brokers of ours do it too.
 _COORDINATED: Final = {
     "__consumer_offsets": ("groups", "group.version"),
@@ -194,7 +194,7 @@ def _check_state(path: Path, fs: FileSystem) -> Iterator[TakeOverFinding]:
     except DataDirError as error:
         yield _error("restore", str(path), str(error), "finish the restore")
     for name in fs.list_dir(path):
-        if name.endswith(_FUTURE_DIR_SUFFIX):
+        if name.endswith(FUTURE_DIR_SUFFIX):
             what = "a replica on its way between two directories"
             yield _error("moving", str(path / name), what, "let the broker before finish the move")
         elif name.endswith((DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX)):

@@ -14,6 +14,7 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from uuid import UUID
 
 from stratalog.engine.dirs.data_dir import DataDir
 from stratalog.errors import (
@@ -70,6 +71,11 @@ class LogDirs:
     def offline(self) -> Mapping[Path, str]:
         """Those that failed, each with what is wrong with it."""
         return self._offline
+
+    @property
+    def failed_ids(self) -> list[UUID]:
+        """The ids of those that failed since they were opened; one that could not be opened tells none."""
+        return [opened.directory_id for opened in self._opened if opened.path in self._offline]
 
     def is_offline(self, path: Path) -> bool:
         return path in self._offline

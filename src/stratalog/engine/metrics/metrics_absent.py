@@ -16,7 +16,7 @@ class Absent(NamedTuple):
     reason: str
 
 
-_ONE_REPLICA = "partitions have one replica: none is replicated, reassigned or out of sync"
+_REASSIGNED = "what is moved by a reassignment is not counted by itself"
 _SHARE = "there are no share groups"
 _TRANSACTIONS = "one broker: markers and verifications are calls, not requests to other brokers"
 _KRAFT = "the metadata is a local store, not a KRaft log: no controller, no quorum, no listener for it"
@@ -39,8 +39,7 @@ ABSENT = (
     Absent("kafka.server:type=BrokerTopicMetrics,name=*MessageConversionsPerSec",
            "messages are not converted: neither Produce nor Fetch takes a version that would need it"),
     Absent("kafka.server:type=BrokerTopicMetrics,name=*Share*", _SHARE),
-    Absent("kafka.server:type=BrokerTopicMetrics,name=Re*BytesInPerSec", _ONE_REPLICA),
-    Absent("kafka.server:type=BrokerTopicMetrics,name=Re*BytesOutPerSec", _ONE_REPLICA),
+    Absent("kafka.server:type=BrokerTopicMetrics,name=Reassignment*", _REASSIGNED),
     Absent("kafka.server:type=ControllerServer*", _KRAFT),
     Absent("kafka.server:type=DelayedProduceMetrics*", "no append waits for a follower"),
     Absent("kafka.server:type=ForwardingManager", _KRAFT),
@@ -50,7 +49,8 @@ ABSENT = (
     Absent("kafka.server:type=KafkaServer,name=yammer-metrics-count", "internals of Kafka's metrics library"),
     Absent("kafka.server:type=MetadataLoader*", _KRAFT),
     Absent("kafka.server:type=Persister-channel-metrics", _SHARE),
-    Absent("kafka.server:type=Replica*Manager*", _ONE_REPLICA),
+    Absent("kafka.server:type=ReplicaAlterLogDirsManager*", "moves between log directories have no fetcher"),
+    Absent("kafka.server:type=ReplicaManager,name=ReassigningPartitions", _REASSIGNED),
     Absent("kafka.server:type=Share*", _SHARE),
     Absent("kafka.server:type=SnapshotEmitter*", _KRAFT),
     Absent("kafka.server:type=alter-partition-metrics", _KRAFT),

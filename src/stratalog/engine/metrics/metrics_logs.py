@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from stratalog.engine.log_manager import LogManager
 from stratalog.engine.metrics.metric import Metric, MetricKind, Sample, kafka_metric, own_metric, single
 from stratalog.engine.partition import Partition
+from stratalog.engine.replication import IsrCounts, ReplicaFetcher
 from stratalog.log import PartitionLog
 from stratalog.log.retention import is_tiered
 
@@ -18,6 +19,10 @@ _LOG = "kafka.log:type=Log,name="
 _MANAGER = "kafka.log:type=LogManager,name="
 _PARTITION = "kafka.cluster:type=Partition,name="
 _REPLICAS = "kafka.server:type=ReplicaManager,name="
+_FETCHERS = "kafka.server:type=ReplicaFetcherManager,name="
+CLIENT = ("clientId",)
+FETCHER = ("clientId", "topic", "partition")
+_CLIENT_ID = "Replica"
 
 
 def of_logs(read: Callable[[PartitionLog], float]) -> Callable[[LogManager], Iterable[Sample]]:
@@ -60,6 +65,37 @@ def _isr(partition: Partition) -> _IsrFacts:
     if led is not None:
         return _IsrFacts(len(led.replicas), len(led.isr), led.min_isr)
     return _IsrFacts(1, 1, 1) if partition.leader_epoch >= 0 else _IsrFacts(0, 0, 0)
+
+
+def _isr_count(read: Callable[[IsrCounts], int]) -> Callable[[LogManager], Iterable[Sample]]:
+    return lambda logs: single(0 if logs.replication is None else read(logs.replication.isr_counts))
+
+
+def _of_fetchers(read: Callable[[Sequence[ReplicaFetcher]], float]) -> Callable[[LogManager], Iterable[Sample]]:
+    """One value over all fetchers; of none without a cluster."""
+    return lambda logs: [
+        Sample((_CLIENT_ID,), read([] if logs.replication is None else logs.replication.fetchers.fetchers()))
+    ]
+
+
+def _fetcher_lags(logs: LogManager) -> Iterable[Sample]:
+    fetchers = [] if logs.replication is None else logs.replication.fetchers.fetchers()
+    for fetcher in fetchers:
+        for following in fetcher.followings():
+            partition = following.partition
+            yield Sample((fetcher.client_id, partition.topic, str(partition.partition)), following.lag)
+
+
+def _max_lag(fetchers: Sequence[ReplicaFetcher]) -> int:
+    return max((following.lag for fetcher in fetchers for following in fetcher.followings()), default=0)
+
+
+def _min_fetch_rate(fetchers: Sequence[ReplicaFetcher]) -> float:
+    return min((fetcher.rate.value() for fetcher in fetchers), default=0.0)
+
+
+def _failed_partitions(fetchers: Sequence[ReplicaFetcher]) -> int:
+    return sum(following.trouble is not None for fetcher in fetchers for following in fetcher.followings())
 
 
 def _retention_size_percent(log: PartitionLog) -> int:
@@ -132,6 +168,23 @@ METRICS: tuple[Metric[LogManager], ...] = (
                  "Partitions that this broker leads."),
     kafka_metric(_REPLICAS + "OfflineReplicaCount", lambda logs: single(logs.offline_count()),
                  "Partitions whose log directory failed."),
+    kafka_metric(_REPLICAS + "IsrExpandsPerSec", _isr_count(lambda counts: counts.expands),
+                 "Replicas that came into sync again, of partitions that are led here."),
+    kafka_metric(_REPLICAS + "IsrShrinksPerSec", _isr_count(lambda counts: counts.shrinks),
+                 "Changes by which replicas fell out of sync, of partitions that are led here."),
+    kafka_metric(_REPLICAS + "FailedIsrUpdatesPerSec", _isr_count(lambda counts: counts.failed),
+                 "Changes of in-sync replicas that the controller did not make."),
+    kafka_metric(_FETCHERS + "MaxLag", _of_fetchers(_max_lag),
+                 "Records that the replica which is furthest behind its leader has still to fetch.", CLIENT),
+    kafka_metric(_FETCHERS + "MinFetchRate", _of_fetchers(_min_fetch_rate),
+                 "Fetches a second of the slowest fetcher, over about a minute; 0 without one.", CLIENT),
+    kafka_metric(_FETCHERS + "FailedPartitionsCount", _of_fetchers(_failed_partitions),
+                 "Partitions that cannot follow at present; they are tried again.", CLIENT),
+    kafka_metric(_FETCHERS + "DeadThreadCount",
+                 _of_fetchers(lambda fetchers: sum(each.is_dead for each in fetchers)),
+                 "Fetchers whose thread has ended.", CLIENT),
+    kafka_metric("kafka.server:type=FetcherLagMetrics,name=ConsumerLag", _fetcher_lags,
+                 "Records that a replica which follows has still to fetch.", FETCHER),
     kafka_metric(_REPLICAS + "UnderReplicatedPartitions",
                  _count(lambda partition: _isr(partition).is_under_replicated),
                  "Partitions that are led here with a replica that is not in sync."),

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stratalog.engine.log_manager import LogManager
-from stratalog.engine.metrics.metric import Metric, Sample, kafka_metric
+from stratalog.engine.metrics.metric import Metric, Sample, kafka_metric, single
 
 BY_TOPIC = "kafka.server:type=BrokerTopicMetrics,name="
 
@@ -26,6 +26,11 @@ def _counter(name: str, attribute: str, help_text: str) -> Metric[LogManager]:
         return by_topic(logs.traffic.total(), logs.traffic.topics(), attribute)
 
     return kafka_metric(BY_TOPIC + name, read, help_text, ("topic",))
+
+
+def _of_replicas(name: str, attribute: str, help_text: str) -> Metric[LogManager]:
+    """Over all topics only, as in Kafka."""
+    return kafka_metric(BY_TOPIC + name, lambda logs: single(getattr(logs.traffic.total(), attribute)), help_text)
 
 
 METRICS: tuple[Metric[LogManager], ...] = (
@@ -46,6 +51,8 @@ METRICS: tuple[Metric[LogManager], ...] = (
              "Batches that were refused: a message format that Produce does not take."),
     _counter("InvalidOffsetOrSequenceRecordsPerSec", "invalid_offset_or_sequence",
              "Batches that were refused: impossible offsets, counts or sequence numbers."),
+    _of_replicas("ReplicationBytesInPerSec", "replication_bytes_in", "Bytes that this broker fetched from leaders."),
+    _of_replicas("ReplicationBytesOutPerSec", "replication_bytes_out", "Bytes that followers were given."),
     _counter("NoKeyCompactedTopicRecordsPerSec", "no_key_compacted",
              "Records that were refused: no key, in a compacted topic."),
 )  # fmt: skip

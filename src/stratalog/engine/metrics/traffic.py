@@ -21,6 +21,9 @@ class TopicTraffic:
     failed_produce_requests: int = 0
     fetch_requests: int = 0
     failed_fetch_requests: int = 0
+    #: What was fetched from leaders, and given to followers.
+    replication_bytes_in: int = 0
+    replication_bytes_out: int = 0
     #: Refused: a CRC that does not fit.
     invalid_crc: int = 0
     #: Refused: a message format that Produce does not take.

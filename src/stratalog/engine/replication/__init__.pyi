@@ -17,6 +17,9 @@ from .isr import (
     Reign as Reign,
 )
 from .led_replicas import (
+    IsrCounts as IsrCounts,
+)
+from .led_replicas import (
     LedReplicas as LedReplicas,
 )
 from .led_replicas import (

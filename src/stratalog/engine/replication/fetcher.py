@@ -10,6 +10,7 @@ Source: `AbstractFetcherThread`, `ReplicaFetcherThread` and `RemoteLeaderEndPoin
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import zlib
 from collections.abc import Callable, Collection, Sequence
@@ -57,6 +58,28 @@ class FetchLimits:
         )
 
 
+class FetchRate:
+    """Fetches a second over about the last minute: each counts less the older it is. For one thread that marks."""
+
+    _FADES_S: Final = 60.0
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._at_s = clock.monotonic()
+        self._rate = 0.0
+
+    def mark(self) -> None:
+        now_s = self._clock.monotonic()
+        self._rate = self._faded(now_s) + 1 / self._FADES_S
+        self._at_s = now_s
+
+    def value(self) -> float:
+        return self._faded(self._clock.monotonic())
+
+    def _faded(self, now_s: float) -> float:
+        return self._rate * math.exp(-max(now_s - self._at_s, 0.0) / self._FADES_S)
+
+
 @dataclass(slots=True)
 class Following:
     """A partition that a fetcher has, and when it may be asked for again."""
@@ -87,6 +110,9 @@ class ReplicaFetcher:
         self._limits = limits
         self._truncate = truncate
         self._clock = clock
+        #: Which one of the fetchers of a leader it is, as Kafka calls it.
+        self.client_id = name
+        self.rate = FetchRate(clock)
         self._client: Client | None = None
         self._changed = threading.Condition()
         self._followings: dict[tuple[str, int], Following] = {}
@@ -106,6 +132,11 @@ class ReplicaFetcher:
     def followings(self) -> list[Following]:
         with self._changed:
             return list(self._followings.values())
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether its thread has ended though nobody stopped it."""
+        return not (self._closed or self._thread.is_alive())
 
     def stop(self) -> None:
         """Ask for nothing more; `join` waits for the answer that is awaited."""
@@ -195,6 +226,7 @@ class ReplicaFetcher:
             )
         if not asked:
             return
+        self.rate.mark()
         response = client.call(
             ApiKey.FETCH,
             _FETCH_VERSIONS,
@@ -359,7 +391,7 @@ class FetcherPool:
                 self._cluster,
                 self._limits,
                 self._truncate,
-                name=f"stratalog-fetcher-{key[0]}-{key[1]}",
+                name=f"ReplicaFetcherThread-{key[1]}-{key[0]}",
                 clock=self._clock,
             )
         self._of[partition.topic, partition.partition] = fetcher
@@ -385,6 +417,9 @@ class FetcherPool:
         fetcher = self._of.pop((partition.topic, partition.partition), None)
         if fetcher is not None:
             fetcher.remove(partition)
+
+    def fetchers(self) -> list[ReplicaFetcher]:
+        return list(self._fetchers.values())
 
     def followings(self) -> list[Following]:
         return [following for fetcher in list(self._fetchers.values()) for following in fetcher.followings()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stratalog.engine.replication.isr import AlterOutcome, IsrChange, IsrState, Reign
@@ -21,6 +21,15 @@ if TYPE_CHECKING:
     from stratalog.util import Clock
 
 
+@dataclass(slots=True)
+class IsrCounts:
+    """Changes of ISRs that the controller made on our request. Written by the thread that asks for them."""
+
+    expands: int = 0
+    shrinks: int = 0
+    failed: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationServices:
     """What every led partition needs."""
@@ -30,15 +39,7 @@ class ReplicationServices:
     lag_max_ms: int
     #: Sends a change to the controller, soon.
     submit: Callable[[LedReplicas, IsrChange], object]
-
-
-@dataclass(slots=True)
-class IsrCounts:
-    """Changes of the ISR of one partition that the controller made on our request."""
-
-    expands: int = 0
-    shrinks: int = 0
-    failed: int = 0
+    counts: IsrCounts = field(default_factory=IsrCounts)
 
 
 class LedReplicas:
@@ -55,7 +56,7 @@ class LedReplicas:
     ) -> None:
         """`on_moved` is called without the lock when the high watermark, the ISR or the low watermark has moved."""
         self.key = key
-        self.counts = IsrCounts()
+        self._counts = services.counts
         self._log = log
         self._services = services
         self._on_moved = on_moved
@@ -208,14 +209,14 @@ class LedReplicas:
             ):
                 return
             if change.state is IsrState.PENDING_EXPAND:
-                self.counts.expands += 1
+                self._counts.expands += 1
             else:
-                self.counts.shrinks += 1
+                self._counts.shrinks += 1
             self._advance()
         self._on_moved()
 
     def refuse(self, change: IsrChange, error_code: int) -> bool:
         """Take in an error; whether to send the change again."""
         with self._lock:
-            self.counts.failed += 1
+            self._counts.failed += 1
             return not self._over and self._reign.refuse(change, error_code) is AlterOutcome.RETRY

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from stratalog.engine.dirs import TopicSpec
+from stratalog.engine.replication.directory_assignments import DirectoryAssignments
 from stratalog.engine.replication.fetcher import FetcherPool, FetchLimits
 from stratalog.engine.replication.isr_requests import IsrRequests
-from stratalog.engine.replication.led_replicas import LedReplicas, ReplicationServices
+from stratalog.engine.replication.led_replicas import IsrCounts, LedReplicas, ReplicationServices
 from stratalog.engine.replication.replica_role import Role
 from stratalog.errors import StratalogError
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: A replica recorded there lay in a directory that is gone (KIP-858).
-_LOST_DIRECTORY: Final = UUID(int=1)
+_LOST_DIRECTORY: Final = UUID(int=2)
 
 
 class LocalReplicas:
@@ -42,6 +43,7 @@ class LocalReplicas:
         self._lock = threading.Lock()
         self._closed = False
         self._requests = IsrRequests(cluster)
+        self.assignments = DirectoryAssignments(cluster)
         self._services = ReplicationServices(
             cluster=cluster,
             clock=logs.clock,
@@ -71,6 +73,11 @@ class LocalReplicas:
         for led in self.led():
             led.shrink_if_due()
 
+    @property
+    def isr_counts(self) -> IsrCounts:
+        """How often the ISRs of partitions that are led here have changed."""
+        return self._services.counts
+
     def led(self) -> list[LedReplicas]:
         """Return the replicas of the partitions that are led here and elsewhere followed."""
         return [led for partition in self._logs.partitions() if (led := partition.led) is not None]
@@ -83,11 +90,15 @@ class LocalReplicas:
             self._closed = True
             self.fetchers.close()
         self._requests.close()
+        self.assignments.close()
 
     # --- what the metadata says ---------------------------------------------------------------------------------------
 
     def apply(self, changes: ReplicaChanges) -> None:
-        """Delete, lead and follow, in this order. What goes wrong with one partition is logged."""
+        """Delete, lead and follow, in this order, and report which replicas lie elsewhere than the metadata says.
+
+        What goes wrong with one partition is logged.
+        """
         with self._lock:
             if self._closed:
                 return
@@ -96,6 +107,17 @@ class LocalReplicas:
             for news in (changes.leaders, changes.followers):
                 for key, assigned in news.items():
                     self._each(key, lambda key=key, assigned=assigned: self._take(key, assigned))  # type: ignore[misc]
+            for key, directory_id in changes.directories.items():
+                self._report_directory(key, directory_id)
+
+    def _report_directory(self, key: TopicIdPartition, recorded: UUID) -> None:
+        partition = self._logs.get(key.topic, key.partition)
+        if partition is None or partition.topic_id != key.topic_id or partition.failure is not None:
+            return
+        path = partition.log.directory.parent
+        found = next((each.directory_id for each in self._logs.dirs.live if each.path == path), None)
+        if found not in (None, recorded):
+            self.assignments.submit(key.topic_id, key.partition, found)
 
     def _each(self, key: TopicIdPartition, work: Callable[[], None]) -> None:
         try:

@@ -1,0 +1,141 @@
+"""Where replicas lie, on its way to the controller: AssignReplicasToDirs, one at a time, with all that wait.
+
+The controller elects a replica only while the directory that it is recorded in is alive (KIP-858). So what lies
+elsewhere than the metadata says is reported, before the broker is unfenced and whenever a replica is made.
+
+Source: `AssignmentsManager` of Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from stratalog.errors import StratalogError
+from stratalog.wire import ApiKey
+
+if TYPE_CHECKING:
+    from stratalog.engine.replica_changes import ClusterView
+
+logger = logging.getLogger(__name__)
+
+_VERSIONS: Final = (0, 0)
+#: Kafka's limit of one request.
+_ASSIGNMENTS_MAX: Final = 2250
+_RETRY_S: Final = 0.5
+#: The broker was registered again, or the controller has not seen the topic yet: the same is asked later.
+_PASSES: Final = frozenset({13, 41, 77})  # NETWORK_EXCEPTION, NOT_CONTROLLER, STALE_BROKER_EPOCH
+_NETWORK_EXCEPTION: Final = 13
+
+_Key = tuple[UUID, int]
+
+
+class DirectoryAssignments:
+    """A thread of its own, begun when it is needed. A later assignment of a partition takes an earlier one's place."""
+
+    def __init__(self, cluster: ClusterView) -> None:
+        self._cluster = cluster
+        self._changed = threading.Condition()
+        self._waiting: dict[_Key, UUID] = {}
+        self._sent: dict[_Key, UUID] = {}
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def submit(self, topic_id: UUID, partition: int, directory_id: UUID) -> None:
+        """Report that a replica lies in a directory."""
+        with self._changed:
+            key = topic_id, partition
+            if self._closed or (self._waiting.get(key) or self._sent.get(key)) == directory_id:
+                return
+            self._waiting[key] = directory_id
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="stratalog-assign-directories", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def wait_until_told(self, timeout_s: float) -> bool:
+        """Wait until the controller knows of all that was submitted; whether it does."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._closed or not (self._waiting or self._sent), timeout_s)
+
+    def close(self) -> None:
+        """Send nothing more; waits for what is being sent, five seconds at most."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(5)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+                if self._closed:
+                    return
+                self._sent = dict(islice(self._waiting.items(), _ASSIGNMENTS_MAX))
+                for key in self._sent:
+                    del self._waiting[key]
+                sent = self._sent
+            again = self._send(sent)
+            with self._changed:
+                self._sent = {}
+                self._waiting = {**again, **self._waiting}
+                self._changed.notify_all()
+                if again:
+                    self._changed.wait_for(lambda: self._closed, _RETRY_S)
+
+    def _send(self, sent: dict[_Key, UUID]) -> dict[_Key, UUID]:
+        """Return what has to be sent again."""
+        try:
+            response = self._cluster.ask_controller(
+                ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+                _VERSIONS,
+                broker_id=self._cluster.node_id,
+                broker_epoch=self._cluster.broker_epoch,
+                directories=_directories(sent),
+            )
+        except (StratalogError, OSError) as error:
+            logger.warning("The controller cannot be told in which directories replicas lie: %s", error)
+            return sent
+        except Exception:
+            logger.exception("AssignReplicasToDirs failed")
+            return sent
+        code = int(response.error_code)
+        if code:
+            return self._after_error(code, sent)
+        answers = {
+            (topic.topic_id, int(partition.partition_index)): int(partition.error_code)
+            for directory in response.directories
+            for topic in directory.topics
+            for partition in topic.partitions
+        }
+        again: dict[_Key, UUID] = {}
+        for key, directory_id in sent.items():
+            again |= self._after_error(answers.get(key, _NETWORK_EXCEPTION), {key: directory_id})
+        return again
+
+    @staticmethod
+    def _after_error(code: int, sent: dict[_Key, UUID]) -> dict[_Key, UUID]:
+        if code == 0:
+            return {}
+        if code in _PASSES:
+            return sent
+        # Of a topic that is gone, or a cluster whose level has no directories (before Kafka 3.7).
+        logger.info("The controller does not take the directories of %d replicas (error %d)", len(sent), code)
+        return {}
+
+
+def _directories(sent: dict[_Key, UUID]) -> list[dict[str, Any]]:
+    found: dict[UUID, dict[UUID, list[dict[str, int]]]] = {}
+    for (topic_id, partition), directory_id in sent.items():
+        found.setdefault(directory_id, {}).setdefault(topic_id, []).append({"partition_index": partition})
+    return [
+        {
+            "id_": directory_id,
+            "topics": [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in topics.items()],
+        }
+        for directory_id, topics in found.items()
+    ]
