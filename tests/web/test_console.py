@@ -741,3 +741,91 @@ def test_records_that_swell_are_looked_at_within_bounds(
     finally:
         web.close()
         broker.close()
+
+
+# --- topics and offsets of groups -------------------------------------------------------------------------------------
+
+
+def test_a_topic_is_created_and_deleted(plain: Client) -> None:
+    def post(path: str, **fields: str) -> Answer:
+        return plain.ask("POST", f"/api{path}", json.dumps(fields), Content_Type="application/json")
+
+    made = post("/topics", new_topic="made", partitions="3", configs="retention.ms=1000\ncleanup.policy=compact")
+    assert (made.status, made.json) == (200, {"done": "topic made is created"})
+    assert len(plain.get("/api/topics/made").json["rows"]) == 3
+    assert post("/topics", new_topic="made").json["errors"].keys() == {"new_topic"}
+    assert post("/topics", new_topic="a/b").json["errors"].keys() == {"new_topic"}
+    assert post("/topics").json["errors"].keys() == {"new_topic"}
+    assert post("/topics", new_topic="x", partitions="0").json["errors"].keys() == {"partitions"}
+    assert post("/topics", new_topic="x", configs="retention.ms").json["errors"].keys() == {"configs"}
+    assert post("/topics", new_topic="x", configs="retention.ms=soon").json["errors"].keys() == {"configs"}
+    assert post("/topics/made/delete", confirm="mode").json["errors"].keys() == {"confirm"}
+    assert post("/topics/none/delete", confirm="none").status == 404
+    assert post("/topics/made/delete", confirm="made").status == 200
+    assert plain.get("/api/topics/made").status == 404
+
+
+def test_a_form_that_is_refused_is_shown_again_with_what_was_typed(plain: Client) -> None:
+    token = plain.form_token("/topics")
+    page = plain.post("/topics", new_topic="a/b", partitions="2", configs="x=y", form_token=token)
+    assert page.status == 400
+    assert 'value="a/b"' in page.text
+    assert ">x=y</textarea>" in page.text
+    assert 'id="wrong-new_topic"' in page.text
+
+
+def test_a_group_without_members_goes_on_where_it_is_set(plain: Client) -> None:
+    [node] = plain.get("/api/cluster").json["brokers"]
+    client = {"bootstrap.servers": f"{node['host']}:{node['port']}"}
+    producer = Producer(client)
+    for at in range(5):
+        producer.produce("payments", b"x", timestamp=1_700_000_000_000 + at)
+    assert producer.flush(30) == 0
+    consumer = Consumer({**client, "group.id": "a <b> & c"})
+    consumer.commit(offsets=[TopicPartition("payments", 0, 1)], asynchronous=False)
+
+    def post(**fields: str) -> Answer:
+        given = {"id": "a <b> & c", "reset_topic": "payments", **fields}
+        return plain.ask("POST", "/api/group/offsets", json.dumps(given), Content_Type="application/json")
+
+    def committed() -> int:
+        return int(consumer.committed([TopicPartition("payments", 0)], timeout=30)[0].offset)
+
+    for fields, offset in (
+        ({"reset_to": "latest"}, 5),
+        ({}, 0),
+        ({"reset_to": "offset", "reset_value": "3", "reset_partition": "0"}, 3),
+        ({"reset_to": "offset", "reset_value": "99"}, 5),
+        ({"reset_to": "time", "reset_value": "1700000000002"}, 2),
+    ):
+        assert post(**fields).status == 200, fields
+        assert committed() == offset, fields
+    assert post(reset_to="offset", reset_value="-1").json["errors"].keys() == {"reset_value"}
+    assert post(reset_to="time", reset_value="soon").json["errors"].keys() == {"reset_value"}
+    assert post(reset_topic="none").json["errors"].keys() == {"reset_topic"}
+    assert post(reset_partition="7").json["errors"].keys() == {"reset_topic"}
+    assert post(id="no such group").status == 404
+    page = f"/group?{urllib.parse.urlencode({'id': 'a <b> & c'})}"
+    shown = plain.post(
+        "/group/offsets?" + page.partition("?")[2],
+        id="a <b> & c",
+        reset_topic="none",
+        form_token=plain.form_token(page),
+    )
+    assert shown.status == 400
+    assert 'id="wrong-reset_topic"' in shown.text
+    consumer.close()
+
+
+def test_topics_and_offsets_are_changed_by_those_who_may(secured: tuple[Broker, str]) -> None:
+    broker, url = secured
+    alice = {"Authorization": "Basic " + b64encode(b"alice:alice-secret").decode(), "Content_Type": "application/json"}
+    client = Client(url)
+    for path, fields in (
+        ("/topics", {"new_topic": "hers"}),
+        ("/topics/orders/delete", {"confirm": "orders"}),
+    ):
+        answer = client.ask("POST", f"/api{path}", json.dumps(fields), **alice)
+        assert answer.status in (400, 403), answer.text
+    assert broker.services.metadata.topic("hers") is None
+    assert broker.services.metadata.topic("orders") is not None

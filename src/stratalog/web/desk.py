@@ -119,7 +119,7 @@ class Desk:
         problem: str | None = None,
     ) -> Response:
         """Show a page; `refused` is what a form of it brought, with what is wrong."""
-        given = dict(request.query_params) if refused is None else {}
+        given = dict(request.query_params)
         inputs = read_inputs(page.fields, given)
         errors = dict(inputs.errors)
         path = self._path_values(request)

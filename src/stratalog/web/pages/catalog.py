@@ -8,6 +8,7 @@ from stratalog.web.declarations import Page, PageChange
 from stratalog.web.pages import (
     broker,
     groups,
+    managing,
     one_topic,
     overview,
     producing,
@@ -69,6 +70,9 @@ ACTIONS: Final = (
         one_topic.change,
         one_topic.CHANGE_FIELDS,
     ),
+    PageChange("/topics", "topics", "Create a topic.", managing.create_topic, managing.CREATE_FIELDS),
+    PageChange("/topics/{topic}/delete", "settings", "Delete a topic.", managing.delete_topic, managing.DELETE_FIELDS),
+    PageChange("/group/offsets", "group", "Set where a group goes on.", managing.reset_offsets, managing.RESET_FIELDS),
     PageChange("/topics/{topic}/produce", "produce", "Append one record.", producing.produce, producing.FIELDS),
     PageChange(
         "/security/users", "security", "Set or remove a user's credential.", security.change_user, security.USER_FIELDS

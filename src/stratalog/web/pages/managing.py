@@ -1,0 +1,170 @@
+"""Create and delete topics, and set where a group goes on: by the broker's own APIs, as clients do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from stratalog.broker.server import ApiKey
+from stratalog.engine import Partition
+from stratalog.errors import KafkaError
+from stratalog.web.declarations import Console, NotThatValueError
+from stratalog.web.fields import choice, moment_ms, whole, words
+from stratalog.web.pages.groups import group
+from stratalog.web.viewer import ConsoleViewer, check_code
+
+_TIMEOUT_MS: Final = 3000
+#: States of a group that has no members, whose commits would win over a new offset.
+_WITHOUT_MEMBERS: Final = ("Empty", "Dead")
+
+CREATE_FIELDS = (
+    words("new_topic", longest=249, help="The topic's name."),
+    whole("partitions", -1, 1, 100_000, help="Partitions; empty: the broker's num.partitions."),
+    words("configs", longest=10_000, help="KEY=VALUE, one a line."),
+)
+DELETE_FIELDS = (words("confirm", longest=249, help="The topic's name once more."),)
+RESET_FIELDS = (
+    words("id", longest=32_767, help="The group."),
+    words("reset_topic", longest=249, help="The topic."),
+    whole("reset_partition", None, 0, 1_000_000, help="The partition; empty: all."),
+    choice("reset_to", ("earliest", "latest", "offset", "time"), help="Where the group goes on."),
+    words("reset_value", longest=50, help="The offset, or a time such as 2026-01-31T12:00 or -15m."),
+)
+
+
+def create_topic(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> tuple[str, str]:
+    """Create a topic."""
+    name = values["new_topic"]
+    if not name:
+        raise NotThatValueError("new_topic", "a name is needed")
+    configs = _settings(values["configs"])
+    answer = viewer.call(
+        ApiKey.CREATE_TOPICS,
+        7,
+        lambda part: {
+            "topics": [
+                part(
+                    "CreatableTopic",
+                    name=name,
+                    num_partitions=values["partitions"],
+                    replication_factor=-1,
+                    assignments=[],
+                    configs=[part("CreatableTopicConfig", name=key, value=value) for key, value in configs],
+                )
+            ],
+            "timeout": _TIMEOUT_MS,
+            "validate_only": False,
+        },
+    ).topics[0]
+    try:
+        check_code(int(answer.error_code), answer.error_message)
+    except KafkaError as error:
+        field = {37: "partitions", 40: "configs"}.get(error.code, "new_topic")
+        raise NotThatValueError(field, str(error)) from error
+    done = f"topic {name} is created"
+    console.events.note("info", "console", f"{viewer.principal}: {done}")
+    return f"/topics/{name}", done
+
+
+def _settings(text: str) -> list[tuple[str, str]]:
+    found = []
+    for line in filter(str.strip, text.splitlines()):
+        key, separator, value = line.partition("=")
+        if not separator:
+            raise NotThatValueError("configs", f"expected KEY=VALUE, not {line[:50]!r}")
+        found.append((key.strip(), value.strip()))
+    return found
+
+
+def delete_topic(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> tuple[str, str]:
+    """Delete a topic with everything in it. Its name has to be given once more."""
+    name = values["topic"]
+    viewer.check_topic(name)
+    if values["confirm"] != name:
+        raise NotThatValueError("confirm", "type the name of the topic to delete it")
+    answer = viewer.call(
+        ApiKey.DELETE_TOPICS,
+        5,
+        lambda _: {"topic_names": [name], "timeout": _TIMEOUT_MS},
+    ).responses[0]
+    try:
+        check_code(int(answer.error_code), answer.error_message)
+    except KafkaError as error:
+        raise NotThatValueError("confirm", str(error)) from error
+    done = f"topic {name} is deleted"
+    console.events.note("warning", "console", f"{viewer.principal}: {done}")
+    return "/topics", done
+
+
+def reset_offsets(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> tuple[str, str]:
+    """Set where a group without members goes on in a topic."""
+    group_id, topic = values["id"], values["reset_topic"]
+    if group(viewer, console, {"id": group_id})["state"] not in _WITHOUT_MEMBERS:
+        raise NotThatValueError("reset_to", "the group has members, whose next commits would win; stop them first")
+    if not topic:
+        raise NotThatValueError("reset_topic", "a topic is needed")
+    try:
+        viewer.check_topic(topic)
+        chosen = (
+            sorted(viewer.broker.logs.partitions(topic), key=lambda each: each.partition)
+            if values["reset_partition"] is None
+            else [viewer.partition(topic, values["reset_partition"])]
+        )
+    except KafkaError as error:
+        raise NotThatValueError("reset_topic", str(error)) from error
+    offsets = {each.partition: _offset(viewer, each, values) for each in chosen}
+    answer = viewer.call(
+        ApiKey.OFFSET_COMMIT,
+        8,
+        lambda part: {
+            "group_id": group_id,
+            "generation_id_or_member_epoch": -1,
+            "member_id": "",
+            "group_instance_id": None,
+            "topics": [
+                part(
+                    "OffsetCommitRequestTopic",
+                    name=topic,
+                    partitions=[
+                        part(
+                            "OffsetCommitRequestPartition",
+                            partition_index=number,
+                            committed_offset=offset,
+                            committed_leader_epoch=-1,
+                            committed_metadata="",
+                        )
+                        for number, offset in offsets.items()
+                    ],
+                )
+            ],
+        },
+    )
+    try:
+        for each in answer.topics[0].partitions:
+            check_code(int(each.error_code))
+    except KafkaError as error:
+        raise NotThatValueError("reset_to", str(error)) from error
+    told = ", ".join(f"{topic}-{number} at {offset}" for number, offset in list(offsets.items())[:5])
+    done = f"the group goes on in {told}{' and others' if len(offsets) > 5 else ''}"
+    console.events.note("warning", "console", f"{viewer.principal}: offsets of a group are set: {told}")
+    return f"/group?{urlencode({'id': group_id})}", done
+
+
+def _offset(viewer: ConsoleViewer, partition: Partition, values: Mapping[str, Any]) -> int:
+    """Return the wanted offset, or the nearest that there is."""
+    first, end = partition.log.log_start_offset, partition.log.high_watermark
+    text = values["reset_value"].strip()
+    if values["reset_to"] == "earliest":
+        return first
+    if values["reset_to"] == "latest":
+        return end
+    if values["reset_to"] == "offset":
+        if not text.isascii() or not text.isdigit() or len(text) > 18:
+            raise NotThatValueError("reset_value", "expected an offset")
+        return min(max(int(text), first), end)
+    try:
+        at = partition.offset_for_timestamp(moment_ms(text, viewer.broker.clock.now_ms()))
+    except ValueError as error:
+        raise NotThatValueError("reset_value", str(error)) from error
+    return end if at is None else max(at.offset, first)
