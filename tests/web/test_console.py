@@ -829,3 +829,35 @@ def test_topics_and_offsets_are_changed_by_those_who_may(secured: tuple[Broker, 
         assert answer.status in (400, 403), answer.text
     assert broker.services.metadata.topic("hers") is None
     assert broker.services.metadata.topic("orders") is not None
+
+
+def test_records_are_chosen_by_a_condition(plain: Client) -> None:
+    [node] = plain.get("/api/cluster").json["brokers"]
+    made = plain.ask("POST", "/api/topics", '{"new_topic": "chosen"}', Content_Type="application/json")
+    assert made.status == 200
+    producer = Producer({"bootstrap.servers": f"{node['host']}:{node['port']}"})
+    for at in range(10):
+        headers = [("trace", b"1")] if at % 2 else None
+        producer.produce("chosen", json.dumps({"user": {"id": at}}), f"key-x{at}", headers=headers)
+    producer.produce("chosen", b'"\\ud800"', b"\xff")
+    assert producer.flush(30) == 0
+
+    def ask(condition: str) -> Answer:
+        return plain.get(f"/api/topics/chosen/messages?{urllib.parse.urlencode({'filter': condition})}")
+
+    chosen = ask('key ~ "x" and value.user.id > 5 and headers.trace exists').json["records"]
+    assert [each["offset"] for each in chosen] == [9, 7]
+    assert [each["offset"] for each in ask("offset in [1, 3]").json["records"]] == [3, 1]
+    assert [each["offset"] for each in ask('value.a ~ "b" or value ~ "d800"').json["records"]] == [10]
+    assert ask('value ~ "(a+)+$"').status == 200  # would take for ever by backtracking
+    for wrong in (
+        "value ==",
+        "key ~ '('",
+        "timestamp > 'soon'",
+        "__import__('os')",
+        "(" * 999,
+        "key ~ '(?=a)'",
+        "x" * 2000,
+    ):
+        answer = ask(wrong)
+        assert (answer.status, answer.json["errors"].keys()) == (400, {"filter"}), wrong

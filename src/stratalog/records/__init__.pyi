@@ -157,6 +157,18 @@ from .record import (
 from .record import (
     RecordLike as RecordLike,
 )
+from .record_filter import (
+    FilterError as FilterError,
+)
+from .record_filter import (
+    FilterReaders as FilterReaders,
+)
+from .record_filter import (
+    RecordCondition as RecordCondition,
+)
+from .record_filter import (
+    compile_condition as compile_condition,
+)
 from .record_scan import (
     QUICK_BYTES_MAX as QUICK_BYTES_MAX,
 )

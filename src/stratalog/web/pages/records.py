@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
+
+import re2
 
 from stratalog.broker.access import AclOperation
 from stratalog.engine import Partition
 from stratalog.errors import OffsetOutOfRangeError, StratalogError
 from stratalog.log.format import Isolation
-from stratalog.records import MAGIC, Record, RecordBatch, iter_batches
+from stratalog.records import (
+    MAGIC,
+    FilterReaders,
+    Record,
+    RecordBatch,
+    RecordCondition,
+    compile_condition,
+    iter_batches,
+)
+from stratalog.util import SYSTEM_CLOCK
 from stratalog.web.declarations import Console
 from stratalog.web.fields import InputField, choice, moment_ms, whole, words
 from stratalog.web.pages.record_text import FORMATS, record_json
 from stratalog.web.viewer import ConsoleViewer
 
+_FILTER_MAX: Final = 1000
 #: What is read of a log at a time; one batch may be larger.
 _READ_BYTES: Final = 512 * 1024
 #: A page reads no more than this, however few records pass its filters.
@@ -51,6 +64,42 @@ def check_start(text: str) -> str:
     return text
 
 
+class _LinearPattern:
+    """A regular expression whose search takes a time that grows with the text alone, whatever a viewer writes."""
+
+    def __init__(self, text: str) -> None:
+        options = re2.Options()
+        options.log_errors = False
+        try:
+            self._compiled = re2.compile(text, options)
+        except re2.error as error:
+            raise ValueError(str(error)) from None
+
+    def search(self, text: str) -> object:
+        return self._compiled.search(text.encode("utf-8", "backslashreplace"))
+
+
+def _condition(text: str) -> RecordCondition:
+    if len(text) > _FILTER_MAX:
+        raise ValueError(f"expected at most {_FILTER_MAX} characters")
+    return compile_condition(
+        text, FilterReaders(lambda time: moment_ms(time, SYSTEM_CLOCK.now_ms()), pattern=_LinearPattern)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordInTopic:
+    """A record as a condition sees it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
 MESSAGES_FIELDS = (
     whole("partition", None, 0, 1_000_000, help="Only this partition; empty: all."),
     InputField(
@@ -60,6 +109,7 @@ MESSAGES_FIELDS = (
     words("keys", longest=500, help="Only records whose key contains this."),
     words("contains", longest=500, help="Only records whose value contains this."),
     words("header", longest=500, help="Only records with a header of this name, or NAME=VALUE."),
+    InputField("filter", _condition, None, 'A condition: key ~ "x" and value.user.id > 5 and headers.trace exists'),
     choice("key", FORMATS, help="How keys are shown."),
     choice("value", FORMATS, help="How values are shown."),
     InputField("cursor", _cursor, None, "Where the view before this one ended."),
@@ -209,7 +259,6 @@ def messages(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any])
     if wanted is not None:
         partitions = [viewer.partition(topic, wanted)]
     chosen = [each for each in partitions[:_PARTITIONS_MAX] if each.failure is None]
-    passes = _filter(values)
     count = values["count"]
     cursor = values["cursor"]
     found: list[dict[str, Any]] = []
@@ -218,6 +267,7 @@ def messages(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any])
     budget = max(_SCAN_BYTES_MAX // max(len(chosen), 1), _READ_BYTES)
     for partition in chosen:
         number = partition.partition
+        passes = _filter(values, number)
         try:
             if cursor is not None:
                 start = max(cursor.get(number, partition.log.high_watermark), partition.log.log_start_offset)
@@ -311,17 +361,30 @@ def _forward(
     return found, behind, unpacked
 
 
-def _filter(values: Mapping[str, Any]) -> Callable[[Record], bool]:
+def _filter(values: Mapping[str, Any], partition: int) -> Callable[[Record], bool]:
     keys, contains = values["keys"].encode(), values["contains"].encode()
     name, has_value, value = values["header"].partition("=")
+    condition, topic = values["filter"], values["topic"]
 
     def passes(record: Record) -> bool:
         if keys and (record.key is None or keys not in record.key):
             return False
         if contains and (record.value is None or contains not in record.value):
             return False
-        return not name or any(
+        if name and not any(
             key == name and (not has_value or (held or b"") == value.encode()) for key, held in record.headers
+        ):
+            return False
+        return condition is None or condition(
+            _RecordInTopic(
+                topic=topic,
+                partition=partition,
+                offset=record.offset,
+                timestamp=record.timestamp_ms,
+                key=record.key,
+                value=record.value,
+                headers=record.headers,
+            )
         )
 
     return passes
