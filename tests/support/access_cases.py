@@ -296,12 +296,29 @@ def cases(ids: dict[str, uuid.UUID]) -> list[AccessCase]:
         AccessCase(ApiKey.CONSUMER_GROUP_DESCRIBE, (0, 1), {
             "group_ids": ["no-such-group"], "include_authorized_operations": True,
         }),
+        AccessCase(ApiKey.STREAMS_GROUP_HEARTBEAT, (0, 1), _streams_join("open")),
+        AccessCase(ApiKey.STREAMS_GROUP_HEARTBEAT, (0, 1), _streams_join("open", "secret"), name="two topics"),
+        AccessCase(ApiKey.STREAMS_GROUP_DESCRIBE, (0, 1), {
+            "group_ids": ["no-such-group"], "include_authorized_operations": True,
+        }),
         AccessCase(ApiKey.LIST_CONFIG_RESOURCES, (0,)),
         AccessCase(ApiKey.DESCRIBE_TOPIC_PARTITIONS, (0,), {
             "topics": [{"name": name} for name in ("open", "secret", "missing")], "response_partition_limit": 10,
         }),
         AccessCase(ApiKey.DESCRIBE_TOPIC_PARTITIONS, (0,), {"topics": [], "response_partition_limit": 10}, name="all"),
     ]  # fmt: skip
+
+
+def _streams_join(*topics: str) -> dict[str, Any]:
+    """A join that is refused for its missing timeout, once the client may read the group and describe the topics."""
+    lists = ("source_topic_regex", "state_changelog_topics", "repartition_sink_topics", "repartition_source_topics")
+    part = {"subtopology_id": "0", "source_topics": topics, "copartition_groups": (), **dict.fromkeys(lists, ())}
+    none = dict.fromkeys(("active_tasks", "standby_tasks", "warmup_tasks"), ())
+    return {
+        "group_id": "streaming", "member_id": "m", "member_epoch": 0, "endpoint_information_epoch": 0,
+        "rebalance_timeout": -1, "topology": {"epoch": 0, "subtopologies": [part]}, **none,
+        **dict.fromkeys(("client_tags", "task_offsets", "task_end_offsets")),
+    }  # fmt: skip
 
 
 _CREATED = ("open", "secret", "kept")

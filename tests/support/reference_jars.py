@@ -39,6 +39,9 @@ TOOLS_JARS = JarSet("tools", "pom-tools.xml", "kafka-tools-4.3.1.jar")
 #: kafka-configs alone; it needs the jars of the tools and, for Scala, of the broker behind it.
 CONFIGS_JARS = JarSet("configs", "pom-configs.xml", "kafka_2.13-4.3.1.jar")
 
+#: Kafka Streams, with the clients that it needs.
+STREAMS_JARS = JarSet("streams", "pom-streams.xml", "kafka-streams-4.3.1.jar")
+
 
 def jars_home() -> Path:
     return Path(os.environ.get("KAFKA_REFERENCE") or Path.home() / ".cache" / "kafka-reference")
