@@ -41,14 +41,15 @@ def _kafka_tools() -> None:
 # --- the Java client --------------------------------------------------------------------------------------------------
 
 
-def copier(bootstrap_servers: str) -> subprocess.Popen[str]:
+def copier(bootstrap_servers: str, errors: Path) -> subprocess.Popen[str]:
     """Kafka 4.4's producer and consumer, copying `in` to `out` with records and offsets in one transaction."""
     command = [java(), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"]
     command += ["-cp", classpath(BROKER_JARS, TOOLS_JARS), COPIER, "--broker-list", bootstrap_servers]
     command += ["--input-topic", "in", "--input-partition", "0", "--output-topic", "out"]
     command += ["--consumer-group", "copy", "--transactional-id", "copy", "--transaction-size", "20"]
     command += ["--use-group-metadata", "--enable-random-aborts"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    with errors.open("w") as file:
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, text=True)
 
 
 def progress(running: subprocess.Popen[str]) -> Iterator[int]:
@@ -71,7 +72,7 @@ def test_the_java_client_copies_each_record_once_while_broker_and_client_are_kil
         for number in range(total):
             source.produce("in", f"{number:04d}".encode())
         source.flush(WAIT_S)
-        with copier(broker.address) as first:
+        with copier(broker.address, tmp_path / "first") as first:
             for left in progress(first):
                 if left <= 800:
                     break
@@ -81,9 +82,9 @@ def test_the_java_client_copies_each_record_once_while_broker_and_client_are_kil
                 if left <= 500:
                     break
             first.kill()
-        with copier(broker.address) as second:
-            assert list(progress(second))[-1] == 0
-            assert second.wait() == 0
+        with copier(broker.address, tmp_path / "second") as second:
+            left_then = list(progress(second))
+            assert (left_then[-1:], second.wait()) == ([0], 0), (tmp_path / "second").read_text()[-5000:]
         broker.end(signal.SIGTERM)
     with stratalog.Broker(data_dir=tmp_path / "data") as ours:
         made_script = Script(ours.bootstrap_servers)
