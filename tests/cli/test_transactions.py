@@ -95,6 +95,9 @@ def test_a_transaction_that_hangs_is_found_and_aborted(any_cli: CommandLine, top
     ran = any_cli(*find, "--json")
     assert (ran.code, ran.err) == (1, "")
     assert (ran.json["partition"], ran.json["startOffset"], ran.json["producerId"]) == (2, 0, producer.producer_id)
+    ran = any_cli("doctor", "--json")
+    (told,) = [each for each in map(json.loads, ran.out.splitlines()) if each.get("where") == f"{topic}-2"]
+    assert (ran.code, told["kind"], told["severity"]) == (1, "hanging-transaction", "warning")
     at = ("--topic", topic, "--partition", "2")
     said = any_cli.refused("transactions", "abort", *at, "--start-offset", "7")
     assert said.endswith(f"open are 0 of producer {producer.producer_id}")

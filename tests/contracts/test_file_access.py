@@ -29,6 +29,7 @@ REASONS = {
     "broker/server/server.py": "the data directory of a broker that keeps nothing",
     "cli/cluster/dev.py": "a temporary directory for a cluster, and the log of its controller",
     "cli/cluster/kafka_jars.py": "the jars of an installation, and a cache of them",
+    "cli/doctor/places.py": "the size and free space of a disk",
     "cli/demo/broker_process.py": "the output of a process",
     "cli/demo/run.py": "the directory of a demonstration",
     "cli/dump/message_schema.py": _SHIPPED,

@@ -206,6 +206,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec(
         "dump", "stratalog.cli.dump.command:dump", "Print segment, index and checkpoint files as kafka-dump-log does."
     ),
+    CommandSpec("doctor", "stratalog.cli.doctor.command:doctor", "Say what is wrong, and the command that mends it."),
     CommandSpec("fsck", "stratalog.cli.fsck.command:fsck", "Check log directories offline, and repair them."),
     GroupSpec(
         "retention",

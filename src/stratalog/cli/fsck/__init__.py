@@ -1,1 +1,5 @@
 """`stratalog fsck`: an offline check of log directories, and repair of what is derived."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -58,9 +58,7 @@ def fsck(
       stratalog fsck /var/lib/kafka/data --repair --accept-loss
     """
     for path in directories:
-        if not REAL_FILESYSTEM.is_dir(path):
-            raise UsageError(f"{path}: {'not a directory' if REAL_FILESYSTEM.exists(path) else 'no such directory'}")
-        _require_log_directory(path)
+        require_log_directory(path)
     if yes and not repair:
         raise UsageError("--yes needs --repair")
     if accept_loss and not repair:
@@ -70,8 +68,10 @@ def fsck(
     return run_fsck(directories, repair=repair, accept_loss=accept_loss, yes=yes, threads=threads, as_json=as_json)
 
 
-def _require_log_directory(path: Path) -> None:
+def require_log_directory(path: Path) -> None:
     """Raise UsageError for a directory in which nothing is a broker's, so that a wrong path never looks clean."""
+    if not REAL_FILESYSTEM.is_dir(path):
+        raise UsageError(f"{path}: {'not a directory' if REAL_FILESYSTEM.exists(path) else 'no such directory'}")
     names = REAL_FILESYSTEM.list_dir(path)
     if any(name == META_PROPERTIES or name.endswith("-checkpoint") for name in names):
         return

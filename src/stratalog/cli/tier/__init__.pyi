@@ -1,3 +1,4 @@
+from .data_dirs import open_data_dirs as open_data_dirs
 from .store import (
     open_store as open_store,
 )

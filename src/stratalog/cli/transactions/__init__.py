@@ -1,1 +1,5 @@
 """`stratalog transactions`: what is open, since when, what hangs, and ending it."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,1 @@
+"""`stratalog doctor`: what is wrong with directories, brokers and a bucket, most urgent first."""

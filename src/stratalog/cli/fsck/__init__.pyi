@@ -1,0 +1,1 @@
+from .command import require_log_directory as require_log_directory
