@@ -13,6 +13,7 @@ from tests.support.wire import Wire
 
 from stratalog.broker.produce import large_batches
 from stratalog.broker.server.server import Broker
+from stratalog.errors import LargeBatchError
 from stratalog.log.append.preparation import CheckedRecords
 from stratalog.log.partition_log import PartitionLog
 from stratalog.records import record_scan
@@ -177,6 +178,19 @@ def test_rules_that_change_under_way_count(broker: Broker, wire: Wire, checks: C
         assert answered.responses[0].error_code.value == 0
     checks.may_go_on.set()
     assert answer(wire)[0][0] == MESSAGE_TOO_LARGE
+
+
+def test_what_the_broker_itself_writes_is_never_put_off(broker: Broker) -> None:
+    """Also where a rule of the topic makes that its records are read."""
+    broker.services.topics.create("aged", 1, {"message.timestamp.before.max.ms": "9000000000000"})
+    partition = broker.services.partition("aged", 0)
+    assert partition is not None
+    with record_scan.batches_at_most(1):
+        with pytest.raises(LargeBatchError):
+            partition.append(LARGE)
+        assert partition.append(LARGE, origin="coordinator").first_offset == 0
+        with pytest.raises(LargeBatchError):
+            partition.append(LARGE)
 
 
 def test_of_a_client_that_has_gone_nothing_is_appended(broker: Broker, wire: Wire, checks: Checks) -> None:

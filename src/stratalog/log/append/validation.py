@@ -34,6 +34,7 @@ from stratalog.records import (
     Record,
     RecordBatch,
     RecordFacts,
+    batches_at_most,
     build_batch,
     compress,
     ensure_quick,
@@ -70,6 +71,14 @@ def validated(view: memoryview, rules: AppendRules, *, is_client: bool, now_ms: 
         batches = validate_client_batches(view, max_message_bytes=rules.max_message_bytes)
     else:
         batches = _own_batches(view, rules.max_message_bytes)
+        with batches_at_most(None):  # what the broker writes cannot come back later
+            return _all_as_stored(batches, rules, is_client, now_ms)
+    return _all_as_stored(batches, rules, is_client, now_ms)
+
+
+def _all_as_stored(
+    batches: Sequence[RecordBatch], rules: AppendRules, is_client: bool, now_ms: int
+) -> list[RecordBatch]:
     old = [batch for batch in batches if isinstance(batch, LegacyBatch)]
     if old:
         return [_converted(old, rules, is_client, now_ms)]
