@@ -1,0 +1,77 @@
+"""Members of streams groups that are not heard of, restarts, and a log that refuses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.broker.groups.consumer_cases import find_coordinator
+from tests.broker.groups.streams_cases import CONFIG, StreamsTalk, flat
+from tests.support.wire import Wire
+
+from stratalog.broker.coordinator_log import CoordinatorLog
+from stratalog.broker.server.server import Broker
+from stratalog.errors import NotCoordinatorError
+from stratalog.wire.api_keys import ApiKey
+
+SHORT = {
+    **CONFIG,
+    "group.streams.min.session.timeout.ms": "1",
+    "group.streams.session.timeout.ms": "300",
+    "group.streams.min.heartbeat.interval.ms": "1",
+    "group.streams.heartbeat.interval.ms": "100",
+}
+
+
+def begun(wire: Wire) -> StreamsTalk:
+    topics = [{"name": "in", "num_partitions": 2, "replication_factor": 1}]
+    wire.call(ApiKey.CREATE_TOPICS, 7, topics=topics, timeout=30_000)
+    find_coordinator(wire)
+    return StreamsTalk(wire)
+
+
+def state(talk: StreamsTalk) -> str:
+    return str(talk.wire.call(ApiKey.STREAMS_GROUP_DESCRIBE, 1, group_ids=("g",)).groups[0].group_state)
+
+
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
+def test_members_go_on_after_a_restart_and_their_sessions_end(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path, config=CONFIG) as broker, Wire(broker.bootstrap_servers) as wire:
+        talk = begun(wire)
+        talk.join("a joins", "g", "a", flat("in"))
+        talk.commit("a commits", "g", "a", 2, 5, topic="in")
+    with Broker(data_dir=tmp_path, config=CONFIG) as broker, Wire(broker.bootstrap_servers) as wire:
+        talk = StreamsTalk(wire)
+        assert state(talk) == "Stable"
+        answer = talk.beat("a goes on", "g", "a", 2)
+        assert (answer.error_code, answer.member_epoch, answer.active_tasks) == (0, 2, None)
+        late = talk.commit("a commits at an older epoch", "g", "a", 1, 6, topic="in")
+        assert int(late.topics[0].partitions[0].error_code) == 113
+    with Broker(data_dir=tmp_path, config=SHORT) as broker, Wire(broker.bootstrap_servers) as wire:
+        eventually(lambda: state(StreamsTalk(wire)) == "Empty", "its session is over")
+
+
+def test_a_join_that_the_log_refuses_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Broker(config=CONFIG) as broker, Wire(broker.bootstrap_servers) as wire:
+        talk = begun(wire)
+        talk.join("a joins", "g", "a", flat("in"))
+
+        def refuse(*_: object) -> None:
+            raise NotCoordinatorError("no")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(CoordinatorLog, "append", refuse)
+            assert talk.join("b is refused", "g", "b", flat("in")).error_code == NotCoordinatorError.code
+            assert talk.join("c is refused", "new", "c", flat("in")).error_code == NotCoordinatorError.code
+        (group,) = wire.call(ApiKey.STREAMS_GROUP_DESCRIBE, 1, group_ids=("g",)).groups
+        assert [each.member_id for each in group.members] == ["a"]
+        assert int(wire.call(ApiKey.STREAMS_GROUP_DESCRIBE, 1, group_ids=("new",)).groups[0].error_code) == 69
+        assert talk.join("b joins", "g", "b", flat("in")).member_epoch == 3
