@@ -11,6 +11,7 @@ import dataclasses
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from random import Random
 from typing import Any
@@ -343,6 +344,8 @@ class _Maker:
             return "" if value is None and kind.leaf is str and not kind.is_nullable else value
         if kind.leaf is bool:
             return self._random.random() < (0.2 if name in _RARE else 0.5)
+        if issubclass(kind.leaf, timedelta):  # of milliseconds
+            return self._random.choice((0, 1_000, -1))
         if issubclass(kind.leaf, int):
             return self._random.choice((0, 1, -1))
         if issubclass(kind.leaf, str):
