@@ -42,6 +42,7 @@ DIFFERENT_BROKER_KEYS = {
     **dict.fromkeys(
         (
             "group.consumer.assignment.interval.ms",
+            "group.streams.assignment.interval.ms",
             "listener.security.protocol.map",
             "sasl.enabled.mechanisms",
             "sasl.mechanism.inter.broker.protocol",
