@@ -20,7 +20,7 @@ _REASSIGNED = "what is moved by a reassignment is not counted by itself"
 _SHARE = "there are no share groups"
 _TRANSACTIONS = "one broker: markers and verifications are calls, not requests to other brokers"
 _KRAFT = "the metadata is a local store, not a KRaft log: no controller, no quorum, no listener for it"
-_REQUESTS = "requests are not timed one by one: that would cost more than small ones take"
+_REQUESTS = "requests are not timed one by one"
 
 ABSENT = (
     Absent("kafka.controller:*", _KRAFT),
