@@ -34,6 +34,7 @@ def settings(s3: S3Server, prefix: str) -> dict[str, str]:
         "stratalog.remote.url": s3.url(f"tiered/{prefix}"),
         **{f"rsm.config.{name}": value for name, value in s3.options.items()},
         "rsm.config.max.retries": "0",
+        "remote.log.manager.task.retry.backoff.max.ms": "1000",
         "remote.log.manager.task.interval.ms": "200",
         "log.retention.check.interval.ms": "200",
         "log.initial.task.delay.ms": "100",
