@@ -46,6 +46,6 @@ def any_cli(address: str, capfdbinary: Any, monkeypatch: pytest.MonkeyPatch) -> 
 def topic(any_cli: CommandLine) -> str:
     name = f"t-{uuid4().hex[:8]}"
     any_cli.good("topics", "create", name, "--partitions", "3", "--config", "retention.ms=-1")
-    # Kafka answers before its broker has the topic from its controller.
-    wait_until(lambda: any_cli("topics", "describe", name).code == 0, f"topic {name} is known")
+    # Kafka answers before its broker has the topic from its controller, and leads its partitions.
+    wait_until(lambda: any_cli("consume", name, "-e").code == 0, f"topic {name} is led")
     return name

@@ -104,9 +104,17 @@ def test_a_signal_ends_all_quietly(tmp_path: Path, capfd: pytest.CaptureFixture[
 def test_ports_are_free_ones_or_those_behind_the_first() -> None:
     controller, brokers = choose_ports(3, None)
     assert len({controller, *brokers}) == 4
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    with socket.socket() as before, socket.socket() as taken:
+        while True:
+            before.bind(("127.0.0.1", 0))
+            port = before.getsockname()[1] + 1
+            try:
+                taken.bind(("127.0.0.1", port))
+                break
+            except OSError:  # the next pair
+                before.close()
+                before = socket.socket()
+        before.close()
         with pytest.raises(UsageError, match=rf"^port {port} cannot be had \(.*\); choose another --port$"):
             choose_ports(2, port - 1)
 
