@@ -29,7 +29,7 @@ from tests.support.kraft_cluster import KraftCluster, low_port
 from tests.support.reference_kafka import require_reference_kafka
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.xdist_group("kraft")]
+pytestmark = [pytest.mark.interop, pytest.mark.soak, pytest.mark.slow, pytest.mark.xdist_group("kraft")]
 
 OURS = 7
 

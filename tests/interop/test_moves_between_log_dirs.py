@@ -16,7 +16,7 @@ from tests.broker.admin import create
 from tests.support.reference_kafka import ReferenceKafka, require_reference_kafka, tool
 from tests.support.wire import Wire
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.soak]
 
 
 def move(wire: Wire, directory: Path, topic: str, *numbers: int) -> list[int]:

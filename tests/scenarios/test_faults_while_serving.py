@@ -43,7 +43,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     "fault",
     [
         StoreFault.HANG,
-        StoreFault.DENIED,
+        pytest.param(StoreFault.DENIED, marks=pytest.mark.soak),
         pytest.param(StoreFault.UNAVAILABLE, marks=pytest.mark.soak),
         pytest.param(StoreFault.THROTTLED, marks=pytest.mark.soak),
     ],

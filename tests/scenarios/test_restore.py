@@ -78,7 +78,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         yield server
 
 
-@pytest.fixture(params=["directory", "s3"])
+@pytest.fixture(params=[pytest.param("directory", marks=pytest.mark.soak), "s3"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "directory":
         (tmp_path / "store").mkdir()
