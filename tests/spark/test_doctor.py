@@ -199,6 +199,7 @@ def doctor(*arguments: str, environment: dict[str, str] | None = None) -> tuple[
 
 @pytest.mark.spark
 @pytest.mark.timeout(600)
+@pytest.mark.soak
 def test_an_executor_without_the_package_is_an_error_that_names_the_archive(tmp_path: Path) -> None:
     """Once its daemon cannot even start, once the workers start and have neither stratalog nor pyarrow."""
     stranger = f"spark.pyspark.python={BASE_PYTHON}"
