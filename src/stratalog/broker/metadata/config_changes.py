@@ -36,6 +36,8 @@ _POOLS = (
     "remote.log.manager.follower.thread.pool.size",
     "remote.log.reader.threads",
 )
+#: Those without an effect here, and their defaults.
+_POOLS_OF_KAFKA = {"background.threads": 10, "num.io.threads": 8}
 
 
 class Operation(IntEnum):
@@ -210,8 +212,11 @@ def _check_local_retention(unit: str, current: BrokerConfig, effective: BrokerCo
 
 def _check_pool_sizes(current: BrokerConfig, effective: BrokerConfig) -> None:
     """As Kafka's `DynamicThreadPool` and `DynamicRemoteLogConfig` check them."""
-    for name in _POOLS:
-        before, after = current[name], effective[name]
+    sizes = [(name, current[name], effective[name]) for name in _POOLS]
+    for name, default in _POOLS_OF_KAFKA.items():
+        before, after = (int(config.properties.get(name, default)) for config in (current, effective))
+        sizes.append((name, before, after))
+    for name, before, after in sizes:
         why = f"Dynamic thread count update validation failed for {name}={after}"
         if after < before // 2:
             raise InvalidConfigError(f"{why}, value should be at least half the current value {before}")
