@@ -9,20 +9,23 @@ BROKER = """
 import gc
 from stratalog.util import long_lived, own_garbage
 
-own_garbage()
+with own_garbage():
+    with long_lived():
+        assert not gc.isenabled()
+        with long_lived():
+            kept = [[n] for n in range(1000)]
+        assert not gc.isenabled()
+    assert gc.isenabled() and gc.get_freeze_count() > 1000
+    before = gc.get_freeze_count()
+    try:
+        with long_lived():
+            raise OSError("a start that fails")
+    except OSError:
+        pass
+    assert gc.isenabled() and gc.get_freeze_count() >= before
+assert gc.get_freeze_count() == 0
 with long_lived():
-    assert not gc.isenabled()
-    with long_lived():
-        kept = [[n] for n in range(1000)]
-    assert not gc.isenabled()
-assert gc.isenabled() and gc.get_freeze_count() > 1000
-before = gc.get_freeze_count()
-try:
-    with long_lived():
-        raise OSError("a start that fails")
-except OSError:
-    pass
-assert gc.isenabled() and gc.get_freeze_count() >= before
+    assert gc.isenabled()
 """
 
 PROGRAM = """

@@ -100,7 +100,6 @@ def _serve(data_dir: Path | None, listen: str | None, web: str, config: Path | N
         raise UsageError("Missing option '--data-dir', or log.dirs in a --config FILE (see stratalog serve --help)")
     raise_descriptor_limit()
     sys.setswitchinterval(_SWITCH_SECONDS)  # of the whole process, which is the broker's here
-    own_garbage()
     if listen is None and not properties.get(LISTENERS):
         listen = _LISTEN
     stopped = threading.Event()
@@ -110,6 +109,7 @@ def _serve(data_dir: Path | None, listen: str | None, web: str, config: Path | N
     if joins_cluster(properties) and data_dir is not None:
         properties["log.dirs"] = str(data_dir)
     with (
+        own_garbage(),
         _web_server(web) as pages,
         _broker(data_dir, listen, properties, config) as broker,
     ):

@@ -20,10 +20,16 @@ _is_own_process = False
 _loading = 0
 
 
-def own_garbage() -> None:
-    """Say that this process does nothing else than what `long_lived` is used for."""
+@contextmanager
+def own_garbage() -> Iterator[None]:
+    """Say that this process does nothing else within than what `long_lived` is used for. All is as usual at the end."""
     global _is_own_process
     _is_own_process = True
+    try:
+        yield
+    finally:
+        _is_own_process = False
+        gc.unfreeze()
 
 
 @contextmanager

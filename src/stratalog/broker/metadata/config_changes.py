@@ -214,7 +214,7 @@ def _check_pool_sizes(current: BrokerConfig, effective: BrokerConfig) -> None:
     """As Kafka's `DynamicThreadPool` and `DynamicRemoteLogConfig` check them."""
     sizes = [(name, current[name], effective[name]) for name in _POOLS]
     for name, default in _POOLS_OF_KAFKA.items():
-        before, after = (int(config.properties.get(name, default)) for config in (current, effective))
+        before, after = (int(config.properties.get(name) or default) for config in (current, effective))
         sizes.append((name, before, after))
     for name, before, after in sizes:
         why = f"Dynamic thread count update validation failed for {name}={after}"
