@@ -453,6 +453,24 @@ class TelemetryTooLargeError(KafkaError):
     code = 118
 
 
+class InvalidRecordStateError(KafkaError):
+    code = 121
+
+
+class ShareSessionNotFoundError(KafkaError):
+    code = 122
+    retriable = True
+
+
+class InvalidShareSessionEpochError(KafkaError):
+    code = 123
+    retriable = True
+
+
+class FencedStateEpochError(KafkaError):
+    code = 124
+
+
 class InvalidStreamsTopologyError(KafkaError):
     code = 130
 
