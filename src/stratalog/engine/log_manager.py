@@ -42,6 +42,7 @@ from stratalog.engine.replication import LocalReplicas
 from stratalog.engine.tiering import allowed_config, tier
 from stratalog.errors import (
     DataDirError,
+    KafkaError,
     KafkaStorageError,
     RequestTimedOutError,
     ResourceShortageError,
@@ -251,6 +252,13 @@ class LogManager:
                         places[job.path.name] -= 1
                         self._housekeeping.condemn(copy)
                         self._left_moves.append(((job.spec.name, job.partition), directory))
+                    elif self.dirs.offline:
+                        of_directory.remove(job)
+                        logger.error(
+                            "%s: a move to it had not ended, and a newer one may lie in a log directory that is "
+                            "offline; it is not served until that is back",
+                            job.path,
+                        )
                     else:
                         self._fs.remove(job.path / MARK)
 
@@ -259,8 +267,10 @@ class LogManager:
         for (topic, number), destination in left:
             partition = self.get(topic, number)
             if partition is not None and partition.failure is None:
-                with self._failing(destination, f"the move of {topic}-{number} cannot go on"):
+                try:
                     self.moves.begin(partition, destination)
+                except KafkaError as error:  # that says nothing about the directory
+                    logger.error("The move of %s-%d to %s does not go on: %s", topic, number, destination, error)
 
     def _refuse_shortage(self) -> None:
         """DataDirError when a partition is not served for want of file descriptors: each segment takes one."""
@@ -686,8 +696,12 @@ class LogManager:
     def condemn(self, log: PartitionLog) -> None:
         """Take the directory of a fenced log from its name, to be removed; a reader may still read what it holds."""
         condemned = marked_path(log.directory, DELETE_DIR_SUFFIX)
-        log.on_storage_error = None
-        self._fs.rename(log.directory, condemned)
+        listener, log.on_storage_error = log.on_storage_error, None
+        try:
+            self._fs.rename(log.directory, condemned)
+        except BaseException:
+            log.on_storage_error = listener
+            raise
         with self._failing(log.directory.parent, f"the move of {log.directory.name} is not durable"):
             self._fs.sync_dir(log.directory.parent)
         self._housekeeping.condemn(condemned, log.config.file_delete_delay_ms)
@@ -710,7 +724,8 @@ class LogManager:
             self._partitions.put(partition, path.parent)
             self._checkpoints.forget(source.directory.parent, key)
             self._flushes_gone = _sum([self._flushes_gone, source.flush_times])
-        log.config = source.config
+        if log.config is spec.config:  # else it has been changed since
+            log.config = source.config
         self.cleaning.remove_checkpoints(source.directory.parent, [key])
         source.close(flush=False)
         return log

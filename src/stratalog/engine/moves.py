@@ -276,17 +276,24 @@ class DirectoryMoves:
         bounds = Checkpointed(future.log_end_offset, source.log_start_offset, source.high_watermark)
         future.close()
         write_atomic(move.directory / MARK, b"", self._fs)
-        self._logs.expect(move.destination, move.key, bounds)
         final = move.destination / source.directory.name
-        self._fs.rename(move.directory, final)
         try:
-            self._fs.sync_dir(move.destination)
-            self._logs.condemn(source)
+            self._logs.expect(move.destination, move.key, bounds)
+            self._fs.rename(move.directory, final)
+            try:
+                self._fs.sync_dir(move.destination)
+                self._logs.condemn(source)
+            except BaseException:
+                self._fs.rename(final, move.directory)
+                raise
         except BaseException:
-            self._fs.rename(final, move.directory)
             self._logs.forget(move.destination, move.key)
             raise
-        self._fs.remove(final / MARK)
+        # From here on the copy is the partition, whatever fails: nothing else has its name.
+        try:
+            self._fs.remove(final / MARK)
+        except OSError as error:
+            logger.error("%s cannot be removed; the next start does it: %s", final / MARK, error)
         return final
 
     def _drop(self, move: MovingReplica) -> None:
