@@ -13,6 +13,7 @@ from tests.cli.test_fsck import data
 from tests.cli.test_tier import Tier, made, tier
 
 import stratalog
+from stratalog.cli.doctor import places
 from stratalog.cli.main import run
 
 __all__ = ["data", "made", "tier"]
@@ -114,3 +115,32 @@ def test_what_cannot_be_looked_at_is_refused(
     monkeypatch.delenv("STRATALOG_BOOTSTRAP_SERVER", raising=False)
     assert run(["doctor", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_what_cannot_be_read_is_said_and_hides_nothing_else(
+    capsys: Captured, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock that cannot be opened is not taken for a broker, and a partition that is refused hides no directory."""
+    with monkeypatch.context() as patched:
+
+        def refuse(*_: object, **__: object) -> None:
+            raise PermissionError(13, "Permission denied", str(data / ".lock"))
+
+        patched.setattr(places, "hold_all", refuse)
+        status, findings = doctor(capsys, "--data-dir", data)
+    assert status == 1
+    assert [each["kind"] for each in findings if each["kind"] != "disk-full"] == ["unreadable"]
+
+
+def test_a_failed_directory_is_told_of_with_the_transactions_that_it_hides(capsys: Captured, tmp_path: Path) -> None:
+    names = [tmp_path / "a", tmp_path / "b"]
+    config = {"log.dirs": ",".join(map(str, names))}
+    with stratalog.Broker(config=config) as broker:
+        broker.services.topics.create("t", 4)
+        logs = broker.services.logs
+        failed = logs.partitions("t")[0].log.directory.parent
+        logs.dirs.fail(failed, "Input/output error")
+        logs.put_offline(failed)
+        status, findings = doctor(capsys, "-b", broker.bootstrap_servers)
+    assert status == 1
+    assert "failed-directory" in {each["kind"] for each in findings}

@@ -10,15 +10,15 @@ from stratalog.cli.doctor.diagnosis import Diagnosis, by_kind, command, room
 from stratalog.cli.log_dirs import describe_log_dirs
 from stratalog.cli.out import counted
 from stratalog.cli.transactions import active_producers, hanging
-from stratalog.errors import DataDirError, RemoteStorageError
+from stratalog.errors import DataDirError, KafkaError, RemoteStorageError
 from stratalog.inspect import DataDirSet
 from stratalog.jobs import Severity, terminal_progress
 from stratalog.jobs.audit import AuditOptions, audit_bucket
 from stratalog.jobs.fsck import fsck
-from stratalog.log.recovery import hold_all
+from stratalog.log.recovery import hold_all, is_held
 from stratalog.remote.storage import ObjectStore
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK
-from stratalog.wire.client import Cluster, RefusedError, UnreachableError
+from stratalog.wire.client import AuthenticationError, Cluster, RefusedError, UnreachableError
 
 #: An upload or deletion may be under way for so long.
 GRACE_MS = 24 * 3600 * 1000
@@ -29,14 +29,21 @@ TRANSACTION_MS = 15 * 60 * 1000
 def examine_directory(path: Path) -> list[Diagnosis]:
     """Check a log directory as `fsck` does, and its disk. One that a broker has open is not read."""
     where = str(path)
-    usage = shutil.disk_usage(path)
-    found = room(where, usage.free, usage.total)
+    found: list[Diagnosis] = []
     try:
+        usage = shutil.disk_usage(path)
+        found += room(where, usage.free, usage.total)
+        if is_held(path, REAL_FILESYSTEM):
+            mend = "ask the broker: --bootstrap-server; or stop it, and ask again"
+            return [
+                *found,
+                Diagnosis(Severity.NOTE, where, "in-use", "a broker has it open: its logs were not read", mend),
+            ]
         with hold_all([path], REAL_FILESYSTEM, for_check=True):
             report = fsck([path], REAL_FILESYSTEM, progress=terminal_progress())
-    except DataDirError:
-        mend = "ask the broker: --bootstrap-server; or stop it, and ask again"
-        return [*found, Diagnosis(Severity.NOTE, where, "in-use", "a broker has it open: its logs were not read", mend)]
+    except (OSError, DataDirError) as error:
+        mend = "check the disk, and who may read the directory"
+        return [*found, Diagnosis(Severity.ERROR, where, "unreadable", str(error), mend)]
     told = [
         (each, f"{each.partition or each.path.name}: {each.found}", each.action is not None) for each in report.findings
     ]
@@ -45,16 +52,22 @@ def examine_directory(path: Path) -> list[Diagnosis]:
 
 def examine_brokers(bootstrap_server: str, command_config: Path | None) -> list[Diagnosis]:
     """Ask the brokers of a cluster for partitions without a leader, failed and full directories, and transactions."""
+    found: list[Diagnosis] = []
     try:
         with open_cluster(bootstrap_server, command_config) as cluster:
-            return [
-                *_leaderless(cluster, bootstrap_server),
-                *(each for broker in sorted(cluster.nodes()) for each in _directories(cluster, broker)),
-                *_hanging(cluster, bootstrap_server),
-            ]
+            found += _leaderless(cluster, bootstrap_server)
+            for broker in sorted(cluster.nodes()):
+                found += _directories(cluster, broker)
+            found += _hanging(cluster, bootstrap_server)
+    except (RefusedError, KafkaError) as error:
+        mend = "see the log of the broker; or ask as a user that may describe the cluster and its topics"
+        found.append(Diagnosis(Severity.WARNING, bootstrap_server, "unknown", str(error), mend))
+    except AuthenticationError as error:
+        found.append(Diagnosis(Severity.ERROR, bootstrap_server, "refused", str(error), "correct --command-config"))
     except UnreachableError as error:
         mend = "start it (stratalog serve), or correct --bootstrap-server and its protocol"
-        return [Diagnosis(Severity.ERROR, bootstrap_server, "unreachable", str(error), mend)]
+        found.append(Diagnosis(Severity.ERROR, bootstrap_server, "unreachable", str(error), mend))
+    return found
 
 
 def _leaderless(cluster: Cluster, bootstrap_server: str) -> list[Diagnosis]:
@@ -96,8 +109,16 @@ def _hanging(cluster: Cluster, bootstrap_server: str) -> list[Diagnosis]:
         for number, partition in each.partitions.items()
         if partition.leader >= 0
     ]
-    open_ = [each for each in active_producers(cluster, keys) if each.start_offset is not None]
-    return [
+    refused: list[tuple[str, RefusedError]] = []
+    producers = active_producers(cluster, keys, lambda name, error: refused.append((name, error)))
+    open_ = [each for each in producers if each.start_offset is not None]
+    unknown = []
+    if refused:
+        name, why = refused[0]
+        found = f"transactions of {counted(len(refused), 'partition')} are not told, first: {name}: {why}"
+        mend = "mend what else is found first; or ask as a user that may read these topics"
+        unknown.append(Diagnosis(Severity.WARNING, bootstrap_server, "unknown", found, mend))
+    return unknown + [
         Diagnosis(
             Severity.WARNING,
             f"{each.topic}-{each.partition}",

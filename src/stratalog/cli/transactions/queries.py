@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from stratalog.cli.missing import require_named
 from stratalog.wire import ApiKey
-from stratalog.wire.client import Cluster, Coordinators, check
+from stratalog.wire.client import Cluster, Coordinators, RefusedError, check
 
 TopicPartition = tuple[str, int]
 
@@ -96,8 +96,15 @@ def _details(cluster: Cluster, summary: TransactionSummary) -> TransactionDetail
     )
 
 
-def active_producers(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[ActiveProducer]:
-    """Return the producers that the leaders of these partitions know. RefusedError and errors of Kafka."""
+def active_producers(
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    on_refused: Callable[[str, RefusedError], object] | None = None,
+) -> list[ActiveProducer]:
+    """Return the producers that the leaders of these partitions know. RefusedError and errors of Kafka.
+
+    With `on_refused`, a partition that its leader refuses is only told there.
+    """
     by_leader: dict[int, dict[str, list[int]]] = {}
     for topic, number in partitions:
         by_leader.setdefault(cluster.leader_of(topic, number), {}).setdefault(topic, []).append(number)
@@ -110,7 +117,14 @@ def active_producers(cluster: Cluster, partitions: Iterable[TopicPartition]) -> 
         )
         for topic in told.topics:
             for part in topic.partitions:
-                check(part.error_code, part.error_message, f"{topic.name}-{part.partition_index}")
+                name = f"{topic.name}-{part.partition_index}"
+                try:
+                    check(part.error_code, part.error_message, name)
+                except RefusedError as error:
+                    if on_refused is None:
+                        raise
+                    on_refused(name, error)
+                    continue
                 found += [_producer(topic.name, part.partition_index, each) for each in part.active_producers]
     return sorted(found, key=lambda each: (each.topic, each.partition, each.producer_id))
 
