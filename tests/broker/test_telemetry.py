@@ -209,3 +209,20 @@ def test_values_have_a_bound_and_the_oldest_make_room() -> None:
         kept.put(UUID(int=client), "c", [PushedValue("m", f"n={n}", n) for n in range(2500)])
     assert len(list(kept)) == 20_000
     assert {instance_id.int for instance_id, _, _ in kept} == set(range(2, 12))
+
+
+def test_a_push_without_end_or_with_endless_names_costs_little() -> None:
+    """16 MiB of fields are not all read, and what is kept of values has a bound however long they are."""
+    endless = compress(Codec.ZSTD, b"\x08\x00" * (8 << 20))
+    with pytest.raises(InvalidRecordError, match="more than 200000 fields"):
+        read_pushed(Codec.ZSTD, endless, 1 << 20)
+    assert read_pushed(0, pushed("n" * 60, 1.0, k="v" * 20), 1 << 20)
+    point = bytes([4 << 3 | 1]) + struct.pack("<d", 1.0)
+    gauge = b"\x2a\x0b\x0a\x09" + point
+    name = b"n" * 5000
+    metric = b"\x0a" + bytes([len(name) & 127 | 128, len(name) >> 7]) + name + gauge
+
+    def sized(number: int, content: bytes) -> bytes:
+        return bytes([number << 3 | 2, len(content) & 127 | 128, len(content) >> 7]) + content
+
+    assert read_pushed(0, sized(1, sized(2, sized(2, metric))), 1 << 20) == []

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.broker.groups.consumer_cases import find_coordinator
-from tests.broker.groups.streams_cases import CONFIG, StreamsTalk, flat
+from tests.broker.groups.streams_cases import CONFIG, StreamsTalk, flat, part, topic
 from tests.support.wire import Wire
 
 from stratalog.broker.coordinator_log import CoordinatorLog
@@ -75,3 +77,31 @@ def test_a_join_that_the_log_refuses_changes_nothing(monkeypatch: pytest.MonkeyP
         assert [each.member_id for each in group.members] == ["a"]
         assert int(wire.call(ApiKey.STREAMS_GROUP_DESCRIBE, 1, group_ids=("new",)).groups[0].error_code) == 69
         assert talk.join("b joins", "g", "b", flat("in")).member_epoch == 3
+
+
+def test_internal_topics_without_measure_are_refused_as_one_request_for_them_would_be() -> None:
+    """A topology may ask for 2^31 - 1 partitions, and one of few partitions for very many topics."""
+    with Broker(config=CONFIG) as broker, Wire(broker.bootstrap_servers) as wire:
+        talk = begun(wire)
+        huge = topic("huge", 2**31 - 1)
+        steps = [
+            part("0", ["in"], repartition_sink_topics=["huge"]),
+            part("1", repartition_source_topics=[huge], state_changelog_topics=[topic("log")]),
+        ]
+        wide = [{"name": "wide", "num_partitions": 100, "replication_factor": 1}]
+        wire.call(ApiKey.CREATE_TOPICS, 7, topics=wide, timeout=30_000)
+        logs = [topic(f"log-{number}") for number in range(101)]
+        many = [part("0", ["wide"], state_changelog_topics=logs)]
+        asked = itertools.count()
+
+        def said(group: str, epoch: int) -> str:
+            answer = talk.beat(f"a goes on {next(asked)}", group, "a", epoch)
+            return " ".join(each.status_detail for each in answer.status or ())
+
+        for group, parts in (("g", steps), ("h", many)):
+            epoch = talk.join(f"a joins {group}", group, "a", {"epoch": 0, "subtopologies": parts}).member_epoch
+            eventually(
+                partial(lambda *of: "Excessively large number of partitions" in said(*of), group, epoch), "why is said"
+            )
+        made = {each.name for each in broker.services.metadata.topics() if not each.name.startswith("__")}
+        assert made == {"in", "wide"}

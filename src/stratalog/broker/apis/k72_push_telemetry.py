@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 @handles(ApiKey.PUSH_TELEMETRY, versions=(0, 0))
 async def push_telemetry(ctx: RequestContext, request: Any) -> Any:
-    broker, data = ctx.broker, bytes(request.metrics or b"")
+    broker, data = ctx.broker, request.metrics or b""
     try:
         broker.telemetry.check_push(
             request.client_instance_id,
@@ -28,7 +28,9 @@ async def push_telemetry(ctx: RequestContext, request: Any) -> Any:
             peer=ctx.peer,
         )
         if data:
-            values = await broker.workers.run(read_pushed, request.compression_type, data, broker.telemetry.size_max)
+            values = await broker.workers.run(
+                read_pushed, request.compression_type, bytes(data), broker.telemetry.size_max
+            )
             _keep(ctx, request, values)
     except KafkaError as error:
         return ctx.respond(error_code=error.code)

@@ -51,10 +51,9 @@ class TelemetryRequest:
 class _Instance:
     """One client, as it is known. Times are of the wall clock, in milliseconds."""
 
-    __slots__ = ("attributes", "got_ms", "is_terminating", "peer", "pushed_ms", "seen_ms", "subscription", "version")
+    __slots__ = ("got_ms", "is_terminating", "peer", "pushed_ms", "seen_ms", "subscription", "version")
 
-    def __init__(self, attributes: Mapping[str, str | None], peer: Peer, subscription: TelemetryRequest, version: int):
-        self.attributes = attributes
+    def __init__(self, peer: Peer, subscription: TelemetryRequest, version: int):
         self.peer = peer
         self.subscription = subscription
         self.version = version
@@ -151,9 +150,8 @@ class ClientTelemetry:
             self._forget(instance_id)
             instance = None
         if instance is None or instance.version < self._version:
-            attributes = _attributes(instance_id, client_id, peer) if instance is None else instance.attributes
-            subscription = self._subscription(instance_id, attributes)
-            instance = self._instances[instance_id] = _Instance(attributes, peer, subscription, self._version)
+            subscription = self._subscription(instance_id, _attributes(instance_id, client_id, peer))
+            instance = self._instances[instance_id] = _Instance(peer, subscription, self._version)
             if len(self._instances) > _INSTANCES_MAX:
                 self._forget(next(iter(self._instances)))
         instance.seen_ms = now_ms

@@ -13,6 +13,10 @@ from stratalog.records import Codec, decompress
 
 #: How many values are kept of all clients, and of one of them.
 _VALUES_MAX, _VALUES_OF_ONE_MAX = 20_000, 2_000
+#: Longer names and attributes are left out: all that is kept stays within some 20 MiB.
+_TEXT_SIZE_MAX = 1024
+#: What is read of a push, in fields of Protocol Buffers: several times what so many values have.
+_FIELDS_MAX = 200_000
 #: A push may become this many bytes for each byte that a client may send.
 _EXPANSION_MAX = 16
 
@@ -62,82 +66,87 @@ def read_pushed(codec: int, data: bytes, size_max: int) -> list[PushedValue]:
     """Return the numbers of a push, the first of them; histograms are not read. InvalidRecordError for damage."""
     try:
         plain = decompress(Codec(codec), data, size_max=_EXPANSION_MAX * size_max)
-        return list(_values(memoryview(plain)))
+        return list(_Push().values(memoryview(plain)))
     except (CorruptRecordError, ValueError, IndexError, struct.error) as error:
         raise InvalidRecordError(str(error)) from error
 
 
-def _values(data: memoryview) -> Iterator[PushedValue]:
-    found = 0
-    for metric in _at(data, 1, 2, 2):  # resource metrics, scope metrics, metrics
-        name = next((bytes(each).decode() for each in _at(metric, 1)), "")
-        for kind in (5, 7):  # gauges and sums
-            for point in _at(metric, kind, 1):
-                value = _number(point)
-                if value is not None:
-                    yield PushedValue(name, _attributes(point), value)
-                    found += 1
-                if found == _VALUES_OF_ONE_MAX:
-                    return
+class _Push:
+    """Reads one push; ValueError when it has more fields than are read."""
 
+    def __init__(self) -> None:
+        self._fields_left = _FIELDS_MAX
 
-def _number(point: memoryview) -> float | None:
-    for field, wire, value in _fields(point):
-        if wire == _FIXED64 and field == 4:
-            return float(struct.unpack("<d", value)[0])
-        if wire == _FIXED64 and field == 6:
-            return float(struct.unpack("<q", value)[0])
-    return None
+    def values(self, data: memoryview) -> Iterator[PushedValue]:
+        found = 0
+        for metric in self._at(data, 1, 2, 2):  # resource metrics, scope metrics, metrics
+            name = next((bytes(each).decode() for each in self._at(metric, 1)), "")
+            for kind in (5, 7):  # gauges and sums
+                for point in self._at(metric, kind, 1):
+                    value = self._number(point)
+                    attributes = "" if value is None else self._attributes(point)
+                    if value is not None and len(name) + len(attributes) <= _TEXT_SIZE_MAX:
+                        yield PushedValue(name, attributes, value)
+                        found += 1
+                    if found == _VALUES_OF_ONE_MAX:
+                        return
 
+    def _number(self, point: memoryview) -> float | None:
+        for field, wire, value in self._fields(point):
+            if wire == _FIXED64 and field == 4:
+                return float(struct.unpack("<d", value)[0])
+            if wire == _FIXED64 and field == 6:
+                return float(struct.unpack("<q", value)[0])
+        return None
 
-def _attributes(point: memoryview) -> str:
-    pairs = []
-    for attribute in _at(point, 7):
-        key = next((bytes(each).decode() for each in _at(attribute, 1)), "")
-        value = next((_text(each) for each in _at(attribute, 2)), "")
-        pairs.append(f"{key}={value}")
-    return ",".join(sorted(pairs))
+    def _attributes(self, point: memoryview) -> str:
+        pairs = []
+        for attribute in self._at(point, 7):
+            key = next((bytes(each).decode() for each in self._at(attribute, 1)), "")
+            value = next((self._text(each) for each in self._at(attribute, 2)), "")
+            pairs.append(f"{key}={value}")
+        return ",".join(sorted(pairs))
 
+    def _text(self, value: memoryview) -> str:
+        """Return the text of a value of any type; of texts, integers and truths."""
+        for field, wire, content in self._fields(value):
+            if field == 1 and wire == _BYTES:
+                return bytes(content).decode()
+            if field in (2, 3) and wire == _VARINT:
+                return str(_varint(content, 0)[0])
+        return ""
 
-def _text(value: memoryview) -> str:
-    """Return the text of a value of any type; of texts, integers and truths."""
-    for field, wire, content in _fields(value):
-        if field == 1 and wire == _BYTES:
-            return bytes(content).decode()
-        if field in (2, 3) and wire == _VARINT:
-            return str(_varint(content, 0)[0])
-    return ""
+    def _at(self, data: memoryview, number: int, *deeper: int) -> Iterator[memoryview]:
+        """Yield the bytes of every field with this number, or of those within them."""
+        for field, wire, value in self._fields(data):
+            if field == number and wire == _BYTES:
+                if deeper:
+                    yield from self._at(value, *deeper)
+                else:
+                    yield value
 
-
-def _at(data: memoryview, number: int, *deeper: int) -> Iterator[memoryview]:
-    """Yield the bytes of every field with this number, or of those within them."""
-    for field, wire, value in _fields(data):
-        if field == number and wire == _BYTES:
-            if deeper:
-                yield from _at(value, *deeper)
+    def _fields(self, data: memoryview) -> Iterator[tuple[int, int, memoryview]]:
+        """Yield the number, the wire type and the bytes of each field. IndexError or ValueError for damage."""
+        at = 0
+        while at < len(data):
+            self._fields_left -= 1
+            if self._fields_left < 0:
+                raise ValueError(f"more than {_FIELDS_MAX} fields")
+            tag, at = _varint(data, at)
+            wire = tag & 7
+            start = at
+            if wire == _VARINT:
+                _, at = _varint(data, at)
+            elif wire == _BYTES:
+                size, start = _varint(data, at)
+                at = start + size
+            elif wire in (_FIXED64, _FIXED32):
+                at += 8 if wire == _FIXED64 else 4
             else:
-                yield value
-
-
-def _fields(data: memoryview) -> Iterator[tuple[int, int, memoryview]]:
-    """Yield the number, the wire type and the bytes of each field. IndexError or ValueError for damage."""
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        wire = tag & 7
-        start = at
-        if wire == _VARINT:
-            _, at = _varint(data, at)
-        elif wire == _BYTES:
-            size, start = _varint(data, at)
-            at = start + size
-        elif wire in (_FIXED64, _FIXED32):
-            at += 8 if wire == _FIXED64 else 4
-        else:
-            raise ValueError(f"no wire type of Protocol Buffers: {wire}")
-        if at > len(data):
-            raise ValueError("a field of Protocol Buffers ends beyond the data")
-        yield tag >> 3, wire, data[start:at]
+                raise ValueError(f"no wire type of Protocol Buffers: {wire}")
+            if at > len(data):
+                raise ValueError("a field of Protocol Buffers ends beyond the data")
+            yield tag >> 3, wire, data[start:at]
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from stratalog.broker.groups.streams.values import InternalTopic
-from stratalog.broker.metadata import check_topic_configs, new_topic_partitions
+from stratalog.broker.metadata import check_partition_total, check_topic_configs, new_topic_partitions
 from stratalog.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -45,9 +45,10 @@ class InternalTopicCreation:
     def begin(self, broker: BrokerServices, topics: Mapping[str, InternalTopic], failures_last_ms: int) -> None:
         """Make topics in the background, but for those that are on their way or failed a moment ago."""
         failed = self.failures(broker, topics)
+        total = sum(topic.partitions for topic in topics.values())
         for name, topic in topics.items():
             if name not in failed and name not in self._under_way:
-                task = broker.loop.create_task(self._create(broker, topic, failures_last_ms / 1000))
+                task = broker.loop.create_task(self._create(broker, topic, total, failures_last_ms / 1000))
                 self._under_way[name] = task
 
     def failures(self, broker: BrokerServices, names: Iterable[str]) -> dict[str, str]:
@@ -56,9 +57,11 @@ class InternalTopicCreation:
         found = {name: self._failures[name] for name in names if name in self._failures}
         return {name: why for name, (why, until_s) in found.items() if now_s < until_s}
 
-    async def _create(self, broker: BrokerServices, topic: InternalTopic, failures_last_s: float) -> None:
+    async def _create(self, broker: BrokerServices, topic: InternalTopic, total: int, failures_last_s: float) -> None:
+        """Make one of several topics, which have `total` partitions together."""
         self._failures.pop(topic.name, None)
         try:
+            check_partition_total(total)  # as for the request for all of them that Kafka makes of it
             await broker.workers.run(broker.topics.create, topic.name, _partitions(broker, topic), dict(topic.configs))
         except KafkaError as error:
             logger.warning("Internal topic %s of a streams group could not be made: %s", topic.name, error)
