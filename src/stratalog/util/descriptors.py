@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import resource
+import socket
 
 logger = logging.getLogger(__name__)
 
@@ -12,6 +13,15 @@ def descriptors_max() -> int | None:
     """How many file descriptors the process may have; None: as many as it likes."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else soft
+
+
+def descriptors_left() -> int | None:
+    """How many more file descriptors there are, at the most; None: as many as anybody likes. OSError: there is none."""
+    limit = descriptors_max()
+    if limit is None:
+        return None
+    with socket.socket() as probe:  # it gets the lowest one that is free
+        return limit - probe.fileno()
 
 
 def raise_descriptor_limit() -> None:
