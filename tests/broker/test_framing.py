@@ -34,6 +34,12 @@ class Shared:
         self.taken.append(bytearray(b"?" * size))
         return self.taken[-1]
 
+    def grow(self, request: Hashable, buffer: Memory, used: int, size: int, wanted: int) -> Memory:
+        larger = self.take(request, size, wanted)
+        larger[:used] = buffer[:used]
+        self.give(request, buffer)
+        return larger
+
     def give(self, request: Hashable, buffer: Memory) -> None:
         self.taken = [each for each in self.taken if each is not buffer]
         buffer[:] = b"!" * len(buffer)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from stratalog.broker.groups import GroupState
 from stratalog.broker.groups.consumer import ConsumerGroupState
-from stratalog.broker.quotas import ClientQuotas, MeterReading, QuotaMeter
+from stratalog.broker.quotas import AcceptReading, ClientQuotas, MeterReading, QuotaMeter
 from stratalog.broker.services import BrokerServices
 from stratalog.broker.transactions import TransactionState
 from stratalog.config import METADATA_VERSION
@@ -22,6 +22,7 @@ _CONTROLLER = "kafka.controller:type=KafkaController,name="
 _LOADER = "kafka.server:type=MetadataLoader,name="
 _MARKERS = "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name="
 _FETCH_SESSIONS = "kafka.server:type=FetchSessionCache,name="
+_SOCKETS = "kafka.server:type=socket-server-metrics"
 _GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
 
 #: Kafka's number for a broker that serves.
@@ -86,6 +87,15 @@ def _readings(
             user, client_id = reading.shared_by
             if not math.isnan(value(reading)):
                 yield Sample((_sanitized(user), client_id), value(reading))
+
+    return read
+
+
+def _accepts(value: Callable[[AcceptReading], float]) -> Callable[[BrokerServices], Iterable[Sample]]:
+    def read(broker: BrokerServices) -> Iterable[Sample]:
+        for reading in broker.quotas.accepted.readings():
+            if not math.isnan(value(reading)):
+                yield Sample((reading.listener,), value(reading))
 
     return read
 
@@ -182,6 +192,15 @@ METRICS: tuple[Metric[BrokerServices], ...] = (
                  _readings(lambda quotas: quotas.mutation, lambda reading: reading.rate),
                  "Partitions that are made and deleted per second, by those who share a quota.",
                  ("user", "client_id"), attribute="mutation-rate"),
+    kafka_metric(_SOCKETS, _accepts(lambda reading: reading.rate),
+                 "Connections that a listener accepted per second.", ("listener",), attribute="connection-accept-rate"),
+    kafka_metric(_SOCKETS, _accepts(lambda reading: reading.throttle_time),
+                 "Milliseconds that a listener waited for max.connection.creation.rate, on the average of its waits.",
+                 ("listener",), attribute="connection-accept-throttle-time"),
+    kafka_metric(_SOCKETS, _accepts(lambda reading: reading.ip_throttle_time),
+                 "Milliseconds that clients waited whose addresses open connections faster than their quota, on the "
+                 "average.",
+                 ("listener",), attribute="ip-connection-accept-throttle-time"),
     own_metric("consumer_groups", _consumer_groups, "Groups of the consumer protocol (KIP-848), by their state.",
                ("state",), kind=MetricKind.GAUGE),
     own_metric("transactional_ids", _transactional_ids, "Transactional ids, by the state of their transactions.",

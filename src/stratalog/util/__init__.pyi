@@ -26,6 +26,9 @@ from .clock import (
     SystemClock as SystemClock,
 )
 from .descriptors import (
+    descriptors_left as descriptors_left,
+)
+from .descriptors import (
     descriptors_max as descriptors_max,
 )
 from .descriptors import (
@@ -60,6 +63,9 @@ from .garbage import (
 )
 from .memory_size import (
     give_back_heap as give_back_heap,
+)
+from .memory_size import (
+    give_back_maps as give_back_maps,
 )
 from .memory_size import (
     memory_bytes_max as memory_bytes_max,

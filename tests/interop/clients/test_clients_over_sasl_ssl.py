@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ from uuid import uuid4
 
 import aiokafka
 import pytest
+from aiokafka.abc import AbstractTokenProvider as AiokafkaTokens
 from aiokafka.errors import KafkaError as AiokafkaError
 from confluent_kafka import Consumer, KafkaError, Producer
 
+from tests.broker.security.test_oauth_bearer import Issuer
 from tests.interop.clients.test_franz_go import kgo_outcome
 from tests.interop.clients.test_kafkajs import PARTS, kafkajs_walk
 from tests.support.certificate import make_certificate
@@ -30,11 +33,14 @@ with warnings.catch_warnings():  # kafka-python reads its resources by a depreca
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer
     from kafka.errors import KafkaError as KafkaPythonError
+    from kafka.sasl.oauth import AbstractTokenProvider as KafkaPythonTokens
 
 pytestmark = [pytest.mark.interop, pytest.mark.soak, pytest.mark.timeout(1200)]
 
 LOGINS = ("SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+#: The password is a token there.
+BY_TOKEN = "OAUTHBEARER"
 USER, PASSWORD = "anne", "swordfish"
 SENT = [f"record {number}".encode() for number in range(20)]
 WAIT_S = 60.0
@@ -46,6 +52,7 @@ class Secured:
 
     server: Server
     trusted: Path
+    issuer: Issuer
 
     @property
     def address(self) -> str:
@@ -59,10 +66,14 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     identity = directory / "identity.pem"
     identity.write_text(certificate.key.read_text() + certificate.certificate.read_text())
     login = "org.apache.kafka.common.security"
+    issuer = Issuer(directory / "keys.json")
     settings = {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(identity),
-        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "sasl.enabled.mechanisms": ",".join((*MECHANISMS, BY_TOKEN)),
+        "sasl.oauthbearer.jwks.endpoint.url": issuer.path.as_uri(),
+        "sasl.oauthbearer.expected.audience": "kafka",
+        "sasl.oauthbearer.expected.issuer": "us",
         "super.users": f"User:ANONYMOUS;User:{USER}",
     }
     for listener in map(str.lower, LOGINS):
@@ -73,7 +84,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     users = [f"{mechanism}=[name={USER},password={PASSWORD}]" for mechanism in MECHANISMS[1:]]
     address = {protocol: f"127.0.0.1:{free_port()}" for protocol in ("PLAINTEXT", "SSL", *LOGINS)}
     with served(OURS, directory, settings, address=address, users=users) as server:
-        yield Secured(server, certificate.certificate)
+        yield Secured(server, certificate.certificate, issuer)
 
 
 def topic() -> str:
@@ -99,11 +110,13 @@ def by_librdkafka(secured: Secured, mechanism: str, password: str) -> list[bytes
         "security.protocol": "SASL_SSL",
         "ssl.ca.location": str(secured.trusted),
         "sasl.mechanism": mechanism,
-        "sasl.username": USER,
-        "sasl.password": password,
         "log_level": 0,
         "error_cb": noticed,
     }
+    if mechanism == BY_TOKEN:
+        settings["oauth_cb"] = lambda _: (password, time.time() + 600)
+    else:
+        settings |= {"sasl.username": USER, "sasl.password": password}
     name = topic()
     producer = Producer({**settings, "message.timeout.ms": 60_000})
     for value in SENT:
@@ -121,14 +134,21 @@ def by_librdkafka(secured: Secured, mechanism: str, password: str) -> list[bytes
     return [message.value() for message in got if message.error() is None]
 
 
+def named(password: str) -> dict[str, object]:
+    return {"sasl_plain_username": USER, "sasl_plain_password": password}
+
+
 def by_kafka_python(secured: Secured, mechanism: str, password: str) -> list[bytes]:
+    class Tokens(KafkaPythonTokens):  # type: ignore[misc]
+        def token(self) -> str:
+            return password
+
     settings = {
         "bootstrap_servers": secured.address,
         "security_protocol": "SASL_SSL",
         "ssl_cafile": str(secured.trusted),
         "sasl_mechanism": mechanism,
-        "sasl_plain_username": USER,
-        "sasl_plain_password": password,
+        **({"sasl_oauth_token_provider": Tokens()} if mechanism == BY_TOKEN else named(password)),
     }
     name = topic()
     try:
@@ -152,13 +172,16 @@ def by_aiokafka(secured: Secured, mechanism: str, password: str) -> list[bytes]:
 
 
 async def _by_aiokafka(secured: Secured, mechanism: str, password: str) -> list[bytes]:
+    class Tokens(AiokafkaTokens):  # type: ignore[misc]
+        async def token(self) -> str:
+            return password
+
     settings = {
         "bootstrap_servers": secured.address,
         "security_protocol": "SASL_SSL",
         "ssl_context": ssl.create_default_context(cafile=str(secured.trusted)),
         "sasl_mechanism": mechanism,
-        "sasl_plain_username": USER,
-        "sasl_plain_password": password,
+        **({"sasl_oauth_token_provider": Tokens()} if mechanism == BY_TOKEN else named(password)),
     }
     name = topic()
     producer = aiokafka.AIOKafkaProducer(**settings)
@@ -217,6 +240,15 @@ def test_records_pass_and_a_wrong_password_does_not(secured: Secured, client: Cl
     assert sorted(client(secured, mechanism, PASSWORD)) == sorted(SENT)
     with pytest.raises(LoginRefusedError):
         client(secured, mechanism, "sawfish")
+
+
+@pytest.mark.parametrize("client", [by_librdkafka, by_kafka_python, by_aiokafka])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # kafka-python leaves a socket behind
+def test_records_pass_by_a_token_and_by_no_stranger_s(secured: Secured, client: Client, tmp_path: Path) -> None:
+    assert sorted(client(secured, BY_TOKEN, secured.issuer.token(sub=USER))) == sorted(SENT)
+    stranger = Issuer(tmp_path / "keys.json")
+    with pytest.raises(LoginRefusedError):
+        client(secured, BY_TOKEN, stranger.token(sub=USER))
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

@@ -35,6 +35,7 @@ class LargeBatchChecks:
         self.loop = loop
         self._pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // 2), thread_name_prefix="stratalog-check")
         self._held_bytes = 0
+        self._has_checked = False
 
     def has_room(self, size: int) -> bool:
         return not self._held_bytes or self._held_bytes + size <= _HELD_BYTES_MAX
@@ -43,7 +44,15 @@ class LargeBatchChecks:
         """Count the bytes of a request that waits; less than 0: it waits no more."""
         self._held_bytes += size
 
+    def trims_heap(self) -> bool:
+        """Whether nothing is checked now, and the heap may have holes of what was unpacked; True once."""
+        if self._held_bytes or not self._has_checked:
+            return False
+        self._has_checked = False
+        return True
+
     def submit(self, log: PartitionLog, records: memoryview) -> Future[tuple[CheckedRecords, float]]:
+        self._has_checked = True
         return self._pool.submit(_check, log, records)
 
     def close(self) -> None:

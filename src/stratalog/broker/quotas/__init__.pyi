@@ -1,3 +1,9 @@
+from .accepted import (
+    AcceptedConnections as AcceptedConnections,
+)
+from .accepted import (
+    AcceptReading as AcceptReading,
+)
 from .client_quotas import (
     ClientQuotas as ClientQuotas,
 )

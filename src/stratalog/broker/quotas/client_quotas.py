@@ -13,6 +13,7 @@ from asyncio import Lock
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
+from stratalog.broker.quotas.accepted import AcceptedConnections
 from stratalog.broker.quotas.entity import (
     CLIENT_ID,
     CONNECTION_CREATION_RATE,
@@ -72,6 +73,7 @@ class ClientQuotas:
         self.mutation = QuotaMeter(of_mutations, TokenSensor, has_rate=True)
         #: New connections; the client id of each "client" is its address.
         self.connection = QuotaMeter(window, throttle_ms_max=window.size_ms)
+        self.accepted = AcceptedConnections(clock.now_ms)
         self._meters = {
             PRODUCER_BYTE_RATE: self.produce,
             CONSUMER_BYTE_RATE: self.fetch,

@@ -7,6 +7,11 @@ import logging
 import math
 import socket
 from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+from operator import length_hint
+
+from typing_extensions import Buffer
 
 from stratalog.broker.access import GUARDS, guarded
 from stratalog.broker.apis import load_apis
@@ -15,11 +20,11 @@ from stratalog.broker.server.connection import Connection
 from stratalog.broker.server.connection_limits import ConnectionLimits
 from stratalog.broker.server.entrance import Entrance
 from stratalog.broker.server.open_listeners import BoundListeners
-from stratalog.broker.server.request_memory import RequestMemory, default_limit
+from stratalog.broker.server.request_memory import Memory, RequestMemory, default_limit
 from stratalog.broker.server.sasl_calls import SaslServer
 from stratalog.broker.server.tls_connection import TlsConnection
 from stratalog.broker.services import BrokerServices
-from stratalog.util import give_back_heap, memory_bytes_max
+from stratalog.util import give_back_heap, give_back_maps, memory_bytes_max
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +32,10 @@ logger = logging.getLogger(__name__)
 _SCRATCH_BYTES = 256 * 1024
 #: How often, at the least, connections are looked at that say nothing by themselves.
 _SWEEP_S_MAX = 5.0
+#: How many of them in one turn of the loop.
+_LOOKED_AT_A_TURN = 200
+#: Smaller maps are gone at once.
+_UNMAPPED_BESIDE_BYTES = 1024 * 1024
 #: How long a stop waits for requests that are being worked on.
 _DRAIN_S = 5.0
 #: Turns of the loop, of a few microseconds each, in which it does not sleep after a request. A client that sends one at
@@ -46,13 +55,14 @@ class Acceptor:
         if access is not None:
             access.authorizer.on_change = self._forget_templates
         services.quotas.on_change = self._forget_templates
+        self.accepted = services.quotas.accepted
         self.loop = loop
         self.request_bytes_max: int = config["socket.request.max.bytes"]
         self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
         held_max: int = config["queued.max.request.bytes"]
         if held_max <= 0:
             held_max = default_limit(memory_bytes_max(), self.request_bytes_max)
-        self.memory = RequestMemory(held_max, loop.time)
+        self.memory = RequestMemory(held_max, loop.time, self._discard)
         self.connections: set[Connection] = set()
         self._tls = services.settings.open_tls(opened.tls)
         self._sasl = {
@@ -62,7 +72,7 @@ class Acceptor:
         self.limits = ConnectionLimits(lambda: services.config, names, opened.inter_broker.name, loop.time)
         idle_ms = config["connections.max.idle.ms"]
         self._idle_s = idle_ms / 1000 if idle_ms > 0 else math.inf
-        self._in_line: deque[Connection] = deque()
+        self._in_line: deque[Callable[[], object]] = deque()
         self._unfinished: set[asyncio.Task[None]] = set()
         self._closed = False
         self._looks = 0
@@ -159,8 +169,15 @@ class Acceptor:
     def _sweep(self) -> None:
         """Close what has been idle for too long and what was left, and give memory back that is not used."""
         self._sweeper = self.loop.call_later(min(self._idle_s / 2, _SWEEP_S_MAX), self._sweep)
+        self._look_at(iter(list(self.connections)))
+        self.memory.trim()
+        if self.memory.trims_heap() or self.services.large_batches.trims_heap():
+            self.loop.run_in_executor(None, give_back_heap)
+
+    def _look_at(self, connections: Iterator[Connection]) -> None:
+        """Look at some connections, and at the others in the next turns: there may be tens of thousands."""
         oldest = self.loop.time() - self._idle_s
-        for connection in list(self.connections):
+        for connection in islice(connections, _LOOKED_AT_A_TURN):
             since = connection.active_at if connection.outside_since is None else connection.outside_since
             if connection.is_idle and since < oldest:
                 logger.debug("Closing the idle connection from %s", connection.peer.client_host)
@@ -173,25 +190,30 @@ class Acceptor:
                     connection.peer.client_host,
                 )
                 connection.close()
-        self.memory.trim()
-        if self.memory.trims_heap():
-            self.loop.run_in_executor(None, give_back_heap)
+        if length_hint(connections) and not self._closed:
+            self.loop.call_soon(self._look_at, connections)
+
+    def _discard(self, buffers: list[Memory]) -> None:
+        """Let go of memory beside the loop: to unmap 100 MB takes 20 ms."""
+        maps: list[Buffer] = [each for each in buffers if len(each) >= _UNMAPPED_BESIDE_BYTES]
+        if maps and not self._closed:
+            self.loop.run_in_executor(None, give_back_maps, maps)
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
-    def give_turn(self, connection: Connection) -> None:
-        """Let a connection with more to do go on later: one of them in each turn of the loop.
+    def give_turn(self, take_turn: Callable[[], object]) -> None:
+        """Let a connection with more to do, or that took long before, go on later: one in each turn of the loop.
 
-        So who has just sent something is served first, however much work others have sent before.
+        So who has just sent something small is served first, however much work others have sent before.
         """
-        self._in_line.append(connection)
+        self._in_line.append(take_turn)
         if len(self._in_line) == 1:
             self.loop.call_soon(self._next_in_line)
 
     def _next_in_line(self) -> None:
-        connection = self._in_line[0]
+        take_turn = self._in_line[0]
         try:
-            connection.take_turn()
+            take_turn()
         finally:
             del self._in_line[0]
             if self._in_line:

@@ -16,6 +16,7 @@ import socket
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
+from time import perf_counter
 from typing import Final, Protocol
 
 from stratalog.broker.security import Peer
@@ -36,6 +37,10 @@ _JOIN_BYTES_MAX: Final = 32 * 1024
 _COPY_BYTES: Final = 256 * 1024
 #: After so much the other connections have their turn, however fast this client reads (as with Kafka: a write a turn).
 _TURN_BYTES: Final = 512 * 1024
+#: Who takes longer waits in line the next time. More than a small request takes, less than anybody notices.
+_QUICK_S: Final = 0.001
+#: How often in a row a client has to take longer: a machine with other work may hold up anybody once.
+_SLOW_TURNS: Final = 2
 
 #: What the kernel says of a connection whose other side has closed it.
 _ENDED = getattr(select, "POLLRDHUP", 0)
@@ -52,8 +57,8 @@ class Host(calls.CallHost, framing.Buffers, Protocol):
 
     def forget(self, connection: Connection) -> None: ...
     def stay_awake(self) -> None: ...
-    def give_turn(self, connection: Connection) -> None:
-        """Call its `take_turn` once others have had their turn."""
+    def give_turn(self, take_turn: Callable[[], object]) -> None:
+        """Call this once others have had their turn."""
         ...
 
 
@@ -61,8 +66,8 @@ class Connection:
     """Belongs to the loop's thread."""
 
     __slots__ = (
-        "_fd", "_file_sent", "_host", "_is_in_line", "_loop", "_out", "_reading", "_sock", "active_at", "calls",
-        "closed", "framing", "is_starved", "is_stuck", "outside_since", "peer",
+        "_fd", "_file_sent", "_host", "_is_in_line", "_loop", "_out", "_reading", "_slow_turns", "_sock", "active_at",
+        "calls", "closed", "framing", "is_starved", "is_stuck", "outside_since", "peer",
     )  # fmt: skip
 
     def __init__(self, host: Host, sock: socket.socket, peer: Peer, sasl: SaslServer | None = None) -> None:
@@ -78,6 +83,8 @@ class Connection:
         self.is_stuck = False
         #: Whether it has had its turn, and others have theirs.
         self._is_in_line = False
+        #: How many of its last turns took long; as many as it takes while there has been none.
+        self._slow_turns = _SLOW_TURNS
         #: Whether there is no memory for more of the request that arrives.
         self.is_starved = False
         self.framing = Framing(host, host.request_bytes_max)
@@ -139,7 +146,23 @@ class Connection:
         if self._is_held():
             self._look()
             return
+        if self._slow_turns >= _SLOW_TURNS:
+            self._is_in_line = True
+            self._host.give_turn(self._take_in_and_proceed)
+        else:
+            self._take_in()
+
+    def _take_in_and_proceed(self) -> None:
+        self._is_in_line = False
+        if not (self.closed or self._is_held()):
+            self._take_in()
+        if not self.closed:
+            self.proceed()
+
+    def _take_in(self) -> None:
+        """Receive what is there, and work on it."""
         self.active_at = self._loop.time()
+        begun_s = perf_counter()
         try:
             self._receive()
             if self.framing.is_large_begun and not self._is_held() and not self.closed:
@@ -152,6 +175,8 @@ class Connection:
             self.calls.fail("a request")
         else:
             self._host.stay_awake()
+        finally:
+            self._slow_turns = self._slow_turns + 1 if perf_counter() - begun_s > _QUICK_S else 0
 
     def _receive(self) -> None:
         """Receive once, and work on what is whole."""
@@ -197,9 +222,9 @@ class Connection:
     def wait_for_turn(self) -> None:
         if self.framing.has_leftover or self.calls.has_left:
             self._is_in_line = True
-            self._host.give_turn(self)
+            self._host.give_turn(self._take_turn)
 
-    def take_turn(self) -> None:
+    def _take_turn(self) -> None:
         """Go on with the requests that are here."""
         self._is_in_line = False
         if not self.closed:

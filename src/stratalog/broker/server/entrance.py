@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import math
 import socket
 from typing import Any, Final, Protocol
 
+from stratalog.broker.quotas import AcceptedConnections
 from stratalog.broker.security import Peer
 from stratalog.broker.server.connection_limits import ConnectionLimits
 from stratalog.broker.server.open_listeners import OpenListener
@@ -38,6 +40,9 @@ class House(Protocol):
     def let_in(self, sock: socket.socket, peer: Peer) -> None:
         """Serve a client that has been counted."""
         ...
+
+    #: For metrics.
+    accepted: AcceptedConnections
 
     def throttle_address(self, address: str) -> int:
         """Count a new connection; return the milliseconds that it waits before it is closed, 0 if it may stay."""
@@ -97,6 +102,7 @@ class Entrance:
                 self._pause()  # the end of a connection goes on
                 return
             if wait_s := limits.wait_s(name):
+                house.accepted.throttled(name, math.ceil(wait_s * 1000))
                 self._pause_for(wait_s)
                 return
             try:
@@ -139,8 +145,10 @@ class Entrance:
             return
         client_host = _as_ipv4(address[0])
         limits, name = self._house.limits, self.listener.name
+        self._house.accepted.accepted(name)
         throttle_ms = self._house.throttle_address(client_host)
         if throttle_ms:
+            self._house.accepted.throttled_address(name, throttle_ms)
             limits.count_accepted(name)
             self._hold(sock, client_host, throttle_ms)
             return

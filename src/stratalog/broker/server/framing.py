@@ -27,7 +27,7 @@ _LARGE_BUFFER_BYTES: Final = 4096
 #: How much to receive at once where a large request is expected, so that little of it has to be moved.
 _EXPECT_LARGE_BYTES: Final = 4096
 #: How much to receive at once: more than that holds up others, by the copy and by memory that is touched first.
-_RECEIVE_BYTES_MAX: Final = 2 * 1024 * 1024
+_RECEIVE_BYTES_MAX: Final = 1024 * 1024
 
 _NOTHING: Final = memoryview(b"")
 
@@ -36,6 +36,7 @@ class LargeMemory(Protocol):
     """Memory of large requests: see `RequestMemory`."""
 
     def take(self, request: Hashable, size: int, wanted: int) -> Memory: ...
+    def grow(self, request: Hashable, buffer: Memory, used: int, size: int, wanted: int) -> Memory: ...
     def give(self, request: Hashable, buffer: Memory) -> None: ...
     def has_room(self, request: Hashable, size: int) -> bool: ...
 
@@ -188,10 +189,8 @@ class Framing:
         self._large_need = need
 
     def _grow(self, buffer: Memory) -> Memory:
-        need = self._large_need
-        larger = self._buffers.memory.take(self, min(need, _LARGE_GROWTH * len(buffer)), need)
-        larger[: self._large_used] = memoryview(buffer)[: self._large_used]
-        self._buffers.memory.give(self, buffer)
+        need, used = self._large_need, self._large_used
+        larger = self._buffers.memory.grow(self, buffer, used, min(need, _LARGE_GROWTH * len(buffer)), need)
         self._large = larger
         return larger
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import mmap
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from typing import Final, Protocol
 
 from stratalog.broker.security import Peer
@@ -30,6 +31,10 @@ _HOLES_BYTES_MIN: Final = 32 * 1024 * 1024
 _ARRIVAL_S_MAX: Final = 30.0
 #: That part of the machine's memory is for requests, and as much for answers, when no number is set.
 _SHARE_OF_MEMORY: Final = 4
+
+
+def _rounded(size: int) -> int:
+    return 1 << (size - 1).bit_length()
 
 
 def _memory(size: int) -> Memory:
@@ -61,9 +66,13 @@ class RequestMemory:
     what each connection has received at once when it began. The oldest may always grow, so that there is no deadlock.
     """
 
-    def __init__(self, limit: int, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, limit: int, clock: Callable[[], float], discard: Callable[[list[Memory]], object] = list.clear
+    ) -> None:
+        """`discard` is given what nobody uses any more; large maps take a while to go."""
         self._limit = limit
         self._clock = clock
+        self._discard = discard
         self._free: list[Memory] = []
         self._free_bytes = 0
         self._taken = False
@@ -91,13 +100,27 @@ class RequestMemory:
                 self._free_bytes -= len(buffer)
                 break
         else:
-            buffer = _memory(1 << (size - 1).bit_length())
+            buffer = _memory(_rounded(size))
         if request not in self._arriving:
             self._arriving[request] = 0
             self._begun_at[request] = self._clock()
         self._arriving[request] += len(buffer)
         self._arriving_bytes += len(buffer)
         return buffer
+
+    def grow(self, request: Hashable, buffer: Memory, used: int, size: int, wanted: int) -> Memory:
+        """Return a buffer for one that is full; it begins with the `used` bytes of that one, which is taken back."""
+        if isinstance(buffer, mmap.mmap) and not any(len(kept) >= wanted for kept in self._free):
+            before = len(buffer)
+            with suppress(BufferError, SystemError):  # not everywhere can a map grow
+                buffer.resize(_rounded(size))  # no byte is copied: the kernel moves pages
+                self._arriving[request] += len(buffer) - before
+                self._arriving_bytes += len(buffer) - before
+                return buffer
+        larger = self.take(request, size, wanted)
+        larger[:used] = memoryview(buffer)[:used]
+        self.give(request, buffer)
+        return larger
 
     def give(self, request: Hashable, buffer: Memory) -> None:
         """Take a buffer back. Requests that waited for it go on."""
@@ -111,6 +134,8 @@ class RequestMemory:
             self._free.append(buffer)
             self._free.sort(key=len)
             self._free_bytes += len(buffer)
+        else:
+            self._discard([buffer])
         if self._waiting:
             self._wake()
 
@@ -132,9 +157,10 @@ class RequestMemory:
 
     def trim(self) -> None:
         """Give memory back to the system that was not used since the last time; let all that wait look again."""
-        if not self._taken:
-            self._free.clear()
+        if not self._taken and self._free:
+            free, self._free = self._free, []
             self._free_bytes = 0
+            self._discard(free)
         self._taken = False
         waiting = list(self._waiting.values())
         self._waiting.clear()

@@ -94,10 +94,16 @@ class TlsConnection(Connection):
     def _on_readable(self) -> None:
         if self.closed:
             return
-        if self._shaking:
+        if self._shaking and self.is_stuck:
             self._shake_hands()
         else:
             super()._on_readable()
+
+    def _take_in(self) -> None:
+        if self._shaking:
+            self._shake_hands()
+        else:
+            super()._take_in()
 
     def _receive(self) -> None:
         """Receive what is there, up to a turn's worth, and work on what is whole."""

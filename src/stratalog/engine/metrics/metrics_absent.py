@@ -69,7 +69,9 @@ ABSENT = (
     Absent("kafka.server:type=raft-*", _KRAFT),
     Absent("kafka.server:type=registration-metrics", _KRAFT),
     Absent("kafka.server:type=share-coordinator-metrics", _SHARE),
-    Absent("kafka.server:type=socket-server-metrics", "there are no separate network threads"),
+    Absent("kafka.server:type=socket-server-metrics", "there is no memory pool; max.connection.creation.rate shows by "
+                                                      "listener"),
+    Absent("kafka.server:type=socket-server-metrics,*networkProcessor*", "there are no separate network threads"),
     Absent("kafka.server:type=transaction-coordinator-metrics",
            "how long partitions of __transaction_state take to load is not measured"),
     Absent("kafka.server:type=txn-marker-channel-metrics", _TRANSACTIONS),

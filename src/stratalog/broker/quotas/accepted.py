@@ -1,0 +1,54 @@
+"""Connections as listeners accept them: how many, and how long they have to wait for a rate; for metrics alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from stratalog.broker.quotas.meter import METRIC_WINDOW
+from stratalog.broker.quotas.rate import WindowedSums
+
+
+class AcceptReading(NamedTuple):
+    """What metrics show of one listener. Times are averages of those above 0, in milliseconds; NaN: there are none."""
+
+    listener: str
+    rate: float
+    throttle_time: float
+    ip_throttle_time: float
+
+
+class AcceptedConnections:
+    """Belongs to the loop's thread."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        #: By listener: connections, waits of the listener, waits of addresses.
+        self._of: dict[str, tuple[WindowedSums, WindowedSums, WindowedSums]] = {}
+
+    def accepted(self, listener: str) -> None:
+        """Count a connection, whatever becomes of it."""
+        self._sums(listener)[0].record(1, self._now_ms())
+
+    def throttled(self, listener: str, throttle_ms: int) -> None:
+        """Count a wait for the rate of a listener, or of the broker."""
+        self._sums(listener)[1].record(throttle_ms, self._now_ms())
+
+    def throttled_address(self, listener: str, throttle_ms: int) -> None:
+        """Count the wait of a client whose address opens connections too fast."""
+        self._sums(listener)[2].record(throttle_ms, self._now_ms())
+
+    def readings(self) -> Iterator[AcceptReading]:
+        now_ms = self._now_ms()
+        for listener, (accepted, waits, of_addresses) in sorted(self._of.items()):
+            yield AcceptReading(listener, accepted.rate(now_ms), waits.average(now_ms), of_addresses.average(now_ms))
+
+    def _sums(self, listener: str) -> tuple[WindowedSums, WindowedSums, WindowedSums]:
+        found = self._of.get(listener)
+        if found is None:
+            found = self._of[listener] = _new_sums(), _new_sums(), _new_sums()
+        return found
+
+
+def _new_sums() -> WindowedSums:
+    return WindowedSums(METRIC_WINDOW)
