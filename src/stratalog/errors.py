@@ -279,7 +279,7 @@ class ResourceShortageError(KafkaStorageError):
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Whether an operation failed for want of a file descriptor, of the process or of the machine."""
+    """Return whether an operation failed for want of a file descriptor, of the process or of the machine."""
     if isinstance(error, OSError):
         return error.errno in (errno.EMFILE, errno.ENFILE)
     return isinstance(error, ResourceShortageError)

@@ -88,7 +88,7 @@ def write_everything(log: PartitionLog, *, leader_epochs: Iterable[int] = (0,), 
 def _write_transaction(
     log: PartitionLog, written: Written, producer_id: int, end: ControlType, epoch: int, salt: int
 ) -> None:
-    """One transaction of two batches. Each begins a new producer epoch, so sequences begin anew too."""
+    """One transaction of two batches. Each begins a new producer epoch, so sequences start again too."""
     producer_epoch = epoch * 100 + salt
     for part in range(2):
         records = some_records(20, salt)

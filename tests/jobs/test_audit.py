@@ -52,7 +52,7 @@ def test_directories_are_told_of_as_fsck_tells(executor: Executor, data_dir: Pat
     assert (result.partitions, result.segments) == (2, 6)
     assert result.read_bytes == result.bytes
     missing = next(finding for finding in result.findings if finding.kind == "index-missing")
-    assert "fsck --repair: make .index and .timeindex anew" in missing.action
+    assert "fsck --repair: rebuild .index and .timeindex" in missing.action
 
 
 def test_sealed_content_that_was_sound_is_not_read_again(executor: Executor, data_dir: Path, tmp_path: Path) -> None:

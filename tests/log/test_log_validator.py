@@ -27,7 +27,7 @@ ANSWERS: dict[str, dict[str, Any]] = json.loads((GOLDEN / "answers.json").read_t
 CASES: dict[str, dict[str, Any]] = {case["name"]: case for case in INPUT["cases"]}
 
 #: What a client gets instead of an error of Kafka's that nobody meant (UNKNOWN_SERVER_ERROR): records that its reader
-#: stumbles over, or that it means to write anew and cannot.
+#: stumbles over, or that it means to rewrite and cannot.
 FAILS_IN_KAFKA = -1
 #: Refused here and taken by Kafka, by the end of the records' name: every consumer would fail on them, or lose its
 #: place.
@@ -104,7 +104,7 @@ def assert_as_meant(name: str, ours: dict[str, Any]) -> None:
     """Where Kafka fails with an error that says nothing."""
     records = CASES[name]["records"]
     if records.endswith("timestamp-before-epoch"):
-        assert "error" not in ours  # Kafka cannot write such a timestamp anew
+        assert "error" not in ours  # Kafka cannot rewrite such a timestamp
     elif records in UNKNOWN_CODEC:
         assert ours == {"error": 76}
     elif "-payload-" in records:

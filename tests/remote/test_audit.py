@@ -206,7 +206,7 @@ def test_what_is_made_anew_of_one_segment_is_one_mend(sound: SoundBucket) -> Non
     bucket.delete(1, INDEX, SNAPSHOT, EPOCHS)
     (planned,) = plan_repair(bucket.audit().findings, later(), 0).mends
     assert planned.finding.object_key is None  # it is named by the segment
-    assert planned.mend.describe() == "make index, leader-epoch-checkpoint and snapshot anew from the records"
+    assert planned.mend.describe() == "rebuild index, leader-epoch-checkpoint and snapshot from the records"
 
 
 def test_a_manifest_is_written_again_as_it_was(sound: SoundBucket) -> None:

@@ -1,4 +1,4 @@
-"""Indexes in the store that are damaged, missing or of another kind: built anew from the records, never trusted."""
+"""Indexes in the store that are damaged, missing or of another kind: rebuilt from the records, never trusted."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_every_offset_and_time_is_found_whatever_lies_under_an_indexs_name(
         before = {key: bytes(world.inner.get(key)) for key in world.objects()}
         with caplog.at_level(logging.WARNING):
             expect_every_offset_and_time(world)
-        assert "are damaged and are built anew" in caplog.text
+        assert "are damaged and are rebuilt" in caplog.text
         assert {key: bytes(world.inner.get(key)) for key in world.objects()} == before
 
 
@@ -143,7 +143,7 @@ def test_a_wrong_answer_that_passes_costs_no_rebuild(tmp_path: Path, caplog: pyt
         world.faults.at(2, StoreFault.WRONG)  # the manifest is the first
         with caplog.at_level(logging.WARNING):
             assert world.manager.read(world.partition, 100, 1).records == world.expected[98]
-        assert "built anew" not in caplog.text
+        assert "are rebuilt" not in caplog.text
 
 
 def test_what_was_built_is_kept_for_the_next_process(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -153,7 +153,7 @@ def test_what_was_built_is_kept_for_the_next_process(tmp_path: Path, caplog: pyt
         world.restart()
         caplog.clear()
         expect_every_offset_and_time(world)
-        assert "built anew" not in caplog.text
+        assert "are rebuilt" not in caplog.text
 
 
 def test_when_the_records_are_damaged_too_the_segment_is_refused_with_both_reasons(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_a_segment_beyond_four_gib_is_copied_deleted_here_and_read_from_the_stor
         world.index_cache_forget()
         world.expect_landmarks()
 
-        # Metadata that Kafka has written anew knows 2^31 - 1 bytes only.
+        # Metadata that Kafka has rewritten knows 2^31 - 1 bytes only.
         values = world.metadata_log.values
         world.metadata_log.values = [[without_true_size(value) for value in each] for each in values]
         world.metadata_log.snapshots.clear()

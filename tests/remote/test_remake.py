@@ -1,4 +1,4 @@
-"""What stands beside the records of a remote segment is made anew from what the bucket tells, or it is said why not."""
+"""What stands beside the records of a remote segment is rebuilt from what the bucket tells, or it is said why not."""
 
 from __future__ import annotations
 
@@ -169,11 +169,11 @@ def test_any_object_of_any_segment_is_made_anew_as_it_was(bucket: Bucket, kind: 
         bucket.spoil(manifest, kind, how=how)
     assert len(spoilt) >= 3
     assert sorted(line.split()[1] for line in bucket.findings()) == sorted(each.key(kind) for each in spoilt)
-    assert bucket.plan() == [f"make {kind.value} anew from the records"] * len(spoilt)
+    assert bucket.plan() == [f"rebuild {kind.value} from the records"] * len(spoilt)
     done = bucket.repair()
     assert bucket.findings() == []
     if kind in (TXN, SNAPSHOT, EPOCHS):
-        assert done == [f"made {kind.value} anew ({kind.value}: byte for byte as before)"] * len(spoilt)
+        assert done == [f"rebuilt {kind.value} ({kind.value}: byte for byte as before)"] * len(spoilt)
         assert [bytes(bucket.store.get(each.key(kind))) for each in spoilt] == [
             bucket.objects[each.key(kind)] for each in spoilt
         ]
@@ -198,7 +198,7 @@ def test_where_older_segments_are_gone_readers_of_the_rest_are_told_the_same(buc
         number = bucket.segments.index(manifest)
         bucket.begin_at(number)
         bucket.spoil(manifest, TXN)
-        assert bucket.repair()[0].startswith("made txnindex anew")
+        assert bucket.repair()[0].startswith("rebuilt txnindex")
         assert bucket.findings() == []
         rest = {base: offsets for base, offsets in bucket.told.items() if base >= manifest.base_offset}
         assert bucket.committed(manifest.base_offset) == rest

@@ -184,7 +184,7 @@ def test_an_object_that_was_replaced_is_never_served(tmp_path: Path, s3: S3Serve
         right = bytes(store.get(first))
         store.put(first, bytes(store.get(second)))
         if kind is ObjectKind.OFFSET_INDEX:
-            world.expect_everything()  # it is built anew from the records
+            world.expect_everything()  # it is rebuilt from the records
         else:
             with pytest.raises(RemoteStorageError, match=r"damaged in the store|another segment"):
                 world.manager.read(world.partition, 0, 1_000)

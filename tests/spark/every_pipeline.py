@@ -175,7 +175,7 @@ def audit_all(spark: SparkSession, place: Place) -> Any:
 
 
 def look_at_indexes(spark: SparkSession, place: Place) -> Any:
-    """Verified, converted and back, and one that is lost made anew."""
+    """Verified, converted and back, and one that is lost rebuilt."""
     executor = SparkExecutor(spark)
     found = [
         verify_indexes(

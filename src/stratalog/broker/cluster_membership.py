@@ -45,7 +45,7 @@ class ClusterMembership(Protocol):
         ...
 
     def leader(self, topic: str, partition: int) -> tuple[int, int] | None:
-        """Return who leads a partition (-1: nobody) and in which epoch; None for one that does not exist."""
+        """Return who leads a partition (-1: none) and in which epoch; None for one that does not exist."""
         ...
 
     def endpoint(self, broker: int, listener: str) -> tuple[str, int, str | None] | None:

@@ -65,8 +65,9 @@ _PIECE_BYTES = 512 * 1024
 #: Key and value; a value of None is a tombstone.
 KeyValue = tuple[bytes, bytes | None]
 
-#: What clients are told when the topic cannot be written, by the log's error code; UNKNOWN_SERVER_ERROR for the rest.
-#: Source: `appendGroupMetadataErrorToResponseError` and `TransactionStateManager.appendTransactionToLog` of Kafka.
+#: The error that clients get when the topic cannot be written, by the log's error code; UNKNOWN_SERVER_ERROR for the
+#: rest. Source: `appendGroupMetadataErrorToResponseError` and `TransactionStateManager.appendTransactionToLog` of
+#: Kafka.
 _APPEND_ERRORS: dict[int, type[KafkaError]] = {
     UnknownTopicOrPartitionError.code: CoordinatorNotAvailableError,
     NotEnoughReplicasError.code: CoordinatorNotAvailableError,
@@ -325,7 +326,7 @@ def read_contents(partition: Partition, *, is_over: Callable[[], bool] = lambda:
 
 
 def _batches(partition: Partition, is_over: Callable[[], bool]) -> Iterator[RecordBatch]:
-    """All batches that are sound. What is damaged is passed over: no other owner's records depend on it."""
+    """Yield all batches that are sound. What is damaged is passed over: no other owner's records depend on it."""
     log = partition.log
     offset = log.log_start_offset
     is_damaged = False
@@ -356,5 +357,5 @@ def _batches(partition: Partition, is_over: Callable[[], bool]) -> Iterator[Reco
 
 
 def _commits(batch: RecordBatch) -> bool:
-    """Whether a control batch ends its transaction well."""
+    """Return whether a control batch ends its transaction well."""
     return any(parse_control_key(record.key) is ControlType.COMMIT for record in batch.records())

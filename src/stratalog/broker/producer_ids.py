@@ -23,7 +23,7 @@ class ProducerIds:
         self._lock = threading.Lock()
 
     def next(self) -> int:
-        """Return a producer id that nobody has. Raises KafkaStorageError when a new block cannot be written down."""
+        """Return a producer id that is not in use. Raises KafkaStorageError when a new block cannot be written down."""
         with self._lock:
             if self._used == self._block.size or self._block.first + self._used <= self._reserved_max():
                 self._block = self._source.allocate_producer_ids()

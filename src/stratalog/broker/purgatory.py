@@ -83,7 +83,7 @@ class _Waiters:
         self.waiters: dict[Waiter, None] = {}
 
     def due(self) -> list[Waiter]:
-        """Those who have to be asked now."""
+        """Return those who have to be asked now."""
         grown = self.growth.take()
         if grown is None:
             return list(self.waiters)
@@ -162,7 +162,7 @@ class Purgatory:
         else:
             try:
                 self._loop.call_soon_threadsafe(self._note, partition)
-            except RuntimeError:  # the loop is closed, and with it whoever waited
+            except RuntimeError:  # the loop is closed, and with it all that waited
                 return
 
     def _note(self, partition: Partition) -> None:

@@ -95,7 +95,7 @@ class BrokerServices:
         return self.logs.get(topic, partition)
 
     def has_partition(self, topic: str, partition: int) -> bool:
-        """Whether there is such a partition, on this broker or on another one of its cluster."""
+        """Return whether there is such a partition, on this broker or on another one of its cluster."""
         known = self.metadata.topic(topic)
         return known is not None and 0 <= partition < known.partition_count
 

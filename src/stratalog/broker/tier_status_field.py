@@ -13,7 +13,7 @@ from stratalog.engine import LogManager, Partition
 from stratalog.engine.tiering import status_json, tier_statuses
 
 TAG = 10_001
-#: Who is told; others have no use for it, and it takes some hundred bytes a partition.
+#: Clients that get it; others have no use for it, and it takes some hundred bytes a partition.
 CLIENT_ID = "stratalog"
 
 

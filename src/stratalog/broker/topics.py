@@ -323,7 +323,7 @@ class TopicManager:
     def finalize_features(self, levels: Mapping[str, int], check: Callable[[FinalizedFeatures], None]) -> None:
         """Finalize levels of features and put them in force for every log.
 
-        `check` gets the levels in force, which nobody changes meanwhile, and raises what speaks against the change.
+        `check` gets the levels in force, which do not change in between, and raises what speaks against the change.
         """
         with self._lock:
             before = self.store.metadata_version

@@ -83,7 +83,7 @@ def _ids(text: str) -> list[int]:
 
 
 def _partitions_of(cluster: Cluster, names: list[str]) -> list[dict[str, Any]]:
-    """All partitions of topics; RefusedError for a topic that does not exist."""
+    """Return all partitions of topics; RefusedError for a topic that does not exist."""
     if not names:
         raise UsageError("--topic-list names no topic")
     told = cluster.any.call(

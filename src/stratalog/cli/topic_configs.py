@@ -14,7 +14,7 @@ _TOPIC = 2
 
 
 def stored_configs(directories: Iterable[Path]) -> dict[str, dict[str, str]]:
-    """Of every topic that the first of these directories with a store knows; empty where none has one (a Kafka's)."""
+    """Return those of every topic in the first directory with a store; empty where none has one (a Kafka's)."""
     for directory in directories:
         if (directory / STORE_FILE).is_file():
             with closing(MetadataStore.open(directory)) as store:
@@ -23,7 +23,7 @@ def stored_configs(directories: Iterable[Path]) -> dict[str, dict[str, str]]:
 
 
 def served_configs(cluster: Cluster, topics: Collection[str]) -> dict[str, dict[str, str]]:
-    """All that is in force for each topic, defaults of the broker included. UnknownTopicOrPartitionError."""
+    """Return all that is in force for each topic, defaults of the broker included. UnknownTopicOrPartitionError."""
     found: dict[str, dict[str, str]] = {}
     for topic in topics:
         resource = {"resource_type": _TOPIC, "resource_name": topic, "configuration_keys": None}

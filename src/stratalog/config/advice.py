@@ -44,7 +44,7 @@ def broker_advice(config: BrokerConfig) -> Iterator[str]:
 
 
 def _is_of_a_listener(name: str) -> bool:
-    """Whether a key sets something of one listener, or of one mechanism of it."""
+    """Return whether a key sets something of one listener, or of one mechanism of it."""
     key = key_of_listener(name)
     of_mechanism = key.partition(".")[2]
     return key != name and (key in BROKER_KEYS or of_mechanism in BROKER_KEYS or of_mechanism == "sasl.jaas.config")

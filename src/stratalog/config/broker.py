@@ -639,7 +639,7 @@ class BrokerConfig(Mapping[str, Any]):
         return len(self._values)
 
     def is_set(self, name: str) -> bool:
-        """Whether the key was set by the user rather than left at its default."""
+        """Return whether the key was set by the user rather than left at its default."""
         return name in self._set
 
     def topic_defaults(self) -> dict[str, Any]:

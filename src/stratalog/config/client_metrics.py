@@ -61,7 +61,7 @@ class ClientMetricsConfig:
         return cls(values["metrics"], interval_ms, dict(map(_pattern, values["match"])))
 
     def matches(self, attributes: Mapping[str, str | None]) -> bool:
-        """Whether the subscription is for a client of these attributes."""
+        """Return whether the subscription is for a client of these attributes."""
         for name, pattern in self.patterns.items():
             value = attributes[name]
             if value is None or pattern.fullmatch(value) is None:

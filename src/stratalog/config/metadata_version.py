@@ -67,7 +67,7 @@ LEVEL_MAX = VERSIONS[-1].level
 
 
 def is_large_index_format_supported(level: int) -> bool:
-    """Whether segments may pass 2^31-1 bytes and new offset indexes get 12-byte entries (KIP-1333)."""
+    """Return whether segments may pass 2^31-1 bytes and new offset indexes get 12-byte entries (KIP-1333)."""
     return level >= LARGE_SEGMENTS_LEVEL
 
 

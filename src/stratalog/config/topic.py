@@ -238,7 +238,7 @@ class LogConfig:
 
 
 def validates_records(broker: BrokerConfig | None) -> bool:
-    """Whether a broker looks at every record that clients send."""
+    """Return whether a broker looks at every record that clients send."""
     return broker is None or broker[PRODUCE_VALIDATION] == "records"
 
 

@@ -107,7 +107,7 @@ def asks_for(name: str, value: str | None, properties: Mapping[str, str | None])
 
 
 def joins_cluster(properties: Mapping[str, str | None]) -> bool:
-    """Whether they are the settings of a broker of a cluster, with the preview switched on."""
+    """Return whether they are the settings of a broker of a cluster, with the preview switched on."""
     return _roles(properties) == {"broker"} and (properties.get(_PREVIEW) or "").strip().lower() == "true"
 
 

@@ -21,7 +21,8 @@ logger = logging.getLogger(__name__)
 class Housekeeping:
     """See the module. `partitions` gives those that are served as they are now. Thread-safe.
 
-    `on_disk_error` is told the data directory and what is wrong when the disk refuses the removal of a directory.
+    `on_disk_error` is called with the data directory and what is wrong when the disk refuses the removal of a
+    directory.
     """
 
     def __init__(

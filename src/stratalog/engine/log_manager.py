@@ -89,7 +89,7 @@ class LoadReport:
 
 
 def _ignore(_: str) -> None:
-    """Nobody wants to know."""
+    """Ignore it: no one asked."""
 
 
 class LogManager:
@@ -412,7 +412,7 @@ class LogManager:
         self.dirs.close(clean=flushed, broker_epoch=broker_epoch)
 
     def _is_mended(self, data_dir: DataDir, closed: set[Path]) -> bool:
-        """Whether no partition in a directory is as a crash left it; `closed` are those that were served."""
+        """Return whether no partition in a directory is as a crash left it; `closed` are those that were served."""
         if data_dir.was_clean:
             return True
         try:
@@ -437,7 +437,7 @@ class LogManager:
         A log that cannot be opened goes offline alone.
 
         Want of file descriptors takes nothing offline; at the start, it ends that.
-        So does an error that nobody foresaw: one log must not keep the others from being served.
+        So does an error that was not foreseen: one log must not keep the others from being served.
         """
         try:
             yield
@@ -495,7 +495,7 @@ class LogManager:
         return self._partitions.get(topic, partition)
 
     def partitions(self, topic: str | None = None) -> list[Partition]:
-        """All partitions that are served, or those of one topic, in order."""
+        """Return all partitions that are served, or those of one topic, in order."""
         with self._lock:
             known = self._partitions.ordered() if topic is None else self._partitions.of_topic(topic)
         return [partition for partition in known if partition.failure is None]
@@ -505,7 +505,7 @@ class LogManager:
         return _sum([self._flushes_gone, *(partition.log.flush_times for partition in self.partitions())])
 
     def offline_count(self) -> int:
-        """How many partitions are not served because their log directory failed."""
+        """Return how many partitions are not served because their log directory failed."""
         with self._lock:
             return sum(partition.failure is not None for partition in self._partitions.all())
 

@@ -69,7 +69,7 @@ class Partition:
     """A partition. Thread-safe: appends are serialised by the log, listeners run on the appending thread."""
 
     def __init__(self, log: PartitionLog, topic_id: UUID, traffic: TopicTraffic | None = None) -> None:
-        """`traffic` is what the partition's topic counts in; without it nobody asks."""
+        """`traffic` is what the partition's topic counts in; without it nothing is counted."""
         self.log = log
         self.traffic = traffic or TopicTraffic()
         self.topic = log.topic
@@ -109,7 +109,7 @@ class Partition:
         self._leader_epoch = epoch
 
     def resign(self) -> None:
-        """Stop leading: appends are refused, and whoever waits is woken to find that out."""
+        """Stop leading: appends are refused, and waiting requests are woken to find that out."""
         self._leader_epoch = -1
         self._stop_leading()
         self._notify()
@@ -175,7 +175,7 @@ class Partition:
             led.check_min_isr()
 
     def is_confirmed(self, last_offset: int, leader_epoch: int) -> bool:
-        """Whether every in-sync replica has the records up to `last_offset` that were appended in `leader_epoch`.
+        """Return whether every in-sync replica has the records up to `last_offset` from `leader_epoch`.
 
         NotLeaderOrFollowerError when that epoch is over; NotEnoughReplicasAfterAppendError when too few replicas are in
         sync by now.
@@ -335,7 +335,7 @@ class Partition:
         return infos
 
     def _is_moving(self, log: PartitionLog) -> bool:
-        """Whether another log takes, or has taken, the place of this one; it has when this returns."""
+        """Return whether another log takes, or has taken, the place of this one; it has when this returns."""
         if not log.is_fenced and self.log is log:
             return False
         with self.moving:
@@ -362,11 +362,11 @@ class Partition:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def is_remote(self, offset: int) -> bool:
-        """Whether `offset` must be read from the remote tier."""
+        """Return whether `offset` must be read from the remote tier."""
         return self.remote is not None and self.log.log_start_offset <= offset < self.log.local_log_start_offset
 
     def is_remote_throttled(self) -> bool:
-        """Whether the quota of remote reads is used up: the client has to ask again later. Counts as held back once."""
+        """Return whether the quota of remote reads is used up. The client asks again later; it counts as held back."""
         return self.remote is not None and self.remote.fetch_quota.shed_ms() > 0
 
     def read(

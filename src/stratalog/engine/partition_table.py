@@ -37,7 +37,7 @@ class PartitionTable:
         return list(self._by_key.values())
 
     def ordered(self) -> list[Partition]:
-        """All by topic and number, sorted once after each change; not for the caller to change."""
+        """Return all by topic and number, sorted once after each change; not for the caller to change."""
         if self._ordered is None:
             self._ordered = [self._by_key[key] for key in sorted(self._by_key)]
         return self._ordered

@@ -58,7 +58,7 @@ class ReplicaChanges:
     """Changes of the replicas of one broker. A partition is in `leaders` or `followers`, never in both.
 
     By topic id: a topic that is deleted and made again under its name is another one. `followers` has also those that
-    nobody leads at present.
+    have no leader at present.
     """
 
     #: Replicas that are no longer here. Only this deletes: a directory that no metadata knows is a stray one.

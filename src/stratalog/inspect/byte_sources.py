@@ -50,7 +50,7 @@ class ByteSources:
 
     @classmethod
     def of(cls, options: _Origins) -> Self:
-        """Those of a query."""
+        """Return those of a query."""
         return cls(options.remote_url, options.remote_options, options.broker)
 
     @property
@@ -87,7 +87,7 @@ class ByteSources:
         return place.name if place.tier is PlaceTier.LOCAL else f"{place.name} through the broker"
 
     def read(self, place: Place) -> bytes:
-        """All bytes of a small file or object. PlaceMissingError, RemoteStorageError, OSError."""
+        """Return all bytes of a small file or object. PlaceMissingError, RemoteStorageError, OSError."""
         if place.tier is PlaceTier.LOCAL:
             with self.open_local(place) as file:
                 data = file.pread(file.size(), 0)
@@ -136,7 +136,7 @@ class ByteSources:
             raise error from None
 
     def is_in_place(self, place: Place) -> bool:
-        """Whether a local `.log` still is what its name stands for, so that what lies beside it is its own."""
+        """Return whether a local `.log` still is what its name stands for, so that what lies beside it is its own."""
         try:
             self._open_proved(place.name, place.mark).close()
         except (PlaceMissingError, FileNotFoundError):

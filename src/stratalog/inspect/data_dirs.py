@@ -52,7 +52,7 @@ class _Replayed:
     delete_state: RemotePartitionDeleteState | None = None
 
     def apply(self, event: RemoteLogMetadata) -> None:
-        """As the broker's cache does: what the states do not allow changes nothing."""
+        """Apply it as the broker's cache does: what the states do not allow changes nothing."""
         if isinstance(event, RemotePartitionDeleteMetadata):
             if is_valid_delete_transition(self.delete_state, event.state):
                 self.delete_state = event.state

@@ -87,7 +87,7 @@ class SegmentObjects:
         return self.objects.get(_suffix(key))
 
     def keys_to_delete(self) -> tuple[str, ...]:
-        """All keys in the order of a deletion: the manifest first."""
+        """Return all keys in the order of a deletion: the manifest first."""
         first = [self.objects[suffix].key for suffix in _DELETED[self.layout] if suffix in self.objects]
         return (*first, *sorted(info.key for info in self.objects.values() if info.key not in first))
 

@@ -1,4 +1,4 @@
-"""The mark of a data directory that a restore has begun and not finished: nobody serves it until it is gone."""
+"""The mark of a data directory that a restore has begun and not finished: no broker serves it until it is gone."""
 
 from __future__ import annotations
 

@@ -154,12 +154,12 @@ def _last_nonzero(file: File, entries: int, entry_size: int) -> bytes | None:
 
 
 def _is_torn(batch: bytes) -> bool:
-    """Whether the pages at the end of this batch were never written: its CRC fails, and its last bytes are zero."""
+    """Return whether the last pages of this batch were never written: its CRC fails, and its last bytes are zero."""
     return not any(batch[-_TORN_ZEROS:]) and not RecordBatch(batch).is_crc_valid
 
 
 def proves_timestamp(log: File, position: int, timestamp_ms: int, offset: int) -> bool:
-    """Whether the batch that holds the offset of a time index entry has the entry's timestamp as its newest.
+    """Return whether the batch that holds the offset of a time index entry has the entry's timestamp as its newest.
 
     A batch at or before that one begins at `position`.
     """

@@ -57,7 +57,7 @@ class State:
             return json.loads(data)
         except ValueError as error:
             raise UsageError(
-                f"{self.location}/{_file_name(name)}: not what a job saved there ({error}); remove it to begin anew"
+                f"{self.location}/{_file_name(name)}: not what a job saved there ({error}); remove it to start again"
             ) from error
 
     def save(self, name: str, document: Any) -> None:

@@ -15,7 +15,7 @@ class Progress:
         """Start a part of `total` units of work (bytes, or tasks). 0: how many is not known."""
 
     def advance(self, amount: int) -> None:
-        """So much of it more is done."""
+        """Report that so much more of it is done."""
 
     def end(self) -> None:
         """End the part, done or not."""

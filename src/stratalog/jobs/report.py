@@ -94,7 +94,7 @@ class Report:
             console.print(self._totals_text())
 
     def _fits(self, width: int) -> bool:
-        """Whether columns of long text, if there are any, have room left by the others."""
+        """Return whether columns of long text, if there are any, have room left by the others."""
         cells = [[column.heading for column in self.columns], *self._shown()]
         widths = [max(len(row[position]) for row in cells) for position in range(len(self.columns))]
         short = [each for each in widths if each <= _SHORT]

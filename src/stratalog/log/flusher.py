@@ -1,7 +1,7 @@
 """When what was appended is made durable, and what is known to be.
 
-After a sync that failed nobody knows what is on the disk: the log then refuses every append and flush, until it is
-opened anew.
+After a sync that failed the content of the disk is unknown: the log then refuses every append and flush, until it is
+opened again.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@
 `PartitionLog` decides what is to happen; here it happens to the segments' files. Those that must not be readable any
 more are renamed to `.deleted` and condemned. Source: Kafka's `LocalLog`.
 
-Thread safety: whoever changes anything holds the partition's lock. Attributes may be read without it: each is replaced
-as a whole, the row of segments never changes in place, and `end` moves only after the bytes below it are written.
+Thread safety: a thread that changes anything holds the partition's lock. Attributes may be read without it: each is
+replaced as a whole, the row of segments never changes in place, and `end` moves only after the bytes below it are
+written.
 """
 
 from __future__ import annotations
@@ -83,8 +84,8 @@ class LocalLog:
         #: Called with each error of the disk, possibly with the partition's lock held.
         self.on_storage_error: Callable[[KafkaStorageError], object] | None = None
         #: Writes recovery point and log start offset down, durably, with the partition's lock held: before a truncation
-        #: takes what lies below the recovery point, and when the log start moved. None: whoever serves the log does so
-        #: now and then.
+        #: takes what lies below the recovery point, and when the log start moved. None: the one that serves the log
+        #: does so now and then.
         self.write_bounds: Callable[[], object] | None = None
         #: A sync failed: what the disk has is unknown from then on.
         self.sync_failed = False
@@ -115,15 +116,15 @@ class LocalLog:
         return max(unstable, self.log_start_offset)
 
     def unusable(self) -> KafkaStorageError:
-        """Why a log that is closed, or whose sync failed, takes nothing more."""
+        """Return why a log that is closed, or whose sync failed, takes nothing more."""
         if self.failure is not None:
             return self.failure
         if self.sync_failed:
-            return KafkaStorageError(f"{self.directory}: an earlier sync failed; check the disk and open the log anew")
+            return KafkaStorageError(f"{self.directory}: an earlier sync failed; check the disk and open the log again")
         return KafkaStorageError(f"{self.name}: the log is closed")
 
     def storage_error(self, what: str, error: OSError) -> KafkaStorageError:
-        """Return what to raise when the disk refuses; whoever watches the directory is told.
+        """Return what to raise when the disk refuses; the watcher of the directory is called.
 
         Want of a file descriptor is no failure of the disk: what was refused may be tried again.
         """
@@ -140,7 +141,7 @@ class LocalLog:
     def whole_or_unusable(self, what: str) -> Iterator[None]:
         """For a change of several steps: whatever raises in here leaves the log between two states.
 
-        It lets go of its files, and takes and gives nothing more until it is opened anew: what is in memory may
+        It lets go of its files, and takes and gives nothing more until it is opened again: what is in memory may
         contradict what is on the disk. An OSError is raised as a KafkaStorageError.
         """
         try:
@@ -150,7 +151,7 @@ class LocalLog:
                 self.failure = self.storage_error(what, error)
             else:
                 self.failure = KafkaStorageError(
-                    f"{self.directory}: {what} failed half-way ({error}); open the log anew"
+                    f"{self.directory}: {what} failed half-way ({error}); open the log again"
                 )
             if not self.closed:
                 self.close()
@@ -188,8 +189,8 @@ class LocalLog:
     def roll_at(self, expected_offset: int) -> LogSegment:
         """Seal the active segment, begin one at `expected_offset` or the end, and take a producer snapshot there.
 
-        An empty active segment is begun anew; KafkaStorageError if that fails, and the log is unusable then. An OSError
-        leaves the row as it was.
+        An empty active segment is started again; KafkaStorageError if that fails, and the log is unusable then. An
+        OSError leaves the row as it was.
         """
         base_offset = max(expected_offset, self.end.offset)
         active = self.active

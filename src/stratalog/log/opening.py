@@ -4,9 +4,9 @@
         log.append([Record(0, now_ms, b"key", b"value")])
         for record in log.records(0): ...
 
-The directory is a Kafka partition directory; a broker can serve it afterwards. Nobody else has it open meanwhile: the
-`.lock` of the log directory around it says so (`dir_lock`). Who only looks reads the files, without a lock: `stratalog
-dump`, Spark.
+The directory is a Kafka partition directory; a broker can serve it afterwards. No other process has it open at the same
+time: the `.lock` of the log directory around it says so (`dir_lock`). Who only looks reads the files, without a lock:
+`stratalog dump`, Spark.
 
 How far the log is flushed, and where it begins, stands in the checkpoints of the directory around it, as a broker keeps
 them (`partition_checkpoints`).
@@ -117,7 +117,7 @@ class OpenLog:
         return self.partition_log.read(offset, max_bytes)
 
     def records(self, offset: int | None = None) -> Iterator[Record]:
-        """Every record from `offset` (default: the log start) to the end as it is when it is reached."""
+        """Yield every record from `offset` (default: the log start) to the end as it is when it is reached."""
         next_offset = self.log_start_offset if offset is None else offset
         while next_offset < self.partition_log.high_watermark:
             data = self.read(next_offset)

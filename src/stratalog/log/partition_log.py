@@ -97,7 +97,7 @@ class PartitionLog:
     ) -> PartitionLog:
         """Open a partition directory (`<topic>-<partition>`), making it if it is missing, and recover it.
 
-        `clean_shutdown`: whoever had it open last closed it. If not, everything from `recovery_point` on is read again,
+        `clean_shutdown`: its last user closed it. If not, everything from `recovery_point` on is read again,
         and ends before the first batch that is not sound. None: it is not known; everything is read again, and nothing
         is cut but what a torn write left at the end. Producers that were silent for `producer_expiration_ms` are
         forgotten, for good: who does not know what the broker is configured with says NEVER. The high watermark begins
@@ -162,7 +162,7 @@ class PartitionLog:
         return self._local.last_stable_offset
 
     def readable_end(self, isolation: Isolation) -> LogOffset | None:
-        """Where a reader of this isolation comes to an end.
+        """Return where a reader of this isolation comes to an end.
 
         None if its place in a file is not known without a search.
         """
@@ -248,12 +248,12 @@ class PartitionLog:
             return self._appender.append_as_leader(records, leader_epoch, origin, guard, transaction_version)
 
     def refuse_epochs_before(self, epoch: int) -> None:
-        """Refuse appends as leader of earlier epochs from now on; whoever appends has finished when this returns."""
+        """Refuse appends as leader of earlier epochs from now on, after those in progress have finished."""
         with self._lock:
             self._oldest_epoch = max(self._oldest_epoch, epoch)
 
     def fence(self) -> None:
-        """Refuse every append (NotLeaderOrFollowerError) from now on; whoever appends has finished when this returns.
+        """Refuse every append (NotLeaderOrFollowerError) from now on, after those in progress have finished.
 
         For a log whose place another one takes: see `is_fenced` and `unfence`.
         """
@@ -296,7 +296,7 @@ class PartitionLog:
             )
 
     def set_transaction_rules(self, *, verification_required: bool, timeout_max_ms: int) -> None:
-        """Whether a transaction begins here only with the guard of its verification, and how long one may be open."""
+        """Set whether a transaction needs the guard of its verification to begin, and how long one may be open."""
         with self._lock:
             self.producers.verification_required = verification_required
             self.producers.max_transaction_timeout_ms = timeout_max_ms
@@ -334,7 +334,7 @@ class PartitionLog:
             return self._appender.append_as_follower(records, leader_epoch)
 
     def roll(self) -> LogSegment:
-        """Seal the active segment and begin one at the log end offset; return it. An empty one is begun anew."""
+        """Seal the active segment and begin one at the log end offset; return it. An empty one is started again."""
         with self._lock:
             return self._local.roll()
 
@@ -384,9 +384,9 @@ class PartitionLog:
             local.first_unstable_offset = producers.first_unstable_offset
 
     def advance_high_watermark(self) -> None:
-        """Every replica has everything by now: move the high watermark to the end, unless others hold replicas.
+        """Move the high watermark to the end, unless other brokers hold replicas.
 
-        Unlike `update_high_watermark(log_end_offset)` never back, whoever appends and says so at the same time.
+        Unlike `update_high_watermark(log_end_offset)` never back, also when several threads append and say so.
         """
         with self._lock:
             if not self._waits_for_replicas:
@@ -409,7 +409,7 @@ class PartitionLog:
     def truncate_to(self, offset: int) -> bool:
         """Drop everything from `offset` on; whether there was anything. A batch that holds it among others goes whole.
 
-        KafkaStorageError when the disk refuses: the log is closed then, and to be opened anew.
+        KafkaStorageError when the disk refuses: the log is closed then, and has to be opened again.
         """
         if offset < 0:
             raise ValueError(f"cannot truncate to offset {offset}")
@@ -445,9 +445,9 @@ class PartitionLog:
 
         `new` are sealed and flushed and bear the suffix `.cleaned`; their offsets lie within those of `old`, and the
         active segment is not among these. Those of `old` that are not in the log any more are passed over; without any
-        that is, `new` are removed again. Slices of `old` stay readable. Whoever truncates the log meanwhile stops the
+        that is, `new` are removed again. Slices of `old` stay readable. A concurrent truncation stops the
         caller first. Raises KafkaStorageError, which may leave the log closed; what was done by then is finished or
-        undone when it is opened anew.
+        undone when it is opened again.
         """
         with self._lock:
             replace_segments(self._local, new, old)
@@ -471,8 +471,8 @@ class PartitionLog:
     def flush(self, up_to: int | None = None) -> None:
         """Make every record below `up_to` (default: all) durable, and move the recovery point there.
 
-        After a sync that failed nobody knows what is on the disk: the log refuses every append and flush from then on
-        (KafkaStorageError), until it is opened anew.
+        After a sync that failed the content of the disk is unknown: the log refuses every append and flush from then on
+        (KafkaStorageError), until it is opened again.
         """
         self._flusher.flush(up_to)
 
@@ -523,7 +523,7 @@ class PartitionLog:
 
     @property
     def on_storage_error(self) -> Callable[[KafkaStorageError], object] | None:
-        """Called with each error of the disk, possibly with the log's lock held; None: nobody is told."""
+        """Called with each error of the disk, possibly with the log's lock held; None: no one is called."""
         return self._local.on_storage_error
 
     @on_storage_error.setter

@@ -81,7 +81,7 @@ class Reader:
         return self._alone(lambda: search(local))
 
     def _was_truncated(self, truncations: int) -> bool:
-        """Whether a truncation was under way when `truncations` was read, or began since."""
+        """Return whether a truncation was under way when `truncations` was read, or began since."""
         return truncations % 2 == 1 or truncations != self._local.truncations
 
     def _alone(self, look: Callable[[], _Found]) -> _Found:
@@ -161,7 +161,7 @@ def _fetched(
 
 
 def _limit(local: LocalLog, isolation: Isolation) -> LogOffset:
-    """How far a read may see, with the position of that."""
+    """Return how far a read may see, with the position of that."""
     if isolation is Isolation.LOG_END:
         return local.end
     high_watermark = local.high_watermark
@@ -175,7 +175,7 @@ def _limit(local: LocalLog, isolation: Isolation) -> LogOffset:
 
 
 def _locate(local: LocalLog, offset: int) -> LogOffset:
-    """Where the batch that holds `offset` lies, or would lie."""
+    """Return where the batch that holds `offset` lies, or would lie."""
     end, segments = local.end, local.segments
     if offset >= end.offset:
         return end

@@ -72,7 +72,7 @@ def claim_at(log: LogBytes, position: int, expected_offset: int, highest: int) -
 
 
 def search(log: LogBytes, start: int, expected_offset: int, highest: int, claim: Claim) -> tuple[int, int]:
-    """Where the first sound batch from `start` on begins that is one of the log, and its base offset.
+    """Return where the first sound batch from `start` on begins that is one of the log, and its base offset.
 
     (end of file, -1).
     """
@@ -119,7 +119,7 @@ def _sound_at(log: LogBytes, at: int, expected_offset: int, highest: int) -> int
 
 
 def _run_end(log: LogBytes, start: int, highest: int) -> tuple[int, int]:
-    """Where the sound batches that follow one another from `start` on end, and the offset behind them."""
+    """Return where the sound batches that follow one another from `start` on end, and the offset behind them."""
     at, next_offset = start, 0
     found: int | None = 0
     while found is not None and at - start < _RUN_MAX:
@@ -133,7 +133,7 @@ def _run_end(log: LogBytes, start: int, highest: int) -> tuple[int, int]:
 def _is_believed(  # noqa: PLR0917
     log: LogBytes, at: int, base_offset: int, end: int, next_offset: int, highest: int, claim: Claim
 ) -> bool:
-    """Whether the sound batches from `at` to `end` are batches of the log; see the module."""
+    """Return whether the sound batches from `at` to `end` are batches of the log; see the module."""
     limit = log.size
     if base_offset <= claim.last_offset:
         return False
@@ -150,13 +150,13 @@ def _is_believed(  # noqa: PLR0917
 
 
 def _goes_on(log: LogBytes, end: int, next_offset: int) -> bool:
-    """Whether a batch of `next_offset`, damaged or torn as it may be, or nothing stands at `end`."""
+    """Return whether a batch of `next_offset`, damaged or torn as it may be, or nothing stands at `end`."""
     there = bytes(log.at(end, _OFFSET_SIZE))
     return next_offset.to_bytes(_OFFSET_SIZE, "big").startswith(there) or content_end(log, end) == end
 
 
 def _is_contradicted(log: LogBytes, end: int, base_offset: int, highest: int) -> bool:
-    """Whether the next sound batch behind `end` lies before a run that begins with `base_offset`."""
+    """Return whether the next sound batch behind `end` lies before a run that begins with `base_offset`."""
     for at in _like_batches(log, end):
         found = _sound_at(log, at, 0, highest)
         if found is not None:
@@ -165,7 +165,7 @@ def _is_contradicted(log: LogBytes, end: int, base_offset: int, highest: int) ->
 
 
 def content_end(log: LogBytes, start: int) -> int:
-    """Where the zeros at the end of a log begin; `start` if nothing else is behind it."""
+    """Return where the zeros at the end of a log begin; `start` if nothing else is behind it."""
     for end in range(log.size, start, -_CHUNK_SIZE):
         begin = max(start, end - _CHUNK_SIZE)
         content = bytes(log.window(begin, end - begin)[: end - begin])

@@ -74,7 +74,7 @@ def list_segments(directory: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> list[
 
     Files that are being deleted or replaced are left out.
 
-    A replacement that is done but for its names is seen as done, as by whoever opens the directory
+    A replacement that is done but for its names is seen as done, as by a process that opens the directory
     (`interrupted_swaps`).
     """
     root = Path(directory)
@@ -118,7 +118,7 @@ def _row(directory: Path, fs: FileSystem) -> list[tuple[int, str, int]]:
 
 
 def _is_same_row(before: list[tuple[int, str, int]], after: list[tuple[int, str, int]]) -> bool:
-    """Whether the row of segments changed at its ends at most."""
+    """Return whether the row of segments changed at its ends at most."""
     if not before or not after:
         return before == after
     first, last = after[0][0], before[-1][0]

@@ -267,7 +267,7 @@ def checked_batch_size(buffer: Buffer, position: int) -> int:
 
 
 def why_no_batch(buffer: Buffer, position: int) -> str | None:
-    """Why the 17 bytes at `position` are not the beginning of a batch, of any format; None if they may be."""
+    """Return why the 17 bytes at `position` are not the beginning of a batch, of any format; None if they may be."""
     (length,) = fmt.INT32.unpack_from(buffer, position + fmt.LENGTH_AT)
     magic = memoryview(buffer)[position + fmt.MAGIC_AT]
     least = fmt.LENGTHS_MIN[magic] if magic <= fmt.MAGIC else fmt.LENGTH_MIN

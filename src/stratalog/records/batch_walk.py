@@ -123,7 +123,7 @@ def _read_on(read: Read, kept: memoryview, position: int, size: int, needed: int
 
 
 def _beginning(window: memoryview, at: int) -> tuple[str | None, int]:
-    """Why no batch begins at `at`, or None; and how many bytes it takes, as far as that can be known."""
+    """Return why no batch begins at `at`, or None; and how many bytes it takes, as far as that can be known."""
     if len(window) - at < HEADER_SIZE_UP_TO_MAGIC:
         return None, HEADER_SIZE_UP_TO_MAGIC
     (length,) = INT32.unpack_from(window, at + LENGTH_AT)

@@ -117,7 +117,7 @@ def _decode_native(source: pa.Buffer, view: memoryview, start: int, wanted: _Wan
 def decode_rows(
     buffer: Buffer, rows: Any, *, start_offset: int, end_offset: int, columns: Collection[str]
 ) -> pa.RecordBatch:
-    """As `decode_columns`, of batches of format 2 that were found in this buffer: `rows` of `native.header_scan`.
+    """Decode as `decode_columns` the batches of format 2 found in this buffer: `rows` of `native.header_scan`.
 
     Their headers are not looked at again. The rows stay as they are.
     """

@@ -88,7 +88,7 @@ def read_snappy(data: memoryview) -> memoryview:
 
 
 def snappy_size(data: memoryview) -> int:
-    """How many bytes the blocks say that they hold."""
+    """Return how many bytes the blocks say that they hold."""
     return sum(_snappy_block_size(block) for block in _snappy_blocks(data))
 
 
@@ -106,7 +106,7 @@ def snappy_pieces(data: memoryview) -> Iterator[Buffer]:
 
 
 def read_snappy_into(data: memoryview, out: memoryview) -> int:
-    """As `read_snappy`, to where there is room for `snappy_size`; how much it became."""
+    """Read as `read_snappy` into a buffer with room for `snappy_size`; return the size."""
     into = _cramjam().snappy.decompress_raw_into
     position = 0
     for block in _snappy_blocks(data):
@@ -231,7 +231,7 @@ def write_zstd(data: Buffer, level: int | None) -> bytes:
 
 
 def read_zstd(data: memoryview) -> memoryview:
-    """All zstd frames of `data`, one after the other; there may be none."""
+    """Return all zstd frames of `data`, one after the other; there may be none."""
     return _read("zstd", data) if data else data
 
 
@@ -283,7 +283,7 @@ def _read(codec: str, data: memoryview) -> memoryview:
 
 
 def read_into(codec: str, data: memoryview, out: memoryview) -> int:
-    """As `read_lz4` or `read_zstd`, to where there is room for the bound; how much it became."""
+    """Read as `read_lz4` or `read_zstd` into a buffer with room for the bound; return the size."""
     if codec == "lz4":
         data = data[: _walk_lz4(data)[0]]
     if not data:

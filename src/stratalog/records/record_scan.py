@@ -183,7 +183,7 @@ def _note_plain_work(records: int) -> None:
 
 
 def are_regular(batches: memoryview | bytearray, earliest_timestamp: int, keys_required: bool) -> bool:
-    """Whether whole batches of clients, one after the other, are all that their headers say.
+    """Return whether whole batches of clients, one after the other, are all that their headers say.
 
     CRC, records, the largest timestamp; and whether their records are numbered in order, are not too old, and have keys
     where they must.

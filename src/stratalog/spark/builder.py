@@ -229,7 +229,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def _milliseconds(value: Any) -> int:
-    """Of a number, a time or a difference of times."""
+    """Return the milliseconds of a number, a time or a difference of times."""
     if isinstance(value, datetime):
         aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
         value = aware - datetime(1970, 1, 1, tzinfo=UTC)

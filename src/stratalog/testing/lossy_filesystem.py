@@ -134,7 +134,7 @@ class LossyFileSystem(FileSystem):
                 raise Killed
 
     def room_for(self, size: int) -> int:
-        """How many of `size` bytes the disk still takes."""
+        """Return how many of `size` bytes the disk still takes."""
         if self.bytes_left is None:
             return size
         taken = min(size, self.bytes_left)

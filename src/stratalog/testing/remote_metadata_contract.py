@@ -186,7 +186,7 @@ class RemoteLogMetadataManagerContract(ABC):
     def test_a_change_that_the_states_do_not_allow_changes_nothing(
         self, plugin: RemoteLogMetadataManager, partition: TopicIdPartition
     ) -> None:
-        """Whether its future fails is the manager's affair."""
+        """Leave it to the manager whether the future of the change fails."""
         segment = self.finish(plugin, _segment(partition, 0, 9))
         update = RemoteLogSegmentMetadataUpdate(segment.segment_id, 1, None, _DELETED, 1)
         plugin.update_remote_log_segment_metadata(update).exception(self.timeout_s)

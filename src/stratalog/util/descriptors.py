@@ -10,7 +10,7 @@ logger = logging.getLogger(__name__)
 
 
 def descriptors_max() -> int | None:
-    """How many file descriptors the process may have; None: as many as it likes."""
+    """Return how many file descriptors the process may have; None: as many as it likes."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else soft
 

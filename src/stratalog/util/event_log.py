@@ -79,7 +79,7 @@ class RepeatLimit:
         self._held: dict[tuple[str, int, str], tuple[int, str]] = {}
 
     def admits(self, record: logging.LogRecord) -> bool:
-        """Whether to write the event. One that is not written is counted. Ask `ended` before."""
+        """Return whether to write the event. One that is not written is counted. Ask `ended` before."""
         if record.name in self._never or record.levelno < logging.INFO:
             return True
         message = record.getMessage()

@@ -26,7 +26,7 @@ class File:
     """
 
     def __init__(self, path: StrPath, fd: int) -> None:
-        # To parse one anew takes longer than to open it.
+        # To parse one again takes longer than to open it.
         self.path = path if isinstance(path, Path) else Path(path)
         self._fd = fd
 

@@ -1,7 +1,7 @@
 """The garbage collector of a process that is a broker alone.
 
 A full collection looks at every object, and all threads wait for it: 140 ms once numba is loaded. What code, tables
-and loaded logs are made of stays until the process ends, so the collector is told not to look at it: after the start,
+and loaded logs are made of stays until the process ends, so the collector does not look at it: after the start,
 and whenever much has been loaded. A process that is not the broker's own (`Broker` inside a program) is left alone.
 
 Reference counts still free what was there, unless it is a cycle. So this is for a few moments in the life of a process,

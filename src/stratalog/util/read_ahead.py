@@ -48,7 +48,7 @@ class ReadAhead(Generic[Key]):
             raise
 
     def is_done(self, key: Key) -> bool | None:
-        """Return whether a block has been fetched; None when nobody has asked for it."""
+        """Return whether a block has been fetched; None when it was never asked for."""
         block = self._blocks.get(key)
         return None if block is None else block.done()
 

@@ -30,7 +30,7 @@ class Retries:
     jitter: float = 0.2
 
     def delay_ms(self, interval_ms: int, failures: int, chance: float) -> float:
-        """How long to wait after a run that was the `failures`-th failure in a row (0: it went well).
+        """Return how long to wait after a run that was the `failures`-th failure in a row (0: it went well).
 
         `chance` in [0, 1) picks a delay within +-`jitter` of what it would be.
         """

@@ -47,7 +47,7 @@ class TopicCounts(Generic[CountsT]):
             return dict(self._topics)
 
     def total(self) -> CountsT:
-        """Of all topics that there are and were."""
+        """Return the count of all topics, deleted ones included."""
         with self._lock:
             return self._sum([self._gone, *self._topics.values()])
 

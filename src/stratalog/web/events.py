@@ -52,7 +52,7 @@ class EventKeeper(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         last = logging.lastResort
         if last is not None and not logging.getLogger().handlers and record.levelno >= last.level:
-            last.handle(record)  # nobody else listens: what Python would have shown still is
+            last.handle(record)  # no other handler listens: what Python would have shown still is
         source = record.name.removeprefix("stratalog.")
         if record.levelno < logging.WARNING and not record.name.startswith("kafka."):
             return

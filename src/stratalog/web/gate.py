@@ -138,5 +138,5 @@ class Gate:
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether only this machine reaches a server that listens there."""
+    """Return whether only this machine reaches a server that listens there."""
     return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)

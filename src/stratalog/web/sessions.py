@@ -41,7 +41,7 @@ class ConsoleLogin(NamedTuple):
     credential: ScramCredential | None = None
 
     def holds(self, broker: BrokerServices) -> bool:
-        """Whether it could be made again: the user is there, and has the same password."""
+        """Return whether it could be made again: the user is there, and has the same password."""
         return self.credential is None or self.credential in broker.scram.of_user(self.principal.name).values()
 
 
@@ -142,6 +142,6 @@ def basic_credentials(header: str) -> tuple[str, str] | None:
 
 
 def is_bearer(header: str, token: str | None) -> bool:
-    """Whether an Authorization header brings this token."""
+    """Return whether an Authorization header brings this token."""
     kind, _, rest = header.partition(" ")
     return bool(token) and kind.lower() == "bearer" and hmac.compare_digest(rest.strip().encode(), str(token).encode())

@@ -105,7 +105,7 @@ class ConsoleViewer:
         return self.wait_for(ask())
 
     def serves(self, key: ApiKey) -> bool:
-        """Whether the broker speaks an API."""
+        """Return whether the broker speaks an API."""
         return key in load_apis()
 
     # --- access -------------------------------------------------------------------------------------------------------

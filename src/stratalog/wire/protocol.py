@@ -435,7 +435,7 @@ _prepared: set[tuple[int, int]] = set()
 
 
 def is_prepared(key: ApiKey, version: int) -> bool:
-    """Whether what messages of an API in a version need has been imported."""
+    """Return whether what messages of an API in a version need has been imported."""
     return (key, version) in _prepared
 
 

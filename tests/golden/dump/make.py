@@ -2,7 +2,7 @@
 
     python -m tests.golden.dump.make [--expect | --metadata]
 
-`--expect` runs the tool only; `--metadata` writes `__cluster_metadata` anew and leaves the other topics.
+`--expect` runs the tool only; `--metadata` rewrites `__cluster_metadata` and leaves the other topics.
 
 `<topic>/` holds the files of one partition as the broker left them at a clean shutdown. `expected/` holds the tool's
 output; the directory's own path is replaced by `DIR` in it. Timestamps of records are fixed; ids of producers, crcs that depend on

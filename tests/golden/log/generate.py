@@ -6,7 +6,7 @@ Needs Java and Kafka's jars (`tests/support/reference_jars.py`). Each life becom
 answer to each, and every file that it left, as its size and its bytes in base64 without the zeros at the end. Seeds were
 picked so that together they roll by size, age and full indexes, truncate, crash, lose indexes, tier and transact; 519 has
 old message formats, zombies, fenced coordinators and timestamps that are refused. The steps of a life may have changed
-since the others were recorded: making them anew gives other lives.
+since the others were recorded: making them again gives other lives.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Repair makes derived files anew and cuts torn tails; a second check finds nothing of what was repaired."""
+"""Repair rebuilds derived files and cuts torn tails; a second check finds nothing of what was repaired."""
 
 from __future__ import annotations
 

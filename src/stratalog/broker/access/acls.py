@@ -108,7 +108,7 @@ class Acl:
 def acl_of(
     *, resource_type: int, name: str, pattern_type: int, principal: str, host: str, operation: int, permission: int
 ) -> Acl:
-    """Return a rule by the numbers of the protocol; those that nobody has given a meaning are UNKNOWN."""
+    """Return a rule by the numbers of the protocol; those without a meaning are UNKNOWN."""
     return Acl(
         resource_type=ResourceType(resource_type),
         name=name,
@@ -229,7 +229,7 @@ def network_of(host: str) -> IPv4Network | IPv6Network:
 
 @lru_cache(maxsize=4096)
 def is_in_range(address: str, host: str) -> bool:
-    """Whether an address is in the range that the host of a rule means; not, where that is no range."""
+    """Return whether an address is in the range that the host of a rule means; not, where that is no range."""
     if "/" not in host:
         return False
     try:

@@ -213,7 +213,7 @@ def _concerns(acl: Acl, principal: str, host: str) -> bool:
 
 
 def _is_outdone(allow: Acl, literal_denied: set[str], prefixes_denied: set[str]) -> bool:
-    """Whether all that a rule allows is forbidden by others."""
+    """Return whether all that a rule allows is forbidden by others."""
     is_literal = allow.pattern_type is PatternType.LITERAL
     if is_literal and allow.name == WILDCARD:
         return False

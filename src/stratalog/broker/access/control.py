@@ -111,7 +111,7 @@ class AccessControl:
         log_allowed: bool = True,
         log_denied: bool = True,
     ) -> bool:
-        """Whether a client may do this. `count` says how often its request names the resource."""
+        """Return whether a client may do this. `count` says how often its request names the resource."""
         principal, host = str(peer.principal), host_in_rules(peer.client_host)
         verdict = self.authorizer.decide(principal, host, operation, resource_type, name)
         if verdict.allowed:
@@ -132,7 +132,7 @@ class AccessControl:
         return verdict.allowed
 
     def allows_any(self, peer: Peer, key: ApiKey, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Whether there may be a resource of the type to which a client may do this."""
+        """Return whether there may be a resource of the type to which a client may do this."""
         host = host_in_rules(peer.client_host)
         verdict = self.authorizer.decide_any(str(peer.principal), host, operation, resource_type)
         if audit_logger.isEnabledFor(_TRACE):

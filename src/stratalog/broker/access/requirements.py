@@ -1,7 +1,7 @@
 """What each API asks of the authorizer: the table, and the guards that it is made of.
 
-As Kafka's `KafkaApis` and `ControllerApis`: whoever may not describe a topic learns nothing of it, not even whether it
-is there, and an entry that is refused has the error code that Kafka gives it.
+As Kafka's `KafkaApis` and `ControllerApis`: a client that may not describe a topic learns nothing of it, not even
+whether it is there, and an entry that is refused has the error code that Kafka gives it.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ def _readable_topics(asker: Asker, request: Any, refuse: MakeEntry) -> GuardStep
 
 
 def _is_in(asker: Asker, topic: Any, allowed: set[str]) -> bool:
-    """Whether a topic is among these, or named by an id that nobody knows."""
+    """Return whether a topic is among these, or named by an unknown id."""
     name = _by_name_or_id(asker, topic)
     return name is None or name in allowed
 
@@ -668,7 +668,7 @@ _DELETE_BY_ID_FROM = 6
 
 
 def _is_seen_to_be_missing(asker: Asker, name: str) -> bool:
-    """Whether a topic is not there, and the client may know it."""
+    """Return whether a topic is not there, and the client may know it."""
     return asker.ctx.broker.metadata.topic(name) is None and asker.may(Op.DESCRIBE, TOPIC, name)
 
 

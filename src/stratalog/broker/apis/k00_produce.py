@@ -418,7 +418,7 @@ class _Work:
 
 
 def _refusal(request: ProduceRequest) -> KafkaError | None:
-    """Why nothing of the request is done."""
+    """Return why nothing of the request is done."""
     if request.transactional_id is None and _has_transactional(request):
         return TransactionalIdAuthorizationFailedError("records of a transaction without a transactional id")
     return None

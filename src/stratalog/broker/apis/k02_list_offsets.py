@@ -95,7 +95,7 @@ def _refused(ctx: RequestContext, request: Any) -> Any:
 
 
 def _timeout_ms(ctx: RequestContext, request: Any) -> int:
-    """How long a search of the remote tier may take."""
+    """Return how long a search of the remote tier may take."""
     asked = getattr(request, "timeout", None)
     asked_ms = 0 if asked is None else int(asked.total_seconds() * 1000)
     return asked_ms if asked_ms > 0 else int(ctx.broker.config["remote.list.offsets.request.timeout.ms"])

@@ -74,7 +74,7 @@ async def metadata(ctx: RequestContext, request: Any) -> Any:
 
 
 def _names_wrongly(ctx: RequestContext, request: Any) -> bool:
-    """Whether the request names a topic as its version may not: 10 and 11 have ids in their schema alone."""
+    """Return whether the request names a topic as its version may not: 10 and 11 have ids in their schema alone."""
     if ctx.version < _TOPIC_IDS_FROM or request.topics is None:
         return False
     if ctx.version < _BY_ID_FROM:

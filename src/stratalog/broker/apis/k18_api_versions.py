@@ -1,6 +1,6 @@
 """ApiVersions (18): what this broker speaks, from the registry itself.
 
-v0 to v4. v3: flexible (but never the response's header), the client's software name is checked, features are told. A
+v0 to v4. v3: flexible (but never the response's header), the client's software name is checked, features are listed. A
 version that is not known is answered in v0 with UNSUPPORTED_VERSION and the range of this API, so that the client can
 come back (KIP-511).
 """

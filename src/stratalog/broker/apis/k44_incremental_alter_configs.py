@@ -47,7 +47,7 @@ async def incremental_alter_configs(ctx: RequestContext, request: Any) -> Any:
 
 
 def _fails_in_the_controller(resource: Any) -> bool:
-    """Whether Kafka's controller fails over the resource, and with it over all that the request brings it."""
+    """Return whether Kafka's controller fails over the resource, and with it over all that the request brings it."""
     try:
         parse_changes((config.name, Operation.SET, config.value) for config in resource.configs)
     except InvalidRequestError:

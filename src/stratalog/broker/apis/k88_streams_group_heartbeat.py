@@ -1,6 +1,6 @@
 """StreamsGroupHeartbeat (88): a member of a streams group (KIP-1071) joins, stays or leaves.
 
-v0 and v1. v1: the lag at which a task counts as caught up is an int64, and members are told of tags that they lack. The
+v0 and v1. v1: the lag at which a task counts as caught up is an int64, and members learn which tags they lack. The
 broker makes the internal topics of the application, if the client may. While the feature `streams.version` is 0:
 UNSUPPORTED_VERSION.
 """

@@ -70,7 +70,7 @@ class MemberView:
                 raise UnreachableError(f"{key.message}: {error}") from error
 
     def close(self) -> None:
-        """Ask nobody any more. Waits for the answer to what has been asked."""
+        """Stop asking. Waits for the answer to what has been asked."""
         with self._lock:
             self._closed = True
             self._channel.close()

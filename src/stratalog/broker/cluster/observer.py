@@ -38,7 +38,7 @@ _LOOK_ELSEWHERE: Final = {_NOT_LEADER, _FENCED_EPOCH, _UNKNOWN_EPOCH, 5, 8}
 
 
 class ObserverFault(StratalogError):
-    """The metadata cannot be followed any further, whoever is asked: the broker has to stop."""
+    """The metadata cannot be followed any further, from any controller: the broker has to stop."""
 
 
 class _Elsewhere(Exception):

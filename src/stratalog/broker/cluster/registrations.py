@@ -75,7 +75,7 @@ class BrokerRegistration:
         )
 
     def has_online(self, directory: UUID) -> bool:
-        """Whether a replica recorded in `directory` is there, as far as directories say (KIP-858)."""
+        """Return whether a replica recorded in `directory` is there, as far as directories say (KIP-858)."""
         if directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
             return True
         return directory != LOST_DIRECTORY and (not self.directories or directory in self.directories)

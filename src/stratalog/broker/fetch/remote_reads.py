@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-#: How long a result that nobody waited for is kept.
+#: How long a result that no request waited for is kept.
 _UNCLAIMED_S = 5.0
 
 #: Records, or why there are none.
@@ -42,7 +42,7 @@ class RemoteJob(NamedTuple):
 
 @dataclass(slots=True)
 class _Read:
-    """A read in work (`result` is None), or one whose result nobody has taken yet."""
+    """A read in progress (`result` is None), or one whose result has not been taken yet."""
 
     receivers: list[Callable[[RemoteResult], None]] = field(default_factory=list)
     result: RemoteResult | None = None
@@ -152,7 +152,7 @@ class SharedRemoteReads:
     def _tell(self, receive: Callable[..., object], *arguments: object) -> None:
         try:
             self._loop.call_soon_threadsafe(receive, *arguments)
-        except RuntimeError:  # the loop is closed, and with it whoever waited
+        except RuntimeError:  # the loop is closed, and with it all that waited
             return
 
     def _done(self, key: tuple[Partition, int, Isolation], read: _Read, result: RemoteResult) -> None:

@@ -56,7 +56,7 @@ class _SessionPartition:
     log_start_offset: int = -1
 
     def is_news(self, answer: FetchedPartition) -> bool:
-        """Whether the client has to see an answer."""
+        """Return whether the client has to see an answer."""
         return bool(
             answer.size > 0
             or self.high_watermark != answer.high_watermark
@@ -71,7 +71,7 @@ class _SessionPartition:
         self.high_watermark = answer.high_watermark
         self.log_start_offset = answer.log_start_offset
         if answer.error_code or answer.diverging is not None:
-            self.high_watermark = -1  # so that the partition is told again when all is well
+            self.high_watermark = -1  # so that the partition is sent again when all is well
         return is_news
 
 
@@ -110,7 +110,7 @@ class FetchSession:
                 self.partitions.pop((key, index), None)
 
     def topics(self) -> list[FetchTopic]:
-        """All that is to be fetched, in its order."""
+        """Return all that is to be fetched, in its order."""
         return _by_topic((key, known.wanted) for (key, _), known in self.partitions.items())
 
     def news(self, results: _TopicResults) -> list[tuple[bytes, list[FetchedPartition]]]:
@@ -296,7 +296,7 @@ class FetchExchange:
         return Answered((), session.id, InvalidFetchSessionEpochError.code if self._is_overtaken(session) else 0)
 
     def _is_overtaken(self, session: FetchSession) -> bool:
-        """Whether the client did not wait for this answer."""
+        """Return whether the client did not wait for this answer."""
         return session.epoch != _next_epoch(self._request.session_epoch)
 
     def answer(self, results: _TopicResults) -> Answered:

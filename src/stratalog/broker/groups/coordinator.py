@@ -210,7 +210,7 @@ class GroupCoordinator:
         self._schedule_expiration()
 
     def close(self) -> None:
-        """Stop the timers. What is stored stays as it is; whoever waits is left to the end of its connection."""
+        """Stop the timers. What is stored stays as it is; waiting requests are left to the end of its connection."""
         self.loading.close()
         self.consumers.close()
         self.streams.close()
@@ -254,7 +254,7 @@ class GroupCoordinator:
             self._carry_out(group, group.shrink_to_limit(self._now()))
 
     def _drop(self, number: int) -> None:
-        """Forget the groups of a partition; whoever waits for one has to look for its coordinator again."""
+        """Forget the groups of a partition; waiting clients have to look for its coordinator again."""
 
         def is_there(group_id: str) -> bool:
             return not self.log.exists or self.log.partition_number(group_id) == number
@@ -607,7 +607,7 @@ class GroupCoordinator:
         raise GroupIdNotFoundError(f"Group {group_id} is not a streams group.")
 
     def groups(self) -> list[ClassicGroup]:
-        """All classic groups."""
+        """Return all classic groups."""
         return list(self._groups.values())
 
     def all_groups(self) -> list[AnyGroup]:
@@ -688,7 +688,7 @@ def _check_commit(
 
 
 def _is_unused(group: AnyGroup) -> bool:
-    """Whether nobody is in a group, or about to be."""
+    """Return whether no member is in a group, or about to be."""
     if isinstance(group, ClassicGroup):
         return group.state is GroupState.EMPTY and not group.members.pending
     return not group.members

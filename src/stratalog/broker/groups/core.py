@@ -17,7 +17,7 @@ from stratalog.broker.groups.values import (
 
 
 class GroupCore:
-    """Facts, and how they are told. Decides nothing."""
+    """Facts, and how they are reported. Decides nothing."""
 
     def __init__(self, group_id: str, settings: GroupSettings, now: Moment) -> None:
         self.group_id = group_id

@@ -167,7 +167,7 @@ class ClassicGroup:
         return self._core.is_consumer_group
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether offsets of `topic` are in use; consumers whose subscription cannot be read may use any."""
+        """Return whether offsets of `topic` are in use; consumers whose subscription cannot be read may use any."""
         if self.subscribed_topics is None:
             return self.is_consumer_group
         return topic in self.subscribed_topics
@@ -439,7 +439,7 @@ class ClassicGroup:
         return (Answer.NONE, self._remove(member_id)) if error is None else (error, [])
 
     def _remove(self, member_id: str) -> Effects:
-        """Take a member out. Whoever waits for an answer is told to join afresh."""
+        """Take a member out. A request that waits for an answer gets one that asks it to join again."""
         self._sync.removed(member_id)
         member = self.members.remove(member_id)
         if member is None:

@@ -51,7 +51,7 @@ class JoinPhase:
         return True
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
-        """Whether someone who offers these can be in the group with its members."""
+        """Return whether someone who offers these can be in the group with its members."""
         core = self._core
         if core.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
@@ -128,7 +128,7 @@ class JoinPhase:
         return delay_ms == 0
 
     def is_over(self, now: Moment) -> bool:
-        """Whether the deadline has come; an initial delay is prolonged while members come."""
+        """Return whether the deadline has come; an initial delay is prolonged while members come."""
         deadline = self._deadline
         if deadline is None or deadline.due_ms > now.monotonic_ms:
             return False
@@ -144,7 +144,7 @@ class JoinPhase:
         self._deadline = None
 
     def end(self, now: Moment) -> bool:
-        """Go on with those who joined, and elect their protocol. False when nobody did, and static members are left."""
+        """Go on with those who joined, and elect their protocol. False when no one did, and static members are left."""
         core, members = self._core, self._core.members
         self._deadline = None
         for member in members:

@@ -13,7 +13,7 @@ from stratalog.errors import FencedInstanceIdError, UnknownMemberIdError
 class Membership:
     """Members in the order in which they came.
 
-    Invariants: a group with members has one leader, who is one of them, unless the leader was removed and nobody is
+    Invariants: a group with members has one leader, who is one of them, unless the leader was removed and no one is
     left; an instance id belongs to one member; a pending id (given out, not joined yet) is no member's.
 
     What is asked at every join is counted along, so that a join costs the same in a large group. Therefore
@@ -24,7 +24,7 @@ class Membership:
     def __init__(self) -> None:
         self._members: dict[str, Member] = {}
         self._by_instance: dict[str, str] = {}
-        #: Ids given out with MEMBER_ID_REQUIRED, with the time (monotonic ms) at which they are taken back.
+        #: Ids given out with MEMBER_ID_REQUIRED, with the time (monotonic ms) at which they expire.
         self.pending: dict[str, int] = {}
         self.leader: str | None = None
         self._joined = 0
@@ -87,7 +87,7 @@ class Membership:
         return member
 
     def promise(self, member_id: str, until_ms: int) -> None:
-        """Give out an id; it is taken back unless somebody joins with it in time."""
+        """Give out an id; it expires unless a client joins with it in time."""
         self.pending[member_id] = until_ms
         self._bring_forward(until_ms)
 
@@ -144,7 +144,7 @@ class Membership:
         self._deadline_bound_ms = min([*due, *self.pending.values()], default=None)
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is one who has joined again; False when nobody has."""
+        """Make sure that the leader is one who has joined again; False when no one has."""
         if self.leader is not None and self._members[self.leader].awaiting_join is not None:
             return True
         for member in self._members.values():
@@ -189,7 +189,7 @@ class Membership:
         return {name for name, count in self._offers.items() if count == len(self._members)}
 
     def can_share(self, protocols: tuple[Protocol, ...]) -> bool:
-        """Whether someone who offers these has a protocol in common with all members (with none, any will do)."""
+        """Return whether a client with these protocols shares one with all members; any will do without members."""
         if not self._members:
             return bool(protocols)
         return any(self._offers[protocol.name] == len(self._members) for protocol in protocols)
@@ -207,7 +207,7 @@ class Membership:
         )
 
     def subscribed_topics(self, protocol: str | None) -> frozenset[str] | None:
-        """All topics that consumers subscribe to; None when a subscription cannot be read."""
+        """Return all topics that consumers subscribe to; None when a subscription cannot be read."""
         topics: set[str] = set()
         for member in self._members.values():
             subscription = subscribed_topics(member.metadata(protocol))

@@ -47,7 +47,7 @@ class CommittedOffset:
         )
 
     def counts_for(self, topic_id: UUID) -> bool:
-        """Whether this is for the topic with this id, and not for an earlier one of its name."""
+        """Return whether this is for the topic with this id, and not for an earlier one of its name."""
         return self.topic_id is None or self.topic_id == topic_id
 
 
@@ -103,7 +103,7 @@ class LatestCommits:
         return list(self._by_group)
 
     def of_topic(self, topic: str) -> Iterator[tuple[str, TopicPartition]]:
-        """Every (group, partition) with a commit for `topic`. Nothing may be changed while this goes on."""
+        """Yield every (group, partition) with a commit for `topic`. Nothing may be changed while this goes on."""
         for group_id in self._groups_of.get(topic, ()):
             for number in self._by_group[group_id][topic]:
                 yield group_id, TopicPartition(topic, number)
@@ -117,7 +117,7 @@ def is_expired(
     now_ms: int,
     retention_ms: int,
 ) -> bool:
-    """Whether a commit has grown too old: by its own expiry when it has one, else by `offsets.retention.minutes`."""
+    """Return whether a commit is too old: by its own expiry if it has one, else by `offsets.retention.minutes`."""
     if age_since is AgeSince.NEVER:
         return False
     if committed.expire_timestamp_ms is not None:

@@ -27,11 +27,11 @@ class PendingOffsets:
         commits[partition] = committed
 
     def is_pending(self, group_id: str, partition: TopicPartition) -> bool:
-        """Whether an open transaction has a commit of the group for this partition."""
+        """Return whether an open transaction has a commit of the group for this partition."""
         return any(partition in commits for commits in self._by_group.get(group_id, {}).values())
 
     def has_group(self, group_id: str) -> bool:
-        """Whether an open transaction has any commit of the group."""
+        """Return whether an open transaction has any commit of the group."""
         return any(self._by_group.get(group_id, {}).values())
 
     def partitions(self, group_id: str) -> list[TopicPartition]:
@@ -40,7 +40,7 @@ class PendingOffsets:
         return list(dict.fromkeys(partition for of_producer in commits for partition in of_producer))
 
     def of_topic(self, topic: str) -> Iterator[tuple[str, TopicPartition]]:
-        """Every (group, partition) with a pending commit for `topic`; every pending commit is looked at."""
+        """Yield every (group, partition) with a pending commit for `topic`; every pending commit is looked at."""
         for groups in self._by_producer.values():
             for group_id, commits in groups.items():
                 for partition in commits:

@@ -19,7 +19,7 @@ class GroupState(Enum):
     PREPARING_REBALANCE   waiting for the members to join again; heartbeats answer REBALANCE_IN_PROGRESS.
     COMPLETING_REBALANCE  a new generation exists; waiting for its leader's assignment.
     STABLE                every member has, or can have, its assignment.
-    DEAD                  removed; whoever still holds it must look the coordinator up again.
+    DEAD                  removed; a holder must look the coordinator up again.
     """
 
     EMPTY = "Empty"
@@ -132,7 +132,7 @@ class GroupRequest(Enum):
     LEAVE = auto()
 
 
-#: What is answered whoever asks.
+#: The answers that are the same for every client.
 REFUSALS: Final = MappingProxyType(
     {
         **{(_DEAD, request): Answer.COORDINATOR_NOT_AVAILABLE for request in GroupRequest},

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from stratalog.errors import KafkaError
 
-#: Whoever waits for an answer; the machine only hands it back.
+#: The one that waits for an answer. The machine only hands it back.
 Token: TypeAlias = Hashable
 
 UNKNOWN_MEMBER_ID = ""
@@ -38,7 +38,7 @@ class GroupSettings:
 
 
 class Answer(IntEnum):
-    """What a member is told. The numbers are Kafka's error codes."""
+    """The answer that a member gets. The numbers are Kafka's error codes."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

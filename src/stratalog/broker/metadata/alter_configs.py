@@ -25,7 +25,7 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 #: What is set before -> what is to be set after.
 Make = Callable[[Mapping[str, str]], dict[str, str]]
 
-#: Between reading what is set and replacing it nobody else may.
+#: Between reading what is set and replacing it no other request may.
 _altering = threading.Lock()
 
 

@@ -141,7 +141,7 @@ def _parts(value: str | None, key: ConfigKey) -> list[str]:
 
 
 def _is_fixed(name: str) -> bool:
-    """Whether a key, also of one listener or of a mechanism of it, is known and cannot be set while a broker runs."""
+    """Return whether a key, also of one listener or its mechanism, is known and cannot be set while a broker runs."""
     of_listener = key_of_listener(name)
     if of_listener in DYNAMIC_TLS_KEYS:
         return False
@@ -196,7 +196,7 @@ def check_broker_configs(
 
 
 def _check_local_retention(unit: str, current: BrokerConfig, effective: BrokerConfig) -> None:
-    """As Kafka's `DynamicLogConfig`, whether a topic is tiered or not.
+    """Check as Kafka's `DynamicLogConfig`, whether a topic is tiered or not.
 
     What is so already keeps nothing from changing.
     """
@@ -211,7 +211,7 @@ def _check_local_retention(unit: str, current: BrokerConfig, effective: BrokerCo
 
 
 def _check_pool_sizes(current: BrokerConfig, effective: BrokerConfig) -> None:
-    """As Kafka's `DynamicThreadPool` and `DynamicRemoteLogConfig` check them."""
+    """Check them as Kafka's `DynamicThreadPool` and `DynamicRemoteLogConfig` do."""
     sizes = [(name, current[name], effective[name]) for name in _POOLS]
     for name, default in _POOLS_OF_KAFKA.items():
         before, after = (int(config.properties.get(name) or default) for config in (current, effective))
@@ -227,8 +227,9 @@ def _check_pool_sizes(current: BrokerConfig, effective: BrokerConfig) -> None:
 def check_topic_configs(topic: str, before: Mapping[str, str], after: Mapping[str, str], broker: BrokerConfig) -> None:
     """Raise InvalidConfigError for what only a broker can judge of a topic's configs (each of them is already good).
 
-    `before` is what is set on the topic now. The minimums of KIP-760 hold for what is set anew or to another value, not
-    for what is there: a topic that is below a later minimum can still be changed otherwise, by either API.
+    `before` is what is set on the topic now. The minimums of KIP-760 hold for what is set for the first time or to
+    another value, not for what is there: a topic that is below a later minimum can still be changed otherwise, by
+    either API.
     """
     for key in SEGMENT_MINIMUMS:
         if key not in after:
@@ -254,7 +255,7 @@ def check_topic_configs(topic: str, before: Mapping[str, str], after: Mapping[st
 
 
 def is_tiered(configs: Mapping[str, str]) -> bool:
-    """Whether the configs of a topic ask for a remote tier."""
+    """Return whether the configs of a topic ask for a remote tier."""
     return _is_true(configs, REMOTE_STORAGE_ENABLE)
 
 

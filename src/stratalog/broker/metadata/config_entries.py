@@ -272,7 +272,7 @@ def _entry(key: ConfigKey, value: str | None, synonyms: Iterable[Synonym], *, is
 
 
 def _synonyms(name: str, broker: BrokerLevels) -> list[Synonym]:
-    """Every level's say on a broker key, strong to weak; nothing unless the key itself is among it."""
+    """Return every level's say on a broker key, strong to weak; nothing unless the key itself is among it."""
     key = broker_key(name)
     names = [name] if key is None else [name, *(coarse for coarse, _ in key.coarser)]
     levels: tuple[tuple[Mapping[str, str | None], ConfigSource], ...] = (

@@ -194,7 +194,7 @@ def _document(db: sqlite3.Connection, with_credentials: bool) -> dict[str, Any]:
 
 
 def _is_secret(name: str) -> bool:
-    """Whether a setting is one that DescribeConfigs hides: a password, or a key that is not known."""
+    """Return whether a setting is one that DescribeConfigs hides: a password, or a key that is not known."""
     key = broker_key(name)
     return key is None or key.type is ConfigType.PASSWORD
 

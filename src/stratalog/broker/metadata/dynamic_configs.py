@@ -63,7 +63,7 @@ def in_force(static: BrokerConfig, dynamic: Mapping[str, str], *, large: bool) -
 
 
 def _unusable(static: BrokerConfig, name: str, raw: str) -> str | None:
-    """Why a stored value cannot be used at all; None when it can."""
+    """Return why a stored value cannot be used at all; None when it can."""
     key = BROKER_KEYS.get(name)
     if key is None:
         return None

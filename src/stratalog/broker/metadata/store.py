@@ -240,7 +240,7 @@ class MetadataStore:
     # --- topics -------------------------------------------------------------------------------------------------------
 
     def topics(self) -> list[Topic]:
-        """All topics, by name; without those that are being deleted."""
+        """Return all topics, by name; without those that are being deleted."""
         return self._topics.in_order()
 
     def topic(self, name: str) -> Topic | None:

@@ -48,7 +48,7 @@ class TopicMap:
         return self._by_id.get(topic_id)
 
     def in_order(self) -> list[Topic]:
-        """All topics, by name."""
+        """Return all topics, by name."""
         found = map(self._by_name.get, self._names.copy())
         return [topic for topic in found if topic is not None]
 

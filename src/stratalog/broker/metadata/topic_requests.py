@@ -41,7 +41,7 @@ def new_topic_partitions(
     node_id: int,
     defaults: tuple[int, int],
 ) -> int:
-    """How many partitions a new topic gets. `defaults` are the broker's counts of partitions and replicas."""
+    """Return how many partitions a new topic gets. `defaults` are the broker's counts of partitions and replicas."""
     if assignments:
         return _assigned_partitions(partitions, replicas, assignments, node_id)
     if replicas < UNSET or replicas == 0:

@@ -43,7 +43,7 @@ _LOADING_MS_MAX = 30_000
 #: First version that may bring zstd.
 _ZSTD_FROM = 7
 _ATTRIBUTES_LOW_BYTE_AT = fmt.ATTRIBUTES_AT + 1
-#: Errors that are told without the log start offset.
+#: Errors that are sent without the log start offset.
 _WITHOUT_LOG_START = (
     CorruptRecordError,
     KafkaStorageError,
@@ -124,7 +124,7 @@ def append_records(
 
 
 def is_transactional(records: memoryview | None) -> bool:
-    """Whether the first batch is part of a transaction."""
+    """Return whether the first batch is part of a transaction."""
     return (
         records is not None
         and len(records) >= fmt.HEADER_SIZE
@@ -134,7 +134,7 @@ def is_transactional(records: memoryview | None) -> bool:
 
 
 def _count_refusal(traffic: TopicTraffic, entry: ProducedPartition, error: KafkaError) -> None:
-    """Where Kafka counts records that it refuses."""
+    """Count a refusal where Kafka counts it."""
     records = entry.records or b""
     if isinstance(error, CorruptRecordError):
         traffic.invalid_crc += 1
@@ -206,7 +206,7 @@ class PendingAppends(Deferred):
         """On another thread."""
         try:
             self._loop.call_soon_threadsafe(self._end)
-        except RuntimeError:  # the loop is closed, and with it whoever waited
+        except RuntimeError:  # the loop is closed, and with it all that waited
             return
 
     def _end(self) -> None:

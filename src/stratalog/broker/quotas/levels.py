@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-#: The limit of whoever has none.
+#: The limit of a client that has none.
 UNLIMITED: Final = float(2**63 - 1)
 
 #: User and client id of a level: None is the default, empty says that the level does not look at it.

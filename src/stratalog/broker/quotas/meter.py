@@ -98,7 +98,7 @@ class QuotaMeter:
             measured.limit = self._levels.limit(shared_by)
 
     def has_limit(self, client: QuotaClient) -> bool:
-        """Whether a client has a limit."""
+        """Return whether a client has a limit."""
         return self.is_enabled and self._levels.limit(self._levels.shared_by(*client)) < UNLIMITED
 
     def window_max(self, client: QuotaClient, now_ms: int) -> float:

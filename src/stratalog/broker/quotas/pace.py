@@ -33,7 +33,7 @@ class QuotaPace:
         return self._fetch.window_max(client, self._now_ms())
 
     def is_free_to_produce(self, client: QuotaClient) -> bool:
-        """Whether no quota can make a client wait for what it produces; it need not be counted until quotas change."""
+        """Return whether no quota can delay a client's produce requests; until quotas change, nothing is counted."""
         return not (self._produce.has_limit(client) or self._request.has_limit(client))
 
     def after_produce(

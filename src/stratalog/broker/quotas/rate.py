@@ -122,7 +122,7 @@ class Sensor(Protocol):
         ...
 
     def is_as_new(self, bound: float, now_ms: int) -> bool:
-        """Whether forgetting it would change no throttle time."""
+        """Return whether forgetting it would change no throttle time."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 A token is an id, a random UUID, with its HMAC-SHA-512 by `delegation.token.secret.key`. Clients log in by SCRAM with
 the id as their name and the HMAC, in base64, as their password. Neither the HMAC nor anything made from it is stored:
-whoever reads the store alone learns no token, and another secret key makes all tokens void.
+a reader of the store alone learns no token, and another secret key makes all tokens void.
 """
 
 from __future__ import annotations
@@ -63,16 +63,16 @@ class DelegationToken:
         return min(self.max_ms, self.expires_ms) < now_ms
 
     def may_be_changed_by(self, principal: Principal) -> bool:
-        """Whether the principal may renew it, and end it."""
+        """Return whether the principal may renew it, and end it."""
         return principal == self.owner or principal in self.renewers
 
     def concerns(self, principal: Principal) -> bool:
-        """Whether the principal has to do with it, and so may see it."""
+        """Return whether the principal has to do with it, and so may see it."""
         return principal == self.requester or self.may_be_changed_by(principal)
 
 
 def may_ask_for_tokens(peer: Peer) -> bool:
-    """Whether a client may make and see tokens: not one that is unknown, or has come in by a token itself."""
+    """Return whether a client may make and see tokens: not one that is unknown, or has come in by a token itself."""
     protocol = peer.listener.protocol
     return not (peer.by_token or protocol == PLAINTEXT or (protocol == SSL and peer.principal == ANONYMOUS))
 
@@ -192,7 +192,7 @@ class IssuedTokens:
 
     def _of_secret(self, secret: bytes) -> DelegationToken:
         self._check_enabled()
-        # Not compared in constant time: as Kafka's cache, a lookup by hash of 64 bytes that nobody can guess.
+        # Not compared in constant time: as Kafka's cache, a lookup by hash of 64 bytes that cannot be guessed.
         token_id = self._by_hmac.get(secret)
         if token_id is None:
             raise DelegationTokenNotFoundError("Delegation Token is not found on server.")

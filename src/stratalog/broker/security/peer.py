@@ -17,7 +17,7 @@ class Principal:
         return f"{self.kind}:{self.name}"
 
 
-#: Whoever came in by a listener that asks for no proof.
+#: A client that came in by a listener that asks for no proof.
 ANONYMOUS: Final = Principal("User", "ANONYMOUS")
 
 

@@ -107,7 +107,7 @@ class Connection:
         return self.is_stuck or self.calls.is_muted or not self.calls.is_waiting
 
     def _is_held(self) -> bool:
-        """Whether nothing more is read or answered for now."""
+        """Return whether nothing more is read or answered for now."""
         return self.is_stuck or self.is_starved or self._is_in_line or self.calls.is_waiting
 
     def let_in(self) -> None:
@@ -115,7 +115,7 @@ class Connection:
         self.framing.expect_requests(self._host.request_bytes_max)
 
     def is_abandoned(self) -> bool:
-        """Whether the client has gone, and no event of the socket says so.
+        """Return whether the client has gone, and no event of the socket says so.
 
         Behind bytes that have to wait, nothing is read. And of a reset right behind bytes, the loop tells only once:
         with those bytes.

@@ -84,7 +84,7 @@ class ConnectionLimits:
         return bool(self._listeners.total() >= self._config()[_MAX])
 
     def has_room(self, listener: str) -> bool:
-        """Whether another connection may be accepted at a listener."""
+        """Return whether another connection may be accepted at a listener."""
         settings = self.of(listener)
         own = settings is not self._config() and f"listener.name.{listener.lower()}.{_MAX}" in settings.properties
         if own and self._listeners[listener] >= settings[_MAX]:

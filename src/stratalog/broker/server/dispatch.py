@@ -9,7 +9,7 @@ An API lives in `apis/kNN_name.py`:
 `request` is kio's dataclass of the request's version. A handler may be a plain function or `async def`; it runs on the
 event loop's thread, and one request of a connection at a time, so answers keep their order. An `async def` that never
 has to wait costs no task: it is run up to its first suspension at once, outside of any task, and only then becomes one.
-So before the first suspension no `asyncio.timeout` or `asyncio.current_task`; a deadline belongs to whoever owns the
+So before the first suspension no `asyncio.timeout` or `asyncio.current_task`; a deadline belongs to the owner of the
 future that is awaited (`loop.call_later`). Work that blocks goes through `await ctx.broker.workers.run(function,
 ...)`. A client that goes away cancels nothing: what its request began to change is finished, as in Kafka. Only the task
 of an API that says `waits=True` is cancelled then: its handler waits for other clients, or reads what takes long.
@@ -212,7 +212,7 @@ class RequestContext:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        #: Who asks, and by which listener; without a connection, nobody in particular.
+        #: Who asks, and by which listener; without a connection, no one in particular.
         self.peer = Peer(broker.listener) if peer is None else peer
         self._permit: MutationPermit | None = None
         #: When the work on it began; None while no client has a quota for time.

@@ -1,4 +1,4 @@
-"""The listeners of a broker: bound from its configuration, each with what its clients are told to connect to."""
+"""The listeners of a broker: bound from its configuration, each with the address that its clients get."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ANY_HOSTS = {"", "0.0.0.0", "::"}
 
 @dataclass(frozen=True, slots=True)
 class OpenListener:
-    """A socket that listens, the address that it was bound to, and what its clients are told."""
+    """A socket that listens, the address that it was bound to, and the address that its clients get."""
 
     socket: socket.socket
     bound: ListenAddress
@@ -111,9 +111,9 @@ def _advertised(config: BrokerConfig, asked: list[NamedListener]) -> Mapping[str
 
 
 def _told(asked: NamedListener, bound: ListenAddress, advertised: ListenAddress | None) -> Listener:
-    """Return what clients are told: the advertised address, or what is bound.
+    """Return the address that clients get: the advertised address, or what is bound.
 
-    A host that stands for every interface is left empty: each client is told the address by which it came in.
+    A host that stands for every interface is left empty: each client gets the address by which it came in.
     """
     if advertised is not None:
         return Listener(advertised.host, advertised.port or bound.port, asked.name, asked.protocol)

@@ -1,4 +1,4 @@
-"""Memory that clients can make the broker hold: requests that have arrived in part, and answers that nobody reads.
+"""Memory that clients can make the broker hold: requests that have arrived in part, and answers that are not read.
 
     queued.max.request.bytes   bounds the first; more of a large request is read only when there is room
     the same number            bounds the second; the client that has read nothing for longest has to go
@@ -140,7 +140,7 @@ class RequestMemory:
             self._wake()
 
     def has_room(self, request: Hashable, size: int) -> bool:
-        """Whether a request may take another `size` bytes."""
+        """Return whether a request may take another `size` bytes."""
         return self._arriving_bytes + size <= self._limit or request is next(iter(self._arriving), request)
 
     def wait(self, request: Hashable, go_on: Callable[[], object]) -> None:
@@ -151,7 +151,7 @@ class RequestMemory:
         self._waiting.pop(request, None)
 
     def is_late(self, request: Hashable) -> bool:
-        """Whether others wait for memory of a request that should have arrived by now."""
+        """Return whether others wait for memory of a request that should have arrived by now."""
         begun_at = self._begun_at.get(request)
         return bool(self._waiting) and begun_at is not None and self._clock() > begun_at + _ARRIVAL_S_MAX
 
@@ -175,7 +175,7 @@ class RequestMemory:
                 go_on()
 
     def trims_heap(self) -> bool:
-        """Whether so many answers have gone that the heap may be mostly holes; True once."""
+        """Return whether so many answers have gone that the heap may be mostly holes; True once."""
         if self._freed_bytes < _HOLES_BYTES_MIN or self._unread_bytes > self._freed_bytes:
             return False
         self._freed_bytes = 0

@@ -137,7 +137,7 @@ class SaslCalls(Calls):
             else:
                 self.reject(f"API key {key} v{version} before it has authenticated")
         except Exception as error:  # noqa: BLE001
-            # Whoever has not authenticated gets no trace of what its bytes did.
+            # A client that has not authenticated gets no trace of what its bytes did.
             self.reject(f"its SASL request cannot be read: {type(error).__name__}")
 
     def _take_handshake(self, version: int, correlation_id: int, frame: memoryview) -> None:

@@ -1,6 +1,6 @@
 """Whether a partition may take the records of a transaction: asked before its first batch there (KIP-890).
 
-Without it a batch that arrives after its transaction has ended would open one that nobody ever ends, and stop every
+Without it a batch that arrives after its transaction has ended would open one that never ends, and stop every
 `read_committed` consumer of the partition. Clients of before 4.0 have added the partition themselves, and the
 coordinator is asked whether it knows; for newer ones (Produce 12, TxnOffsetCommit 5) the partition is added here.
 """
@@ -62,7 +62,7 @@ class ClientSupport(Enum):
 
     @classmethod
     def of_commit(cls, version: int) -> ClientSupport:
-        """Of TxnOffsetCommit."""
+        """Return the support of a TxnOffsetCommit."""
         return cls._of(version, _COMMIT_ABORTABLE_FROM, _COMMIT_ADDS_FROM)
 
     @classmethod
@@ -176,7 +176,7 @@ def _ask_here(
 
 
 def _as_told(error: KafkaError, support: ClientSupport) -> KafkaError:
-    """Return what a client of Produce or TxnOffsetCommit is told of a coordinator's error."""
+    """Return the error that a client of Produce or TxnOffsetCommit gets for a coordinator's error."""
     if isinstance(error, ProducerFencedError):
         return InvalidProducerEpochError(str(error))
     if isinstance(error, TransactionAbortableError) and support is ClientSupport.NONE:

@@ -10,7 +10,7 @@ After a crash `start` goes on where it stopped: markers are written again (a sec
 that cannot take its marker, as its disk has failed, leaves the transaction prepared, and is tried again every so often.
 
 In a cluster each of the three is there when its replicas have it. The first is answered then; the rest goes on in the
-background, as the partitions may be led by other brokers, and by whoever coordinates the id next.
+background, as the partitions may be led by other brokers, and by the next coordinator of the id.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ class TransactionCoordinator:
     def end(
         self, transactional_id: str, producer: ProducerIdAndEpoch, client_version: int, *, committed: bool
     ) -> ProducerIdAndEpoch:
-        """Commit or abort; the producer as it goes on. Whoever asks again for the same outcome is told the same.
+        """Commit or abort; the producer as it goes on. Asking again for the same outcome gives the same answer.
 
         The outcome is durable, and its markers are written, or are tried again until they are.
         """
@@ -294,7 +294,7 @@ class TransactionCoordinator:
                 return
         except KafkaError as error:
             logger.error("Transactional id %s cannot be completed: %s", prepared.transactional_id, error)
-        except Exception:  # whatever it is: the outcome is decided, and nobody else would go on
+        except Exception:  # whatever it is: the outcome is decided, and nothing else would go on
             logger.exception("Transactional id %s cannot be completed", prepared.transactional_id)
         if not self._unmarked:
             self._later("markers", _RETRY_S, self._retry)
@@ -319,7 +319,7 @@ class TransactionCoordinator:
                     return
             except KafkaError as error:
                 logger.info("Transactional id %s cannot be completed yet: %s", name, error)
-            except Exception:  # whatever it is: the outcome is decided, and nobody else would go on
+            except Exception:  # whatever it is: the outcome is decided, and nothing else would go on
                 logger.exception("Transactional id %s cannot be completed", name)
             await asyncio.sleep(delay_s)
             delay_s = min(delay_s * 2, _RETRY_S)
@@ -368,7 +368,7 @@ class TransactionCoordinator:
         return True
 
     def expire(self) -> int:
-        """Forget ids that nobody has used for `transactional.id.expiration.ms`; how many."""
+        """Forget ids that were not used for `transactional.id.expiration.ms`; how many."""
         now_ms, expiration_ms = self._clock.now_ms(), self._storage.config["transactional.id.expiration.ms"]
         old = [known for known in self._transactions.values() if known.is_expired(now_ms, expiration_ms)]
         return sum(map(self._forget, old))

@@ -1,6 +1,6 @@
 """What is known of one transactional id, and every step that it can take: values and pure functions.
 
-Epochs. A producer writes with (producer id, epoch); whoever has a lower epoch of the same id is fenced. With
+Epochs. A producer writes with (producer id, epoch); a producer that has a lower epoch of the same id is fenced. With
 transactions version 2 (KIP-890) the end of a transaction raises the epoch, so that nothing of an ended transaction can
 arrive late; with older clients it stays until the next InitProducerId. The largest epoch (32767) is never a client's:
 it is left for fencing, and an id that has come to 32766 gives way to a new one.
@@ -54,7 +54,7 @@ class Transaction:
 
     @classmethod
     def new(cls, transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
-        """Of an id that nobody has used; the first step is `initialised`."""
+        """Return the state of an unused id; the first step is `initialised`."""
         return cls(
             transactional_id=transactional_id,
             producer_id=producer_id,
@@ -135,7 +135,7 @@ class Transaction:
         )
 
     def completed(self, now_ms: int) -> Transaction:
-        """Every partition has its marker."""
+        """Return every partition has its marker."""
         commits = self.state is TransactionState.PREPARE_COMMIT
         done = self._to(
             TransactionState.COMPLETE_COMMIT if commits else TransactionState.COMPLETE_ABORT,
@@ -159,5 +159,5 @@ class Transaction:
 
 
 def is_epoch_exhausted(epoch: int) -> bool:
-    """Whether no client may get a higher epoch: the last one is left for fencing."""
+    """Return whether no client may get a higher epoch: the last one is left for fencing."""
     return epoch >= EPOCH_MAX - 1

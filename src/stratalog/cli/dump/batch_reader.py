@@ -57,7 +57,7 @@ class BatchReader:
         return memoryview(data)[position - self._at : end - self._at]
 
     def is_sound(self, position: int) -> bool:
-        """Whether a whole batch with the right CRC begins there."""
+        """Return whether a whole batch with the right CRC begins there."""
         batch = self.batch(position, whole=True)
         return batch is not None and batch.is_crc_valid
 

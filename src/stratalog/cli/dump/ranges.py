@@ -48,7 +48,7 @@ class DumpRange:
     end: Bound | None = None
 
     def holds(self, offset: int, position: int | None = None) -> bool:
-        """Whether an index entry is wanted. `position` None: entries that have none are judged by offset alone."""
+        """Return whether an index entry is wanted. Entries without a position (None) are judged by offset alone."""
         return self._is_from_start(offset, position) and not self._is_behind(offset, position)
 
     def _is_from_start(self, offset: int, position: int | None) -> bool:

@@ -39,7 +39,7 @@ def dump_txn_index(source: DumpSource, output: TextOutput, problems: Problems) -
 
 
 def _is_wanted(entry: AbortedTransaction, wanted: DumpRange) -> bool:
-    """Whether a transaction overlaps a range of offsets."""
+    """Return whether a transaction overlaps a range of offsets."""
     start, end = wanted.start, wanted.end
     if start is not None and not start.is_position and entry.last_offset < start.value:
         return False

@@ -321,7 +321,7 @@ def _json_headers(told: Any) -> Headers:
 
 
 def _is_utf8(text: str) -> bool:
-    """Whether it can be written as UTF-8: half a surrogate pair, or bytes of arguments that are none, cannot."""
+    """Return whether it can be written as UTF-8: half a surrogate pair, or bytes of arguments that are none, cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -202,7 +202,7 @@ def _require_listener(url: str) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    """Of an error of gRPC, its details: the first line of its text is the name of a class."""
+    """Return the details of an error of gRPC: the first line of its text is the name of a class."""
     text = str(error).strip() or type(error).__name__
     details = re.search(r'^\s*details = "(.+)"$', text, re.MULTILINE)
     return details[1] if details else text.splitlines()[0]

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 class CleanerCheckpoints:
     """See the module. What cannot be read counts as nothing: more is cleaned than needed, and nothing is lost.
 
-    `on_disk_error` is told the directory and what is wrong when the disk refuses a write.
+    `on_disk_error` is called with the directory and what is wrong when the disk refuses a write.
     """
 
     def __init__(self, data_dirs: Iterable[Path], fs: FileSystem, on_disk_error: Callable[[Path, str], object]) -> None:

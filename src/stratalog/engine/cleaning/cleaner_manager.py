@@ -1,6 +1,6 @@
 """Who may work on a partition that is, was or will be compacted, and how far each is clean.
 
-Cleaner threads take partitions from here and give them back; whoever truncates or deletes a log pauses it here first,
+Cleaner threads take partitions from here and give them back; code that truncates or deletes a log pauses it here first,
 and waits until its cleaning has ended. The retention of compacted logs is the cleaner's work too, so that the two never
 meet. The states are those of `log.cleaner.states`. Source: Kafka's `LogCleanerManager`.
 """
@@ -62,7 +62,7 @@ class LogToClean:
 class CleanerManager:
     """See the module. Thread-safe. `logs` gives all partitions as they are now.
 
-    `on_disk_error` is told the data directory and what is wrong when the disk refuses; the lock is held.
+    `on_disk_error` is called with the data directory and what is wrong when the disk refuses; the lock is held.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class CleanerManager:
     def take_filthiest(self, now_ms: int) -> LogToClean | None:
         """Return the log that needs a cleaning most, as being cleaned from now on; None: no log needs one.
 
-        Checkpoints that cannot be right are written anew on the way. UnselectableLogError for a log that cannot be
+        Checkpoints that cannot be right are rewritten on the way. UnselectableLogError for a log that cannot be
         read.
         """
         with self._lock:
@@ -106,7 +106,7 @@ class CleanerManager:
             )
 
     def take_for_retention(self) -> dict[TopicPartition, PartitionLog]:
-        """Return the compacted logs that nobody works on, as being worked on from now on.
+        """Return the compacted logs that no one works on, as being worked on from now on.
 
         `done_deleting` gives them back.
 
@@ -119,7 +119,7 @@ class CleanerManager:
             return taken
 
     def pause_not_compacted(self) -> dict[TopicPartition, PartitionLog]:
-        """Return the logs that are not compacted and that nobody works on, paused: retention may work on them.
+        """Return the logs that are not compacted and that no one works on, paused: retention may work on them.
 
         `resume` them. A policy that changes meanwhile lets no cleaner in.
         """
@@ -180,7 +180,7 @@ class CleanerManager:
             raise CleaningAborted(f"{partition[0]}-{partition[1]} is needed otherwise")
 
     def abort_and_pause(self, partition: TopicPartition) -> None:
-        """Let nobody work on the partition until `resume`; returns when nobody does any more. Pauses are counted."""
+        """Keep all work off the partition until `resume`; return when none is in progress. Pauses are counted."""
         with self._lock:
             self._changed.wait_for(lambda: self.state(partition).phase is not Phase.ABORTED)
             self._move(partition, Event.PAUSE)
@@ -193,13 +193,13 @@ class CleanerManager:
                 self._move(partition, Event.RESUME)
 
     def abort(self, partition: TopicPartition) -> None:
-        """End the cleaning of the partition, if there is one; returns when nobody works on it."""
+        """End the cleaning of the partition, if there is one; return when it has ended."""
         with self.paused(partition):
             return
 
     @contextmanager
     def paused(self, partition: TopicPartition) -> Iterator[None]:
-        """Nobody works on the partition while this lasts."""
+        """Keep all work off the partition while this lasts."""
         self.abort_and_pause(partition)
         try:
             yield

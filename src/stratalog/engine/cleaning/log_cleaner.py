@@ -130,7 +130,7 @@ class LogCleaner:
 
     @property
     def dead_thread_count(self) -> int:
-        """Threads that ended though nobody told them to."""
+        """Threads that died unexpectedly."""
         return sum(thread.is_dead for thread in self._threads)
 
     def reconfigure(self, config: BrokerConfig) -> None:
@@ -254,7 +254,7 @@ class CleanerWorker:
 
 
 class _CleanerThread(threading.Thread):
-    """Turn after turn, until it is told to end; an error that nobody foresaw is logged, and the next turn comes."""
+    """Turn after turn, until it is told to end; an error that was not foreseen is logged, and the next turn comes."""
 
     def __init__(self, number: int, worker: CleanerWorker, cleaner: LogCleaner) -> None:
         super().__init__(name=f"log-cleaner-{number}", daemon=True)

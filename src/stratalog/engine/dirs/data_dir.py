@@ -154,7 +154,7 @@ def stored_node_id(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> int | None:
 
 
 def is_served(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> bool:
-    """Whether some process serves this directory right now."""
+    """Return whether some process serves this directory right now."""
     path = path.resolve()
     return path in _served_here or is_held(path, fs)
 

@@ -1,6 +1,6 @@
 """The data directories of a broker as one: those that serve, and those that failed and are left alone.
 
-A directory that cannot be read or written takes its own partitions out of service and nobody else's. At the start that
+A directory that cannot be read or written takes its own partitions out of service and no others. At the start that
 is one that cannot be used at all; while the broker runs, one for which the disk refused an append, a flush, a roll, a
 checkpoint or a deletion. A failed directory comes back with the next start. Source: Kafka's `LogManager`
 (`createAndValidateLogDirs`, `handleLogDirFailure`) and `LogDirFailureChannel`.

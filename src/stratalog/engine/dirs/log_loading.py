@@ -138,7 +138,7 @@ def _is_of_another_topic(path: Path, spec: TopicSpec, fs: FileSystem) -> bool:
     try:
         topic_id = PartitionMetadataFile(path / PARTITION_METADATA, fs).read()
     except CorruptCheckpointError:
-        return False  # the log says so when it is opened, and writes the file anew
+        return False  # the log says so when it is opened, and rewrites the file
     return topic_id is not None and topic_id != spec.topic_id
 
 

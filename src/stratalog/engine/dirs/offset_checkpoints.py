@@ -85,7 +85,7 @@ class DirCheckpoints:
                 self._found.get((directory, name), {}).pop(partition, None)
 
     def still_names(self, directory: Path, partition: TopicPartition) -> bool:
-        """Whether the files say something of the partition: after a crash it would count for a new one of that name."""
+        """Return whether a file mentions the partition: after a crash that would count for a new one of that name."""
         with self._lock:
             return any(partition in self._on_disk.get((directory, name), ()) for name in _FACTS)
 

@@ -22,7 +22,7 @@ METRICS: tuple[Metric[Any], ...] = (*_OF_LOGS, *metrics_remote.METRICS)
 
 
 def read_metrics(logs: LogManager) -> Iterator[tuple[Metric[Any], Iterable[Sample]]]:
-    """Every metric with its values now."""
+    """Yield every metric with its values now."""
     for metric in _OF_LOGS:
         yield metric, metric.read(logs)
     view = RemoteView(logs)

@@ -99,7 +99,7 @@ def _failed_partitions(fetchers: Sequence[ReplicaFetcher]) -> int:
 
 
 def _retention_size_percent(log: PartitionLog) -> int:
-    """Of retention.bytes; 0 without a bound, and for a tiered partition, which has `kafka.log.remote`'s."""
+    """Return the share of retention.bytes; 0 without a bound, and for tiered partitions (see `kafka.log.remote`)."""
     limit = log.config.retention_bytes
     return 0 if is_tiered(log.config) or limit <= 0 else log.size_bytes * 100 // limit
 

@@ -17,7 +17,7 @@ _LABELS = ("config", "class")
 
 
 def read_plugin_metrics(logs: LogManager) -> Iterator[tuple[Metric[Any], Iterable[Sample]]]:
-    """Every metric of a plugin with its value now; one that cannot be read is left out."""
+    """Yield every metric of a plugin with its value now; one that cannot be read is left out."""
     remote = logs.remote
     if remote is None:
         return

@@ -48,7 +48,7 @@ def _counted(name: str, attribute: str, help_text: str) -> Metric[RemoteView]:
 
 
 def _summed(name: str, value: Callable[[PartitionGauges], float], help_text: str) -> Metric[RemoteView]:
-    """Of the partitions of each topic, and of all."""
+    """Sum it over the partitions of each topic, and of all."""
 
     def read(view: RemoteView) -> Iterable[Sample]:
         by_topic: dict[str, float] = {}
@@ -78,7 +78,7 @@ def _failures(view: RemoteView) -> Iterable[Sample]:
 
 
 def _retention_percent(view: RemoteView) -> Iterable[Sample]:
-    """Of retention.bytes, by what is in either tier once."""
+    """Return the share of retention.bytes, counting what is in either tier once."""
     for status, config in _with_config(view):
         only_local = sum(s.size_bytes for s in status.segments if s.last_offset > status.highest_remote_offset)
         yield _percent(status, status.remote_bytes + only_local, config[0])

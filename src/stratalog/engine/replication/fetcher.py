@@ -135,7 +135,7 @@ class ReplicaFetcher:
 
     @property
     def is_dead(self) -> bool:
-        """Whether its thread has ended though nobody stopped it."""
+        """Whether its thread has ended although it was not stopped."""
         return not (self._closed or self._thread.is_alive())
 
     def stop(self) -> None:
@@ -380,7 +380,7 @@ class FetcherPool:
         self._of: dict[tuple[str, int], ReplicaFetcher] = {}
 
     def follow(self, partition: Partition, leader: int, leader_epoch: int) -> None:
-        """Follow a leader in an epoch, and nobody else."""
+        """Follow a leader in an epoch, and no other."""
         self.leave(partition)
         turn = zlib.crc32(partition.topic.encode()) + partition.partition
         key = leader, turn % self._per_leader
@@ -413,7 +413,7 @@ class FetcherPool:
                 self.follow(following.partition, leader, following.leader_epoch)
 
     def leave(self, partition: Partition) -> None:
-        """Follow nobody."""
+        """Follow no leader."""
         fetcher = self._of.pop((partition.topic, partition.partition), None)
         if fetcher is not None:
             fetcher.remove(partition)

@@ -142,7 +142,7 @@ class Reign:
             raise NotEnoughReplicasError(f"{len(self.isr)} replicas are in sync, min.insync.replicas asks for {needed}")
 
     def is_confirmed(self, last_offset: int, high_watermark: int, configured: int) -> bool:
-        """Whether every in-sync replica has `last_offset`. NotEnoughReplicasAfterAppendError: yes, but too few are."""
+        """Return whether every in-sync replica has `last_offset`. Raises NotEnoughReplicasAfterAppendError."""
         if high_watermark <= last_offset:
             return False
         needed = self.min_isr(configured)
@@ -209,7 +209,7 @@ class Reign:
         follower.note_fetch(offset, log_start_offset, broker_epoch, leader_end, now_ms)
 
     def _is_eligible(self, broker: int, isr_epoch: IsrEpoch) -> bool:
-        """Whether the process that fetches is one that the controller lets into the ISR (KIP-903)."""
+        """Return whether the process that fetches is one that the controller lets into the ISR (KIP-903)."""
         registered = isr_epoch(broker)
         fetching = self.followers[broker].broker_epoch
         return registered is not None and fetching in (UNKNOWN_BROKER_EPOCH, registered)

@@ -187,7 +187,7 @@ class LedReplicas:
             self._reign.update(assigned)
 
     def is_wanted(self, change: IsrChange) -> bool:
-        """Whether a change still waits for its answer."""
+        """Return whether a change still waits for its answer."""
         return not self._over and self._reign.pending is change
 
     def accept(

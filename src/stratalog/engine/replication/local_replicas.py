@@ -83,7 +83,7 @@ class LocalReplicas:
         return [led for partition in self._logs.partitions() if (led := partition.led) is not None]
 
     def close(self) -> None:
-        """Follow nobody and ask the controller for nothing any more."""
+        """Follow no leader and ask the controller for nothing any more."""
         with self._lock:
             if self._closed:
                 return

@@ -151,7 +151,7 @@ def _can_read(log: PartitionLog, offset: int) -> bool:
 
 
 def _has_sound_batch_behind(log: PartitionLog, offset: int) -> bool:
-    """Whether a batch of a later offset is whole, though what is damaged before it keeps readers from getting there."""
+    """Return whether a batch of a later offset is whole, behind damage that readers cannot pass."""
     highest = log.high_watermark - 1
     contents = (LogBytes(segment.file, segment.size_bytes) for segment in log.segments)
     return any(search(content, 0, offset + 1, highest, NO_CLAIM)[1] >= 0 for content in contents)

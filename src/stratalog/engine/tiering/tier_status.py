@@ -15,7 +15,7 @@ from stratalog.remote.tier import TaskFailure, TierFacts, TierStatus, partition_
 
 
 def tier_statuses(logs: LogManager, topic: str | None = None) -> list[TierStatus]:
-    """Of every tiered partition, or of all partitions of one topic, tiered or not. Asks no store."""
+    """Return those of every tiered partition, or of all partitions of one topic, tiered or not. Asks no store."""
     found = []
     for partition in logs.partitions(topic):
         if topic is None and partition.remote is None and not partition.log.config.remote_storage_enable:

@@ -2,7 +2,7 @@
 
 Source: KIP-950 and Kafka's `TopicConfigHandler.maybeUpdateRemoteLogComponents`. A topic that is no longer tiered begins
 where its local log does, and with `remote.log.delete.on.disable` everything that it has remotely goes. A topic that is
-tiered again begins anew: what was remote before counts for nothing.
+tiered again starts again: what was remote before counts for nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def tier(partitions: Iterable[Partition], remote: RemoteLogManager) -> None:
 
 
 def _has_leftovers(partition: Partition, remote: RemoteLogManager) -> bool:
-    """Whether the process ended between the change of the configuration and the deletion that it asks for."""
+    """Return whether the process ended between the change of the configuration and the deletion that it asks for."""
     if not partition.log.config.remote_log_delete_on_disable or remote.is_deleting(partition.topic_id_partition):
         return False
     try:

@@ -73,13 +73,13 @@ def in_words(kinds: Sequence[ObjectKind]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RemakeIndexes:
-    """Make what stands beside the records of a segment anew (`remake`); `manifest_key` is where its manifest is."""
+    """Rebuild what stands beside the records of a segment (`remake`); `manifest_key` is where its manifest is."""
 
     manifest_key: str
     kinds: tuple[ObjectKind, ...]
 
     def describe(self) -> str:
-        return f"make {in_words(self.kinds)} anew from the records"
+        return f"rebuild {in_words(self.kinds)} from the records"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def plan_repair(findings: list[ObjectFinding], now_ms: int, grace_ms: int) -> Re
 
 
 def _segments_at_once(mends: list[PlannedMend]) -> tuple[PlannedMend, ...]:
-    """`mends`, with one for all that is made anew of a segment: its records are read once."""
+    """`mends`, with one for all that is rebuilt of a segment: its records are read once."""
     kinds: dict[str, list[ObjectKind]] = {}
     for planned in mends:
         if isinstance(planned.mend, RemakeIndexes):

@@ -37,7 +37,7 @@ def audit_partition(
     now_ms: int,
     grace_ms: int,
 ) -> list[ObjectFinding]:
-    """All findings of one partition, by start offset.
+    """Return all findings of one partition, by start offset.
 
     `manifests` are those of `objects`, by segment id; `metadata` None: it is not at hand. What is younger than
     `grace_ms` and looks like a copy or a deletion under way is a note.
@@ -84,7 +84,7 @@ _DELETING = (
 
 
 def _is_readable(facts: SegmentFacts) -> bool:
-    """Whether readers get the records: a manifest, the records, and no word that they are to go."""
+    """Return whether readers get the records: a manifest, the records, and no word that they are to go."""
     return (
         isinstance(facts.manifest, SegmentManifest)
         and has_records(facts.stored, facts.manifest)

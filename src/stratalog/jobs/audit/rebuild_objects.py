@@ -1,11 +1,11 @@
-"""What stands beside the records of a segment made anew: indexes, producer snapshot, leader epochs.
+"""What stands beside the records of a segment rebuilt: indexes, producer snapshot, leader epochs.
 
     index, timeindex           from the headers of the records
     txnindex, snapshot         from the records, and the producers that the segments before ended with
     leader-epoch-checkpoint    from what the segment before ended with, and the manifest
 
 Each content is stored as the others of its segment, compressed and encrypted where they are; then the manifest with its
-new checksum. Whoever reads in between finds an object that does not match, as before.
+new checksum. A reader in between finds an object that does not match, as before.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def _remake(view: PlainView, mend: RemakeIndexes) -> Mended:
         view.inner.put(mend.manifest_key, remade.manifest.to_json())
         view.reader.remember(remade.manifest)
     same = ", ".join(kind.value for kind in mend.kinds if kind in remade.as_before)
-    return Mended(f"made {in_words(mend.kinds)} anew" + (f" ({same}: byte for byte as before)" if same else ""))
+    return Mended(f"rebuilt {in_words(mend.kinds)}" + (f" ({same}: byte for byte as before)" if same else ""))
 
 
 # --- the manifest -----------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def prove_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> Se
 
     Raises NotProvedError when they are not what the metadata says.
 
-    What is missing or wrong beside the records is made anew and stored: without the manifest nobody reads it yet.
+    What is missing or wrong beside the records is rebuilt and stored: without the manifest no reader sees it yet.
     """
     small: dict[ObjectKind, bytes] = {}
     for kind in CONTENTS:
@@ -164,7 +164,7 @@ def prove_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> Se
 
 
 def _is_needed(kind: ObjectKind, metadata: RemoteLogSegmentMetadata) -> bool:
-    """Whether no segment is without it."""
+    """Return whether no segment is without it."""
     if kind is ObjectKind.TXN_INDEX:
         return not metadata.txn_index_empty
     return kind is not ObjectKind.PRODUCER_SNAPSHOT

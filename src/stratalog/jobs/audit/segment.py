@@ -310,7 +310,7 @@ def _bad_manifest(facts: SegmentFacts, fault: ManifestFault) -> ObjectFinding:
 
 
 def has_records(stored: SegmentObjects, manifest: SegmentManifest) -> bool:
-    """Whether the records are there, as long as the manifest says."""
+    """Return whether the records are there, as long as the manifest says."""
     key = object_key(manifest, ObjectKind.LOG)
     log = stored.at(key)
     return log is not None and log.size == stored_objects(manifest)[key]
@@ -345,7 +345,7 @@ def object_finding(
 ) -> ObjectFinding:
     """Return an object that is missing or damaged.
 
-    Of our layout all but the records can be made anew while there are these.
+    Of our layout all but the records can be rebuilt while there are these.
     """
     found = facts.stored.at(key)
     size = stored_objects(manifest)[key] if found is None else found.size
@@ -359,12 +359,12 @@ def object_finding(
     return facts.finding(Severity.ERROR, what, text, _LOOK_FOR_RECORDS, key=key, size=size)
 
 
-_FROM_RECORDS = "repair makes it anew from the records"
-_WITH_HISTORY = "repair makes it anew from the records, if the bucket tells what producers did before"
+_FROM_RECORDS = "repair rebuilds it from the records"
+_WITH_HISTORY = "repair rebuilds it from the records, if the bucket tells what producers did before"
 _REMADE = {
     ObjectKind.TXN_INDEX: _WITH_HISTORY,
     ObjectKind.PRODUCER_SNAPSHOT: _WITH_HISTORY,
-    ObjectKind.LEADER_EPOCHS: "repair makes it anew from the manifests",
+    ObjectKind.LEADER_EPOCHS: "repair rebuilds it from the manifests",
 }
 
 

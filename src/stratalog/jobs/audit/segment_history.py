@@ -53,7 +53,7 @@ class Producers:
     """The producers of a partition, batch by batch.
 
     `begins_at` is the first offset that is known of, None where everything is: what began before it and goes on counts
-    as begun there, which is the same to whoever reads from there on.
+    as begun there, which is the same to a reader that reads from there on.
     """
 
     replay: Replay
@@ -73,7 +73,7 @@ class Producers:
         begin = self.begins_at
         if begin is None:
             return found
-        # One that was open before may still be: nobody may stop looking for its end.
+        # One that was open before may still be: the search must not stop for its end.
         found = [each._replace(last_stable_offset=min(each.last_stable_offset, begin)) for each in found]
         found += (
             AbortedTransaction(self._aborters[marker], begin, marker, begin)
@@ -154,7 +154,7 @@ class SegmentHistory:
             raise NotProvedError(f"{manifest.key()} is damaged: {error}") from error
 
     def _batches(self, manifest: SegmentManifest) -> Iterator[RecordBatch]:
-        """Every batch; CorruptRecordError unless all are whole."""
+        """Return every batch; CorruptRecordError unless all are whole."""
         batches = walk(
             lambda size, at: self._view.reader.read_range(manifest, ObjectKind.LOG, at, at + size),
             manifest.segment_size_in_bytes,

@@ -47,7 +47,7 @@ class BucketJob:
                 self._earlier[topic] = noted
 
     def is_of_earlier(self, manifest: SegmentManifest) -> bool:
-        """Whether a job that did not come to its end made this segment."""
+        """Return whether a job that did not come to its end made this segment."""
         job = self._earlier.get(manifest.topic)
         return job is not None and is_of_job(manifest.segment_id, job)
 

@@ -170,7 +170,7 @@ class PartitionSurvey:
     seconds: float
 
     def changes(self, segments: range) -> bool:
-        """Whether a group becomes something else than it is."""
+        """Return whether a group becomes something else than it is."""
         if len(segments) != 1:
             return True
         summary = self.summaries[segments[0]]
@@ -210,7 +210,7 @@ def _narrowed(facts: FilterFacts, start: int, end: int) -> FilterFacts:
 
 
 def keys_estimate(plan: CompactionPlan) -> int:
-    """How many records a partition has, from a look at the beginning of its largest segment."""
+    """Return how many records a partition has, from a look at the beginning of its largest segment."""
     largest = max(plan.sources, key=lambda source: source.size, default=None)
     if largest is None:
         return 0

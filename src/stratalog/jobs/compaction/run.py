@@ -150,7 +150,7 @@ def compact_bucket(
 
 
 def _visible(places: ByteSources, topics: Sequence[str]) -> list[SegmentManifest]:
-    """All segments of topics. UsageError for a topic that has none, and for one that is not ours to change."""
+    """Return all segments of topics. UsageError for a topic that has none, and for one that is not ours to change."""
     found = list_remote_segments(places.store, topics, covered=True)
     _check_all_there(places, topics, found)
     for each in found:
@@ -177,7 +177,7 @@ def _bucket_plan(
     job: BucketJob,
     clock: Clock,
 ) -> bucket.BucketPlan:
-    """Of one partition that has segments."""
+    """Plan one partition that has segments."""
     return bucket.bucket_plan(
         places,
         manifests,

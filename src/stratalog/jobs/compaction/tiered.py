@@ -46,7 +46,7 @@ class Destination(Protocol):
         """Take away what earlier jobs left, and note this one; `manifests` is all that is visible of its topics."""
 
     def readable(self, manifests: Sequence[SegmentManifest]) -> list[SegmentManifest]:
-        """Those segments of one partition that count."""
+        """Return those segments of one partition that count."""
 
     def replace(self, plan: BucketPlan, new: Sequence[SegmentManifest]) -> None:
         """Make new segments of a partition visible, and note which others are obsolete."""
@@ -168,7 +168,7 @@ def _delete_objects(store: ObjectStore, segments: Sequence[RemoteLogSegmentMetad
 
 
 def _is_made_of(new: SegmentManifest, plan: BucketPlan, gone: set[UUID]) -> bool:
-    """Whether one of the segments that a new one was made of is gone: retention was quicker."""
+    """Return whether one of the segments that a new one was made of is gone: retention was quicker."""
     return any(
         each.segment_id in gone and new.base_offset <= each.base_offset and each.end_offset <= new.end_offset
         for each in plan.manifests

@@ -32,7 +32,7 @@ class Upload:
         return self.replaced[-1]
 
     def leader_epochs(self) -> dict[int, int]:
-        """Of all together, each with its first offset."""
+        """Return the epochs of all together, each with its first offset."""
         epochs: dict[int, int] = {}
         for manifest in self.replaced:
             for epoch, start in manifest.leader_epochs.items():

@@ -1,4 +1,4 @@
-"""What repair may do: make a derived file anew, begin an empty segment, or cut a tail and keep what was cut.
+"""What repair may do: rebuild a derived file, begin an empty segment, or cut a tail and keep what was cut.
 
 An action knows all that it needs when the check made it. Each is atomic: a crash leaves the old state or the new one.
 """
@@ -35,7 +35,7 @@ class FileAction(Action, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RebuildIndexes:
-    """Make offset and time index of a segment anew from its `.log`.
+    """Rebuild offset and time index of a segment from its `.log`.
 
     The topic's own `index.interval.bytes` is not in its directory; an index of any interval is right.
     """
@@ -51,7 +51,7 @@ class RebuildIndexes:
         return self.log_path.with_suffix(OFFSET_INDEX_SUFFIX)
 
     def describe(self) -> str:
-        return f"make {OFFSET_INDEX_SUFFIX} and {TIME_INDEX_SUFFIX} anew from the {LOG_SUFFIX}"
+        return f"rebuild {OFFSET_INDEX_SUFFIX} and {TIME_INDEX_SUFFIX} from the {LOG_SUFFIX}"
 
     def carry_out(self, fs: FileSystem) -> None:
         rebuild_segment(
@@ -67,7 +67,7 @@ class RebuildIndexes:
 
 @dataclass(frozen=True, slots=True)
 class CutTail:
-    """Cut a `.log` behind its last sound batch, and make its indexes anew.
+    """Cut a `.log` behind its last sound batch, and rebuild its indexes.
 
     The bytes behind are first copied to `<name>.<position>.cut`, durably, as recovery does.
     """

@@ -54,7 +54,7 @@ class DirReport:
 
 
 def is_partition_dir(path: Path, fs: FileSystem) -> bool:
-    """Whether `path` is itself a partition directory, by its name or by segments in it."""
+    """Return whether `path` is itself a partition directory, by its name or by segments in it."""
     names = fs.list_dir(path)
     if any(name in _KNOWN - {LOCK} for name in names):
         return False
@@ -316,7 +316,7 @@ def _check_offset(report: DirReport, path: Path, partition: PartitionReport, off
 _SAFE_TEXT: Final = {
     checkpoints.LOG_START_OFFSETS: "write where each log begins on disk",
     checkpoints.HIGH_WATERMARKS: "write where each log begins on disk: the next leader moves them on",
-    checkpoints.CLEANER_OFFSETS: "write no entries: the cleaner begins anew",
+    checkpoints.CLEANER_OFFSETS: "write no entries: the cleaner starts again",
 }
 
 
@@ -330,7 +330,7 @@ def _within(name: str, offset: int, partition: PartitionReport) -> int:
 def _safe_content(path: Path, report: DirReport) -> FileAction | None:
     """Return what takes the place of a checkpoint that cannot be read.
 
-    None for recovery points while a partition cannot be read: nobody knows where it ends, and a broker that finds no
+    None for recovery points while a partition cannot be read: its end is unknown, and a broker that finds no
     recovery points at all cuts nothing but an unfinished write.
     """
     is_flush = path.name == checkpoints.RECOVERY_POINTS

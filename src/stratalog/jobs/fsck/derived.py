@@ -116,7 +116,7 @@ class _Derived:
         if not (self._replay.is_complete and self._is_exact):
             return RemoveFile(path, "remove: a broker goes on from the snapshot before it")
         content = producer_snapshot.encode(self._replay.entries())
-        return WriteFile(path, content, "make anew from the log")
+        return WriteFile(path, content, "rebuild from the log")
 
     # --- transaction indexes --------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class _Derived:
         if unknown or not self._is_exact:
             return None
         content = b"".join(map(txn_index.encode_entry, expected))
-        return WriteFile(path, content, f"make anew from the log ({len(expected)} aborted transactions)")
+        return WriteFile(path, content, f"rebuild from the log ({len(expected)} aborted transactions)")
 
 
 def _aborted(entry: AbortedTransaction) -> str:

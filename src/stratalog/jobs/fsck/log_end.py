@@ -122,7 +122,7 @@ def cut_of(facts: SegmentScan, fs: FileSystem) -> CutTail:
 
 
 def _is_torn_write(facts: SegmentScan, fs: FileSystem) -> bool:
-    """Whether behind the last sound batch there is the beginning of one batch, or zeros, and nothing else."""
+    """Return whether behind the last sound batch there is the beginning of one batch, or zeros, and nothing else."""
     position, size = facts.sound_end, facts.size
     if size - position < BATCH_SIZE_MIN:
         return True

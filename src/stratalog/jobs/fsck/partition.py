@@ -157,7 +157,7 @@ def _check_indexes(
 ) -> None:
     for facts in segments:
         if any(one.kind is FsckKind.NO_BATCH and one.position < facts.sound_end for one in facts.faults):
-            continue  # no walk leads over it, and nothing could be made anew
+            continue  # no walk leads over it, and nothing could be rebuilt
         can_rebuild = facts.is_sound or (facts.base_offset in tails and not facts.has_damage_within)
         is_sealed = facts is not segments[-1] or (was_clean and report.name != METADATA_LOG)
         try:

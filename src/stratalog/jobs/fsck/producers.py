@@ -77,7 +77,7 @@ class Replay:
                 return
             coordinator_epoch = parse_control_value(record.value).coordinator_epoch
         except StratalogError:
-            return  # a batch with a right CRC that nobody can read does nothing to the state
+            return  # a batch with a right CRC that cannot be read does nothing to the state
         offset, first_offset = batch.base_offset, producer.txn_first_offset
         if control_type is ControlType.ABORT:
             if first_offset == NONE:
@@ -92,7 +92,7 @@ class Replay:
         producer.timestamp_ms = record.timestamp_ms
 
     def entries(self) -> list[ProducerSnapshotEntry]:
-        """Return what a snapshot taken here says, if nobody expired, in order of the producers' first batches."""
+        """Return what a snapshot taken here says, if no producer expired, in order of the producers' first batches."""
         return [
             ProducerSnapshotEntry(
                 producer_id=producer_id,
@@ -109,7 +109,7 @@ class Replay:
 
 
 def difference(stored: Sequence[ProducerSnapshotEntry], expected: Sequence[ProducerSnapshotEntry]) -> str | None:
-    """Where a snapshot contradicts a log of which nothing is missing; None if it does not.
+    """Return where a snapshot contradicts a log of which nothing is missing; None if it does not.
 
     A producer that the snapshot lacks may have expired before it was taken, and its coordinator epoch with it.
     """

@@ -5,7 +5,7 @@
 
 Verifying changes nothing and needs no lock. Of a segment that is being written, entries that are made meanwhile may be
 missed. Batches are taken by their headers: whether their records are sound is for others to check. `rebuild` makes
-indexes anew.
+indexes again.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def verify_offset_index(
     """
     findings = _Faults(index_path)
     if not fs.exists(index_path):
-        return findings.whole(FaultKind.MISSING, "there is no such index; it can be made anew from the log")
+        return findings.whole(FaultKind.MISSING, "there is no such index; it can be rebuilt from the log")
     found = detect_in_file(index_path, base_offset, fs=fs, log_path=log_path, expected=expected, always_prove=True)
     if found.is_corrupt:
         return findings.whole(FaultKind.FORMAT, f"no offset index of this log: {found.reason}")
@@ -124,7 +124,7 @@ def verify_time_index(
     """
     findings = _Faults(index_path)
     if not fs.exists(index_path):
-        return findings.whole(FaultKind.MISSING, "there is no such index; it can be made anew from the log")
+        return findings.whole(FaultKind.MISSING, "there is no such index; it can be rebuilt from the log")
     size = fs.size(index_path)
     if size % time_index.ENTRY_SIZE:
         what = f"no time index: {size} bytes are no multiple of {time_index.ENTRY_SIZE}"
@@ -215,7 +215,7 @@ class _Faults:
         return self.all
 
     def with_order(self, entries: Sequence[Entry], ascends: Callable[[Entry, Entry], bool]) -> list[IndexFault]:
-        """All findings by slot, with those for right entries that are not behind the right one before them."""
+        """Return all findings by slot, with those for right entries that are not behind the right one before them."""
         wrong = {finding.slot for finding in self.all}
         before: Entry | None = None
         for slot, entry in enumerate(entries):

@@ -1,6 +1,6 @@
 """Offset indexes of remote segments put in the other format, one segment at a time.
 
-The new object is put first, then the manifest with its size, checksum and entry size: whoever reads in between finds an
+The new object is put first, then the manifest with its size, checksum and entry size: a reader in between finds an
 index that does not match and makes his own from the records, as for a damaged one. What is encrypted or of Aiven's
 layout is not changed.
 """
@@ -24,7 +24,7 @@ class Converted:
 
 
 def why_untouchable(manifest: SegmentManifest) -> str | None:
-    """Why a segment's indexes are not changed, None where they may be."""
+    """Return why a segment's indexes are not changed, None where they may be."""
     if manifest.layout is not ObjectLayout.STRATALOG:
         return "it is of Aiven's layout, which is not written here"
     return "it is encrypted" if manifest.encryption is not None else None

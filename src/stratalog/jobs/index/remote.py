@@ -178,7 +178,7 @@ def _rebuild(task: _Task, view: PlainView, manifest: SegmentManifest) -> list[In
         for kind in (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX)
         if not task.work.only_damaged or _place(task.work.url, manifest, kind) in wrong
     ]
-    changes = [_change(task, manifest, kind, Outcome.REBUILT, "made anew from the records") for kind in asked]
+    changes = [_change(task, manifest, kind, Outcome.REBUILT, "rebuilt from the records") for kind in asked]
     if asked and not task.work.is_dry:
         carry_out(view.inner, RemakeIndexes(task.manifest_key, tuple(asked)))
     if _place(task.work.url, manifest, ObjectKind.TXN_INDEX) in wrong:

@@ -34,6 +34,6 @@ def spans_over_damage(log: File, base_offset: int) -> Iterator[tuple[int, BatchS
 
 
 def _is_zero_tail(log: File, position: int, log_size: int) -> bool:
-    """Whether the file seems to be preallocated from `position` on: it may be many GiB to search in vain."""
+    """Return whether the file seems to be preallocated from `position` on: it may be many GiB to search in vain."""
     last = max(position, log_size - _ZEROS_LOOKED_AT)
     return not any(log.pread(HEADER_SIZE, position)) and not any(log.pread(log_size - last, last))

@@ -194,7 +194,7 @@ class _Planner:
                 decode_producers(snapshot)
         except (RemoteResourceNotFoundError, DamagedRemoteObjectError, CorruptSnapshotError) as error:
             snapshot = None
-            problems.append(f"what was known of producers is damaged, they begin anew: {error}")
+            problems.append(f"what was known of producers is damaged, they start again: {error}")
         return NewestSegment(tuple(epochs), snapshot, tuple(problems))
 
     def _content(self, manifest: SegmentManifest, kind: ObjectKind) -> bytes | None:

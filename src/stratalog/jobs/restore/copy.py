@@ -80,7 +80,7 @@ class BucketTask:
 
 
 def copy_to_directory(task: LocalTask) -> CopiedSegment:
-    """All files of a segment, synced. RemoteStorageError, CorruptRecordError, OSError."""
+    """Return all files of a segment, synced. RemoteStorageError, CorruptRecordError, OSError."""
     reader, manifest = _open(task.source)
     return _write_files(reader, manifest, task.directory, task.source.from_offset)
 
@@ -119,7 +119,7 @@ def copy_to_bucket(task: BucketTask) -> SegmentManifest:
 
 
 def can_encode(options: dict[str, str]) -> None:
-    """UsageError for options of a target that nobody can write with."""
+    """UsageError for options of a target that cannot be written with."""
     keys, rest = ReadKeys.split(options)
     Encoding.of(rest.get("compression", "none"), keys.keyring)
 
@@ -184,7 +184,7 @@ def _pieces(reader: SegmentReader, manifest: SegmentManifest, from_offset: int |
 def _write_indexes(
     reader: SegmentReader, manifest: SegmentManifest, directory: Path, log: Path, base: int, *, is_whole: bool
 ) -> None:
-    """As they were; anew from the records, where they are not to be had or are of more than was wanted."""
+    """Write them as they were; rebuild them from the records where they are missing or of more than was wanted."""
     index, times = directory / offset_index_file(base), directory / time_index_file(base)
     try:
         if not is_whole:

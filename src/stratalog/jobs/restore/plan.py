@@ -176,7 +176,7 @@ def _sort_out(
 
 
 def _fault_of_records(manifest: SegmentManifest, objects: SegmentObjects) -> str | None:
-    """Why a segment cannot be read. Indexes that are missing are none: they are made anew from the records."""
+    """Return why a segment cannot be read. Indexes that are missing are none: they are rebuilt from the records."""
     key = object_key(manifest, ObjectKind.LOG)
     stored, expected = objects.at(key), stored_objects(manifest)[key]
     if stored is None:

@@ -225,7 +225,7 @@ def _sources(
 
 
 def _manifest_keys(view: PlainView, plan: RestorePlan, topics: Collection[str] | None) -> dict[ObjectKey, str]:
-    """Where the manifest of each planned segment lies: that depends on the layout."""
+    """Return where the manifest of each planned segment lies: that depends on the layout."""
     wanted = {ObjectKey.of(segment, ObjectKind.MANIFEST) for segment in plan.segments}
     found: dict[ObjectKey, str] = {}
     for manifest in list_remote_segments(view.inner, topics, covered=True):

@@ -70,7 +70,7 @@ def write_restore(
 ) -> Written:
     """Do what `plan` says. The directory is whole when this returns, and marked as unfinished until then.
 
-    Nobody else may use the directory. Raises DataDirError as `check_target`, OSError, and what `register` raises.
+    No other process may use the directory. Raises DataDirError as `check_target`, OSError, and what `register` raises.
     """
     check_target(data_dir, metadata_only=metadata_only, fs=fs)
     fs.make_dirs(data_dir)

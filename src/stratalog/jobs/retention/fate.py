@@ -40,7 +40,7 @@ class Hold(enum.Enum):
     NOT_COPIED = "not-copied"
     #: a copy in the remote tier whose offsets another copy has too
     COVERED = "covered"
-    #: a copy in the remote tier that is not of this log's history: nobody reads it
+    #: a copy in the remote tier that is not of this log's history: no reader uses it
     OTHER_LINEAGE = "other-lineage"
     #: a copy that is under way
     COPYING = "copying"

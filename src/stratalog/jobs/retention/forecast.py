@@ -141,7 +141,7 @@ class _Walk:
             holds = (*holds, by_itself) if slowest == position else (*holds, Hold.EARLIER_SEGMENT, by_itself)
         text = self._text(holds[0], position, slowest) if holds else self._text_due(segment)
         holds = _unique((*holds, *active))
-        if obstacle is not None:  # nobody knows when that is over
+        if obstacle is not None:  # the end of that is unknown
             return self._made(position, None, None, holds, text)
         return self._made(position, DeletionReason.TIME, rule_ms, holds, text)
 

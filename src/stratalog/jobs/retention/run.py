@@ -152,12 +152,12 @@ def _partitions(
 
 
 def _is_of(directory: Path, identity: TopicIdPartition) -> bool:
-    """Whether a directory is of the topic with this id, not of a later one of the same name."""
+    """Return whether a directory is of the topic with this id, not of a later one of the same name."""
     return noted_topic_id(directory) == identity.topic_id
 
 
 def _topic_id(directory: Path | None, identity: TopicIdPartition | None) -> UUID | None:
-    """Of the topic that a directory was listed for: where it goes with remote segments, theirs."""
+    """Return the id of the topic that a directory was listed for; that of its remote segments if it has some."""
     if directory is None or identity is not None:
         return None if identity is None else identity.topic_id
     return noted_topic_id(directory)

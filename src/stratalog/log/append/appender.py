@@ -2,7 +2,7 @@
 
     prepare (`preparation`: checks, offsets) -> roll if need be -> ask the producer state -> write -> move the end
 
-Whatever raises does so before anything is written, or the write is taken back: after an error nothing of the append is
+Whatever raises does so before anything is written, or the write is undone: after an error nothing of the append is
 in the log. Not thread-safe: the partition's lock is held. Source: Kafka's `UnifiedLog.append`.
 """
 
@@ -99,7 +99,7 @@ class Appender:
         ]
 
     def _must_roll_for(self, prepared: PreparedAppend, count: int, last_offset: int, now_ms: int) -> bool:
-        """Whether one of `count` appends could need a new segment; True also where that is only not ruled out."""
+        """Return whether one of `count` appends could need a new segment; True also where it cannot be ruled out."""
         active = self._local.active
         room = min(
             active.offset_index.max_entries - active.offset_index.entries,
@@ -214,7 +214,7 @@ class Appender:
 
 
 def _are_in_sequence(batches: Sequence[RecordBatch]) -> bool:
-    """Whether each producer's batches follow one upon the other; the first of each is not looked at."""
+    """Return whether each producer's batches follow one upon the other; the first of each is not looked at."""
     expected: dict[int, tuple[int, int]] = {}
     for batch in batches:
         found = (batch.producer_epoch, batch.base_sequence)

@@ -226,7 +226,7 @@ def prepare_leader_group(
 
 
 def _is_usual(header: tuple[int, ...], view: memoryview, size: int, rules: AppendRules, now_ms: int) -> bool:
-    """Whether `view` is one sound batch of a client that is stored as it came, offsets and epoch aside."""
+    """Return whether `view` is one sound batch of a client that is stored as it came, offsets and epoch aside."""
     return (
         _is_header_usual(header, size, rules, now_ms)
         and _are_bytes_usual(view, rules, now_ms)
@@ -254,7 +254,7 @@ def _is_header_usual(header: tuple[int, ...], size: int, rules: AppendRules, now
 
 
 def _are_bytes_usual(batches: memoryview | bytearray, rules: AppendRules, now_ms: int) -> bool:
-    """Whether the CRCs are right, and the records of what is not compressed are as they should be."""
+    """Return whether the CRCs are right, and the records of what is not compressed are as they should be."""
     if rules.validate_records or rules.read_records:
         return are_regular(batches, now_ms - rules.timestamp_before_max_ms, rules.keys_required)
     view = memoryview(batches)
@@ -269,7 +269,7 @@ def _are_bytes_usual(batches: memoryview | bytearray, rules: AppendRules, now_ms
 
 
 def _are_packed_records_usual(header: tuple[int, ...], view: memoryview, rules: AppendRules, now_ms: int) -> bool:
-    """Whether the records of a compressed batch are as they should be."""
+    """Return whether the records of a compressed batch are as they should be."""
     if not (rules.validate_records or rules.read_records):
         return True
     try:

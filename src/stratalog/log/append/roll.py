@@ -31,7 +31,7 @@ def segment_ms_max(config: LogConfig) -> int:
 
 
 def time_waited(*, now_ms: int, first_batch_timestamp: int | None, created_ms: int, incoming_max_timestamp: int) -> int:
-    """How old the segment is for the purpose of rolling.
+    """Return how old the segment is for the purpose of rolling.
 
     In record time where the first batch has a timestamp (None or negative: it has none), else since the segment was
     created by this process.
@@ -52,7 +52,7 @@ def roll_reason(
     base_offset: int,
     incoming_last_offset: int,
 ) -> RollReason | None:
-    """Whether a segment of `size` bytes must be rolled before `incoming_size` bytes are appended to it.
+    """Return whether a segment of `size` bytes must be rolled before `incoming_size` bytes are appended to it.
 
     `segment_ms_max` has the segment's jitter already taken off. An empty segment is rolled only for its indexes or for
     offsets that it cannot hold: anything else would leave an empty segment behind.

@@ -8,7 +8,7 @@ asks. A batch then is
     refused      its records are not what its header says, or none; or with the numbers of the records at fault: a key
                  is missing, a timestamp is out of range
     corrected    in its header: the largest timestamp is that of its records, the timestamp type that of the topic
-    written anew with another codec
+    rewritten with another codec
     converted    to format 2, from the messages of formats 0 and 1
 
 Source: Kafka's `LogValidator`. With `stratalog.produce.validation=header` the header of a client's batch is trusted
@@ -65,7 +65,7 @@ def validated(view: memoryview, rules: AppendRules, *, is_client: bool, now_ms: 
     Of a client exactly one batch; what the broker itself writes may be several. Errors: those of
     `validate_client_batches`, or for own batches CorruptRecordError, MessageTooLargeError and InvalidRecordError;
     InvalidTimestampError and InvalidRecordError with `record_errors` for records that the topic does not take;
-    MessageTooLargeError for what is larger than max.message.bytes after it was written anew.
+    MessageTooLargeError for what is larger than max.message.bytes after it was rewritten.
     """
     if is_client:
         batches = validate_client_batches(view, max_message_bytes=rules.max_message_bytes)
@@ -111,7 +111,7 @@ def _as_stored(batch: RecordBatch, rules: AppendRules, is_client: bool, now_ms: 
         ensure_quick(batch, _PACKING_FACTOR * batch.size)
         return _with_codec(batch, codec, facts, rules)
     if batch.codec and not facts.in_order:
-        # Kafka means to write such a batch anew, and fails with an unknown server error.
+        # Kafka means to rewrite such a batch, and fails with an unknown server error.
         raise InvalidRecordError(
             f"batch at position {batch.start} (base offset {batch.base_offset}): the offsets of its compressed records "
             "do"

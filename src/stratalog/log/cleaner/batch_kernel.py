@@ -1,4 +1,4 @@
-"""Native loops that write a batch anew with the records that stay. No interpreter lock.
+"""Native loops that rewrite a batch with the records that stay. No interpreter lock.
 
 Every write stays within what the caller has found room for (`context.RECORD_GROWTH` more a record than there was).
 """

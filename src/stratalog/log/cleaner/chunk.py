@@ -41,7 +41,7 @@ class Readable(Protocol):
 
 
 def address_of(content: Any) -> int:
-    """Where the content of a numpy array begins; valid as long as the array lives."""
+    """Return where the content of a numpy array begins; valid as long as the array lives."""
     address: int = content.__array_interface__["data"][0]
     return address
 
@@ -109,7 +109,7 @@ class Chunk:
             raise CorruptRecordError(f"{self.where}: {error}") from error
 
     def header_address(self) -> int:
-        """Of the batch at the position."""
+        """Return the address of the header of the batch at the position."""
         address: int = self.context.chunk + self.context.position
         return address
 

@@ -74,7 +74,7 @@ def _floor(segments: Sequence[CleanableSegment], offset: int) -> int:
 
 
 class FirstDirty(NamedTuple):
-    """Where the dirty part begins. `why_reset`: the checkpoint could not be right and is to be written anew."""
+    """Where the dirty part begins. `why_reset`: the checkpoint could not be right and has to be rewritten."""
 
     offset: int
     why_reset: str | None
@@ -83,7 +83,7 @@ class FirstDirty(NamedTuple):
 
 
 def first_dirty_offset(facts: CleanableLog, checkpointed: int | None) -> FirstDirty:
-    """Where the last cleaning ended, as far as that can be true; else the log start, so that all is cleaned."""
+    """Return where the last cleaning ended, as far as that can be true; else the log start, so that all is cleaned."""
     start = facts.log_start_offset
     if checkpointed is None:
         return FirstDirty(start, None)
@@ -97,7 +97,7 @@ def first_dirty_offset(facts: CleanableLog, checkpointed: int | None) -> FirstDi
 
 
 def first_uncleanable_offset(facts: CleanableLog, first_dirty: int, now_ms: int) -> int:
-    """Where the cleanable part ends; not below `first_dirty`."""
+    """Return where the cleanable part ends; not below `first_dirty`."""
     bounds = [facts.last_stable_offset, facts.segments[-1].base_offset]
     if facts.min_compaction_lag_ms > 0:
         newest_ms = now_ms - facts.min_compaction_lag_ms
@@ -145,7 +145,7 @@ def dirtiness(facts: CleanableLog, first_dirty: int, first_uncleanable: int) -> 
 
 
 def _size(segments: Sequence[CleanableSegment], start: int, end: int) -> int:
-    """Of the segments from the one that holds offset `start` on, as far as they begin below `end`."""
+    """Return the size of the segments from the one with offset `start` on, as far as they begin below `end`."""
     if start >= end:
         return 0
     return sum(s.size_bytes for s in segments[_floor(segments, start) :] if s.base_offset < end)

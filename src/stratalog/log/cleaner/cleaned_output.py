@@ -111,7 +111,7 @@ class CleanedOutput:
             if last_offset - cleaned.base_offset > RELATIVE_OFFSET_MAX:
                 raise CorruptRecordError(
                     f"{self._chunk.where}: the segment's offsets reach to {last_offset}, too far from"
-                    f" {cleaned.base_offset}; it is split when the log is opened anew"
+                    f" {cleaned.base_offset}; it is split when the log is opened again"
                 )
             output_kernel.merge_rows(self._chunk.address)
             facts = [BatchFacts(*row) for row in self._table[: context.table_rows].tolist()]

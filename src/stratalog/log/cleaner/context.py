@@ -73,7 +73,7 @@ MAP_FULL: Final = 4
 OUT_FULL: Final = 5
 """The output, the table or the flags have no room for whatever may become of this batch."""
 UNUSUAL: Final = 6
-"""The records are not written as Kafka would write them, so they have to be written anew field by field."""
+"""The records are not written as Kafka would write them, so they have to be rewritten field by field."""
 
 RECORD_GROWTH: Final = 13
 """Bytes by which a record may grow when its batch gets another base timestamp: its timestamp delta from 1 to 10, its

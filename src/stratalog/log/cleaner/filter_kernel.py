@@ -184,7 +184,7 @@ def _add_row(context: int, target: int, size: int) -> None:
 
 @native
 def _has_room(context: int) -> bool:
-    """Whether the output can hold whatever becomes of the context's batch."""
+    """Return whether the output can hold whatever becomes of the context's batch."""
     x = context_at(context, 0)
     most = x.batch.size + RECORD_GROWTH * max(x.batch.record_count, 0)
     fits: bool = x.out_size + most <= x.out_capacity and x.table_rows < x.table_capacity

@@ -1,8 +1,8 @@
 """Which records of a batch stay, and the batch that they make: the plain twin of `filter_kernel`.
 
-It also does what the native loops leave out: batches of message formats 0 and 1, and batches whose bytes nobody would
-write so (numbers longer than need be, header keys beyond ASCII), which are written anew field by field. Source: Kafka's
-`MemoryRecords.filterTo` and `Cleaner.shouldRetainRecord`.
+It also does what the native loops leave out: batches of message formats 0 and 1, and batches whose bytes no client
+would write so (numbers longer than need be, header keys beyond ASCII), which are rewritten field by field. Source:
+Kafka's `MemoryRecords.filterTo` and `Cleaner.shouldRetainRecord`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def filter_batch(batch: RecordBatch, verdict: BatchVerdict, rules: FilterRules) 
 
 
 def stays(batch: RecordBatch, record: Record, rules: FilterRules) -> bool:
-    """Whether a record of a batch that is not discarded stays.
+    """Return whether a record of a batch that is not discarded stays.
 
     It does behind what the map covers; else if nothing newer has its key, and it is no tombstone whose time is over.
     """

@@ -79,7 +79,7 @@ class MapBuilder:
                 chunk.grow_for_batch()
             position += chunk.position
             self._stats.map_bytes_read += chunk.position
-        # The offsets behind the last batch, up to the next segment, are nobody's.
+        # The offsets behind the last batch, up to the next segment, belong to no batch.
         self._map.update_latest_offset(end_offset - 1)
         return _GOES_ON
 
@@ -137,7 +137,7 @@ class MapBuilder:
 
 
 def _position_before(segment: LogSegment, offset: int) -> int:
-    """Where to begin to read for `offset`.
+    """Return where to begin to read for `offset`.
 
     At the batch of the index entry before, if that is true, else at the start.
     """

@@ -1,6 +1,6 @@
 """The offset map for native loops; `offset_map` says what it is, and has the plain twins.
 
-The map is told by the address of its state, a `MapState`, and works on memory that its owner keeps. Whoever
+The map is told by the address of its state, a `MapState`, and works on memory that its owner keeps. The code that
 filters asks `is_superseded`, which a list of offsets answers as well as a map does (`superseded`).
 """
 
@@ -90,7 +90,7 @@ def map_get(state: int, key: int, size: int) -> int:
 
 @inlined
 def _is_listed(state: int, offset: int) -> bool:
-    """Whether an offset is among the listed ones; quick for one behind or close to the one before."""
+    """Return whether an offset is among the listed ones; quick for one behind or close to the one before."""
     words = map_state(state, 0)
     listed = as_u32(words.listed_at)
     wanted = offset - words.listed_base
@@ -106,7 +106,7 @@ def _is_listed(state: int, offset: int) -> bool:
 
 @inlined
 def is_superseded(state: int, key: int, size: int, offset: int) -> bool:
-    """Whether a later record has the key of the record at `offset`."""
+    """Return whether a later record has the key of the record at `offset`."""
     if map_state(state, 0).listed_at != 0:
         return _is_listed(state, offset)
     return offset < map_get(state, key, size)

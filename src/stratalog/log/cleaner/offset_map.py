@@ -121,7 +121,7 @@ class OffsetMap:
         return NOT_FOUND if entry == _FREE else int.from_bytes(entry[HASH_SIZE:], "big", signed=True)
 
     def is_superseded(self, key: bytes, offset: int) -> bool:
-        """Whether a later record than the one at `offset` was put with the key."""
+        """Return whether a later record than the one at `offset` was put with the key."""
         return offset < self.get(key)
 
     def _find(self, digest: bytes) -> int | None:

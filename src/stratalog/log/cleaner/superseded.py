@@ -1,7 +1,7 @@
 """What a filter must know of newer records: whether there is one of the same key.
 
-The offset map of a cleaning knows it by the key. Whoever has compared all keys beforehand, elsewhere, knows it by the
-offset: `SupersededOffsets` is the list of the offsets that have a newer record.
+The offset map of a cleaning knows it by the key. A caller that has compared all keys beforehand, elsewhere, knows it by
+the offset: `SupersededOffsets` is the list of the offsets that have a newer record.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class NewerRecords(Protocol):
     def address(self) -> int: ...
 
     def is_superseded(self, key: bytes, offset: int) -> bool:
-        """Whether a later record has the key of the record at `offset`."""
+        """Return whether a later record has the key of the record at `offset`."""
 
 
 class SupersededOffsets:

@@ -1,7 +1,7 @@
 """How fast the cleaners may read and write, all together: `log.cleaner.io.max.bytes.per.second`.
 
-Thread safety: one throttle is shared by all cleaner threads; whoever is over the rate sleeps with the lock held, and
-the others wait behind it. Source: Kafka's `Throttler`.
+Thread safety: one throttle is shared by all cleaner threads; a thread that is over the rate sleeps with the lock held,
+and the others wait behind it. Source: Kafka's `Throttler`.
 """
 
 from __future__ import annotations

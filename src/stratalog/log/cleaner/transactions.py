@@ -27,7 +27,7 @@ class MetData:
 class CleanedTransactions:
     """See the module. Batches come in the order of the log; `retain` is called for each abort marker that must stay.
 
-    Whoever begins within the log says what was `met` before.
+    A caller that begins within the log says what was `met` before.
     """
 
     def __init__(self, retain: Callable[[AbortedTransaction], None] | None = None, met: MetData | None = None) -> None:
@@ -50,7 +50,7 @@ class CleanedTransactions:
             heapq.heappush(self._coming, (transaction.first_offset, transaction.last_offset, transaction))
 
     def on_data(self, batch: RecordBatch) -> bool:
-        """Whether this batch, which is no control batch, is part of an aborted transaction."""
+        """Return whether this batch, which is no control batch, is part of an aborted transaction."""
         if not batch.is_transactional:
             return False
         self._begin_up_to(batch.last_offset)
@@ -62,7 +62,7 @@ class CleanedTransactions:
         return False
 
     def on_control(self, batch: RecordBatch) -> bool:
-        """Whether nothing is left that this control batch tells about: an empty one, or the marker of no data.
+        """Return whether nothing is left that this control batch tells about: an empty one, or the marker of no data.
 
         Raises InvalidRecordError for a control record whose key is none.
         """

@@ -1,4 +1,4 @@
-"""What a cleaning is told, and what it tells."""
+"""The input and the outcome of a cleaning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stratalog.errors import StratalogError
 
 
 class CleaningAborted(StratalogError):
-    """The cleaning was told to stop, or must begin anew; what was not swapped in yet is gone."""
+    """The cleaning was told to stop, or must start again; what was not swapped in yet is gone."""
 
 
 @dataclass(frozen=True, slots=True)

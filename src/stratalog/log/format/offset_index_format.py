@@ -60,7 +60,7 @@ def format_of(entry_size: int) -> OffsetIndexFormat:
 
 
 def decode_entries(data: Buffer, base_offset: int, form: OffsetIndexFormat = LEGACY) -> Iterator[OffsetPosition]:
-    """Every whole entry in `data`, as absolute offsets; a partial one at the end is left out."""
+    """Yield every whole entry in `data`, as absolute offsets; a partial one at the end is left out."""
     view = memoryview(data)
     whole = view.nbytes // form.entry_size * form.entry_size
     for relative, position in form.entry.iter_unpack(view[:whole]):
@@ -102,7 +102,7 @@ class Evidence(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """The format of an index file. Of a corrupt one (`NONE`) it is the expected format, in which it is made anew."""
+    """The format of an index file. Of a corrupt one (`NONE`) it is the expected format, in which it is rebuilt."""
 
     format: OffsetIndexFormat
     evidence: Evidence
@@ -115,7 +115,7 @@ class Detection:
 
     @property
     def is_guess(self) -> bool:
-        """Whether whoever relies on it has to warn."""
+        """Whether a caller that relies on it has to warn."""
         return self.evidence is Evidence.EXPECTED
 
     def __str__(self) -> str:
@@ -129,12 +129,13 @@ def detect_from_entries(data: Buffer, expected: OffsetIndexFormat = LEGACY) -> D
     negative, over the first few entries. A size that neither divides and content that fits neither are corrupt. Zeros
     at the end of the file (of an index that was in use) are no entries.
 
-    Where the document is left with both, it takes `expected`, the format of the level in force (legacy for whoever does
-    not know it). Here the first entry decides: it stands for the second batch at the earliest, so its position is above
-    0, and at most `index.interval.bytes` and one batch from the beginning, both below 2^31, so it is below 2^32. Read
-    as large, the first position of a legacy index is its first position times 2^32 at least; read as legacy, that of a
-    large one is 0. An index that no broker writes is left to `expected`, and is a guess: one, too, that read as legacy
-    begins with offset 0 at position 0 and goes on without a fault, and read as large has relative offset 0 first.
+    Where the document is left with both, it takes `expected`, the format of the level in force (legacy for a caller
+    that does not know it). Here the first entry decides: it stands for the second batch at the earliest, so its
+    position is above 0, and at most `index.interval.bytes` and one batch from the beginning, both below 2^31, so it is
+    below 2^32. Read as large, the first position of a legacy index is its first position times 2^32 at least; read as
+    legacy, that of a large one is 0. An index that no broker writes is left to `expected`, and is a guess: one, too,
+    that read as legacy begins with offset 0 at position 0 and goes on without a fault, and read as large has relative
+    offset 0 first.
     """
     view = memoryview(data).cast("B")
     size = len(view)
@@ -182,12 +183,12 @@ def used_size(data: Buffer) -> int:
 
 
 def used_entries(data: Buffer, form: OffsetIndexFormat) -> int:
-    """How many entries lie before the zero tail."""
+    """Return how many entries lie before the zero tail."""
     return -(-used_size(data) // form.entry_size)
 
 
 def _ascends(used: memoryview, form: OffsetIndexFormat) -> bool:
-    """Whether neither field descends or is negative over the first few entries; `used` may end within one."""
+    """Return whether neither field descends or is negative over the first few entries; `used` may end within one."""
     data = bytes(used[: _ENTRIES_LOOKED_AT * form.entry_size])
     data += bytes(-len(data) % form.entry_size)
     before = (0, 0)

@@ -105,7 +105,7 @@ def _share_proved(
 
 
 def is_true_entry(offset: int, position: int, base_offset: int, log: LogReader, log_size: int) -> bool:
-    """Whether the batch that begins at `position` ends with `offset`.
+    """Return whether the batch that begins at `position` ends with `offset`.
 
     Older brokers indexed several batches that were appended together as one, by the last offset of the last of them and
     the position of the first: so the batches behind it may get there too. Reading on from such an entry is right.

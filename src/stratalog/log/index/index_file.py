@@ -11,7 +11,7 @@ The file is never mapped: a map answers a full disk, a bad sector and a file tha
 ends the process. Entries that are added are collected in memory and written in pieces of a page, and before anything
 else is done to the file; so a full disk is an OSError, and what was added stays. An index is searched in a copy of all
 its entries, which is read at the first search and may be dropped at any time (`index_memory`); first and last entry are
-had from the file, which is open only for as long as it is read or written. An index that is made anew (`reset`) is
+had from the file, which is open only for as long as it is read or written. An index that is rebuilt (`reset`) is
 written when it is complete, over what was there: on a full disk it needs no more room than it had.
 
 Thread safety: one writer at a time (the partition's lock); any number of readers at any time, without a lock, and any
@@ -117,7 +117,7 @@ class IndexFile(ABC, Generic[EntryT]):
         return self.entries * self.entry_size
 
     def can_append_offset(self, offset: int) -> bool:
-        """Whether `offset` fits the 32-bit relative offset of this segment."""
+        """Return whether `offset` fits the 32-bit relative offset of this segment."""
         return 0 <= offset - self.base_offset <= RELATIVE_OFFSET_MAX
 
     # --- the file -----------------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class IndexFile(ABC, Generic[EntryT]):
         self._truncate_to_entries(0)
 
     def reset(self) -> None:
-        """Drop all entries and begin to make the index anew, at its maximum size.
+        """Drop all entries and begin to rebuild the index, at its maximum size.
 
         The file stays as it is until `write_out`, or what comes with it: `flush`, `resize`, `trim_to_valid_size`,
         `close`.
@@ -273,7 +273,7 @@ class IndexFile(ABC, Generic[EntryT]):
             self.entries += 1
 
     def _all(self) -> Entries:
-        """All entries, in memory; those that are added from now on may come to stand behind them."""
+        """Return all entries, in memory; those that are added from now on may come to stand behind them."""
         loaded = self._loaded
         if loaded is None:
             loaded = self._load()
@@ -294,7 +294,7 @@ class IndexFile(ABC, Generic[EntryT]):
         self._loaded = None
 
     def _copy(self) -> bytes:
-        """All entries as they are now; views of this one hinder no append."""
+        """Return all entries as they are now; views of this one hinder no append."""
         return bytes(self._all())
 
     def _at(self, slot: int) -> Entries:
@@ -349,7 +349,7 @@ class IndexFile(ABC, Generic[EntryT]):
 
     @abstractmethod
     def _ascends(self, first: EntryT, last: EntryT) -> bool:
-        """Whether the second of two entries is larger than the first."""
+        """Return whether the second of two entries is larger than the first."""
 
     @abstractmethod
     def _first_fault(self) -> int | None:

@@ -23,7 +23,7 @@ Array = Any  # a one-dimensional numpy array
 
 
 def count_up_to(data: Buffer, key: struct.Struct, at: int, stride: int, entries: int, target: int) -> int:
-    """How many of the first `entries` entries have a key <= `target`. Keys, `at` bytes into each entry, do not descend.
+    """Count the entries with a key <= `target` among the first `entries`. Keys, `at` bytes into each, do not descend.
 
     First the last key and the first of the warm section are looked at: most searches end there. In the rest, keys grow
     evenly, so the place is guessed between first and last key, guessed again from what stands there, and the guess is

@@ -149,7 +149,7 @@ class OffsetIndex(IndexFile[OffsetPosition]):
         return first_fault(self._copy(), self.format, self.entries)
 
     def reset(self, entry_format: OffsetIndexFormat | None = None) -> None:
-        """Drop all entries, to fill the file anew at its maximum size, in another format if one is given."""
+        """Drop all entries, to fill the file again at its maximum size, in another format if one is given."""
         self.truncate()
         if entry_format is not None:
             self._take_format(entry_format)

@@ -33,7 +33,7 @@ _FAULTS_BY_NUMPY: Final = 20_000
 
 
 def decode_entries(data: Buffer, base_offset: int) -> Iterator[TimestampOffset]:
-    """Every whole entry in `data`, with absolute offsets; a partial one at the end is left out."""
+    """Yield every whole entry in `data`, with absolute offsets; a partial one at the end is left out."""
     view = memoryview(data)
     whole = view.nbytes // ENTRY_SIZE * ENTRY_SIZE
     for timestamp_ms, relative in ENTRY.iter_unpack(view[:whole]):

@@ -54,7 +54,7 @@ def encode_entry(transaction: AbortedTransaction) -> bytes:
 
 
 def decode_entries(data: Buffer, name: str = "transaction index") -> Iterator[AbortedTransaction]:
-    """Every whole entry in `data`; CorruptIndexError for a version that is not known."""
+    """Yield every whole entry in `data`; CorruptIndexError for a version that is not known."""
     view = memoryview(data)
     whole = view.nbytes // ENTRY_SIZE * ENTRY_SIZE
     for slot, (version, *fields) in enumerate(ENTRY.iter_unpack(view[:whole])):

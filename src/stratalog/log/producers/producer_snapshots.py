@@ -39,7 +39,7 @@ class SnapshotDirectory:
         return self._paths.get(offset)
 
     def path_for(self, offset: int) -> Path:
-        """Where a snapshot at this offset belongs; `add` it once it is written."""
+        """Return where a snapshot at this offset belongs; `add` it once it is written."""
         return self.directory / snapshot_file(offset)
 
     def add(self, offset: int, *, synced: bool = True) -> None:
@@ -66,7 +66,7 @@ class SnapshotDirectory:
             self.delete(offset)
 
     def delete_outside(self, log_start_offset: int, log_end_offset: int) -> None:
-        """Those that stand for nothing in a log of these offsets."""
+        """Delete those that stand for nothing in a log of these offsets."""
         for offset in list(self._paths):
             if offset > log_end_offset or offset <= log_start_offset:
                 self.delete(offset)

@@ -115,14 +115,14 @@ class ProducerStateManager:
         return NO_TIMESTAMP
 
     def has_late_transaction(self, now_ms: int) -> bool:
-        """Whether the oldest open transaction should have been ended long ago."""
+        """Return whether the oldest open transaction should have been ended long ago."""
         last_ms = self.oldest_transaction_timestamp_ms
         return last_ms > 0 and now_ms - last_ms > self.max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
 
     # --- appends ------------------------------------------------------------------------------------------------
 
     def has_ongoing_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether the producer has an open transaction here, of this epoch."""
+        """Return whether the producer has an open transaction here, of this epoch."""
         known = self._producers.get(producer_id)
         return known is not None and known.epoch == epoch and known.current_txn_first_offset is not None
 

@@ -104,7 +104,7 @@ class ProducerUpdates:
         self.completed: list[CompletedTransaction] = []
 
     def add(self, batch: RecordBatch, *, transaction_version: int = 0) -> DuplicateOf | None:
-        """Validate a batch whose offsets are assigned; a duplicate of a batch in the log is told, and not added.
+        """Validate a batch whose offsets are assigned; a duplicate of a batch in the log is reported, and not added.
 
         A batch without a producer id is nothing to us. `transaction_version` 2 demands that a marker's epoch is above
         the producer's (KIP-890). Raises OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError,

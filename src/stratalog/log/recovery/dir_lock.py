@@ -109,7 +109,7 @@ def hold_partition(directory: Path, name: str, fs: FileSystem = REAL_FILESYSTEM)
 
 
 def is_held(directory: Path, fs: FileSystem = REAL_FILESYSTEM) -> bool:
-    """Whether somebody has a log directory, or a part of it, right now."""
+    """Return whether somebody has a log directory, or a part of it, right now."""
     if not fs.exists(directory / LOCK):
         return False
     with fs.open(directory / LOCK) as file:
@@ -142,7 +142,7 @@ def _set(file: File, kind: int, start: int, length: int) -> None:
 
 
 def _is_held(file: File, start: int, length: int) -> bool:
-    """Whether another one than this open file has a lock there."""
+    """Return whether another one than this open file has a lock there."""
     found = _control(file, _GET, fcntl.F_GETLK, fcntl.F_WRLCK, start, length)
     return int(_FLOCK.unpack(found)[0 if _IS_TYPE_FIRST else 3]) != fcntl.F_UNLCK
 

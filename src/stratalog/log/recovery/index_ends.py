@@ -49,7 +49,7 @@ def check_index_ends(segment: LogSegment, fs: FileSystem) -> None:
 
 
 def _is_true_abort(segment: LogSegment, transaction: AbortedTransaction) -> bool:
-    """Whether the producer's marker stands where an entry of the transaction index says."""
+    """Return whether the producer's marker stands where an entry of the transaction index says."""
     found = segment.translate_offset(transaction.last_offset)
     if found is None or not transaction.first_offset < transaction.last_offset:
         return False

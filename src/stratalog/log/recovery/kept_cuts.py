@@ -48,7 +48,7 @@ def keep_tail(log_path: Path, log: LogBytes, sound: SoundBatches, fs: FileSystem
 
 
 def _end_of_remains(log: LogBytes, position: int) -> int:
-    """Where what is worth keeping ends: batches may end in some zeros, only a preallocated file in many."""
+    """Return where what is worth keeping ends: batches may end in some zeros, only a preallocated file in many."""
     limit = log.size
     header = log.header(position)
     own_end = 0 if header is None else position + header[1] + LOG_OVERHEAD
@@ -57,7 +57,7 @@ def _end_of_remains(log: LogBytes, position: int) -> int:
 
 
 def has_content(segment: LogSegment) -> bool:
-    """Whether a `.log` holds anything but zeros."""
+    """Return whether a `.log` holds anything but zeros."""
     file = segment.file
     starts = range(0, file.size(), _CHUNK_SIZE)
     return any(file.pread(_CHUNK_SIZE, start).strip(b"\0") for start in starts)

@@ -71,7 +71,7 @@ def _identify(directory: Path, topic_id: UUID | None, fs: FileSystem, *, durable
     except CorruptCheckpointError as error:
         if topic_id is None:
             raise
-        logger.warning("writing %s anew: %s", metadata.path, error)
+        logger.warning("rewriting %s: %s", metadata.path, error)
         stored = None
     if stored is None:
         if topic_id is not None:
@@ -110,7 +110,7 @@ def _restore_epochs(epochs: LeaderEpochCache, loaded: LoadedLog, name: str) -> N
 
 
 def _fit(epochs: LeaderEpochCache, segments: SegmentTable) -> bool:
-    """Whether the epochs are true of the first batch, not before the first epoch, of the last segment that has one."""
+    """Return whether the epochs agree with the first batch, from the first epoch on, of the last segment with one."""
     earliest = epochs.earliest_entry
     first_known = 0 if earliest is None else earliest.start_offset
     for segment in reversed(segments.all):

@@ -4,7 +4,7 @@ Cleaners of old merged segments whatever their offsets (KAFKA-6264), so such seg
 are cut when it is opened, before anything else looks at them, by the protocol of `replacement`: a crash leaves the one
 segment or all of the new ones, with the same bytes. How far a segment reaches is told by where the next one begins, and
 of the last one by the recovery point, which may be too low: `recovery` finds that out when it reads the segment
-(`OverflowedSegmentError`), and begins anew. Source: Kafka's `LocalLog.splitOverflowedSegment`, `LogLoader`.
+(`OverflowedSegmentError`), and starts again. Source: Kafka's `LocalLog.splitOverflowedSegment`, `LogLoader`.
 """
 
 from __future__ import annotations

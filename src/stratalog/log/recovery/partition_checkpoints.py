@@ -1,10 +1,10 @@
-"""What the checkpoints of a log directory say of one partition, for whoever opens that one alone.
+"""What the checkpoints of a log directory say of one partition, for a caller that opens that one alone.
 
 The files are those that a broker keeps beside its partitions, so each finds what the other left:
 
     recovery-point-offset-checkpoint    everything below is on disk; without an entry that is not known
     log-start-offset-checkpoint         where the log begins; one that begins at 0 is not in it
-    .kafka_cleanshutdown                a broker stopped cleanly, and nobody was here since
+    .kafka_cleanshutdown                a broker stopped cleanly, and no other process since
 
 Several processes may have one partition each of the same directory: they take turns at these files (`flock` of the
 directory, where the file system has that).
@@ -110,7 +110,7 @@ def known_recovery_point(offset: int | None) -> int | None:
 
 
 def plausible_start(path: Path, offset: int, fs: FileSystem) -> int:
-    """Where a log begins, of which a checkpoint says `offset`.
+    """Return where a log begins, of which a checkpoint says `offset`.
 
     The log's own leader epochs follow its start, before the checkpoint is written; if they begin earlier, the
     checkpoint is wrong (it has no checksum), and taking its word would delete what is not to be deleted.

@@ -339,7 +339,7 @@ class LogLoader:
         return is_end
 
     def _is_last(self, segment: LogSegment) -> bool:
-        """Whether nothing was written behind the segment."""
+        """Return whether nothing was written behind the segment."""
         return not any(map(has_content, self._segments[self._segments.index(segment) + 1 :]))
 
     def _name_gap(self, segment: LogSegment, sound: SoundBatches) -> None:
@@ -402,7 +402,7 @@ class LogLoader:
         return self._begin_at(max(known_end, last.base_offset + 1, self._log_start_offset))
 
     def _end_of_last(self, last: LogSegment) -> tuple[int, bool]:
-        """Where the last segment ends, and whether it does with a whole batch."""
+        """Return where the last segment ends, and whether it does with a whole batch."""
         sound = self._scanned.get(last)
         if sound is None:
             try:
@@ -419,7 +419,7 @@ class LogLoader:
         return sound.next_offset, is_whole
 
     def _known_end(self, end: int, *, is_whole: bool) -> int:
-        """Where a log ended that may have lost its end. No earlier than `end`.
+        """Return where a log ended that may have lost its end. No earlier than `end`.
 
         A clean stop leaves a snapshot there, of which a directory without a recovery point may know no more. A recovery
         point has no checksum: it counts where the log is damaged at its end, or if there is a snapshot of the same

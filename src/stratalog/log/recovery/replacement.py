@@ -82,8 +82,8 @@ def name_plainly(directory: Path, new: Sequence[LogSegment], fs: FileSystem) -> 
 def _discard(directory: Path, new: Sequence[LogSegment], fs: FileSystem) -> None:
     """Remove the files of new segments that are not to come in, however far their renaming came.
 
-    The lowest `.log` is made `.cleaned` first and goes last: until then it says to whoever opens the directory after a
-    crash that none of them counts.
+    The lowest `.log` is made `.cleaned` first and goes last: until then it says to a process that opens the directory
+    after a crash that none of them counts.
     """
     bases = sorted((segment.base_offset for segment in new), reverse=True)
     try:

@@ -1,4 +1,4 @@
-"""The scan of a segment whose content is in doubt: which batches are sound, and the indexes made anew from them.
+"""The scan of a segment whose content is in doubt: which batches are sound, and the indexes rebuilt from them.
 
 Behind the offset up to which the log is known to be flushed, the first unsound byte ends the segment: that is what a
 crash leaves, and what Kafka does. Before it nothing is ever cut: a damaged place is stepped over, up to where the next
@@ -206,7 +206,7 @@ def _tell(log: LogBytes, positions: Iterable[int], on_batch: OnBatch) -> None:
 
 
 def _flaw(log: LogBytes, position: int, header: tuple[int, ...] | None, expected_offset: int, highest: int) -> str:
-    """Why there is no sound batch at `position`."""
+    """Return why there is no sound batch at `position`."""
     if header is None:
         rest = log.at(position, HEADER_SIZE)
         if len(rest) < BATCH_SIZE_MIN:
@@ -222,7 +222,7 @@ def _flaw(log: LogBytes, position: int, header: tuple[int, ...] | None, expected
 
 
 def _is_sound_but_far(log: LogBytes, position: int, expected_offset: int, highest: int) -> bool:
-    """Whether the batch at `position` is at fault for nothing but an offset above `highest`.
+    """Return whether the batch at `position` is at fault for nothing but an offset above `highest`.
 
     Offsets are not under the CRC of a batch: only if another sound one follows behind it are they believed.
     """
@@ -251,5 +251,5 @@ def is_torn_write(log: LogBytes, position: int, next_offset: int) -> bool:
 
 
 def has_sound_batch(log: LogBytes, position: int, expected_offset: int) -> bool:
-    """Whether behind the unsound bytes at `position` there is a batch that is sound: then no torn write left them."""
+    """Return whether a sound batch follows the unsound bytes at `position`: then no torn write left them."""
     return next_sound(log, position, expected_offset, 0x7FFF_FFFF_FFFF_FFFF)[1] >= 0

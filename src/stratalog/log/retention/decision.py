@@ -92,7 +92,7 @@ class RetentionLimits:
 
 
 def is_tiered(config: LogConfig) -> bool:
-    """Whether sealed segments go to the remote tier, and local ones only after that."""
+    """Return whether sealed segments go to the remote tier, and local ones only after that."""
     return config.remote_storage_enable and not config.remote_log_copy_disable
 
 
@@ -122,7 +122,7 @@ def plan_retention(segments: Sequence[RetentionSegment], limits: RetentionLimits
 def _apply(
     reason: DeletionReason, segments: Sequence[RetentionSegment], first: int, limits: RetentionLimits, now_ms: int
 ) -> tuple[int, bool]:
-    """How many segments from `first` on one rule takes, and whether it wants the active one rolled."""
+    """Return how many segments from `first` on one rule takes, and whether it wants the active one rolled."""
     breaches = _breaches(reason, segments, first, limits, now_ms)
     taken = 0
     for i in range(first, len(segments)):
@@ -141,7 +141,7 @@ def _apply(
 
 
 def _is_expendable(end_offset: int, is_active: bool, limits: RetentionLimits) -> bool:
-    """Whether the remote tier has the segment that ends before `end_offset`, or nobody wants it any more."""
+    """Return whether the remote tier has the segment that ends before `end_offset`, or it is no longer needed."""
     if limits.remote_through is None:
         return True
     if not is_active and limits.log_start_offset >= end_offset:
@@ -152,7 +152,7 @@ def _is_expendable(end_offset: int, is_active: bool, limits: RetentionLimits) ->
 def _breaches(
     reason: DeletionReason, segments: Sequence[RetentionSegment], first: int, limits: RetentionLimits, now_ms: int
 ) -> Iterator[bool]:
-    """Whether each segment from `first` on breaches one rule."""
+    """Return whether each segment from `first` on breaches one rule."""
     if reason is DeletionReason.LOG_START_OFFSET:
         for i in range(first, len(segments)):
             yield i + 1 < len(segments) and segments[i + 1].base_offset <= limits.start_offset

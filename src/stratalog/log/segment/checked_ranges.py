@@ -65,12 +65,12 @@ class SoundBytes:
         self._named: set[int] = set()
 
     def trust(self) -> None:
-        """All that is there was checked."""
+        """Take all that exists as checked."""
         self.unchecked_end = 0
         self._bounds = ()
 
     def distrust(self, size: int) -> None:
-        """Of the first `size` bytes nothing is known."""
+        """Take the first `size` bytes as unchecked."""
         self.unchecked_end = size
         self._bounds = ()
 
@@ -79,7 +79,7 @@ class SoundBytes:
         self.unchecked_end = min(self.unchecked_end, position)
 
     def servable(self, file: File, position: int, size: int, size_bytes: int, end_offset: int) -> int:
-        """How many of `size` bytes from the batch at `position` on may be handed out.
+        """Return how many of `size` bytes from the batch at `position` on may be handed out.
 
         `size` if nothing is wrong; less if a batch behind the first one is damaged. `size_bytes` is that of the
         segment, and no offset in it reaches `end_offset`. Raises CorruptRecordError, naming the place, for a damaged
@@ -99,7 +99,7 @@ class SoundBytes:
         message = f"{self.path}: the batch at position {sound} is damaged: {flaw}"
         if sound not in self._named:
             self._named.add(sound)
-            logger.error("%s; readers are told so, and the file is left as it is", message)
+            logger.error("%s; readers get an error, and the file is left as it is", message)
         if sound == position:
             raise CorruptRecordError(message)
         return sound - position
@@ -135,7 +135,7 @@ class SoundBytes:
             self._bounds = merged if len(merged) <= 2 * _RANGES_MAX else (start, end)
 
     def _check(self, file: File, start: int, end: int, size_bytes: int, end_offset: int) -> tuple[int, str | None]:
-        """Where the sound batches from `start` on end, of those that end before `end`; and what is wrong there.
+        """Return where the sound batches from `start` on end, of those that end before `end`; and what is wrong there.
 
         The header behind the last one is looked at too: the offsets of a batch are not under its CRC, and have to fit
         its neighbours.
@@ -179,7 +179,7 @@ class SoundBytes:
         return position, None
 
     def _follows(self, file: File, position: int) -> bool:
-        """Whether the batch at `position` begins where the one before it ends.
+        """Return whether the batch at `position` begins where the one before it ends.
 
         A check may have begun with it. Which of two batches that contradict each other is at fault must not depend on
         that.

@@ -10,9 +10,9 @@ nothing has changed; after a crash behind it `finish` (of the next publication) 
 starts) goes on with what is left, and until then each partition is a log that ends somewhere within the job. That of a
 stream stays, done, and remembers its last batch.
 
-Nobody may serve the directory meanwhile: its `.lock` is held as a broker holds it. Publications take turns: segments
-get their offsets while the lock is held, so jobs that run side by side lie one behind the other. Errors are OSErrors
-but for what is named.
+No broker may serve the directory at the same time: its `.lock` is held as a broker holds it. Publications take turns:
+segments get their offsets while the lock is held, so jobs that run side by side lie one behind the other. Errors are
+OSErrors but for what is named.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class StagedPartition:
 
 
 def staging_directory(data_dir: Path, job: UUID) -> Path:
-    """Where a job's segments are written. On the same file system as their places, and no partition to anybody."""
+    """Return where a job's segments are written: on the file system of their places, and not a partition's name."""
     return data_dir / f"{_STAGING}{job.hex}{_DELETE}"
 
 
@@ -143,7 +143,7 @@ def published_batch(data_dir: Path, name: str, fs: FileSystem = REAL_FILESYSTEM)
 
 
 def is_unfinished(data_dir: Path, name: str, fs: FileSystem = REAL_FILESYSTEM) -> bool:
-    """Whether the one step was done and the renames were not: what is staged belongs to the log then."""
+    """Return whether the one step was done and the renames were not: what is staged belongs to the log then."""
     journal = data_dir / f"{_JOURNAL}{name}.json"
     return fs.exists(journal) and bool(_document(journal, fs)["renames"])
 
@@ -284,7 +284,7 @@ def _carry_out(data_dir: Path, journal: Path, document: dict[str, Any], fs: File
         elif not fs.exists(data_dir / target):
             raise DataDirError(
                 f"{data_dir / source} is missing: {journal.name} says that it was to become {target};"
-                " the directory was started in between; write the job anew and remove that file"
+                " the directory was started in between; run the job again and remove that file"
             )
     for directory in touched:
         fs.sync_dir(directory)

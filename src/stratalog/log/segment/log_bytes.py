@@ -1,4 +1,4 @@
-"""The bytes of a `.log` by position, read a window at a time: for whoever looks anywhere behind damage.
+"""The bytes of a `.log` by position, read a window at a time: for searches behind damage.
 
 Nothing is mapped: what cannot be read is an OSError, never a signal, and memory does not grow with the file.
 """

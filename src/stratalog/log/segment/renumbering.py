@@ -2,7 +2,8 @@
 
 Base offset and leader epoch are the two fields of a batch that its CRC does not cover, and records and index entries
 hold offsets relative to a base: so a segment moves along the offsets by 12 bytes a batch, whatever its size, and its
-indexes stay as they are. Whoever writes segments before it is known where they will lie needs nothing more at the end.
+indexes stay as they are. A caller that writes segments before it is known where they will lie needs nothing more at the
+end.
 """
 
 from __future__ import annotations

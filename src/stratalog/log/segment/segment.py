@@ -295,7 +295,7 @@ class LogSegment(TimedSegment):
         synced_to: int | None = None,
         before_cut: Callable[[LogBytes, SoundBatches], object],
     ) -> SoundBatches:
-        """Check every batch and make the indexes anew; return what was found.
+        """Check every batch and rebuild the indexes; return what was found.
 
         A batch is sound if its header, its size and its CRC are, and its offsets lie behind those of the one before it,
         not below the base offset and below `end_offset`. From the offset `flushed_to` on the file is cut before the
@@ -359,7 +359,7 @@ class LogSegment(TimedSegment):
         self._indexes.change_suffix(old, new)
 
     def remove_files(self) -> None:
-        """Remove all files; whoever holds the segment or a slice of it can still read its `.log`."""
+        """Remove all files; a caller that holds the segment or a slice of it can still read its `.log`."""
         for path in (*self.index_paths, self.log_path):
             self._fs.remove(path)
 

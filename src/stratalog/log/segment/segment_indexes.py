@@ -149,7 +149,7 @@ class SegmentIndexes:
         self.txn.truncate_to(offset)
 
     def reset(self) -> None:
-        """Drop all entries, to fill the indexes anew, the offset index in the format in force."""
+        """Drop all entries, to fill the indexes again, the offset index in the format in force."""
         self._is_full = None
         self.offset.reset(self._new_format)
         self.time.reset()

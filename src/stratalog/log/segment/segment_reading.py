@@ -147,7 +147,7 @@ class ReadableSegment(ABC):
         return self._find(offset, 0)
 
     def is_true_place(self, entry: OffsetPosition) -> bool:
-        """Whether the batch at the position of an offset index entry ends with the entry's offset."""
+        """Return whether the batch at the position of an offset index entry ends with the entry's offset."""
         return self._last_offset_at(entry.position) == entry.offset
 
     def _last_offset_at(self, position: int) -> int:
@@ -188,7 +188,7 @@ class ReadableSegment(ABC):
         return BatchPosition(base_offset, position, size)
 
     def _first_offset_within(self, position: int, size: int) -> int:
-        """Of a compressed message of an old format, which must be unpacked for that.
+        """Return that of a compressed message of an old format, which must be unpacked for it.
 
         CorruptRecordError if it cannot be.
         """
@@ -205,7 +205,7 @@ class ReadableSegment(ABC):
         return FileSlice(self.file, position, size)
 
     def is_true_time(self, entry: TimestampOffset) -> bool:
-        """Whether the batch with the offset of a time index entry has the entry's timestamp as its largest."""
+        """Return whether the batch with the offset of a time index entry has the entry's timestamp as its largest."""
         found = self.translate_offset(entry.offset)
         if found is None:
             return False

@@ -1,7 +1,7 @@
 """What is known of a segment's timestamps: its largest one, for searches and retention, and its first one, for rolling.
 
-The largest comes from the time index, which may have lost entries in a segment that was found on disk; whoever decides
-something that cannot be taken back has it proven by the batches first.
+The largest comes from the time index, which may have lost entries in a segment that was found on disk; a caller that
+decides something that cannot be undone has it proven by the batches first.
 
 Thread safety: any thread may ask and prove, while one writer appends.
 """
@@ -51,7 +51,7 @@ class TimedSegment(ReadableSegment):
     def prove_max_timestamp(self) -> bool:
         """Make sure that no record is newer than `max_timestamp` says; whether one was.
 
-        For a decision that cannot be taken back. The time index of a segment that was found on disk may have lost
+        For a decision that cannot be undone. The time index of a segment that was found on disk may have lost
         entries. Where batches cannot be read, the file's modification time stands for their records.
         """
         if self._is_max_timestamp_proven:

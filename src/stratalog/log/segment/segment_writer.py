@@ -2,7 +2,7 @@
 
 Every file has the bytes that `PartitionLog` writes for the same batches: it is the same `LogSegment`, and the same rule
 decides when a segment is full. What belongs to a partition rather than to a segment (`partition.metadata`, checkpoints
-of the data directory) is for whoever puts the segments into one.
+of the data directory) is for the caller that puts the segments into one.
 """
 
 from __future__ import annotations

@@ -272,7 +272,7 @@ def _fits(room: Any, more: int) -> bool:
 
 @native
 def _has_room(context: int, batch: Any) -> bool:
-    """Whether the outputs can hold whatever the batch holds."""
+    """Return whether the outputs can hold whatever the batch holds."""
     c = _columns(context, 0)
     size = batch.payload_size
     return (

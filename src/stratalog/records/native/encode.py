@@ -96,7 +96,7 @@ _SIZE_MAX: Final = 0x7FFF_FFFF - 64
 
 @inlined
 def _is_null(column: Any, row: int) -> bool:
-    """Whether the entry of a row is null by the column's bitmap."""
+    """Return whether the entry of a row is null by the column's bitmap."""
     if column.valid == 0:
         return False
     bit = column.bit + row

@@ -102,7 +102,7 @@ def read_header(at: int, row: Any) -> None:
 
 @inlined
 def is_crc_right(at: int, row: Any) -> bool:
-    """Whether the batch at an address, whose header the row has, is as its CRC says."""
+    """Return whether the batch at an address, whose header the row has, is as its CRC says."""
     found: bool = native_crc32c(at + ATTRIBUTES_AT, row.size - ATTRIBUTES_AT) == row.crc
     return found
 

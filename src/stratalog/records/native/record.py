@@ -74,7 +74,7 @@ def varint(data: Any, position: int, end: int, checked: bool) -> tuple[int, int]
 
 @inlined
 def varlong(data: Any, position: int, end: int, checked: bool) -> tuple[int, int]:
-    """As `varint`, of up to 10 bytes."""
+    """Read as `varint`, up to 10 bytes."""
     return _short_or_long(data, position, end, checked, 70, -1)
 
 
@@ -117,7 +117,7 @@ def record_body(data: Any, position: int, end: int, size: int) -> tuple[int, int
 
 @inlined
 def record_bounds(data: Any, position: int, size: int) -> tuple[int, int]:
-    """Where the body of the record at `position` begins and ends; -1 for the beginning of what is malformed."""
+    """Return where the body of the record at `position` begins and ends; -1 for the beginning of what is malformed."""
     length, begin = varint(data, position, size, True)
     if begin < 0 or length < 1 or length > size - begin:
         return MALFORMED_AT, MALFORMED_AT

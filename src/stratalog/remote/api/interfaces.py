@@ -189,10 +189,10 @@ class LogSegmentData:
     """What is copied of one segment: files, and the leader epochs up to its end as the text of a checkpoint file.
 
     `producer_snapshot_index` is the snapshot at the base offset of the next segment. `offset_index_entry_size` is 8 or
-    12, None when whoever copies does not know. `topic_config` are the topic's values that are not Kafka's defaults,
+    12, None when the caller does not know. `topic_config` are the topic's values that are not Kafka's defaults,
     `partition_count` is how many partitions it has now; both are None when they are not known. `on_progress` may be
     called with the bytes of a file that have been sent so far: without that, a long copy is taken to stand still.
-    `block_facts` are what is known of each MiB of the records by whoever has just read them.
+    `block_facts` are what is known of each MiB of the records by the caller, which has just read them.
     """
 
     log_segment: Path
@@ -300,7 +300,7 @@ class RemoteLogMetadataManager(Protocol):
     def on_stop_partitions(self, partitions: Iterable[TopicIdPartition]) -> None: ...
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
-        """Whether everything that was stored of the partition has been read. Its tasks pass their turns until then."""
+        """Return whether all that was stored of the partition has been read. Its tasks pass their turns until then."""
         ...
 
     def close(self) -> None: ...

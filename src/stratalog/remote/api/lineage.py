@@ -32,7 +32,7 @@ def without_empty_epochs(epochs: Mapping[int, int]) -> dict[int, int]:
 
 
 def is_within_lineage(segment: RemoteLogSegmentMetadata, log_end_offset: int, lineage: Mapping[int, int]) -> bool:
-    """Whether a segment's epochs and offsets are those of the lineage.
+    """Return whether a segment's epochs and offsets are those of the lineage.
 
     The first epoch of the segment that the lineage still knows may begin anywhere when it is also the lineage's first
     (older entries go as the log start offset moves); between the segment's first and last epoch both histories are
@@ -60,7 +60,7 @@ def is_within_lineage(segment: RemoteLogSegmentMetadata, log_end_offset: int, li
 
 
 def begins_in_lineage(segment: RemoteLogSegmentMetadata, log_end_offset: int, lineage: Mapping[int, int]) -> bool:
-    """Whether a segment's first epoch that the lineage still knows begins there before it ends there.
+    """Return whether a segment's first epoch that the lineage still knows begins there before it ends there.
 
     So it is for every segment within the lineage, and for one that goes on with a history that was given up: readers
     get what both have in common.

@@ -92,7 +92,7 @@ class OwnsItsStore(Protocol):
 
 
 def is_read_only(rsm: RemoteStorageManager) -> bool:
-    """Whether nothing is to be copied with this plugin."""
+    """Return whether nothing is to be copied with this plugin."""
     return isinstance(rsm, OwnsItsStore) and rsm.is_read_only
 
 

@@ -1,9 +1,9 @@
 """Plugins by name: `module:Class`, from the broker's own import path or from one of the plugin's own.
 
 A class path is a list of directories and wheels, separated as in PATH. What lies on it is imported under a name that
-nobody else has: the plugin's `import x` finds what is on its own path first, then what the broker has. So two plugins,
-or a plugin and the broker, may each have their own version of a library. The standard library and `stratalog` are
-always the broker's. Only import statements are led that way; `importlib.import_module("x")` in a plugin gives the
+it shares with no other: the plugin's `import x` finds what is on its own path first, then what the broker has. So two
+plugins, or a plugin and the broker, may each have their own version of a library. The standard library and `stratalog`
+are always the broker's. Only import statements are led that way; `importlib.import_module("x")` in a plugin gives the
 broker's x.
 """
 

@@ -45,10 +45,10 @@ PARTITION_TRANSITIONS: dict[RemotePartitionDeleteState | None, frozenset[RemoteP
 
 
 def is_valid_transition(source: RemoteLogSegmentState | None, target: RemoteLogSegmentState) -> bool:
-    """Whether a segment in state `source` (None: unknown so far) may go to `target`."""
+    """Return whether a segment in state `source` (None: unknown so far) may go to `target`."""
     return source is target or target in SEGMENT_TRANSITIONS[source]
 
 
 def is_valid_delete_transition(source: RemotePartitionDeleteState | None, target: RemotePartitionDeleteState) -> bool:
-    """Whether the deletion of a partition in state `source` (None: not begun) may go to `target`."""
+    """Return whether the deletion of a partition in state `source` (None: not begun) may go to `target`."""
     return source is target or target in PARTITION_TRANSITIONS[source]

@@ -177,7 +177,7 @@ class RemoteLogMetadataCache:
         return cache
 
     def __len__(self) -> int:
-        """How many segments are known, in whichever state."""
+        """Return how many segments are known, in whichever state."""
         return len(self._segments)
 
     def totals(self) -> RemoteTotals:
@@ -202,7 +202,7 @@ class RemoteLogMetadataCache:
             return self._segments[segments.extents[at].segment]
 
     def segments(self, leader_epoch: int | None = None) -> list[RemoteLogSegmentMetadata]:
-        """All segments, or those with records of an epoch; ascending by start offset."""
+        """Return all segments, or those with records of an epoch; ascending by start offset."""
         with self._lock:
             if leader_epoch is None:
                 found = list(self._segments.values())

@@ -91,7 +91,7 @@ class EpochSegments:
         return bisect_right(self.extents, offset, key=_start) - 1
 
     def all(self) -> list[int]:
-        """Every segment, once."""
+        """Return every segment, once."""
         return [*(extent.segment for extent in (*self.extents, *self.covered)), *self.unreadable]
 
 

@@ -41,7 +41,7 @@ SNAPSHOT_EVERY_EVENTS = 2_000
 
 
 class ReplayedPartition:
-    """See the module. Whoever changes it, or reads more than one thing of it, holds `lock`."""
+    """See the module. A caller that changes it, or reads more than one thing of it, holds `lock`."""
 
     def __init__(self, log: MetadataLog, number: int) -> None:
         self.lock = threading.RLock()

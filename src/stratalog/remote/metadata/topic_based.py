@@ -118,7 +118,7 @@ class TopicBasedRemoteLogMetadataManager:
             return replayed.cache(partition)
 
     def _is_current(self, replayed: ReplayedPartition) -> bool:
-        """Whether all is read but what we are appending; others may append too."""
+        """Return whether all is read but what we are appending; others may append too."""
         if not replayed.is_current:
             return False
         return replayed.is_appending or replayed.next_offset >= self._log.end_offset(replayed.number)

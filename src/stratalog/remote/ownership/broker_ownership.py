@@ -1,7 +1,7 @@
 """A broker's claim to its bucket: had before it writes there, looked at before each publication and deletion.
 
     acquired      the newest generation of `_owner` names this cluster and this process
-    refused       another cluster's, or of nobody knows whom: nothing is copied or deleted, all is read
+    refused       another cluster's, or of an unknown one: nothing is copied or deleted, all is read
     fenced        it was acquired, and somebody has taken it over since: as refused
     read-only     the data directory was restored without taking the bucket over: as refused, and nobody complains
 

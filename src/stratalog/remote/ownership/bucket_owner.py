@@ -41,7 +41,7 @@ DIRECTORY: Final = "_owner"
 _FORMAT: Final = "stratalog-bucket-owner"
 _VERSION: Final = 1
 _SUFFIX: Final = ".json"
-#: For whoever wants to know how it came to this; `tier owner` shows them.
+#: The history of the ownership; `tier owner` shows them.
 _KEPT: Final = 16
 _ATTEMPTS_MAX: Final = 20
 
@@ -69,7 +69,7 @@ class BucketOwner:
 
     @property
     def running(self) -> list[int]:
-        """The nodes of which nobody has said that they stopped; they may have been killed."""
+        """The nodes that have not been reported as stopped; they may have been killed."""
         return sorted(node for node, life in self.brokers.items() if life.running)
 
 
@@ -148,7 +148,7 @@ def take_over(
     reason: str = "taken over",
     clock: Clock = SYSTEM_CLOCK,
 ) -> BucketOwner:
-    """Make a cluster the owner, whoever it was before: an operator's decision.
+    """Make a cluster the owner, whichever it was before: an operator's decision.
 
     Brokers of another cluster are shut out from then on. Of the same cluster only `node_id` is forgotten, so that it
     may begin again with another directory. What is damaged is replaced too. NotOwnerError for a bucket in the layout of
@@ -173,7 +173,7 @@ def take_over(
 
 
 def give_up(store: ObjectStore, clock: Clock = SYSTEM_CLOCK) -> BucketOwner:
-    """Let nobody own the bucket: its cluster is gone for good, or has nothing there that it needs."""
+    """Release the bucket: its cluster is gone for good, or has nothing there that it needs."""
     for _ in range(_ATTEMPTS_MAX):
         done = replace_owner(store, _read_or_number(store), BucketOwner(None, "given up"), clock)
         if done is not None:
@@ -226,7 +226,7 @@ def check_directories(
     incarnations: Collection[str] | None,
     manifests: Iterable[SegmentManifest] = (),
 ) -> None:
-    """As `check_no_owner`, and besides with the stopped data directory of a broker of the owner.
+    """Check as `check_no_owner`, and also allow the stopped data directory of a broker of the owner.
 
     One of its `incarnations` is the last that the bucket heard of. None: no directory was given.
     """
@@ -282,12 +282,12 @@ def _if_gone(store: ObjectStore) -> str:
 
 
 def made_by_brokers(store: ObjectStore) -> bool:
-    """Whether a broker copied what is there, as far as the first segment of every topic tells."""
+    """Return whether a broker copied what is there, as far as the first segment of every topic tells."""
     return any(maker is not None for maker in makers(store).values())
 
 
 def makers(store: ObjectStore) -> dict[str, ObjectLayout | None]:
-    """Who made what lies in each directory of a topic.
+    """Return who made what lies in each directory of a topic.
 
     A broker with the layout named, None for a bulk job or no segment.
 

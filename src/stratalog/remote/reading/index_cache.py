@@ -43,7 +43,7 @@ class RemoteIndexCache:
         clock: Clock = SYSTEM_CLOCK,
         fs: FileSystem = REAL_FILESYSTEM,
     ) -> None:
-        """`ttl_ms`: entries that nobody used for so long go; -1 keeps them. The directory is made when it is missing.
+        """`ttl_ms`: entries that were not used for so long go; -1 keeps them. The directory is made when it is missing.
 
         Raises DataDirError.
         """
@@ -102,7 +102,7 @@ class RemoteIndexCache:
             self._distrusted.add(segment_id)
 
     def are_from_records(self, segment_id: UUID) -> bool:
-        """Whether the indexes here were built from the records: then no other ones are better."""
+        """Return whether the indexes here were built from the records: then no other ones are better."""
         with self._lock:
             found = self._entries.get(segment_id)
             return found is not None and found.are_from_records
@@ -163,7 +163,7 @@ class RemoteIndexCache:
                 try:
                     loaded = self._load(metadata)
                 finally:
-                    with self._lock:  # both at once: nobody may begin to load between the two
+                    with self._lock:  # both at once: no load may begin between the two
                         del self._loading[key]
                         if loaded is not None:
                             loaded.users += 1

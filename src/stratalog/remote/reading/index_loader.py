@@ -1,4 +1,4 @@
-"""How the indexes of a remote segment come to the local disk: fetched, looked at, and made anew where they are damaged.
+"""How the indexes of a remote segment come to the local disk: fetched, looked at, and rebuilt where they are damaged.
 
 An index that is missing, cut, of another kind, or that does not match its checksum is fetched once more; if that is no
 better, offset and time index are built from the segment's own records (`index_rebuild`). The object in the store stays
@@ -62,7 +62,7 @@ class IndexLoader:
                 why = None
                 break
         if why is not None:
-            logger.warning("Indexes of %s are damaged and are built anew: %s", metadata.segment_id, why)
+            logger.warning("Indexes of %s are damaged and are rebuilt: %s", metadata.segment_id, why)
             entry_size = self._rebuild(metadata, stem, noted)
         return RemoteIndexes(
             metadata.segment_id.id,
@@ -132,7 +132,7 @@ class IndexLoader:
         self._fs.remove(path)
         return DamagedRemoteObjectError(
             f"the transaction index of {metadata.segment_id} is damaged, and transactions that began in earlier "
-            "segments cannot be told from this one; read these offsets uncommitted, or make it anew with 'stratalog "
+            "segments cannot be told from this one; read these offsets uncommitted, or rebuild it with 'stratalog "
             f"tier repair --deep': {why}"
         )
 

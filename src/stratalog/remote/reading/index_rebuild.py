@@ -1,4 +1,4 @@
-"""Offset and time index of a remote segment made anew from its records: for when those in the store are damaged.
+"""Offset and time index of a remote segment rebuilt from its records: for when those in the store are damaged.
 
 The records are fetched once from end to end in ranges of `RANGE_BYTES`, of which one is in memory; only headers are
 looked at. The result is what the log itself makes of a segment that it recovers (`log.segment_recovery`).
@@ -69,7 +69,7 @@ def rebuild_indexes(
             _fill(records, metadata, offsets, times)
         except (CorruptRecordError, UnsupportedForMessageFormatError) as error:
             raise DamagedRemoteObjectError(
-                f"the indexes of {metadata.segment_id} cannot be made anew, its records are damaged too: {error}"
+                f"the indexes of {metadata.segment_id} cannot be rebuilt, its records are damaged too: {error}"
             ) from error
     return form.entry_size
 

@@ -231,7 +231,7 @@ class RemoteLogReader:
             yield position, batch
 
     def _checked(self, segment: RemoteLogSegmentMetadata, read: Callable[[], _Result]) -> _Result:
-        """`read`; again, with everything fetched anew, when what is cached of the segment is damaged.
+        """`read`; again, with everything fetched again, when what is cached of the segment is damaged.
 
         And again, with indexes made of the records, when those in the store are.
         """

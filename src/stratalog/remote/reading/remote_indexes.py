@@ -36,8 +36,8 @@ _Entry = TypeVar("_Entry")
 class RemoteIndexes:
     """The three indexes of one remote segment; from `hold_open` on readable even when their files have gone.
 
-    `are_from_records` says that offset and time index were made anew, because what the store has is damaged. A damaged
-    transaction index cannot be made anew from a segment alone: its transactions may have begun before. It is missing
+    `are_from_records` says that offset and time index were rebuilt, because what the store has is damaged. A damaged
+    transaction index cannot be rebuilt from a segment alone: its transactions may have begun before. It is missing
     then, and asking for it raises `txn_damage`.
     """
 
@@ -80,7 +80,7 @@ class RemoteIndexes:
         self._txn_index.sanity_check()
 
     def hold_open(self) -> None:
-        """Their files are about to lose their names; whoever uses the indexes now reads on until `close`.
+        """Their files are about to lose their names; users of the indexes read on until `close`.
 
         A file that cannot be opened is an error of those who have yet to read it.
         """

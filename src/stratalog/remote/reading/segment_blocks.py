@@ -1,8 +1,8 @@
 """Records of remote segments in blocks: fetched in large ranges, read ahead, and kept for a moment.
 
 A consumer reads a segment in pieces, one fetch after the other; a store is fast only for large ranges, several at a
-time. So ranges are fetched in blocks of `BLOCK_BYTES`; whoever reads one block after another gets the next ones fetched
-meanwhile; the last blocks stay in memory up to a limit.
+time. So ranges are fetched in blocks of `BLOCK_BYTES`; a caller that reads one block after another gets the next ones
+fetched meanwhile; the last blocks stay in memory up to a limit.
 
 How many are fetched ahead follows the reader, partition by partition: one that has to wait for a block gets twice as
 many from there on, one that finds all of them there gets one less. Most consumers are slower than a store, and what is
@@ -83,7 +83,7 @@ class SegmentBlocks:
         return number < 0 or self._is_done(metadata, number) is not None
 
     def _is_done(self, metadata: RemoteLogSegmentMetadata, number: int) -> bool | None:
-        """Whether a block is here already; None when nobody has asked for it."""
+        """Return whether a block is here already; None when it was never asked for."""
         return self._blocks.is_done(_key(metadata, number))
 
     def _read_ahead(self, metadata: RemoteLogSegmentMetadata, first: int, *, has_to_wait: bool) -> None:

@@ -1,7 +1,7 @@
 """Sizes beyond 2^31 - 1 of segments whose metadata does not know them.
 
 Kafka's metadata has 32 bits for a size, and a larger one is clamped to 2^31 - 1 there. Ours keep the true one beside it
-(`metadata.serde`); events that Kafka wrote, or wrote anew, do not. A storage plugin that describes what it has stored
+(`metadata.serde`); events that Kafka wrote, or rewrote, do not. A storage plugin that describes what it has stored
 (`plugin.DescribesStoredSegments`) is asked then, once for a segment.
 """
 

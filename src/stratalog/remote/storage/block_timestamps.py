@@ -112,7 +112,7 @@ class BlockTimes:
 
 
 def block_timestamps(log: File, block_bytes: int) -> BlockTimestamps:
-    """Those of a `.log`. CorruptRecordError for bytes that are no batches."""
+    """Return those of a `.log`. CorruptRecordError for bytes that are no batches."""
     size = log.size()
     times = BlockTimes(block_bytes)
     for position, batch in scan_headers(log, 0, size):

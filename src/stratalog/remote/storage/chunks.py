@@ -71,7 +71,7 @@ class ChunkIndex:
         )
 
     def chunks(self, start: int, end: int) -> list[StoredChunk]:
-        """Those that hold the content [start, end), which is clipped to what there is."""
+        """Return those that hold the content [start, end), which is clipped to what there is."""
         end = min(end, self.size)
         if start >= end:
             return []

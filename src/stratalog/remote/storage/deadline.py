@@ -2,7 +2,7 @@
 
 Each call runs on a worker thread, and the caller waits for it for at most the deadline; an upload may last longer as
 long as it moves. What is given up may still go on in its thread, which ends with it: segment ids are never used twice,
-so a late answer harms nobody.
+so a late answer does no harm.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class DeadlineObjectStore(ForwardingObjectStore):
 
 
 class _Progress:
-    """How far an upload has got; makes it give up once nobody waits for it any more."""
+    """How far an upload has got; makes it give up once no caller waits for it."""
 
     def __init__(self, report: Callable[[int], None] | None) -> None:
         self.position = -1

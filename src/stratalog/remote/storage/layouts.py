@@ -1,7 +1,7 @@
 """Segments of either layout, read alike: whose manifest it is, where the bytes are, and how they become contents again.
 
-`SegmentReader` is for whoever has a manifest; what it gives is checked with all that the manifest knows: checksums,
-tags, sizes. Whoever has keys takes `plain_view`.
+`SegmentReader` is for callers that have a manifest; what it gives is checked with all that the manifest knows:
+checksums, tags, sizes. Callers that have keys take `plain_view`.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class SegmentReader:
     def manifest(self, key: ObjectKey) -> SegmentManifest:
         """Return the manifest of the segment that `key` is of; kept for the next call. Raises RemoteStorageError.
 
-        Also of one that was replaced: whoever took it up before reads on until its objects go.
+        Also of one that was replaced: earlier readers read on until its objects go.
         """
         wanted = _identity(key)
         with self._lock:

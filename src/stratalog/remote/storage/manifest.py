@@ -51,7 +51,7 @@ class ObjectLayout(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """One content: its size and CRC-32C (None where nobody noted it), and how it lies in its object.
+    """One content: its size and CRC-32C (None where it was not noted), and how it lies in its object.
 
     Without `chunks` the object is the content. `etag` is the store's entity tag of the object right after it was put.
     """
@@ -97,14 +97,14 @@ class SegmentManifest:
     txn_index_empty: bool
     objects: Mapping[ObjectKind, StoredObject] = field(hash=False)
     block_bytes: int
-    #: None where nobody noted them.
+    #: None where they were not noted.
     block_crc32c: Sequence[int] | None
     #: Of the offset index: 8 or 12; None in manifests from before this was noted.
     offset_index_entry_size: int | None = None
     #: The topic's values that are not Kafka's defaults, by Kafka's names; None in manifests from before they were
     #: noted.
     topic_config: Mapping[str, str] | None = field(default=None, hash=False)
-    #: Of the topic when the segment was copied; None in manifests from before it was noted, or where nobody knew it.
+    #: Of the topic when the segment was copied; None in manifests from before it was noted, or where it was unknown.
     partition_count: int | None = None
     #: None in manifests from before they were noted, and for records that are no batches.
     block_timestamps: BlockTimestamps | None = None

@@ -42,7 +42,7 @@ class ObjectKind(Enum):
 CONTENTS: tuple[ObjectKind, ...] = tuple(
     kind for kind in ObjectKind if kind not in (ObjectKind.MANIFEST, ObjectKind.REPLACED)
 )
-#: In the order of a deletion: nobody takes what is left for a segment; what a replaced one was is known to the last.
+#: In the order of a deletion: no reader takes what is left for a segment; what a replaced one was is known to the last.
 DELETION_ORDER = (ObjectKind.MANIFEST, *CONTENTS, ObjectKind.REPLACED)
 
 
@@ -91,12 +91,12 @@ class ObjectKey:
 
 
 def topic_directory(partition: TopicIdPartition) -> str:
-    """Where the partitions of a topic lie; no slash at the end."""
+    """Return where the partitions of a topic lie; no slash at the end."""
     return f"{partition.topic}-{uuid_to_base64(partition.topic_id)}"
 
 
 def partition_directory(partition: TopicIdPartition) -> str:
-    """Where the segments of a partition lie; no slash at the end."""
+    """Return where the segments of a partition lie; no slash at the end."""
     return f"{topic_directory(partition)}/{partition.partition}"
 
 

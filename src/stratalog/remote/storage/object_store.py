@@ -119,8 +119,8 @@ class ObjectStore(ABC):
     def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
         """Store a file's content, in parts (`UploadPlan`) with bounded memory; whole or not at all.
 
-        `progress` is told the bytes read so far, every `UPLOAD_PART_BYTES`, and may raise to give up. A part that fails
-        is sent again by itself, within the retries of the store.
+        `progress` is called with the bytes read so far, every `UPLOAD_PART_BYTES`, and may raise to give up. A part
+        that fails is sent again by itself, within the retries of the store.
         """
 
     @abstractmethod
@@ -148,7 +148,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def list(self, directory: str = "") -> Iterator[ObjectInfo]:
-        """All objects below a directory, in pages; an absent directory is empty."""
+        """Return all objects below a directory, in pages; an absent directory is empty."""
 
     @abstractmethod
     def list_level(self, directory: str = "") -> Listing:

@@ -20,7 +20,7 @@ _KEY_FILES = {
 
 
 def store_url(config: BrokerConfig, default: str) -> str:
-    """Where the remote tier is: `stratalog.remote.url`, or `default`."""
+    """Return where the remote tier is: `stratalog.remote.url`, or `default`."""
     return config["stratalog.remote.url"] or default
 
 

@@ -1,4 +1,4 @@
-"""A bucket for whoever has keys: a store in which every segment lies as plain objects of our layout."""
+"""A bucket for callers that have keys: a store in which every segment lies as plain objects of our layout."""
 
 from __future__ import annotations
 

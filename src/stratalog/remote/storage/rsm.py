@@ -125,7 +125,7 @@ class ObjectStoreRemoteStorageManager:
         return None
 
     def stage(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> SegmentManifest:
-        """Put everything but the manifest, and return that: until it is put, nobody takes the objects for a segment."""
+        """Put everything but the manifest, and return that: until it is put, no reader sees a segment."""
         reader = self.reader
         encoding = self._encoding.current()
         encoder = Encoder(reader.store, encoding, metadata, self._fs, on_progress=data.on_progress)
@@ -171,7 +171,7 @@ class ObjectStoreRemoteStorageManager:
                 )
 
     def _blocks(self, path: Path) -> BlockFacts:
-        """Of a `.log` that nobody has looked at before."""
+        """For a `.log` that has not been read before."""
         with self._fs.open(path) as file:
             crcs = tuple(crc32c(file.pread(BLOCK_BYTES, at)) for at in range(0, file.size(), BLOCK_BYTES))
             try:

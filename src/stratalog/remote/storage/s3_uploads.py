@@ -2,7 +2,7 @@
 
 They are no objects and in no listing of such, and cost what objects cost. The library of the object stores has no word
 for them, so these two requests (ListMultipartUploads, AbortMultipartUpload) are made here, signed with Signature
-Version 4. Only with keys that are given or in the environment: whoever has them from the machine's role sets a
+Version 4. Only with keys that are given or in the environment: those who have them from the machine's role set a
 life-cycle rule.
 """
 
@@ -85,7 +85,7 @@ class S3Uploads:
         return cls(url, options, _Keys(access, secret, token)) if access and secret else None
 
     def list(self) -> Iterator[PendingUpload]:
-        """All of them, a page at a time. Raises RemoteStorageError."""
+        """Yield all of them, a page at a time. Raises RemoteStorageError."""
         marker: dict[str, str] = {}
         while True:
             prefix = {"prefix": f"{self._prefix}/"} if self._prefix else {}
@@ -166,7 +166,7 @@ class S3Uploads:
 
 
 def _time_ms(text: str) -> int:
-    """Of a time that cannot be read nobody knows how old it is: it counts as new."""
+    """Return a timestamp in ms. One that cannot be parsed counts as now, so the upload is never considered stale."""
     try:
         return int(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() * 1000)
     except ValueError:

@@ -160,7 +160,7 @@ class ExpirationTask(TieringTask):
         return rlmm.metadata_version(self._partition) if isinstance(rlmm, KeepsVersions) else None
 
     def _settled_segments(self) -> list[RemoteLogSegmentMetadata]:
-        """All segments but those that are being copied.
+        """Return all segments but those that are being copied.
 
         A copy may finish between a look at its metadata and a look at the copies in flight. So an unfinished one that
         is not in flight is looked at once more: its id was registered before its metadata, and leaves after its last

@@ -60,7 +60,7 @@ class RemoteLogManager:
 
     `start` begins the background tasks; without it `run_once` does a partition's work on the calling thread.
 
-    For whoever shows what goes on: `counts`, `reader_time`, `gauges()`, the quotas' `throttled`, the pools (`readers`,
+    For status pages: `counts`, `reader_time`, `gauges()`, the quotas' `throttled`, the pools (`readers`,
     `copiers`, `expirers`, `followers`), `health`, `watchdog.stalls`. `engine.metrics_remote` has Kafka's names for
     them.
     """
@@ -273,7 +273,7 @@ class RemoteLogManager:
         return known
 
     def is_deleting(self, partition: TopicIdPartition) -> bool:
-        """Whether all that a partition has remotely is being deleted."""
+        """Return whether all that a partition has remotely is being deleted."""
         return self._deletions.covers(partition)
 
     def _stop(self, tiered: TieredPartition) -> None:
@@ -407,7 +407,7 @@ class RemoteLogManager:
     # --- what there is ----------------------------------------------------------------------------------------------
 
     def partitions(self) -> list[TopicIdPartition]:
-        """Those that are tiered by this broker."""
+        """Return those that are tiered by this broker."""
         with self._lock:
             return sorted(self._tiered)
 
@@ -418,7 +418,7 @@ class RemoteLogManager:
         return {partition: found.gauges for partition, found in tiered.items()}
 
     def copying_stopped(self, partition: TopicIdPartition) -> bool:
-        """Whether a partition is no longer copied because its custom metadata is too large."""
+        """Return whether a partition is no longer copied because its custom metadata is too large."""
         return self._of(partition).copying_stopped
 
     def copy_step(self, partition: TopicIdPartition) -> Step | None:

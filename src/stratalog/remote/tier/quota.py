@@ -80,7 +80,7 @@ class RateQuota:
             return sum(size for _, size in self._windows) / elapsed
 
     def throttle_ms(self) -> int:
-        """How long to wait until the rate is within the limit; 0 when it is."""
+        """Return how long to wait until the rate is within the limit; 0 when it is."""
         with self._lock:
             return self._throttle_ms()
 

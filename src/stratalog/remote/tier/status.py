@@ -136,7 +136,7 @@ class TierStatus:
 
 
 def partition_status(facts: TierFacts) -> TierStatus:
-    """Why the oldest segment that is not remote is not, and the same for every local segment."""
+    """Return why the oldest segment that is not remote is not, and the same for every local segment."""
     segments = tuple(_segment_statuses(facts))
     lagging = [one for one in segments[:-1] if one.reason is not Reason.LOCAL_RETENTION]
     head = next((one for one in segments if one.reason is not Reason.LOCAL_RETENTION), None)
@@ -195,7 +195,7 @@ def _of_partition(facts: TierFacts) -> Reason | None:
 
 
 def _reasons(facts: TierFacts, pending: Sequence[int], ends: Sequence[int], first_local: int) -> list[Reason]:
-    """Of the sealed segments that are not remote, in order."""
+    """Return the reasons of the sealed segments that are not remote, in order."""
     whole = _of_partition(facts)
     if whole is not None:
         return [whole] * len(pending)

@@ -47,7 +47,7 @@ class RemoteSizes:
 
 @dataclass(frozen=True, slots=True)
 class RemoteTotals:
-    """What a metadata manager adds up of a partition as events come, so that nobody has to walk over its segments.
+    """What a metadata manager adds up of a partition as events come, so that no caller has to walk over its segments.
 
     Segments in any state, the readable ones, and the bytes of these; `clamped` are the readable ones whose size is the
     largest that Kafka's field holds, as their true size may be larger.

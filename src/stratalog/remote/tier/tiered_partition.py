@@ -127,7 +127,7 @@ class TieredPartition:
 
     @contextmanager
     def ended(self) -> Iterator[bool]:
-        """Whether no turn is under way; none begins within the block then."""
+        """Return whether no turn is under way; none begins within the block then."""
         with ExitStack() as locks:
             for lock in (self._copy_lock, self._expiration_lock):
                 if not lock.acquire(blocking=False):

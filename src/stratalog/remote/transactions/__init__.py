@@ -1,4 +1,4 @@
-"""Objects that nobody sees until one step makes all of them visible."""
+"""Objects that stay invisible until one step makes all of them visible."""
 
 import lazy_loader
 

@@ -3,7 +3,7 @@
 A segment is there when its manifest is, so a job of many segments would appear one by one. Instead one object,
 `_publications/<turn>.json`, holds all manifests of the job: it appears whole, and from then on every segment counts.
 
-    stage     workers put the objects of segments, without manifests: nobody takes them for segments
+    stage     workers put the objects of segments, without manifests: no reader takes them for segments
     publish   the publication object is created (the one step); then the manifests are put, those of replaced segments
               renamed, `<name>.done` and `<turn>.taken` say so, and the object goes
     discard   the staged objects are deleted
@@ -13,12 +13,12 @@ several jobs that are at it at the same time one has the turn. A job whose segme
 for its turn (`next_turn`) before it looks where they end; if another job had it meanwhile (OvertakenError), it looks
 again.
 
-The manifest of a replaced segment goes on as `ObjectKind.REPLACED`, which no listing takes for a segment: whoever had
-found the old one reads on, compressed and encrypted contents too, until `remove_objects` takes all of it away. What a
-crash keeps from that is found by `replaced_segments`.
+The manifest of a replaced segment goes on as `ObjectKind.REPLACED`, which no listing takes for a segment: a reader that
+had found the old one reads on, compressed and encrypted contents too, until `remove_objects` takes all of it away. What
+a crash keeps from that is found by `replaced_segments`.
 
 After a crash before the one step nothing is visible, and what was staged is what a failed copy leaves: `tier audit`
-names it, `tier repair` removes it. After a crash behind it everything is visible to whoever reads through `catalog`,
+names it, `tier repair` removes it. After a crash behind it everything is visible to readers through `catalog`,
 and the next publication, or `tier repair`, does the rest (`finish_publications`). Everything behind the one step may be
 done twice.
 
@@ -156,7 +156,7 @@ def _has_turn(store: ObjectStore, publication: Publication) -> bool:
 
 
 def is_published(store: ObjectStore, name: str, batch: int | None) -> bool:
-    """Whether the one step of a job was done, or that of a stream for this batch or a later one."""
+    """Return whether the one step of a job was done, or that of a stream for this batch or a later one."""
     if batch is not None:
         last = published_batch(store, name)
         return last is not None and last >= batch
@@ -192,7 +192,7 @@ def finish_publications(store: ObjectStore, *, clock: Clock = SYSTEM_CLOCK) -> i
 
 
 def read_publications(store: ObjectStore, infos: Iterable[ObjectInfo] | None = None) -> list[Publication]:
-    """Those whose manifests are not all in their places yet; `infos` is what `changes` gave."""
+    """Return those whose manifests are not all in their places yet; `infos` is what `changes` gave."""
     found = []
     for info in changes(store) if infos is None else infos:
         if info.key.endswith(_PUBLISHED):
@@ -225,7 +225,7 @@ def applied(
 def remove_objects(store: ObjectStore, manifests: Iterable[SegmentManifest]) -> None:
     """Delete all objects of segments of our layout, manifests first.
 
-    Of staged ones that are not to be published (`discard`), and of replaced ones that nobody reads any more.
+    Of staged ones that are not to be published (`discard`), and of replaced ones that are no longer read.
     """
     _each(partial(_remove_segment, store), manifests)
 
@@ -281,7 +281,7 @@ def _retire(store: ObjectStore, manifest: SegmentManifest) -> None:
 
 
 def _is_done(store: ObjectStore, publication: Publication) -> bool:
-    """Whether only the object itself is left: its segments may have been deleted since."""
+    """Return whether only the object itself is left: its segments may have been deleted since."""
     with suppress(RemoteResourceNotFoundError):
         return bool(_mark(store, publication.name)["turn"] >= publication.turn)
     return False
@@ -331,7 +331,7 @@ def _stem(key: str) -> str:
 
 
 def _turns(infos: Iterable[ObjectInfo]) -> Iterator[int]:
-    """Those that publications have had, as far as is remembered: the last one always is."""
+    """Yield those that publications have had, as far as is remembered: the last one always is."""
     for info in infos:
         if info.key.endswith((_PUBLISHED, _TAKEN)) and _stem(info.key).isdigit():
             yield int(_stem(info.key))

@@ -101,7 +101,7 @@ def move(
     fs: FileSystem = REAL_FILESYSTEM,
     clock: Clock = SYSTEM_CLOCK,
 ) -> SegmentManifest:
-    """Stage a staged segment anew at `base_offset`, by way of files in the directory `scratch`; the old one stays.
+    """Stage a staged segment again at `base_offset`, by way of files in the directory `scratch`; the old one stays.
 
     Memory does not grow with the segment. Raises RemoteStorageError, OSError.
     """
@@ -181,7 +181,7 @@ def new_job() -> UUID:
 
 
 def is_bulk(segment: UUID) -> bool:
-    """Whether a segment with this id was staged by a bulk load."""
+    """Return whether a segment with this id was staged by a bulk load."""
     return segment.version == _BULK_VERSION
 
 
@@ -190,7 +190,7 @@ def segment_id(job: UUID) -> UUID:
 
 
 def is_of_job(segment: UUID, job: UUID) -> bool:
-    """Whether a segment with this id is a job's."""
+    """Return whether a segment with this id is a job's."""
     return job_of(segment) == job_of(job)
 
 

@@ -23,7 +23,7 @@ class Counts:
 
 
 def count_rows(rows: pa.RecordBatch) -> Counts:
-    """Of one batch of a table's rows."""
+    """Count one batch of a table's rows."""
     names = ["topic", "partition"]
     columns = [rows.column(name) for name in names]
     bad = rows.column(UNDECODED).is_valid() if UNDECODED in rows.schema.names else pa.repeat(False, rows.num_rows)

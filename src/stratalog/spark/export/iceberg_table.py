@@ -60,7 +60,7 @@ class IcebergTarget(EngineTarget):
         self._append_to(self._head(), rows, commit, may_fail=False)
 
     def _append_to(self, base: int | None, rows: DataFrame, commit: Commit, *, may_fail: bool) -> bool:
-        """Whether the table is now the snapshot `base` and the rows; not when it became another one, if that may be."""
+        """Return whether the table is now the snapshot `base` and the rows, and not another one, if that may be."""
         branch = f"{_BRANCH}{commit.run_id}"
         made_from = "" if base is None else f"AS OF VERSION {base}"
         self._alter(f"CREATE BRANCH `{branch}` {made_from} RETAIN {_BRANCH_DAYS} DAYS")

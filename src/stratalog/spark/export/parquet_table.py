@@ -47,7 +47,7 @@ class ParquetTable:
         self.files = files
 
     def commits(self) -> list[Commit]:
-        """All of them, in order. CorruptCommitError."""
+        """Return all of them, in order. CorruptCommitError."""
         return [self._read(path) for path in self._commit_paths()]
 
     def last(self) -> Commit | None:
@@ -136,12 +136,12 @@ class ParquetTable:
 
 
 def file_name(run_id: str, unique: str) -> str:
-    """Of a data file; `unique` in the run."""
+    """Return the name of a data file; `unique` in the run."""
     return f"part-{run_id}-{unique}.parquet"
 
 
 def is_file_of(path: str, run_id: str) -> bool:
-    """Whether a run made this data file, finished or not."""
+    """Return whether a run made this data file, finished or not."""
     return path.rsplit("/", 1)[-1].lstrip(".").startswith(f"part-{run_id}-")
 
 

@@ -50,5 +50,5 @@ class Memory:
 
 
 def query_id(topic: str, location: str) -> str:
-    """Of the loads into a topic that share a state."""
+    """Return the id of the loads into a topic that share a state."""
     return f"ingest {topic} {hashlib.sha256(location.encode()).hexdigest()[:16]}"

@@ -113,7 +113,7 @@ def wanted_columns(rows: Rows) -> dict[str, str]:
 
 
 def local_path(path: str) -> Path:
-    """Of a file as Spark lists it (`file:/..`). Indirect for one of another file system."""
+    """Return the path of a file as Spark lists it (`file:/..`). Indirect for one of another file system."""
     match = re.fullmatch(r"(?:file:(?://)?)?(/.*)", path)
     if match is None:
         raise Indirect(f"{path.split(':', 1)[0]}: is no local file system")

@@ -118,7 +118,7 @@ def _converted(array: Any, column: FileColumn) -> Any:
 
 
 def _content(array: Any, kind: ColumnKind) -> Any:
-    """Of a key or value: bytes; a number in digits."""
+    """Return the bytes of a key or value; a number in digits."""
     if kind in (ColumnKind.INTEGER, ColumnKind.SMALL):
         array = array.cast(pa.string())
     return array if array.type == pa.binary() else array.cast(pa.binary())

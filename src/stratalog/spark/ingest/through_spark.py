@@ -90,7 +90,7 @@ def _reader(spark: SparkSession, source: SparkInput, path: str) -> Any:
 
 
 def _is_named_by(path: str, base: str) -> bool:
-    """Whether it is the file itself that was given, and no directory above it."""
+    """Return whether it is the file itself that was given, and no directory above it."""
     without_scheme = _SCHEME.sub("/", base) if _SCHEME.match(base) else base
     return path.endswith(without_scheme)
 

@@ -75,12 +75,12 @@ def remote_segment(manifest: SegmentManifest) -> Segment:
 
 
 def broker_segment(topic: str, partition: int, start: int, end: int) -> Segment:
-    """All of a partition, as the brokers have it: a segment of unknown size without indexes."""
+    """Return all of a partition, as the brokers have it: a segment of unknown size without indexes."""
     place = Place(PlaceTier.BROKER, f"{topic}-{partition}")
     return Segment(base_offset=start, end_offset=end, size=0, max_timestamp_ms=None, log=place)
 
 
 def has_compact_policy(segment: Segment) -> bool:
-    """Whether a remote segment is of a topic whose policy is to compact, as its manifest has noted."""
+    """Return whether a remote segment is of a topic whose policy is to compact, as its manifest has noted."""
     policy = ((segment.manifest.topic_config if segment.manifest else None) or {}).get("cleanup.policy", "")
     return "compact" in (part.strip() for part in policy.split(","))

@@ -43,7 +43,7 @@ _REFUSED: Final[Mapping[str, str]] = {
 
 
 def broker_options(options: Mapping[str, str]) -> ConnectionOptions | None:
-    """How to reach the cluster; None without `kafka.bootstrap.servers`. UsageError."""
+    """Return how to reach the cluster; None without `kafka.bootstrap.servers`. UsageError."""
     by_name = {name.lower(): str(value) for name, value in options.items()}
     for name, why in _REFUSED.items():
         if name in by_name:
@@ -72,7 +72,7 @@ def with_client_properties(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def isolation_level(reader: OptionReader) -> bool:
-    """Whether only committed records are read: `isolationLevel`, or as with Spark's source `kafka.isolation.level`."""
+    """Return whether only committed records are read: `isolationLevel`, or `kafka.isolation.level` as in Spark's."""
     name, kafka_name = "isolationLevel", "kafka.isolation.level"
     own, kafka = (reader.choice(each, _ISOLATION_LEVELS, "") for each in (name, kafka_name))
     if own and kafka and own != kafka:

@@ -48,7 +48,7 @@ def no_ending(reader: OptionReader) -> Limit:
 
 
 def limit(reader: OptionReader, side: str, default: LimitKind, streaming: bool = False) -> Limit:
-    """Of the three options of one side the one that counts, in the order of Spark's source."""
+    """Return the one that counts of the three options of one side, in the order of Spark's source."""
     by_timestamp = f"{side}OffsetsByTimestamp"
     name = f"{side}Timestamp"
     one = reader.parsed(name, _timestamp, "milliseconds since the epoch")

@@ -40,7 +40,7 @@ class BrokerView:
         self._topics: Mapping[str, TopicInfo] = {}
 
     def discover(self) -> frozenset[TopicPartition]:
-        """All subscribed partitions that there are."""
+        """Return all subscribed partitions that there are."""
         subscription = self._subscription
         names = None if subscription.pattern is not None else sorted(subscription.named_topics)
         self._topics = {
@@ -96,7 +96,7 @@ def first_offset_at(cluster: Cluster, key: TopicPartition, timestamp_ms: int) ->
 
 
 def was_aborted(cluster: Cluster, key: TopicPartition, transaction: tuple[int, int], log_start: int) -> bool:
-    """Whether a transaction (producer id, first offset) was aborted, as far as it has ended.
+    """Return whether a transaction (producer id, first offset) was aborted, as far as it has ended.
 
     The log may begin within it: a fetch from there reports it too.
     """

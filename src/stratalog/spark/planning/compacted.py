@@ -26,7 +26,7 @@ from stratalog.util import FileSystem
 
 
 def explains(before: Segment, after: Segment, byte_sources: ByteSources) -> bool:
-    """Whether compaction may have taken everything between two segments that follow each other."""
+    """Return whether compaction may have taken everything between two segments that follow each other."""
     remote = [each for each in (before, after) if each.tier is PlaceTier.REMOTE]
     if remote:
         return all(map(has_compact_policy, remote))
@@ -38,7 +38,7 @@ def explains(before: Segment, after: Segment, byte_sources: ByteSources) -> bool
 
 
 def _is_cleaned(directory: Path, fs: FileSystem) -> bool:
-    """Whether a cleaner has been, or is, at work on a partition."""
+    """Return whether a cleaner has been, or is, at work on a partition."""
     try:
         cleaned = OffsetCheckpoint(directory.parent / CLEANER_OFFSETS, fs).read()
     except CorruptCheckpointError:
@@ -57,7 +57,7 @@ def _is_cleaned(directory: Path, fs: FileSystem) -> bool:
 
 
 def _has_gaps(segment: Segment, byte_sources: ByteSources) -> bool:
-    """Whether offsets are missing within a local segment."""
+    """Return whether offsets are missing within a local segment."""
     expected = segment.base_offset
     try:
         with byte_sources.open_local(segment.log) as log:

@@ -47,7 +47,7 @@ class IndexAccess:
         return found
 
     def proves(self, segment: Segment, timestamp_ms: int, offset: int) -> bool:
-        """Whether an entry of a time index may be trusted. A remote index has its checksum; a local one has the log."""
+        """Return whether to trust an entry of a time index. A remote one has its checksum, a local one the log."""
         if segment.tier is PlaceTier.REMOTE:
             return True
         position = self.offset_entries(segment).position_before(offset)

@@ -87,7 +87,7 @@ def time_entries(data: Buffer, base_offset: int) -> TimeEntries:
 
 
 def _ascending(offsets: Array, positions: Array) -> int:
-    """How many entries from the first on ascend strictly in both fields."""
+    """Return how many entries from the first on ascend strictly in both fields."""
     if len(offsets) == 0 or offsets[0] < 0 or positions[0] < 0:
         return 0
     if offsets[0] == 0 and positions[0] == 0 and (len(offsets) == 1 or offsets[1] == 0):

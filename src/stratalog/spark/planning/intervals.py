@@ -31,7 +31,7 @@ class Intervals:
 
     @classmethod
     def between(cls, low: int, high: int) -> Intervals:
-        """All of [low, high]."""
+        """Return all of [low, high]."""
         return cls.of([(low, high)])
 
     def __contains__(self, value: int) -> bool:

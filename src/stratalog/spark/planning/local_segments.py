@@ -51,7 +51,7 @@ class SegmentListing:
         self._damages: list[tuple[str, int, int]] = []
 
     def list(self) -> list[Segment]:
-        """All that have records, in order."""
+        """Return all that have records, in order."""
         return self.between(0, None).segments
 
     def between(self, start: int, end: int | None) -> LocalSpan:

@@ -176,7 +176,7 @@ class SnapshotReader:
 
     @staticmethod
     def _is_of(local: _LocalPartition, topic_id: UUID | None) -> bool:
-        """Whether a directory belongs to a topic, as far as known."""
+        """Return whether a directory belongs to a topic, as far as known."""
         if None in (local.topic_id, topic_id) or local.topic_id == topic_id:
             return True
         logger.warning("%s is of another topic of this name; it is not read", local.directory)
@@ -185,7 +185,7 @@ class SnapshotReader:
     # --- local ------------------------------------------------------------------------------------------------------
 
     def _partition_directories(self) -> dict[TopicPartition, Path]:
-        """Every partition directory under the paths."""
+        """Return every partition directory under the paths."""
         found: dict[TopicPartition, Path] = {}
         for name in self._options.paths:
             for key, directory in self._under(_local_path(name)):

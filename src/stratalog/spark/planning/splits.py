@@ -22,7 +22,7 @@ from stratalog.spark.planning.indexes import OffsetEntries, TimeEntries
 
 
 def needs_index(wanted: SegmentRange, split_bytes: int) -> bool:
-    """Whether the offset index can spare bytes or cut this range."""
+    """Return whether the offset index can spare bytes or cut this range."""
     segment = wanted.segment
     if segment.tier is PlaceTier.BROKER:
         return False

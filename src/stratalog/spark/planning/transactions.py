@@ -64,7 +64,7 @@ def transaction_state(snapshot: PartitionSnapshot, byte_sources: ByteSources, st
 
 
 def last_stable_offset(snapshot: PartitionSnapshot, byte_sources: ByteSources) -> int:
-    """Where what is decided ends, without brokers. Raises what `transaction_state` raises."""
+    """Return where what is decided ends, without brokers. Raises what `transaction_state` raises."""
     return min(
         [
             snapshot.end,
@@ -74,7 +74,7 @@ def last_stable_offset(snapshot: PartitionSnapshot, byte_sources: ByteSources) -
 
 
 def _ends_of_files(snapshot: PartitionSnapshot) -> Iterator[tuple[list[Segment], int]]:
-    """Where files and objects end and brokers go on, or nothing: all segments up to there, and the offset."""
+    """Return where files and objects end and brokers go on, or nothing: all segments up to there, and the offset."""
     before: list[Segment] = []
     for each, after in pairwise([*snapshot.ranges, None]):
         assert each is not None

@@ -81,7 +81,7 @@ def _base_offset(batch: RecordBatch) -> int:
 
 
 def _is_beginning(view: memoryview, position: int) -> bool:
-    """Whether a batch begins at `position` and is cut off."""
+    """Return whether a batch begins at `position` and is cut off."""
     try:
         return checked_batch_size(view, position) > len(view) - position
     except CorruptRecordError:

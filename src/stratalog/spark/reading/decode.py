@@ -241,7 +241,7 @@ class PieceDecoder:
         return found if keep.all() else found.filter(pa.array(keep))
 
     def _verify(self, position: int, view: memoryview, table: BatchTable, index: int) -> bool:
-        """Whether the CRC vouches for a header, by which a batch is ruled out or counted."""
+        """Return whether the CRC vouches for a header, by which a batch is ruled out or counted."""
         try:
             batch_at(view, int(table["position"][index])).ensure_valid()
         except KafkaError as error:
@@ -271,7 +271,7 @@ class PieceDecoder:
         self.on_data_loss(f"{self.source}: {what}", self._wanted_of(start, end), size)
 
     def _wanted_of(self, start: int, end: int) -> int:
-        """How many of the offsets [start, end) are asked for."""
+        """Return how many of the offsets [start, end) are asked for."""
         return max(0, min(end, self.piece.end) - max(start, self.piece.start))
 
 

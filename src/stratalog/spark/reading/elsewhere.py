@@ -20,7 +20,7 @@ from stratalog.spark.planning import Cutter, IndexAccess, LocalSpan, SegmentList
 
 
 def is_of_topic(plan: SplitPlan, place: Place, byte_sources: ByteSources) -> bool:
-    """Whether the directory of a local `.log` belongs to the planned topic. Without an id, the name decides."""
+    """Return whether the directory of a local `.log` belongs to the planned topic. Without an id, the name decides."""
     found = _topic_id(place, byte_sources)
     return found is None or plan.topic_id is None or found == plan.topic_id
 
@@ -71,7 +71,7 @@ class Elsewhere:
             return LocalSpan([], piece.end, piece.end)
 
     def _unexplained(self, span: LocalSpan, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Of offsets that no local segment has those that compaction has not taken: it leaves both ends of a log."""
+        """Return the offsets without a local segment that compaction has not taken: it leaves both ends of a log."""
         edges = [start, *(min(max(edge, start), end) for edge in (span.begin, span.end)), end]
         for part, (low, high) in enumerate(pairwise(edges)):
             is_inside = part == 1
@@ -82,7 +82,7 @@ class Elsewhere:
         return not span.segments or explains(span.segments[0], span.segments[-1], self.byte_sources)
 
     def _is_same_topic(self, place: Place) -> bool:
-        """Whether the ids agree; without ids, two topics of one name cannot be distinguished."""
+        """Return whether the ids agree; without ids, two topics of one name cannot be distinguished."""
         directory = Path(place.name).parent
         if not self.byte_sources.fs.is_dir(directory):
             return True
@@ -123,7 +123,7 @@ class Elsewhere:
         )
 
     def _remote_ranges(self, piece: Piece) -> list[SegmentRange]:
-        """All that the bucket has of the partition now, but for the object of the piece itself."""
+        """Return all that the bucket has of the partition now, but for the object of the piece itself."""
         plan = self.plan
         listed = list_remote_segments(self.byte_sources.store, [plan.topic], covered=True)
         ids = {each.topic_id for each in listed} if plan.topic_id is None else {plan.topic_id}
@@ -137,7 +137,7 @@ class Elsewhere:
 
 
 def _is_compacted_between(ranges: list[SegmentRange], start: int, end: int) -> bool:
-    """Whether compaction may have taken offsets that no remote segment has: it leaves both ends of a log."""
+    """Return whether compaction may have taken offsets that no remote segment has: it leaves both ends of a log."""
     before = [each for each in ranges if each.end <= start][-1:]
     behind = [each for each in ranges if each.start >= end][:1]
     return bool(before and behind) and all(has_compact_policy(each.segment) for each in before + behind)

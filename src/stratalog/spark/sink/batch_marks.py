@@ -1,8 +1,8 @@
 """How far a query has come, kept with its data: in the offsets of a consumer group without members.
 
 Before the transactions of a batch are committed, the mark "decided" is committed with all of them; when all are
-committed, the mark "done". Whoever finds "decided" commits them (again): a transaction may be committed by anybody who
-knows its numbers. Between the two marks nothing else begins under these transactional ids.
+committed, the mark "done". A task that finds "decided" commits them (again): a transaction may be committed by anybody
+who knows its numbers. Between the two marks nothing else begins under these transactional ids.
 
     decided|<batch>|<query>|<chunk> of <chunks>|<task>:<producer id>:<epoch>,...        numbers in base 36
     done|<batch>|<query>|1 of 1|
@@ -90,7 +90,7 @@ def decode_marks(committed: Mapping[TopicPartition, GroupOffset]) -> dict[str, B
 
 
 def is_of(committed: GroupOffset, mark: BatchMark) -> bool:
-    """Whether a commit is a part of this very mark."""
+    """Return whether a commit is a part of this very mark."""
     match = _MARK.fullmatch(committed.metadata)
     return match is not None and (int(match[2]), match[3], match[1] == "done") == (
         mark.batch,

@@ -96,7 +96,7 @@ class ProducingWrite:
     # --- the driver -------------------------------------------------------------------------------------------------
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
-        """All of it, once: what of a numbered batch was written before is aborted now."""
+        """Commit all of it, once: abort what was written of a numbered batch before."""
         writes = [message for message in messages if isinstance(message, BrokerTaskResult)]
         transactions = tuple(each.transaction for each in writes if each.transaction is not None)
         if not self._options.is_transactional:

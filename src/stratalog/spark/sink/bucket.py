@@ -117,7 +117,7 @@ class BucketTarget:
                 return
 
     def is_published(self, batch: NumberedBatch) -> bool:
-        """Whether this batch, or a later one, is published."""
+        """Return whether this batch, or a later one, is published."""
         return bucket_transaction.is_published(self._open(), batch.stream, batch.number)
 
 

@@ -74,7 +74,7 @@ class DirectoryTarget:
             directory_transaction.discard(self.path, plan.job)
 
     def is_published(self, batch: NumberedBatch) -> bool:
-        """Whether this batch, or a later one, is published."""
+        """Return whether this batch, or a later one, is published."""
         last = directory_transaction.published_batch(self.path, batch.stream)
         return last is not None and last >= batch.number
 

@@ -11,7 +11,7 @@ _SEED = 0x9747_B28C
 
 @native
 def murmur2(address: int, size: int) -> int:
-    """As Kafka's `Utils.murmur2`, as an unsigned 32-bit number."""
+    """Return Kafka's `Utils.murmur2` as an unsigned 32-bit number."""
     data = as_u8(address)
     h = (_SEED ^ size) & _MASK
     whole = size & ~3

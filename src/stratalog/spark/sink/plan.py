@@ -38,7 +38,7 @@ class WritePlan:
     partitions: int | None
 
     def partitions_of(self, topic: str) -> int:
-        """How many partitions a topic has: the option's number, or as many as are there, or one."""
+        """Return how many partitions a topic has: the option's number, or as many as are there, or one."""
         known = self.topics.get(topic)
         if known is None:
             return self.partitions or 1

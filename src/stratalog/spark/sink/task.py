@@ -45,7 +45,7 @@ class Stager(Protocol):
         """Add a segment, whose files are the stager's from now on."""
 
     def finish(self) -> tuple[TaskSegment, ...]:
-        """All that were added, in that order, once all of them are where they are to be."""
+        """Return all that were added, in that order, once all of them are where they are to be."""
 
     def abort(self) -> None:
         """Remove everything."""

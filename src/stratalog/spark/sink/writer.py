@@ -61,7 +61,7 @@ class StagedWrite:
         return replace(written, query=query, is_retry=context.attemptNumber() > 0)
 
     def publish(self, messages: Sequence[WriterCommitMessage | None], batch: NumberedBatch | None) -> None:
-        """All of it, in the order of `messages`; a numbered batch once."""
+        """Publish all of it, in the order of `messages`; a numbered batch once."""
         self._target.commit(self._plan, segments_of(messages), batch)
 
     def discard(self, messages: Sequence[WriterCommitMessage | None], batch: NumberedBatch | None) -> None:

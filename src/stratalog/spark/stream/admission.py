@@ -35,7 +35,7 @@ def total_lag(start: Offsets, latest: Offsets) -> int:
 
 
 def must_wait(limits: TriggerLimits, waiting: int, since_last_ms: int) -> bool:
-    """Whether `offsets_min` holds the batch back: too few are waiting, and not for too long since the last batch."""
+    """Return whether `offsets_min` holds the batch back: too few wait, and not for too long since the last batch."""
     return limits.offsets_min is not None and since_last_ms < limits.delay_max_ms and waiting < limits.offsets_min
 
 

@@ -56,7 +56,7 @@ class ByteLag:
         return int(entries.offsets[first[0]]) + 1 if len(first) else wanted.end
 
     def _positions(self, snapshot: PartitionSnapshot, wanted: SegmentRange) -> tuple[int, int]:
-        """Where a task begins and ends to read for this range."""
+        """Return where a task begins and ends to read for this range."""
         segment = wanted.segment
         if segment.tier is PlaceTier.BROKER:
             if self._brokers is None:

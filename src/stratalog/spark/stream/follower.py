@@ -61,7 +61,7 @@ class Follower:
     # --- offsets ----------------------------------------------------------------------------------------------------
 
     def initial(self) -> Offsets:
-        """Where a query without a checkpoint begins; the same whenever it is asked. UsageError."""
+        """Return where a query without a checkpoint begins; the same whenever it is asked. UsageError."""
         if self._initial is None:
             self._initial = again_while_changing(self._find_initial)
             self._holds_initial = True
@@ -84,7 +84,7 @@ class Follower:
         return (self._fixed or self._view).ends
 
     def end_of_batch(self, start: Offsets, *, unlimited: bool) -> Offsets:
-        """Where the next batch ends; `start` itself when there is nothing to read, or too little. DataLossError."""
+        """Return the end of the next batch; `start` itself if too little is there to read. DataLossError."""
         view = self._fixed or self._look()
         self._check(start, view)
         begin = self._begin(start, view)
@@ -185,7 +185,7 @@ class Follower:
 
     @staticmethod
     def _begin(start: Offsets, view: View) -> dict[TopicPartition, int]:
-        """Where each partition of a view is read from: a new one from its earliest offset, and none before that."""
+        """Return where to read each partition of a view from: a new one from its earliest offset, none before that."""
         return {key: max(start.get(key, 0), each.log_start) for key, each in view.partitions.items()}
 
     def _check(self, start: Offsets, view: View) -> None:

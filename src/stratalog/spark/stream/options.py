@@ -54,7 +54,7 @@ def _says_stream(options: Mapping[str, str]) -> bool:
 
 
 def trigger_limits(options: Mapping[str, str]) -> TriggerLimits:
-    """How much a trigger takes. Raises UsageError."""
+    """Return how much a trigger takes. Raises UsageError."""
     reader = OptionReader(options)
     offsets_max = reader.positive("maxOffsetsPerTrigger")
     offsets_min = reader.positive("minOffsetsPerTrigger")
@@ -73,6 +73,6 @@ def trigger_limits(options: Mapping[str, str]) -> TriggerLimits:
 
 
 def remote_poll_interval_ms(options: Mapping[str, str]) -> int:
-    """How often a stream looks into its bucket. Raises UsageError."""
+    """Return how often a stream looks into its bucket. Raises UsageError."""
     found = OptionReader(options).duration_ms("remotePollInterval")
     return REMOTE_POLL_INTERVAL_MS if found is None else found

@@ -68,7 +68,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """All limits of the options apply, unless Spark says that this trigger has none (Trigger.Once)."""
+        """Return all limits of the options apply, unless Spark says that this trigger has none (Trigger.Once)."""
         begin = parse(start)
         end = self._driver.end_of_batch(begin, unlimited=isinstance(limit, ReadAllAvailable))
         return start if end == begin else by_topic(end)

@@ -30,7 +30,7 @@ class View:
         return {key: each.end for key, each in self.partitions.items()}
 
     def reaches(self, offsets: Offsets) -> bool:
-        """Whether all of it is before the ends."""
+        """Return whether all of it is before the ends."""
         ends = self.ends
         return all(key in ends and offset <= ends[key] for key, offset in offsets.items())
 

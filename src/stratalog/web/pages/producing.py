@@ -53,7 +53,7 @@ class _OneRequest:
             self.answer.set_result(b"".join(bytes(chunk) for chunk in chunks))  # type: ignore[arg-type]
 
     def defer(self, deferred: Deferred) -> None:
-        """Nobody goes away from here."""
+        """No one leaves this page."""
 
     def throttle(self, throttle: QuotaThrottle) -> None:
         """Let the next request of the page come: it counts for the quota, and there is no connection to mute."""

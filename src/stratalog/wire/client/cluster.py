@@ -2,7 +2,7 @@
 
 Its topics, the leaders of its partitions, and questions that are asked of leaders.
 
-A question that meets a moved leader, a lost connection or a broker that starts is asked again, of whoever leads then,
+A question that meets a moved leader, a lost connection or a broker that starts is asked again, of the new leader,
 until `api_timeout_s` is over; the last error says what stood in the way.
 """
 

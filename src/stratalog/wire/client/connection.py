@@ -89,7 +89,7 @@ class Client:
         return bytes(self.exchange_view(key, version, fields))
 
     def exchange_view(self, key: ApiKey, version: int, fields: dict[str, Any]) -> memoryview:
-        """Return the same without a copy: a view of bytes that nobody else has."""
+        """Return the same without a copy: a view of bytes that no other code has."""
         cls = request_class(key, version)
         message = (b"\0" if cls.__flexible__ else b"") + write_message(_build(cls, fields))
         with self._lock:

@@ -17,7 +17,7 @@ from stratalog.wire.client.options import Sasl
 
 Dialogue = Generator[bytes, bytes, None]
 
-#: Fewer rounds would hand whoever poses as the broker a proof from which the password is quickly guessed (RFC 7677).
+#: Fewer rounds would hand an impostor of the broker a proof from which the password is quickly guessed (RFC 7677).
 _ITERATIONS_MIN: Final = 4096
 #: More rounds than this would only keep a client busy; Kafka's own brokers use 4096 to 16384.
 _ITERATIONS_MAX: Final = 10_000_000

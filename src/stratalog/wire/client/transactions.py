@@ -92,7 +92,7 @@ class Coordinators:
         self._cluster.retry(ask, "partitions of a transaction", by_topic)
 
     def end(self, producer: ProducerIdentity, *, commit: bool) -> None:
-        """Commit or abort. Once more is no error, as long as nobody has begun anew under the transactional id."""
+        """Commit or abort. Once more is no error, unless a new transaction has begun under the id."""
 
         def ask() -> None:
             told = self.of_transaction(str(producer.transactional_id)).call(

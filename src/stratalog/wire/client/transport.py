@@ -42,7 +42,7 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
     if tls.keystore_path is not None:
         _load_identity(context, "kafka.ssl.keystore.location", Path(tls.keystore_path), tls.key_password)
     elif tls.certificate_text is not None:
-        # the ssl module takes an identity from a file alone: one that nobody else can read, for a moment
+        # the ssl module takes an identity from a file alone: one that no other user can read, for a moment
         with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
             file.write(f"{tls.key_text or ''}\n{tls.certificate_text}\n")
             file.flush()

@@ -230,7 +230,7 @@ def _leaving(group: ConsumerGroup, request: LeavingMember) -> ConsumerMember:
 def may_downgrade(
     group: ConsumerGroup, leaving: dict[str, ConsumerMember], around: Surroundings, *, staying: int = 0
 ) -> bool:
-    """Whether the group is a classic one once these are gone. `staying` of them are followed by classic members."""
+    """Return whether the group is a classic one without these. `staying` of them are followed by classic members."""
     if not group.is_classic_without(leaving):
         return False
     if staying and any(member.uses_classic_protocol for member in leaving.values()):

@@ -79,7 +79,7 @@ class SubscriptionCounts:
             self.topics[topic] = counted
 
     def are_alike(self, member_count: int) -> bool:
-        """Whether every member is subscribed to the same topics."""
+        """Return whether every member is subscribed to the same topics."""
         if not self.regexes:
             return all(counted.by_name == member_count for counted in self.topics.values())
         if next(iter(self.regexes.values())) != member_count:
@@ -161,7 +161,7 @@ class ConsumerGroup:
         return self._partition_epochs.get(topic_id, {}).get(partition, NO_EPOCH)
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether offsets of `topic` are in use."""
+        """Return whether offsets of `topic` are in use."""
         return topic in self.subscriptions.topics
 
     @property
@@ -195,7 +195,7 @@ class ConsumerGroup:
         return max(named, key=lambda name: (named[name], name), default=default)
 
     def supports_classic(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a member of the classic protocol with these has one in common with all other such members."""
+        """Return whether a member of the classic protocol with these has one in common with all other such members."""
         if protocol_type != PROTOCOL_TYPE:
             return False
         offered = list(names)
@@ -204,12 +204,12 @@ class ConsumerGroup:
         return any(self.classic_protocols[name] == self.classic_members for name in offered)
 
     def is_classic_without(self, leaving: Mapping[str, ConsumerMember]) -> bool:
-        """Whether all others use the classic protocol."""
+        """Return whether all others use the classic protocol."""
         classic_leaving = sum(member.uses_classic_protocol for member in leaving.values())
         return self.classic_members - classic_leaving == len(self.members) - len(leaving)
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether a partition of its target is still with another member."""
+        """Return whether a partition of its target is still with another member."""
         if member.current.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         assigned = member.current.assigned

@@ -68,7 +68,7 @@ class Reconciliation:
         return self._give_up_unsubscribed() if self.subscription_changed else member
 
     def _owns_any(self, partitions: PartitionEpochs) -> bool:
-        """Whether the client may still have some of these."""
+        """Return whether the client may still have some of these."""
         if self.owned is None:
             return True
         return any(
@@ -123,7 +123,7 @@ class Reconciliation:
         return member.with_assignment(goal.epoch, state, _in_order(kept), {})
 
     def _is_free(self, topic_id: UUID, partition: int) -> bool:
-        """Whether no other member has it."""
+        """Return whether no other member has it."""
         if self.group.partition_epoch(topic_id, partition) == NO_EPOCH:
             return True
         return partition in self.member.current.revoking.get(topic_id, {})

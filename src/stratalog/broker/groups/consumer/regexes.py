@@ -66,7 +66,7 @@ def _has_name_twice(regex: str) -> bool:
 
 
 def _matches_single_bytes(regex: str) -> bool:
-    """Whether there is a `\\C`, which RE2 knows and RE2/J does not."""
+    """Return whether there is a `\\C`, which RE2 knows and RE2/J does not."""
     return "C" in [regex[at + 1 : at + 2] for at in _escapes(regex)]
 
 

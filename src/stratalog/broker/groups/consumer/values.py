@@ -113,7 +113,7 @@ class ConsumerMember:
         return self.subscription.classic is not None
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether it has all that it is to have at an epoch."""
+        """Return whether it has all that it is to have at an epoch."""
         return self.current.state is MemberState.STABLE and self.current.epoch == epoch
 
     def with_assignment(
@@ -139,7 +139,7 @@ class TargetEpoch:
     timestamp_ms: int = 0
 
     def allows_next(self, interval_ms: int, now_ms: int) -> bool:
-        """Whether the interval between two assignments is over."""
+        """Return whether the interval between two assignments is over."""
         return not self.timestamp_ms or not interval_ms or now_ms >= self.timestamp_ms + interval_ms
 
 

@@ -144,7 +144,7 @@ class StreamsGroup:
         return self._warmup.of(subtopology, number)
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether offsets of `topic` are in use."""
+        """Return whether offsets of `topic` are in use."""
         return bool(self.members) and topic in self._source_owners
 
     @property

@@ -39,7 +39,7 @@ class InternalTopicCreation:
                 task.cancel()
 
     def is_under_way(self, names: Iterable[str]) -> bool:
-        """Whether any of these is being made now."""
+        """Return whether any of these is being made now."""
         return any(name in self._under_way for name in names)
 
     def begin(self, broker: BrokerServices, topics: Mapping[str, InternalTopic], failures_last_ms: int) -> None:

@@ -91,7 +91,7 @@ class TaskReconciliation:
         return self._advance(current.epoch)
 
     def _owns_any(self, held: HeldTasks) -> bool:
-        """Whether the client may still have some of these."""
+        """Return whether the client may still have some of these."""
         if self.owned is None:
             return True
         pairs = (
@@ -178,7 +178,7 @@ class TaskReconciliation:
         )
 
     def _is_beside(self, processes: Collection[str], own: TaskSets, subtopology: str, number: int) -> bool:
-        """Whether another member of this process has it."""
+        """Return whether another member of this process has it."""
         return self.member.process_id in processes and number not in own.get(subtopology, ())
 
 

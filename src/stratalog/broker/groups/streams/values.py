@@ -161,7 +161,7 @@ class MemberFacts:
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def weighs_as(self, other: MemberFacts) -> bool:
-        """Whether nothing differs that the tasks of a static member depend on."""
+        """Return whether nothing differs that the tasks of a static member depend on."""
         return (self.topology_epoch, self.rack_id, self.tags, self.process_id) == (
             other.topology_epoch,
             other.rack_id,
@@ -202,7 +202,7 @@ class StreamsMember:
         return self.facts.process_id
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether it has all that it is to have at an epoch."""
+        """Return whether it has all that it is to have at an epoch."""
         return self.current.state is TaskState.STABLE and self.current.epoch == epoch
 
     def with_tasks(self, epoch: int, state: TaskState, assigned: HeldTasks, revoking: HeldTasks) -> StreamsMember:

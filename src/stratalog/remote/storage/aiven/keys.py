@@ -8,7 +8,7 @@ LOG = "log"
 INDEXES = "indexes"
 MANIFEST = "rsm-manifest"
 
-#: In the order in which they are deleted: without its manifest a segment is nobody's.
+#: In the order in which they are deleted: without its manifest a segment does not exist.
 SUFFIXES = (MANIFEST, LOG, INDEXES)
 
 
@@ -19,7 +19,7 @@ def aiven_key(key: ObjectKey, suffix: str) -> str:
 
 
 def object_key(key: ObjectKey) -> str:
-    """Where the content that `key` names in our layout lies in this one."""
+    """Return where the content that `key` names in our layout lies in this one."""
     suffixes = {ObjectKind.LOG: LOG, ObjectKind.MANIFEST: MANIFEST}
     return aiven_key(key, suffixes.get(key.kind, INDEXES))
 
