@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stratalog.jobs import Severity
+from stratalog.jobs import Severity, Threads
+from stratalog.jobs.audit.bucket import AuditOptions, audit_bucket
 from stratalog.jobs.audit.findings import AuditKind, plan_repair
 from stratalog.jobs.audit.repair import carry_out
 from stratalog.jobs.audit.segment_history import NotProvedError
+from stratalog.jobs.ledger import Ledger
 from stratalog.remote.api.segment_state import RemoteLogSegmentState
 from stratalog.remote.storage.object_names import ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
@@ -402,6 +406,27 @@ def test_an_unreadable_store_is_an_error_and_no_finding(sound: SoundBucket) -> N
         with pytest.raises(RemoteStorageError, match="denied"):
             bucket.audit()
         faults.heal()
+
+
+def test_an_audit_that_fails_leaves_no_threads_to_the_garbage_collector(sound: SoundBucket) -> None:
+    """Left to it, they are waited for wherever it runs; in the middle of a thread's start that lasts for ever."""
+    begun: list[Generator[Any, None, None]] = []
+
+    class NotedThreads(Threads):
+        def map(self, *args: Any, **options: Any) -> Generator[Any, None, None]:
+            begun.append(super().map(*args, **options))
+            return begun[-1]
+
+    class FullLedger(Ledger):
+        def add(self, key: str, value: str) -> None:
+            raise OSError("no space left on device")
+
+    bucket = sound.copy()
+    options = AuditOptions(later(), 0, deep=True)
+    with pytest.raises(OSError, match="no space left") as failed:
+        audit_bucket(bucket.store, options, executor=NotedThreads(2), ledger=FullLedger(None, "audit"))
+    assert failed.traceback, "it keeps the frames alive, and what they hold"
+    assert [inspect.getgeneratorstate(each) for each in begun] == [inspect.GEN_CLOSED] * 2
 
 
 def crash_points(sound: SoundBucket, spoil: Callable[[SpoiltBucket], object]) -> int:

@@ -50,7 +50,9 @@ class Executor(Protocol):
         """Yield `work(task)` for every task, as results come, in no order.
 
         `work` may be called twice for one task, so it must be idempotent. `progress` advances by the `cost` of each
-        task that is done, such as its bytes. Closing the generator cancels the tasks that have not begun.
+        task that is done, such as its bytes. Closing the generator cancels the tasks that have not begun, and waits
+        for the others. Callers that may not come to its end close it: left to the garbage collector, it would wait for
+        threads wherever that runs, which can be in the middle of their own start.
 
         Raises what `work` raised for the first task that failed, or a TaskError that names the task.
         """

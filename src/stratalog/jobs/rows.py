@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -51,7 +51,7 @@ class StepRows(Protocol):
 class _Tasks(Protocol):
     """What a table needs of the executor that computes it."""
 
-    def map(self, work: Callable[[Any], Any], tasks: Sequence[Any], *, title: str) -> Iterator[Any]: ...
+    def map(self, work: Callable[[Any], Any], tasks: Sequence[Any], *, title: str) -> Generator[Any, None, None]: ...
 
 
 def arrow_schema(text: str) -> pa.Schema:
@@ -147,8 +147,9 @@ class ThreadRows:
             return [value for batch in part() for value in batch[column].to_pylist()]
 
         # Not all parts at once: those of a step before are computed by the first that asks, on these same threads.
-        for values in self._threads.map(read, self._parts, title="reading rows"):
-            yield from values
+        with closing(self._threads.map(read, self._parts, title="reading rows")) as parts:
+            for values in parts:
+                yield from values
 
     def _files(self, count: int) -> list[_RowsFile]:
         prefix = f"{len(list(self._directory.iterdir()))}"

@@ -9,34 +9,34 @@ librdkafka's sake, as Kafka does (KAFKA-18659); v0 to v2 themselves are refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 from stratalog.broker.access import AccessControl, AclOperation, ResourceType
-from stratalog.broker.cluster_membership import ClusterMembership, Nodes, endpoints_of, not_here
-from stratalog.broker.confirmation import Unconfirmed, still_unconfirmed
+from stratalog.broker.cluster_membership import Nodes
+from stratalog.broker.confirmation import Unconfirmed
 from stratalog.broker.produce import (
     FLEXIBLE_FROM,
     TOPIC_IDS_FROM,
     Admission,
+    AskedTopic,
     ClusterAdmission,
+    PacedProduce,
     PartitionResult,
     PendingAcks,
     PendingAdmission,
     PendingAppends,
     PendingCheck,
-    ProducedPartition,
     ProduceRequest,
     ProduceTemplate,
-    append_records,
+    ProduceWork,
     encode_produce,
     is_transactional,
     once_each,
     parse_produce,
     producer_of,
 )
-from stratalog.broker.quotas import QuotaClient, QuotaPace, QuotaThrottle
+from stratalog.broker.quotas import QuotaClient
 from stratalog.broker.server import ApiKey, Caller, Chunk, Deferred, handles_frames
 from stratalog.broker.services import BrokerServices
 from stratalog.broker.topics import INTERNAL_TOPICS
@@ -47,13 +47,11 @@ from stratalog.errors import (
     InvalidTopicError,
     KafkaError,
     LargeBatchError,
-    NotLeaderOrFollowerError,
     StillLoadingError,
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailedError,
     UnknownTopicIdError,
 )
-from stratalog.log import PartitionLog
 from stratalog.log.append import CheckedRecords
 from stratalog.log.producers import VerificationGuard
 from stratalog.records import batches_at_most
@@ -93,16 +91,16 @@ class Produce:
                 unknown = self._forbidden_topic(access, name)
             if unknown is None and name in INTERNAL_TOPICS and read_client_id(frame)[0] != _ADMIN_CLIENT:
                 unknown = InvalidTopicError(f"clients may not write to the internal topic {name}")
-            topics.append(_Topic(key, name, refusal or unknown, partitions, []))
+            topics.append(AskedTopic(key, name, refusal or unknown, partitions, []))
         admission = _admission(state, request.transactional_id, version)
-        work = _Work(state, version, request.acks, topics, admission, acks_error)
+        work = ProduceWork(state, version, request.acks, topics, admission, acks_error)
         pace = state.quotas.pace
         if pace is not None:
             client = self._client(frame)
             if pace.is_free_to_produce(client):
                 pace = None
             else:
-                work.paced = _Paced(pace, client, len(frame))
+                work.paced = PacedProduce(pace, client, len(frame))
         if isinstance(admission, ClusterAdmission) and (questions := admission.begin(work.entries())):
             work.keep_records()
             go_on = partial(self._answer_later, work, correlation_id, request.timeout_ms, may_wait=True)
@@ -140,7 +138,7 @@ class Produce:
         return TransactionalIdAuthorizationFailedError("Transactional Id authorization failed.")
 
     def _append(
-        self, work: _Work, correlation_id: int, timeout_ms: int, *, may_wait: bool
+        self, work: ProduceWork, correlation_id: int, timeout_ms: int, *, may_wait: bool
     ) -> Partition | Deferred | None:
         """Append what is not done yet; return the last partition, or what the rest waits for."""
         state = self._caller.broker
@@ -162,14 +160,14 @@ class Produce:
         except StillLoadingError:
             return self._wait_for_code(work, correlation_id, timeout_ms)
 
-    def _wait_for_code(self, work: _Work, correlation_id: int, timeout_ms: int) -> PendingAppends:
+    def _wait_for_code(self, work: ProduceWork, correlation_id: int, timeout_ms: int) -> PendingAppends:
         work.keep_records()
         go_on = partial(self._answer_later, work, correlation_id, timeout_ms, may_wait=False)
         return PendingAppends(self._caller.broker.loop, timeout_ms, go_on)
 
     def _go_on_checked(
         self,
-        work: _Work,
+        work: ProduceWork,
         correlation_id: int,
         timeout_ms: int,
         may_wait: bool,
@@ -179,7 +177,7 @@ class Produce:
         work.take_checked(checked, taken_s)
         self._answer_later(work, correlation_id, timeout_ms, may_wait=may_wait)
 
-    def _answer_later(self, work: _Work, correlation_id: int, timeout_ms: int, *, may_wait: bool) -> None:
+    def _answer_later(self, work: ProduceWork, correlation_id: int, timeout_ms: int, *, may_wait: bool) -> None:
         waits = self._append(work, correlation_id, timeout_ms, may_wait=may_wait)
         if isinstance(waits, Deferred):
             self._caller.defer(waits)
@@ -189,7 +187,7 @@ class Produce:
             self._caller.respond(self._answer_of(work, correlation_id))
 
     def _wait_for_replicas(
-        self, work: _Work, correlation_id: int, timeout_ms: int, waiting: list[Unconfirmed]
+        self, work: ProduceWork, correlation_id: int, timeout_ms: int, waiting: list[Unconfirmed]
     ) -> PendingAcks:
         def answer(failed: dict[tuple[str, int], KafkaError]) -> None:
             work.fail(failed)
@@ -198,7 +196,7 @@ class Produce:
         state = self._caller.broker
         return PendingAcks(state.loop, state.purgatory, timeout_ms, waiting, answer)
 
-    def _answer_of(self, work: _Work, correlation_id: int) -> Sequence[Chunk]:
+    def _answer_of(self, work: ProduceWork, correlation_id: int) -> Sequence[Chunk]:
         results = [(topic.key, topic.done) for topic in work.topics]
         throttle_ms = 0
         if work.paced is not None:
@@ -221,200 +219,6 @@ class Produce:
         if self._last_partition is partition:
             self.template = ProduceTemplate.of(frame, version, request, partition)
         self._last_partition = partition
-
-
-class _Paced:
-    """What quotas count of one request."""
-
-    __slots__ = ("_begun_s", "_client", "_pace", "_size", "busy_s")
-
-    def __init__(self, pace: QuotaPace, client: QuotaClient, size: int) -> None:
-        self._pace = pace
-        self._client = client
-        self._size = size
-        self._begun_s = 0.0
-        #: What the appends took.
-        self.busy_s = 0.0
-
-    def begin(self) -> None:
-        self._begun_s = self._pace.now_s()
-
-    def end(self) -> None:
-        self.busy_s += self._pace.now_s() - self._begun_s
-
-    def throttle(self, *, is_answered: bool) -> QuotaThrottle | None:
-        return self._pace.after_produce(self._client, self._size, self.busy_s, is_answered=is_answered)
-
-
-class _Topic(NamedTuple):
-    key: bytes
-    name: str
-    #: Why nothing is appended to it.
-    error: KafkaError | None
-    partitions: list[ProducedPartition]
-    #: The results of the first so many partitions.
-    done: list[PartitionResult]
-
-
-class _Work:
-    """The appends of one request."""
-
-    __slots__ = (
-        "_acks_error",
-        "_admission",
-        "_checked",
-        "_is_kept",
-        "_state",
-        "_stopped",
-        "acks",
-        "failed",
-        "paced",
-        "topics",
-        "unconfirmed",
-        "version",
-    )
-
-    def __init__(
-        self,
-        state: BrokerServices,
-        version: int,
-        acks: int,
-        topics: list[_Topic],
-        admission: Admission | None,
-        acks_error: KafkaError | None,
-    ) -> None:
-        self._state = state
-        self._acks_error = acks_error
-        self._admission = admission
-        self.version = version
-        self.acks = acks
-        self.topics = topics
-        #: Whether there is an error among the results.
-        self.failed = False
-        #: None while no client has a quota for bytes or time.
-        self.paced: _Paced | None = None
-        #: The topic and the partition with the batch that is to be checked beside, and what was found.
-        self._stopped: tuple[_Topic, Partition] | None = None
-        self._checked: CheckedRecords | KafkaError | None = None
-        self._is_kept = False
-        #: What has been appended and all replicas have to confirm.
-        self.unconfirmed: list[Unconfirmed] = []
-
-    def go_on(self, *, may_wait: bool) -> Partition | None:
-        """Append what is not done yet; return the last partition.
-
-        StillLoadingError if the rest has to come again, LargeBatchError if `large` has to be checked before.
-        """
-        if self.paced is None:
-            return self._append(may_wait=may_wait)
-        self.paced.begin()
-        try:
-            return self._append(may_wait=may_wait)
-        finally:
-            self.paced.end()
-
-    def _append(self, *, may_wait: bool) -> Partition | None:
-        partition: Partition | None = None
-        for topic in self.topics:
-            _, name, error, partitions, done = topic
-            for entry in partitions[len(done) :] if done else partitions:
-                if error is None:
-                    partition = self._state.logs.get(name, entry.partition)
-                    all_replicas = self.acks < 0 and partition is not None and partition.replicated
-                    checked, self._checked = self._checked, None
-                    try:
-                        result = append_records(
-                            partition,
-                            name,
-                            entry,
-                            version=self.version,
-                            admit=self._admission,
-                            may_wait=may_wait,
-                            refusal=self._acks_error,
-                            missing=not_here(self._state, name, entry.partition) if partition is None else None,
-                            checked=checked,
-                            unconfirmed=self.unconfirmed if all_replicas else None,
-                        )
-                    except LargeBatchError:
-                        assert partition is not None
-                        self._stopped = topic, partition
-                        raise
-                else:
-                    result = PartitionResult(entry.partition, error.code, error_message=str(error))
-                self.failed = self.failed or result.error_code != 0
-                done.append(result)
-        return partition
-
-    def entries(self) -> Iterator[tuple[Partition, memoryview]]:
-        """Yield what is to be appended to partitions that are here, and was not refused."""
-        for _, name, error, partitions, _ in self.topics:
-            for entry in partitions if error is None else ():
-                partition = self._state.logs.get(name, entry.partition)
-                if partition is not None and entry.records is not None:
-                    yield partition, entry.records
-
-    def still_unconfirmed(self) -> list[Unconfirmed]:
-        """Return what is to be waited for; what will not be confirmed is an error from here on."""
-        failed: dict[tuple[str, int], KafkaError] = {}
-        waiting = still_unconfirmed(self.unconfirmed, failed)
-        self.fail(failed)
-        return waiting
-
-    def fail(self, errors: Mapping[tuple[str, int], KafkaError]) -> None:
-        """Let the results of partitions, by topic and number, be errors."""
-        for topic in self.topics if errors else ():
-            for at, result in enumerate(topic.done):
-                error = errors.get((topic.name, result.partition))
-                if error is not None and result.error_code == 0:
-                    self.failed = True
-                    topic.done[at] = result._replace(error_code=error.code, error_message=str(error))
-
-    def add_hints(self, cluster: ClusterMembership, listener: str) -> Nodes:
-        """Name the leader in each result of a partition that is led elsewhere; return where those leaders are."""
-        leaders: dict[int, None] = {}
-        for topic in self.topics:
-            for at, result in enumerate(topic.done):
-                if result.error_code == NotLeaderOrFollowerError.code:
-                    leader = cluster.leader(topic.name, result.partition)
-                    if leader is not None:
-                        topic.done[at] = result._replace(leader=leader)
-                        leaders[leader[0]] = None
-        return endpoints_of(cluster, leaders, listener)
-
-    @property
-    def large(self) -> tuple[PartitionLog, memoryview]:
-        """The log and the records that stopped `go_on` by a LargeBatchError."""
-        assert self._stopped is not None
-        topic, partition = self._stopped
-        records = topic.partitions[len(topic.done)].records
-        assert records is not None
-        return partition.log, records
-
-    def take_checked(self, checked: CheckedRecords | KafkaError, taken_s: float) -> None:
-        """Append `large` by what was found, when `go_on` is called next."""
-        self._checked = checked
-        if self.paced is not None:
-            self.paced.busy_s += taken_s
-
-    def left_bytes(self) -> int:
-        """Return the size of the records that are not appended yet."""
-        return sum(
-            len(entry.records)
-            for topic in self.topics
-            for entry in topic.partitions[len(topic.done) :]
-            if entry.records is not None
-        )
-
-    def keep_records(self) -> None:
-        """Copy the records that are not appended yet: their frame may be overwritten."""
-        if self._is_kept:
-            return
-        self._is_kept = True
-        for topic in self.topics:
-            for number in range(len(topic.done), len(topic.partitions)):
-                entry = topic.partitions[number]
-                if entry.records is not None:
-                    topic.partitions[number] = entry._replace(records=memoryview(bytearray(entry.records)))
 
 
 def _refusal(request: ProduceRequest) -> KafkaError | None:

@@ -23,9 +23,6 @@ from .produce_frames import (
     PartitionResult as PartitionResult,
 )
 from .produce_frames import (
-    ProducedPartition as ProducedPartition,
-)
-from .produce_frames import (
     ProduceRequest as ProduceRequest,
 )
 from .produce_frames import (
@@ -40,6 +37,15 @@ from .produce_frames import (
 from .produce_template import (
     ProduceTemplate as ProduceTemplate,
 )
+from .produce_work import (
+    AskedTopic as AskedTopic,
+)
+from .produce_work import (
+    PacedProduce as PacedProduce,
+)
+from .produce_work import (
+    ProduceWork as ProduceWork,
+)
 from .producing import (
     Admission as Admission,
 )
@@ -48,9 +54,6 @@ from .producing import (
 )
 from .producing import (
     PendingAppends as PendingAppends,
-)
-from .producing import (
-    append_records as append_records,
 )
 from .producing import (
     is_transactional as is_transactional,

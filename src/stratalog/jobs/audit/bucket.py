@@ -7,7 +7,8 @@ content of a segment, as soon as its partition is judged. Only reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -175,16 +176,20 @@ def audit_bucket(
         bucket = Bucket.of(bucket)
     listed = find_partitions(bucket.view, options.topics)
     result = BucketAudit(findings=list(beside_partitions(listed)))
-    with bucket.reader:
-        judged = _judged(
-            bucket=bucket,
-            listed=listed,
-            options=options,
-            data_dirs=data_dirs,
-            result=result,
-            executor=executor,
-            progress=SILENT if options.deep else progress,
-        )
+    with (
+        bucket.reader,
+        closing(
+            _judged(
+                bucket=bucket,
+                listed=listed,
+                options=options,
+                data_dirs=data_dirs,
+                result=result,
+                executor=executor,
+                progress=SILENT if options.deep else progress,
+            )
+        ) as judged,
+    ):
         contents = (_ContentTask(bucket, facts) for each in judged for facts in each.to_read)
         if not options.deep:
             for _ in judged:
@@ -203,7 +208,7 @@ def _judged(  # noqa: PLR0917
     result: BucketAudit,
     executor: Executor,
     progress: Progress,
-) -> Iterator[_Judged]:
+) -> Generator[_Judged, None, None]:
     """Have every partition judged, and add what comes of it to `result`."""
     tasks = (
         _PartitionTask(
@@ -217,13 +222,14 @@ def _judged(  # noqa: PLR0917
         )
         for partition, is_there, metadata in _with_metadata(listed.partitions, data_dirs, options.topics)
     )
-    for found in executor.map(_judge, tasks, title="listing partitions", progress=progress):
-        result.findings += found.findings
-        result.partitions += 1
-        result.segments += found.segments
-        result.objects += found.objects
-        result.bytes += found.bytes
-        yield found
+    with closing(executor.map(_judge, tasks, title="listing partitions", progress=progress)) as judged:
+        for found in judged:
+            result.findings += found.findings
+            result.partitions += 1
+            result.segments += found.segments
+            result.objects += found.objects
+            result.bytes += found.bytes
+            yield found
 
 
 def _check_contents(
@@ -241,12 +247,13 @@ def _check_contents(
                 yield task
 
     checked = executor.map(_check, unknown(), title="reading segments", progress=progress, cost=lambda task: task.size)
-    for key, findings, read in checked:
-        fingerprint = fingerprints.pop(key)
-        result.findings += findings
-        result.read_bytes += read
-        if not findings:
-            ledger.add(key, fingerprint)
+    with closing(checked):
+        for key, findings, read in checked:
+            fingerprint = fingerprints.pop(key)
+            result.findings += findings
+            result.read_bytes += read
+            if not findings:
+                ledger.add(key, fingerprint)
 
 
 def plain_view(store: ObjectStore) -> PlainView:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -144,13 +145,14 @@ def fsck(
     reading = executor.map(
         _read, list(unknown.values()), title="reading segments", progress=progress, cost=lambda task: task.size
     )
-    for read in reading:
-        if read is None:
-            continue
-        facts[read.path] = read
-        task = unknown[read.path]
-        if ledger is not None and task.is_sealed and read.is_sound:
-            ledger.add(_key(task.path), _to_json(task.fingerprint, read))
+    with closing(reading):
+        for read in reading:
+            if read is None:
+                continue
+            facts[read.path] = read
+            task = unknown[read.path]
+            if ledger is not None and task.is_sealed and read.is_sound:
+                ledger.add(_key(task.path), _to_json(task.fingerprint, read))
     reports = _check_partitions(partitions, facts, fs, executor, progress, accept_loss=accept_loss)
     dirs = [_assembled(path, of_path, reports, fs) for path, of_path in found]
     findings = compare_dirs(dirs)

@@ -6,7 +6,7 @@ gets, several at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import Future
 from contextlib import closing
 from typing import Final, NamedTuple
@@ -28,7 +28,7 @@ class Block(NamedTuple):
     data: Buffer
 
 
-def read_blocks(byte_sources: ByteSources, place: Place, start: int, end: int) -> Iterator[Block]:
+def read_blocks(byte_sources: ByteSources, place: Place, start: int, end: int) -> Generator[Block, None, None]:
     """Yield bytes [start, end) in order, fewer where the file or object ends.
 
     Raises PlaceMissingError before the first block if it does not exist; OSError, RemoteStorageError.
@@ -36,7 +36,7 @@ def read_blocks(byte_sources: ByteSources, place: Place, start: int, end: int) -
     return (_local_blocks if place.tier is PlaceTier.LOCAL else _remote_blocks)(byte_sources, place, start, end)
 
 
-def _local_blocks(byte_sources: ByteSources, place: Place, start: int, end: int) -> Iterator[Block]:
+def _local_blocks(byte_sources: ByteSources, place: Place, start: int, end: int) -> Generator[Block, None, None]:
     buffer = bytearray(min(LOCAL_BLOCK_BYTES, end - start))
     with byte_sources.open_local(place) as file:
         position = start
@@ -51,7 +51,7 @@ def _local_blocks(byte_sources: ByteSources, place: Place, start: int, end: int)
             position += got
 
 
-def _remote_blocks(byte_sources: ByteSources, place: Place, start: int, end: int) -> Iterator[Block]:
+def _remote_blocks(byte_sources: ByteSources, place: Place, start: int, end: int) -> Generator[Block, None, None]:
     ahead: ReadAhead[int] = ReadAhead("stratalog-get", threads=REMOTE_GETS_AT_ONCE, kept_max=REMOTE_GETS_AT_ONCE)
 
     def ask(at: int) -> Future[Buffer]:

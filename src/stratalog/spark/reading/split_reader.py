@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -49,7 +50,8 @@ class SplitReader:
         if piece.log.tier is not PlaceTier.LOCAL or is_of_topic(plan, piece.log, self.byte_sources):
             blocks = read_blocks(self.byte_sources, piece.log, piece.start_position, piece.end_position)
             try:
-                yield from decoder.decode(blocks)
+                with closing(blocks):
+                    yield from decoder.decode(blocks)
                 return
             except PlaceMissingError as error:  # before anything of it was read, or in the middle
                 why = "was changed or replaced" if isinstance(error, PlaceChangedError) else "is gone"
