@@ -31,7 +31,7 @@ from stratalog.engine import LoadReport, LogManager
 from stratalog.engine.dirs import stored_cluster_id
 from stratalog.engine.tiering import NEVER_TIERED
 from stratalog.errors import DataDirError, InvalidConfigError
-from stratalog.util import SYSTEM_CLOCK, Clock, random_uuid, uuid_to_base64
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, random_uuid, uuid_to_base64
 
 if TYPE_CHECKING:
     from stratalog.broker.cluster_membership import ClusterMembership
@@ -75,7 +75,9 @@ class BrokerStorage:
         self.metadata.close()
 
 
-def open_storage(data_dirs: list[Path], config: BrokerConfig, *, clock: Clock = SYSTEM_CLOCK) -> BrokerStorage:
+def open_storage(
+    data_dirs: list[Path], config: BrokerConfig, *, clock: Clock = SYSTEM_CLOCK, fs: FileSystem = REAL_FILESYSTEM
+) -> BrokerStorage:
     """Open the store and the data directories, load every partition.
 
     DataDirError for a directory that cannot be used; nothing is written to one of another format or owner.
@@ -86,7 +88,7 @@ def open_storage(data_dirs: list[Path], config: BrokerConfig, *, clock: Clock = 
         _check_level(store, config)
         _refuse_untiered(store, config)
         cluster_id = _cluster_id(store, data_dirs)
-        logs = LogManager(data_dirs, config, cluster_id=cluster_id, clock=clock)
+        logs = LogManager(data_dirs, config, cluster_id=cluster_id, clock=clock, fs=fs)
     except BaseException:
         if store is not None:
             store.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from stratalog.util import Clock
 
-class ManualClock:
+
+class ManualClock(Clock):
     """Starts at `now_ms`; `advance` and `sleep` move both clocks. Not for use by several threads at once."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Protocol
 
@@ -15,8 +16,26 @@ class Clock(Protocol):
 
     def sleep(self, seconds: float) -> None: ...
 
+    def expect(self, thread: threading.Thread) -> None:  # noqa: ARG002
+        """Know of a thread that has started and is going to wait with `wait_until`."""
+        return
 
-class SystemClock:
+    def wait_until(
+        self,
+        changed: threading.Condition,
+        due_s: float | None,
+        *,
+        busy: bool = False,  # noqa: ARG002
+    ) -> None:
+        """Wait on a condition whose lock is held until it is notified or `due_s` has come; None: until it is notified.
+
+        `due_s` is a time of `monotonic`. `busy` says that work goes on elsewhere for which the caller waits: a clock
+        that tests move does not take it to be at rest.
+        """
+        changed.wait(None if due_s is None else max(due_s - self.monotonic(), 0.0))
+
+
+class SystemClock(Clock):
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 

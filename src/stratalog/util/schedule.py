@@ -105,6 +105,7 @@ class Schedule:
         if self._thread is None and not self._closed and not self._held:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
+            self._clock.expect(self._thread)
 
     def add(
         self,
@@ -186,10 +187,10 @@ class Schedule:
         while not self._closed:
             while self._heap and (self._heap[0][2].cancelled or self._heap[0][1] != self._heap[0][2].ticket):
                 heapq.heappop(self._heap)
-            wait = self._heap[0][0] - self._clock.monotonic() if self._heap else None
-            if wait is not None and wait <= 0:
+            due_s = self._heap[0][0] if self._heap else None
+            if due_s is not None and due_s <= self._clock.monotonic():
                 return heapq.heappop(self._heap)[2]
-            self._changed.wait(wait)
+            self._clock.wait_until(self._changed, due_s, busy=self._running > 0)
         return None
 
     def _run_job(self, job: Job) -> None:

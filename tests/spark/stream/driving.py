@@ -16,11 +16,12 @@ from stratalog.spark.reading.split_reader import SplitReader
 from stratalog.spark.stream.follower import Follower
 from stratalog.spark.stream.offsets import parse
 from stratalog.spark.stream.options import StreamOptions
+from stratalog.util import Clock
 
 Record = tuple[str, int, int]
 
 
-class ManualClock:
+class ManualClock(Clock):
     """A clock that stands still until it is told."""
 
     def __init__(self) -> None:

@@ -38,5 +38,8 @@ from .listen_address import (
     parse_address as parse_address,
 )
 from .server import (
+    SETTINGS_FOR_TESTS as SETTINGS_FOR_TESTS,
+)
+from .server import (
     Broker as Broker,
 )

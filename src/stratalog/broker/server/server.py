@@ -22,7 +22,7 @@ from stratalog.broker.storage import BrokerStorage, open_storage
 from stratalog.config import LISTENERS, SLOW_CALLBACK_MS, BrokerConfig, broker_advice, joins_cluster, refuse_unkept
 from stratalog.errors import DataDirError, UsageError
 from stratalog.records import QUICK_BYTES_MAX, batches_at_most
-from stratalog.util import SYSTEM_CLOCK, Clock, join_host_port
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, join_host_port
 from stratalog.wire import warm_up
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ StrPath = str | os.PathLike[str]
 _WATCH_S = 0.5
 _FREE_PORT = "127.0.0.1:0"
 #: No wait for members that may come, and few partitions of internal topics to make at their first use.
-_FOR_TESTS = {
+SETTINGS_FOR_TESTS: Mapping[str, object] = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,
@@ -51,6 +51,7 @@ class _Instance:
         listen: str | None,
         config: Mapping[str, object] | None,
         clock: Clock,
+        fs: FileSystem = REAL_FILESYSTEM,
     ) -> None:
         settings = BrokerConfig.from_properties({name: _text(value) for name, value in (config or {}).items()})
         refuse_unkept(settings.properties, plain_only=listen is not None)
@@ -61,7 +62,7 @@ class _Instance:
         # Bound first: a port in use must leave the directories as they were.
         self.opened = open_listeners(listen, settings)
         try:
-            self._storage = _open(dirs, settings, clock)
+            self._storage = _open(dirs, settings, clock, fs)
         except BaseException:
             self.opened.close()
             raise
@@ -129,7 +130,7 @@ class Broker:
     `data_dir` is one directory or several; without one, `log.dirs` counts; without that, a temporary directory is made,
     and removed by `close`. `listen` is HOST:PORT, port 0 takes a free one; without one, `listeners` counts if it is
     set, else a free port of this machine alone is taken. `config` holds broker keys under Kafka's names. The broker
-    serves from the moment the constructor returns until `close`.
+    serves from the moment the constructor returns until `close`. Tests hand in time, files and the event loop.
 
     Threads of the process that compute keep each request waiting for up to `sys.getswitchinterval()`, 5 ms by default.
     That is a setting of the whole process, so it is left alone here; `stratalog serve` sets 0.5 ms, and a program that
@@ -146,6 +147,8 @@ class Broker:
         config: Mapping[str, object] | None = None,
         *,
         clock: Clock = SYSTEM_CLOCK,
+        fs: FileSystem = REAL_FILESYSTEM,
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> None:
         if listen is None and LISTENERS not in (config or {}):
             listen = _FREE_PORT
@@ -154,10 +157,11 @@ class Broker:
             self._temporary = TemporaryDirectory(prefix="stratalog-")
             data_dir = self._temporary.name
         try:
-            self._instance = _Instance(data_dir, listen, config, clock)
+            self._instance = _Instance(data_dir, listen, config, clock, fs)
         except BaseException:
             self._remove_temporary()
             raise
+        self._loop_factory = loop_factory or new_event_loop()
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._closed = False
@@ -166,13 +170,13 @@ class Broker:
         self._ready.wait()
         self._raise_failure()
 
-    @classmethod
-    def testing(cls, config: Mapping[str, object] | None = None, *, clock: Clock = SYSTEM_CLOCK) -> Self:
+    @staticmethod
+    def testing(config: Mapping[str, object] | None = None, *, clock: Clock = SYSTEM_CLOCK) -> Broker:
         """Start a broker for a test: a temporary directory, a free port, and settings under which nothing waits.
 
-        `config` overrides those settings.
+        `config` overrides those settings. `stratalog.testing.broker` has one whose time moves, and that fails.
         """
-        return cls(config={**_FOR_TESTS, **(config or {})}, clock=clock)
+        return Broker(config={**SETTINGS_FOR_TESTS, **(config or {})}, clock=clock)
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Create a topic; returns once it can be written. Raises TopicAlreadyExistsError and InvalidTopicError."""
@@ -218,7 +222,7 @@ class Broker:
         self._instance.close(clean=self._failure is None)
         self._remove_temporary()
 
-    def __enter__(self) -> Broker:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -228,7 +232,7 @@ class Broker:
 
     def _run(self) -> None:
         try:
-            with asyncio.Runner(loop_factory=new_event_loop()) as runner:
+            with asyncio.Runner(loop_factory=self._loop_factory) as runner:
                 runner.run(self._main())
         except BaseException as error:
             self._failure = error
@@ -281,9 +285,9 @@ def _bootstrap_servers(instance: _Instance) -> str:
     return join_host_port(_THIS_MACHINE.get(bound.host, bound.host), bound.port)
 
 
-def _open(data_dirs: list[Path], config: BrokerConfig, clock: Clock) -> BrokerStorage:
+def _open(data_dirs: list[Path], config: BrokerConfig, clock: Clock, fs: FileSystem) -> BrokerStorage:
     if not joins_cluster(config.properties):
-        return open_storage(data_dirs, config, clock=clock)
+        return open_storage(data_dirs, config, clock=clock, fs=fs)
     # start-up cost: a broker without a cluster does without
     from stratalog.broker.cluster import open_cluster_storage
 

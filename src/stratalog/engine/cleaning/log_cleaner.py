@@ -91,12 +91,13 @@ class LogCleaner:
         """Begin to clean, with as many threads as configured or as the system has."""
         self._threads = []
         for _ in range(self.config.threads):
-            thread = _CleanerThread(next(self._numbers), self.worker(self.config.settings), self)
+            thread = _CleanerThread(next(self._numbers), self.worker(self.config.settings), self, self._clock)
             try:
                 thread.start()
             except RuntimeError as error:
                 logger.error("%d threads compact, not %d: %s", len(self._threads), self.config.threads, error)
                 return
+            self._clock.expect(thread)
             self._threads.append(thread)
 
     def worker(self, settings: CleanerSettings) -> CleanerWorker:
@@ -256,10 +257,12 @@ class CleanerWorker:
 class _CleanerThread(threading.Thread):
     """Turn after turn, until it is told to end; an error that was not foreseen is logged, and the next turn comes."""
 
-    def __init__(self, number: int, worker: CleanerWorker, cleaner: LogCleaner) -> None:
+    def __init__(self, number: int, worker: CleanerWorker, cleaner: LogCleaner, clock: Clock) -> None:
         super().__init__(name=f"log-cleaner-{number}", daemon=True)
         self._worker = worker
         self._cleaner = cleaner
+        self._clock = clock
+        self._ended = threading.Condition()
 
     @property
     def last_cleaning(self) -> CleanerStats | None:
@@ -270,7 +273,9 @@ class _CleanerThread(threading.Thread):
         return self.ident is not None and not self.is_alive() and not self._worker.ending.is_set()
 
     def end(self) -> None:
-        self._worker.ending.set()
+        with self._ended:
+            self._worker.ending.set()
+            self._ended.notify_all()
 
     def run(self) -> None:
         try:
@@ -288,10 +293,15 @@ class _CleanerThread(threading.Thread):
             except Exception:
                 logger.exception("%s: an error that should not be; it goes on", self.name)
             if not went_well:
-                ending.wait(self._cleaner.config.backoff_ms / 1000)
+                self._rest(self._clock.monotonic() + self._cleaner.config.backoff_ms / 1000)
+
+    def _rest(self, until_s: float) -> None:
+        with self._ended:
+            while not self._worker.ending.is_set() and self._clock.monotonic() < until_s:
+                self._clock.wait_until(self._ended, until_s)
 
 
-class _EndingClock:
+class _EndingClock(Clock):
     """A clock whose sleep is cut short when `ended` is set."""
 
     def __init__(self, clock: Clock) -> None:
