@@ -44,9 +44,9 @@ class SlowReads:
         self.broken: set[str] = set()
         self.read: set[str] = set()
 
-    def __call__(self, partition: Partition, *, is_over: Callable[[], bool]) -> Contents:
+    def __call__(self, partition: Partition, *, is_over: Callable[[], bool], into: Contents) -> Contents:
         name = f"{partition.topic}-{partition.partition}"
-        contents = read_contents(partition, is_over=is_over)
+        contents = read_contents(partition, is_over=is_over, into=into)
         self.read.add(name)
         while name in self.held and not is_over():
             time.sleep(0.001)

@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets` in a data directory of a broker, ours or Kafka's."""
+"""The records of `__consumer_offsets`, or of another such topic, in a data directory of a broker, ours or Kafka's."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from stratalog.records.batch import iter_batches
 StoredRecord = tuple[int, bytes, bytes | None]
 
 
-def stored_records(data_dir: Path) -> list[StoredRecord]:
+def stored_records(data_dir: Path, topic: str = "__consumer_offsets") -> list[StoredRecord]:
     """All of them, by partition in the order of the log; the broker should be stopped."""
     found = []
-    for directory in data_dir.glob("__consumer_offsets-*"):
+    for directory in data_dir.glob(f"{topic}-*"):
         parsed = parse_partition_dir(directory.name)
         assert parsed is not None
         for path in sorted(directory.glob("*.log")):

@@ -48,7 +48,8 @@ def in_pieces(entries: Iterable[_Entry], take: Callable[[_Entry], object]) -> It
 class CoordinatorLoading(Generic[_Entry]):
     """Which partitions of a coordinator's topic are not there yet, and the work of getting them there.
 
-    `decode` makes entries of what a partition holds; it runs on a worker thread and must not look at anything else.
+    `decode` makes entries of what a partition holds, collected in `contents`; it runs on a worker thread and must not
+    look at anything else.
     `take` takes the entries of a partition in, on the loop's thread, and yields every so often. Until it has ended,
     requests for the partition are refused, so nothing is committed beside it. `drop` forgets what was taken in of a
     partition, be it half of it. Everything but `decode` belongs to the loop's thread.
@@ -63,6 +64,7 @@ class CoordinatorLoading(Generic[_Entry]):
         decode: Callable[[Contents], Iterable[_Entry]],
         take: Callable[[int, Sequence[_Entry]], Iterator[None]],
         drop: Callable[[int], object],
+        contents: Callable[[], Contents] = Contents,
     ) -> None:
         self._storage = storage
         self._workers = workers
@@ -70,6 +72,7 @@ class CoordinatorLoading(Generic[_Entry]):
         self._decode = decode
         self._take = take
         self._drop = drop
+        self._contents = contents
         #: By number, what is to be read; each election has a turn of its own, so that an earlier one is known as over.
         self._waiting: dict[int, _Turn] = {}
         self._failed: dict[int, Partition] = {}
@@ -189,7 +192,7 @@ class CoordinatorLoading(Generic[_Entry]):
             return self._closed or turn.is_over
 
         entries: list[_Entry] = []
-        for entry in self._decode(read_contents(turn.partition, is_over=is_over)):
+        for entry in self._decode(read_contents(turn.partition, is_over=is_over, into=self._contents())):
             if is_over():
                 break
             entries.append(entry)

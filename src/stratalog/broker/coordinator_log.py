@@ -1,7 +1,7 @@
-"""The compacted topic of a coordinator: made when it is first needed, written by appending, read back by loading.
+"""The topic of a coordinator: made when it is first needed, written by appending, read back by loading.
 
-`__consumer_offsets` and `__transaction_state` are of this kind. What belongs together (a group, a transactional id)
-lies in one partition, by the hash of its name.
+`__consumer_offsets`, `__transaction_state` and `__share_group_state` are of this kind. What belongs together (a group,
+a transactional id) lies in one partition, by the hash of its name.
 
 A broker by itself coordinates all partitions. One of a cluster coordinates those that it leads, each in the leader
 epoch in which it was loaded: nothing is appended in another one. What is appended counts at once for the requests that
@@ -310,13 +310,27 @@ class Contents:
                     pending.pop(key, None)
 
 
-def read_contents(partition: Partition, *, is_over: Callable[[], bool] = lambda: False) -> Contents:
+@dataclass(frozen=True, slots=True)
+class OrderedContents(Contents):
+    """All records of a partition in their order, for a topic whose records build on those before them."""
+
+    entries: list[KeyValue] = field(default_factory=list)
+
+    def put(self, batch: RecordBatch) -> None:
+        for record in batch.records():
+            if record.key is not None:
+                self.entries.append((bytes(record.key), None if record.value is None else bytes(record.value)))
+
+
+def read_contents(
+    partition: Partition, *, is_over: Callable[[], bool] = lambda: False, into: Contents | None = None
+) -> Contents:
     """Read a partition from its start to its end, or until `is_over`. Any thread may do it.
 
     A committed entry of a transaction counts at the offset of its record: a later plain one wins. A plain tombstone
     also takes back what open transactions wrote under its key.
     """
-    contents = Contents()
+    contents = Contents() if into is None else into
     for batch in _batches(partition, is_over):
         if batch.is_control:
             contents.end_transaction(batch.producer_id, committed=_commits(batch))

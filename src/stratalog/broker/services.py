@@ -19,6 +19,7 @@ from stratalog.broker.purgatory import Purgatory
 from stratalog.broker.quotas import ClientQuotas
 from stratalog.broker.security import IssuedTokens, Listener, ScramUsers
 from stratalog.broker.settings import BrokerSettings
+from stratalog.broker.share import ShareStates
 from stratalog.broker.storage import TIERING_KEY, BrokerStorage
 from stratalog.broker.telemetry import ClientTelemetry
 from stratalog.broker.topic_deletions import TopicDeletions
@@ -61,6 +62,7 @@ class BrokerServices:
     fetch_sessions: FetchSessionCache
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    share_states: ShareStates
     scram: ScramUsers
     tokens: IssuedTokens
     quotas: ClientQuotas
@@ -108,6 +110,7 @@ class BrokerServices:
         """Stop everything and leave the directories flushed."""
         self.tokens.close()
         self.transactions.close()
+        self.share_states.close()
         self.groups.close()
         self.logs.take_no_new_ones()
         self.large_batches.close()
@@ -137,12 +140,15 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         undo.callback(groups.close)
         transactions = TransactionCoordinator(storage, workers, groups)
         undo.callback(transactions.close)
+        share_states = ShareStates(storage, workers)
+        undo.callback(share_states.close)
         topic_deletions = None
         if storage.cluster is None:
             groups.start()
             topic_deletions = TopicDeletions(storage.topics, groups, workers)
             topic_deletions.resume()
             transactions.start()
+            share_states.start()
         else:
             groups.start_by_partition(purgatory)
             transactions.start_by_partition(purgatory, storage.cluster)
@@ -169,6 +175,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         fetch_sessions=FetchSessionCache(storage.config["max.incremental.fetch.session.cache.slots"]),
         groups=groups,
         transactions=transactions,
+        share_states=share_states,
         topic_deletions=topic_deletions,
         scram=ScramUsers(storage.metadata),
         tokens=tokens,

@@ -40,7 +40,7 @@ _TXN_ID_CODE: Final = TransactionalIdAuthorizationFailedError.code
 
 #: Resource types of the configuration APIs.
 _CONFIGS_OF_TOPIC, _CONFIGS_OF_GROUP = 2, 32
-_TRANSACTION = 1
+_TRANSACTION, _SHARE = 1, 2
 
 #: (client, entry of the request) -> entry of the response that says that it is refused.
 MakeEntry = Callable[[Asker, Any], Any]
@@ -54,6 +54,29 @@ def _cluster(operation: Op) -> Guard:
         if not asker.may_cluster(operation):
             raise ClusterAuthorizationFailedError("Cluster authorization failed.")
         return GuardStep(request)
+
+    return guard
+
+
+def _share_states(result: str, **refused: Any) -> Guard:
+    """Guard an API of share states: each partition has the error."""
+
+    def guard(asker: Asker, request: Any) -> GuardStep:
+        if asker.may_cluster(Op.CLUSTER_ACTION):
+            return GuardStep(request)
+        make = asker.ctx.make
+        fields = {"error_code": _CLUSTER_CODE, "error_message": "Cluster authorization failed.", **refused}
+        results = [
+            make(
+                result,
+                topic_id=topic.topic_id,
+                partitions=tuple(
+                    [make("PartitionResult", partition=asked.partition, **fields) for asked in topic.partitions]
+                ),
+            )
+            for topic in request.topics
+        ]
+        return GuardStep(answer=asker.ctx.respond(results=results))
 
     return guard
 
@@ -355,6 +378,8 @@ def _fetched_topics(asker: Asker, group: Any, topic_type: str, partition_type: s
 
 def _find_coordinator(asker: Asker, request: Any) -> GuardStep:
     ctx = asker.ctx
+    if getattr(request, "key_type", 0) == _SHARE:  # as in Kafka, which looks at rights and goes on whatever they are
+        return GuardStep(request)
     is_transaction = getattr(request, "key_type", 0) == _TRANSACTION
     resource_type, code = (TXN_ID, _TXN_ID_CODE) if is_transaction else (GROUP, _GROUP_CODE)
     if ctx.version < _COORDINATOR_KEYS_FROM:
@@ -921,6 +946,13 @@ GUARDS: Final[Mapping[ApiKey, Guard | None]] = {
     ApiKey.PUSH_TELEMETRY: None,
     ApiKey.STREAMS_GROUP_HEARTBEAT: _group(Op.READ),
     ApiKey.STREAMS_GROUP_DESCRIBE: _describe_streams_groups,
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: _share_states("InitializeStateResult"),
+    ApiKey.READ_SHARE_GROUP_STATE: _share_states("ReadStateResult", state_epoch=0, start_offset=0, state_batches=()),
+    ApiKey.WRITE_SHARE_GROUP_STATE: _share_states("WriteStateResult"),
+    ApiKey.DELETE_SHARE_GROUP_STATE: _share_states("DeleteStateResult"),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: _share_states(
+        "ReadStateSummaryResult", state_epoch=0, leader_epoch=0, start_offset=0
+    ),
     ApiKey.LIST_CONFIG_RESOURCES: _cluster(Op.DESCRIBE_CONFIGS),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
 }

@@ -36,6 +36,7 @@ _FREE_PORT = "127.0.0.1:0"
 SETTINGS_FOR_TESTS: Mapping[str, object] = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 1,
+    "share.coordinator.state.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,
     "remote.log.metadata.topic.num.partitions": 1,
 }

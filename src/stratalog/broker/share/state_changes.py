@@ -1,0 +1,131 @@
+"""What a record does to a state of `__share_group_state`, and which record is to be written for a change. Pure.
+
+After so many updates the next record is a snapshot with all of them in it. Source: `ShareCoordinatorShard` and
+`PersisterStateBatchCombiner` of Kafka 4.4.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from stratalog.broker.share.state_records import NOT_KNOWN, ShareSnapshot, ShareUpdate, StateBatch
+
+
+@dataclass(frozen=True, slots=True)
+class HeldState:
+    """A snapshot with all updates in it, how many these are, and the highest epochs that were ever written."""
+
+    snapshot: ShareSnapshot
+    updates: int
+    leader_epoch: int
+    state_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShareWrite:
+    """What has become of records: `leader_epoch` only of a new leader."""
+
+    start_offset: int
+    done_count: int = NOT_KNOWN
+    batches: tuple[StateBatch, ...] = ()
+    leader_epoch: int | None = None
+
+
+def after(held: HeldState | None, value: ShareSnapshot | ShareUpdate, updates_max: int) -> HeldState:
+    """Return a state after a record of it."""
+    if isinstance(value, ShareSnapshot):
+        if held is None:
+            return HeldState(value, 0, value.leader_epoch, value.state_epoch)
+        return HeldState(
+            value,
+            0 if held.updates >= updates_max else held.updates,
+            max(held.leader_epoch, value.leader_epoch),
+            max(held.state_epoch, value.state_epoch),
+        )
+    if held is None:  # without its snapshot, which is lost
+        snapshot = ShareSnapshot(
+            snapshot_epoch=value.snapshot_epoch,
+            state_epoch=0,
+            leader_epoch=value.leader_epoch,
+            start_offset=value.start_offset,
+            done_count=value.done_count,
+            created_ms=0,
+            written_ms=0,
+            batches=value.batches,
+        )
+        return HeldState(snapshot, 1, value.leader_epoch, 0)
+    before = held.snapshot
+    start_offset = before.start_offset if value.start_offset == NOT_KNOWN else value.start_offset
+    snapshot = replace(
+        before,
+        leader_epoch=before.leader_epoch if value.leader_epoch == NOT_KNOWN else value.leader_epoch,
+        start_offset=start_offset,
+        done_count=value.done_count,
+        batches=combined(before.batches, value.batches, start_offset),
+    )
+    return replace(
+        held, snapshot=snapshot, updates=held.updates + 1, leader_epoch=max(held.leader_epoch, value.leader_epoch)
+    )
+
+
+def record_for(held: HeldState, said: ShareWrite, updates_max: int, now_ms: int) -> ShareSnapshot | ShareUpdate:
+    """Return the record to write for a change."""
+    known = held.snapshot
+    leader_epoch = known.leader_epoch if said.leader_epoch is None else said.leader_epoch
+    start_offset = max(said.start_offset, known.start_offset)
+    done_count = said.done_count
+    if said.start_offset == known.start_offset:
+        done_count = max(done_count, known.done_count)
+    elif said.start_offset < known.start_offset:
+        done_count = known.done_count
+    if held.updates >= updates_max:
+        return ShareSnapshot(
+            snapshot_epoch=known.snapshot_epoch + 1,
+            state_epoch=known.state_epoch,
+            leader_epoch=leader_epoch,
+            start_offset=start_offset,
+            done_count=done_count,
+            created_ms=now_ms,
+            written_ms=now_ms,
+            batches=combined(known.batches, said.batches, start_offset),
+        )
+    return ShareUpdate(
+        snapshot_epoch=known.snapshot_epoch,
+        leader_epoch=leader_epoch,
+        start_offset=start_offset,
+        done_count=done_count,
+        batches=combined((), said.batches, start_offset),
+    )
+
+
+def combined(known: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
+    """Return batches as rows that do not overlap, without what is below the start.
+
+    Of two about the same record the one with more deliveries counts, then the one that is further.
+    """
+    kept = [
+        replace(batch, first=max(batch.first, start_offset)) for batch in (*known, *new) if batch.last >= start_offset
+    ]
+    if len(kept) < 2:
+        return tuple(kept)
+    edges = sorted({edge for batch in kept for edge in (batch.first, batch.last + 1)})
+    kept.sort(key=lambda batch: batch.first)
+    rows: list[StateBatch] = []
+    active: list[StateBatch] = []
+    at = 0
+    for first, end in pairwise(edges):
+        while at < len(kept) and kept[at].first <= first:
+            active.append(kept[at])
+            at += 1
+        active = [batch for batch in active if batch.last >= first]
+        if not active:
+            continue
+        winner = max(active, key=lambda batch: (batch.delivery_count, batch.state))
+        row = replace(winner, first=first, last=end - 1)
+        if rows and rows[-1].last + 1 == first and replace(rows[-1], first=first, last=end - 1) == row:
+            rows[-1] = replace(row, first=rows[-1].first)
+        else:
+            rows.append(row)
+    return tuple(rows)

@@ -1,0 +1,168 @@
+"""Records of `__share_group_state`, byte for byte as Apache Kafka writes them.
+
+All integers are big-endian. A key is the int16 of its kind, the group as a STRING (int16 length, UTF-8 bytes), the id
+of the topic (16 bytes) and the partition int32. Values are the int16 version 0 and flexible fields (KIP-482).
+
+    kind 0  snapshot  snapshot epoch int32, state epoch int32, leader epoch int32, start offset int64, created and
+                      written (ms since 1970) int64, [batch], tag 0: how many records in flight are done int32
+    kind 1  update    snapshot epoch int32, leader epoch int32, start offset int64, [batch], tag 0 as above
+    batch             first and last offset int64, state int8, delivery count int16, no tags
+
+A count of -1 is not written. A snapshot takes the place of all that is before it; an update counts on top of the
+snapshot whose epoch it has. Source: the schemas ShareSnapshot* and ShareUpdate* of Kafka 4.4.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from uuid import UUID
+
+from stratalog.broker.coordinator_log import KeyValue
+from stratalog.broker.record_fields import INT8, INT16, INT32, INT64, FieldReader, put_count, put_string, put_tags
+from stratalog.errors import CorruptRecordError
+from stratalog.util import uuid_to_base64
+
+_WHAT = "record in __share_group_state"
+NOT_KNOWN = -1
+
+
+class ShareRecordKind(IntEnum):
+    """The number that a key begins with."""
+
+    SNAPSHOT = 0
+    UPDATE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ShareKey:
+    """What a group knows of one partition lies under this."""
+
+    group_id: str
+    topic_id: UUID
+    partition: int
+
+    def __str__(self) -> str:
+        """Return the name by which the coordinator of a state is found, and its partition of the topic."""
+        return f"{self.group_id}:{uuid_to_base64(self.topic_id)}:{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class StateBatch:
+    """Records alike; both offsets are in it. `state` is not read here: a later Kafka may have more of them."""
+
+    first: int
+    last: int
+    state: int
+    delivery_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareUpdate:
+    """What has changed since a snapshot. A start offset of -1: it has not."""
+
+    snapshot_epoch: int
+    leader_epoch: int
+    start_offset: int
+    done_count: int = NOT_KNOWN
+    batches: tuple[StateBatch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareSnapshot:
+    """All that there is to know. A start offset of -1: nothing was handed out, and the group's settings say where."""
+
+    snapshot_epoch: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    done_count: int = NOT_KNOWN
+    created_ms: int = NOT_KNOWN
+    written_ms: int = NOT_KNOWN
+    batches: tuple[StateBatch, ...] = ()
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def encode_share_state(key: ShareKey, value: ShareSnapshot | ShareUpdate | None) -> KeyValue:
+    """Return key and value of a record; without a value the tombstone of a snapshot."""
+    kind = ShareRecordKind.UPDATE if isinstance(value, ShareUpdate) else ShareRecordKind.SNAPSHOT
+    head = bytearray(INT16.pack(kind))
+    put_string(head, key.group_id)
+    head += key.topic_id.bytes + INT32.pack(key.partition)
+    return bytes(head), None if value is None else _encode_value(value)
+
+
+def _encode_value(value: ShareSnapshot | ShareUpdate) -> bytes:
+    out = bytearray(INT16.pack(0) + INT32.pack(value.snapshot_epoch))
+    if isinstance(value, ShareSnapshot):
+        out += INT32.pack(value.state_epoch)
+    out += INT32.pack(value.leader_epoch) + INT64.pack(value.start_offset)
+    if isinstance(value, ShareSnapshot):
+        out += INT64.pack(value.created_ms) + INT64.pack(value.written_ms)
+    put_count(out, len(value.batches), flexible=True)
+    for batch in value.batches:
+        out += INT64.pack(batch.first) + INT64.pack(batch.last)
+        out += INT8.pack(batch.state) + INT16.pack(batch.delivery_count)
+        put_tags(out, {})
+    put_tags(out, {} if value.done_count == NOT_KNOWN else {0: INT32.pack(value.done_count)})
+    return bytes(out)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def decode_share_key(data: bytes) -> tuple[ShareRecordKind, ShareKey] | None:
+    """Return kind and key, or None for a record of a kind that is not known. CorruptRecordError for damage."""
+    reader = FieldReader(data, f"key of a {_WHAT}")
+    number = reader.int16()
+    if number not in (ShareRecordKind.SNAPSHOT, ShareRecordKind.UPDATE):
+        return None
+    return ShareRecordKind(number), ShareKey(reader.string(), reader.uuid(), reader.int32())
+
+
+def decode_share_value(kind: ShareRecordKind, data: bytes) -> ShareSnapshot | ShareUpdate:
+    """Return what a record of a kind says. CorruptRecordError for damage."""
+    reader = FieldReader(data, _WHAT)
+    reader.version(0, 0)
+    snapshot_epoch = reader.int32()
+    if kind is ShareRecordKind.UPDATE:
+        leader_epoch, start_offset = reader.int32(), reader.int64()
+        batches = tuple(_batches(reader))
+        return ShareUpdate(
+            snapshot_epoch=snapshot_epoch,
+            leader_epoch=leader_epoch,
+            start_offset=start_offset,
+            batches=batches,
+            done_count=_done_count(reader),
+        )
+    state_epoch, leader_epoch, start_offset = reader.int32(), reader.int32(), reader.int64()
+    created_ms, written_ms = reader.int64(), reader.int64()
+    batches = tuple(_batches(reader))
+    return ShareSnapshot(
+        snapshot_epoch=snapshot_epoch,
+        state_epoch=state_epoch,
+        leader_epoch=leader_epoch,
+        start_offset=start_offset,
+        created_ms=created_ms,
+        written_ms=written_ms,
+        batches=batches,
+        done_count=_done_count(reader),
+    )
+
+
+def _batches(reader: FieldReader) -> Iterable[StateBatch]:
+    for _ in range(reader.count()):
+        yield StateBatch(reader.int64(), reader.int64(), reader.int8(), reader.int16())
+        reader.tags()
+
+
+def _done_count(reader: FieldReader) -> int:
+    data = reader.tags().get(0)
+    if data is None:
+        return NOT_KNOWN
+    if len(data) != INT32.size:
+        raise CorruptRecordError(f"{_WHAT}: a count of {len(data)} bytes")
+    return int(INT32.unpack(data)[0])

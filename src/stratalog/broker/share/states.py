@@ -1,0 +1,227 @@
+"""What share groups know of partitions, kept in `__share_group_state`: the share coordinator of this broker.
+
+A state is a snapshot with the updates since (`state_changes`). In Kafka the broker sends such requests to itself, or to
+the one that coordinates the partition.
+
+Source: `ShareCoordinatorShard` of Kafka 4.4.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stratalog.broker.coordinator_loading import CoordinatorLoading, in_pieces
+from stratalog.broker.coordinator_log import Contents, CoordinatorLog, OrderedContents
+from stratalog.broker.share.state_changes import HeldState, ShareWrite, after, record_for
+from stratalog.broker.share.state_records import (
+    NOT_KNOWN,
+    ShareKey,
+    ShareSnapshot,
+    ShareUpdate,
+    decode_share_key,
+    decode_share_value,
+    encode_share_state,
+)
+from stratalog.errors import (
+    CoordinatorNotAvailableError,
+    CorruptRecordError,
+    FencedLeaderEpochError,
+    FencedStateEpochError,
+    InvalidRequestError,
+    UnknownTopicOrPartitionError,
+)
+from stratalog.records import Codec
+
+if TYPE_CHECKING:
+    from stratalog.broker.metadata import ClusterControl
+    from stratalog.broker.storage import BrokerStorage
+    from stratalog.broker.workers import Workers
+    from stratalog.config import BrokerConfig
+
+logger = logging.getLogger(__name__)
+
+SHARE_STATE_TOPIC = "__share_group_state"
+FENCED_LEADER = "The leader epoch in the request is older than the epoch on the broker."
+FENCED_STATE = "The coordinator rejected the request because the state epoch did not match."
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A record as it was read back."""
+
+    key: ShareKey
+    value: ShareSnapshot | ShareUpdate | None
+
+
+def share_state_log(storage: BrokerStorage, workers: Workers) -> CoordinatorLog:
+    """Return the topic with what share groups know of partitions."""
+    return CoordinatorLog(
+        storage,
+        workers,
+        SHARE_STATE_TOPIC,
+        create=lambda: create_share_state(storage.control, storage.config),
+        codec=lambda: Codec(storage.config["share.coordinator.state.topic.compression.codec"]),
+    )
+
+
+def create_share_state(topics: ClusterControl, config: BrokerConfig) -> object:
+    """Create the topic, configured as Kafka does. May block."""
+    return topics.ensure(
+        SHARE_STATE_TOPIC,
+        config["share.coordinator.state.topic.num.partitions"],
+        {
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "min.insync.replicas": str(config["share.coordinator.state.topic.min.isr"]),
+            "retention.ms": "-1",
+            "segment.bytes": str(config["share.coordinator.state.topic.segment.bytes"]),
+        },
+    )
+
+
+def _decode(contents: Contents) -> Iterator[_Stored]:
+    """Yield what a partition of `__share_group_state` holds; records that cannot be understood are passed over."""
+    assert isinstance(contents, OrderedContents)
+    for key, value in contents.entries:
+        try:
+            found = decode_share_key(key)
+            if found is not None:
+                yield _Stored(found[1], None if value is None else decode_share_value(found[0], value))
+        except CorruptRecordError as error:
+            logger.error("A record of __share_group_state is passed over: %s", error)
+
+
+class ShareStates:
+    """Everything belongs to the loop's thread. What is asked for raises while its partition is still read."""
+
+    def __init__(self, storage: BrokerStorage, workers: Workers) -> None:
+        self._storage = storage
+        self._is_active = False
+        self._clock = storage.clock
+        self.log: CoordinatorLog = share_state_log(storage, workers)
+        self._held: dict[ShareKey, HeldState] = {}
+        self.loading = CoordinatorLoading(
+            storage, workers, self.log, decode=_decode, take=self._take, drop=self._drop, contents=OrderedContents
+        )
+
+    def start(self) -> None:
+        """Load what there is, much of it in the background. Without this every request is refused."""
+        self._is_active = True
+        self.loading.start(lambda: None)
+
+    def close(self) -> None:
+        self.loading.close()
+
+    @property
+    def _updates_max(self) -> int:
+        return int(self._storage.config["share.coordinator.snapshot.update.records.per.snapshot"])
+
+    def _take(self, number: int, entries: Sequence[_Stored]) -> Iterator[None]:  # noqa: ARG002
+        return in_pieces(entries, lambda entry: self._apply(entry.key, entry.value))
+
+    def _drop(self, number: int) -> None:
+        for key in [key for key in self._held if self.log.partition_number(str(key)) == number]:
+            del self._held[key]
+
+    def _apply(self, key: ShareKey, value: ShareSnapshot | ShareUpdate | None) -> None:
+        if value is None:
+            self._held.pop(key, None)
+        else:
+            self._held[key] = after(self._held.get(key), value, self._updates_max)
+
+    # --- states -------------------------------------------------------------------------------------------------------
+
+    async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
+        """Let a state begin again at an offset; at -1 where the settings of the group say."""
+        _check_numbers(key, state_epoch=state_epoch)
+        await self._find(key)
+        held = self._held.get(key)
+        if held is not None and held.state_epoch > state_epoch:
+            raise FencedStateEpochError(FENCED_STATE)
+        self._check_partition(key)
+        now_ms = self._clock.now_ms()
+        self._write(
+            key,
+            ShareSnapshot(
+                snapshot_epoch=0 if held is None else held.snapshot.snapshot_epoch + 1,
+                state_epoch=state_epoch,
+                leader_epoch=0,
+                start_offset=start_offset,
+                done_count=NOT_KNOWN if start_offset == NOT_KNOWN else 0,
+                created_ms=now_ms,
+                written_ms=now_ms,
+            ),
+        )
+
+    async def read(self, key: ShareKey, leader_epoch: int) -> ShareSnapshot:
+        """Return a state for the leader of the partition, whose epoch is kept; earlier leaders are refused then."""
+        _check_numbers(key, leader_epoch=leader_epoch)
+        await self._find(key)
+        held = self._held.get(key)
+        if held is None:
+            raise InvalidRequestError("Read operation on uninitialized share partition not allowed.")
+        if held.leader_epoch > leader_epoch:
+            raise FencedLeaderEpochError(FENCED_LEADER)
+        self._check_partition(key)
+        found = held.snapshot
+        if held.leader_epoch != leader_epoch:
+            said = ShareWrite(found.start_offset, found.done_count, leader_epoch=leader_epoch)
+            self._write(key, record_for(held, said, self._updates_max, self._clock.now_ms()))
+        return found
+
+    async def write(self, key: ShareKey, state_epoch: int, leader_epoch: int, said: ShareWrite) -> None:
+        """Keep what has become of records."""
+        _check_numbers(key, leader_epoch=leader_epoch, state_epoch=state_epoch)
+        await self._find(key)
+        held = self._held.get(key)
+        if held is None:
+            raise InvalidRequestError("Write operation on uninitialized share partition not allowed.")
+        if held.leader_epoch > leader_epoch:
+            raise FencedLeaderEpochError(FENCED_LEADER)
+        if held.state_epoch > state_epoch:
+            raise FencedStateEpochError(FENCED_STATE)
+        self._check_partition(key)
+        self._write(key, record_for(held, said, self._updates_max, self._clock.now_ms()))
+
+    async def summary(self, key: ShareKey) -> ShareSnapshot | None:
+        """Return a state, None when there is none."""
+        _check_numbers(key)
+        await self._find(key)
+        self._check_partition(key)
+        held = self._held.get(key)
+        return None if held is None else held.snapshot
+
+    async def delete(self, key: ShareKey) -> None:
+        """Forget a state; harmless when there is none."""
+        _check_numbers(key)
+        await self._find(key)
+        self._check_partition(key)
+        if key in self._held:
+            self._write(key, None)
+
+    async def _find(self, key: ShareKey) -> None:
+        """Return when a state may be asked for; the topic is made for it."""
+        if not self._is_active:
+            raise CoordinatorNotAvailableError("Share coordinator is not available.")
+        if not self.log.exists:
+            await self.log.ensure()
+        self.loading.check(str(key))
+
+    def _check_partition(self, key: ShareKey) -> None:
+        topic = self._storage.metadata.topic_by_id(key.topic_id)
+        if topic is None or topic.partition_count <= key.partition:
+            raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
+
+    def _write(self, key: ShareKey, value: ShareSnapshot | ShareUpdate | None) -> None:
+        """Append a record, and let it count then."""
+        self.log.append(str(key), [encode_share_state(key, value)])
+        self._apply(key, value)
+
+
+def _check_numbers(key: ShareKey, *, leader_epoch: int = 0, state_epoch: int = 0) -> None:
+    for number, what in ((key.partition, "partition id"), (leader_epoch, "leader epoch"), (state_epoch, "state epoch")):
+        if number < 0:
+            raise InvalidRequestError(f"The {what} cannot be a negative number.")
