@@ -64,6 +64,11 @@ class UnknownTopicOrPartitionError(KafkaError):
     retriable = True
 
 
+class LeaderNotAvailableError(KafkaError):
+    code = 5
+    retriable = True
+
+
 class NotLeaderOrFollowerError(KafkaError):
     code = 6
     retriable = True
@@ -351,6 +356,11 @@ class UnknownLeaderEpochError(KafkaError):
 
 class UnsupportedCompressionTypeError(KafkaError):
     code = 76
+
+
+class OffsetNotAvailableError(KafkaError):
+    code = 78
+    retriable = True
 
 
 class FencedInstanceIdError(KafkaError):

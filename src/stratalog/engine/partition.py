@@ -185,6 +185,14 @@ class Partition:
             raise self._not_led()
         return self.log.high_watermark > last_offset if led is None else led.is_confirmed(last_offset)
 
+    def is_behind_its_epoch(self, isolation: Isolation) -> bool:
+        """Return whether readers lack records of earlier leaders that the replicas have not confirmed to this one.
+
+        Clients of earlier leaders may have seen more.
+        """
+        led = self.led
+        return led is not None and self.latest_offset(isolation) < led.epoch_start
+
     def note_fetch(self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int) -> None:
         """Take in that a follower asks for `offset`; to be called before the read that answers it.
 

@@ -15,14 +15,16 @@ from collections import Counter
 from functools import partial
 from typing import Any, NamedTuple
 
+from stratalog.broker.cluster_membership import not_here
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.engine import Partition
 from stratalog.errors import (
     InvalidRequestError,
     KafkaError,
+    LeaderNotAvailableError,
+    OffsetNotAvailableError,
     RemoteStorageError,
     UnknownServerError,
-    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     wire_code,
 )
@@ -48,6 +50,8 @@ _SINCE = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
+#: First version whose clients know OFFSET_NOT_AVAILABLE.
+_NOT_AVAILABLE_FROM = 5
 
 
 class _Found(NamedTuple):
@@ -62,6 +66,8 @@ async def list_offsets(ctx: RequestContext, request: Any) -> Any:
     if level not in (0, 1):
         return _refused(ctx, request)
     isolation = Isolation.TXN_COMMITTED if level == 1 else Isolation.HIGH_WATERMARK
+    if request.replica_id >= 0:  # a follower looks for a place in the log
+        isolation = Isolation.LOG_END
     asked = Counter((topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions)
     timeout_ms = _timeout_ms(ctx, request)
     topics: dict[str, dict[int, Any]] = {}
@@ -135,8 +141,11 @@ async def _find(ctx: RequestContext, topic: str, entry: Any, isolation: Isolatio
             raise UnsupportedVersionError(f"timestamp {time_ms} means nothing in ListOffsets v{ctx.version}")
     partition = ctx.broker.partition(topic, entry.partition_index)
     if partition is None:
-        raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
+        raise not_here(ctx.broker, topic, entry.partition_index)
     partition.check_epoch(getattr(entry, "current_leader_epoch", -1))
+    if time_ms == LATEST and isolation is not Isolation.LOG_END and partition.is_behind_its_epoch(isolation):
+        error = OffsetNotAvailableError if ctx.version >= _NOT_AVAILABLE_FROM else LeaderNotAvailableError
+        raise error("a leader that was just elected does not know yet how far its replicas are")
     if time_ms >= 0:
         if not partition.is_remote(partition.log.log_start_offset):
             return _by_time(partition, time_ms, isolation)

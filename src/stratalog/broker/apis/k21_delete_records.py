@@ -1,22 +1,26 @@
 """DeleteRecords: move the log start offset of partitions up; -1 means up to the high watermark.
 
-What was answered is durable. Only topics that are cleaned by deletion alone can lose records this way (POLICY_VIOLATION
-otherwise), and no internal ones.
+What was answered is durable, and done by all replicas that are alive. Only topics that are cleaned by deletion alone
+can lose records this way (POLICY_VIOLATION otherwise), and no internal ones.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+from stratalog.broker.cluster_membership import not_here
+from stratalog.broker.groups import to_ms
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.topics import INTERNAL_TOPICS
+from stratalog.engine import NO_EPOCH, Partition
 from stratalog.errors import (
     InvalidTopicError,
     KafkaError,
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
     PolicyViolationError,
-    UnknownTopicOrPartitionError,
+    RequestTimedOutError,
 )
 
 _HIGH_WATERMARK = -1
@@ -29,13 +33,15 @@ async def delete_records(ctx: RequestContext, request: Any) -> Any:
     for topic in request.topics:
         if topic.partitions:
             asked.setdefault(topic.name, {}).update((wanted.partition_index, wanted) for wanted in topic.partitions)
+    deadline_s = ctx.broker.loop.time() + to_ms(request.timeout) / 1000
     topics = []
     for name, entries in asked.items():
         partitions = []
         for wanted in entries.values():
             error_code, low_watermark = 0, _NO_OFFSET
             try:
-                low_watermark = await ctx.broker.workers.run(_delete, ctx, name, wanted.partition_index, wanted.offset)
+                partition = await ctx.broker.workers.run(_delete, ctx, name, wanted.partition_index, wanted.offset)
+                low_watermark = await _deleted_everywhere(ctx, partition, partition.log.log_start_offset, deadline_s)
             except KafkaError as error:
                 error_code = error.code
             partitions.append(
@@ -53,11 +59,39 @@ async def delete_records(ctx: RequestContext, request: Any) -> Any:
     return ctx.respond(topics=topics)
 
 
-def _delete(ctx: RequestContext, topic: str, index: int, offset: int) -> int:
-    """Delete what is below `offset`; the log start offset after it."""
+async def _deleted_everywhere(ctx: RequestContext, partition: Partition, offset: int, deadline_s: float) -> int:
+    """Return where the replicas begin, once none that is alive begins below `offset`.
+
+    NotLeaderOrFollowerError, RequestTimedOutError.
+    """
+    loop = ctx.broker.loop
+    moved = asyncio.Event()
+
+    def wake(_: Partition) -> None:
+        loop.call_soon_threadsafe(moved.set)
+
+    partition.add_listener(wake)
+    timer = loop.call_at(deadline_s, moved.set)
+    try:
+        while (low := partition.low_watermark()) < offset:
+            if loop.time() >= deadline_s:
+                raise RequestTimedOutError(
+                    f"{partition.topic}-{partition.partition}: the followers have not deleted yet"
+                )
+            moved.clear()
+            await moved.wait()
+            partition.check_epoch(NO_EPOCH)
+    finally:
+        timer.cancel()
+        partition.remove_listener(wake)
+    return low
+
+
+def _delete(ctx: RequestContext, topic: str, index: int, offset: int) -> Partition:
+    """Delete what is below `offset` from this replica; the partition."""
     partition = ctx.broker.partition(topic, index)
     if partition is None:
-        raise UnknownTopicOrPartitionError(f"{topic}-{index} does not exist")
+        raise not_here(ctx.broker, topic, index)
     if topic in INTERNAL_TOPICS:
         raise InvalidTopicError(f"Cannot delete records of internal topic {topic}.")
     if partition.leader_epoch < 0:
@@ -73,4 +107,4 @@ def _delete(ctx: RequestContext, topic: str, index: int, offset: int) -> int:
             f"The specified offset {target} is higher than the high watermark {log.high_watermark} of {topic}-{index}"
         )
     log.increment_log_start_offset(target, "DeleteRecords")
-    return log.log_start_offset
+    return partition

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from stratalog.broker.cluster_membership import not_here
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.errors import KafkaError, UnknownTopicOrPartitionError
+from stratalog.errors import KafkaError
 
 
 @handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, versions=(2, 4))
@@ -38,7 +39,7 @@ def offset_for_leader_epoch(ctx: RequestContext, request: Any) -> Any:
 def _end_offset(ctx: RequestContext, topic: str, entry: Any) -> tuple[int, int]:
     partition = ctx.broker.partition(topic, entry.partition)
     if partition is None:
-        raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
+        raise not_here(ctx.broker, topic, entry.partition)
     partition.check_epoch(entry.current_leader_epoch)
     epoch, end_offset = partition.log.leader_epochs.end_offset_for(entry.leader_epoch, partition.log.log_end_offset)
     return epoch, end_offset

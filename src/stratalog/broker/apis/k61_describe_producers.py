@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from stratalog.broker.cluster_membership import not_here
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.topics import check_topic_name
-from stratalog.errors import InvalidTopicError, KafkaStorageError, UnknownTopicOrPartitionError
+from stratalog.errors import InvalidTopicError, KafkaStorageError, NotLeaderOrFollowerError
 from stratalog.log.format import ProducerSnapshotEntry
 
 
@@ -31,11 +32,13 @@ def _partition(ctx: RequestContext, topic: str, number: int) -> Any:
         return ctx.make("PartitionResponse", partition_index=number, error_code=error.code, error_message=str(error))
     partition = ctx.broker.partition(topic, number)
     if partition is None:
-        code, message = UnknownTopicOrPartitionError.code, None
+        code, message = not_here(ctx.broker, topic, number).code, None
         if ctx.broker.metadata.topic(topic) is None:
             message = "This server does not host this topic-partition."
     elif partition.failure is not None:
         code, message = KafkaStorageError.code, str(partition.failure)
+    elif partition.leader_epoch < 0:
+        code, message = NotLeaderOrFollowerError.code, None
     else:
         producers = [_producer(ctx, producer) for producer in partition.log.active_producers()]
         return ctx.make("PartitionResponse", partition_index=number, active_producers=producers)

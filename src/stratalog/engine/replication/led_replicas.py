@@ -77,6 +77,11 @@ class LedReplicas:
         return self._reign.isr
 
     @property
+    def epoch_start(self) -> int:
+        """Where the log ended when this leader's epoch began."""
+        return self._reign.epoch_start
+
+    @property
     def replicas(self) -> tuple[int, ...]:
         return self._reign.replicas
 
