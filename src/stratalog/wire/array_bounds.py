@@ -11,6 +11,7 @@ Every message that kio reads is walked: a step for each field of variable size, 
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
@@ -25,28 +26,37 @@ _Step = Callable[[bytes, int], int]
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _NULL: Final = 0xFF
+#: How many elements the message may have yet that this thread walks.
+_budget: Final = threading.local()
 
 
-def check_arrays(cls: Any, data: bytes, position: int = 0) -> None:
+def check_arrays(cls: Any, data: bytes, position: int = 0, *, elements_max: int | None = None) -> None:
     """Raise InvalidRequestError when the message of class `cls` at `position` has an array that it cannot have.
 
-    Also when a field begins beyond the end. All else that may be wrong with it is left to the reader.
+    Also when a field begins beyond the end, or all arrays together have more than `elements_max` elements. All else
+    that may be wrong with it is left to the reader.
     """
+    is_counted = elements_max is not None and len(data) - position > elements_max  # each is a byte at the least
+    if is_counted:
+        _budget.left = elements_max
     try:
-        _walk(cls)[0](data, position)
+        _walk(cls, is_counted)[0](data, position)
     except (IndexError, struct.error, CorruptRecordError) as error:
         raise InvalidRequestError("a message that ends within a field") from error
 
 
 @cache
-def _walk(cls: Any) -> tuple[_Step, int]:
-    """Return the step over a whole entity, and the fewest bytes that it takes."""
+def _walk(cls: Any, is_counted: bool = False) -> tuple[_Step, int]:
+    """Return the step over a whole entity, and the fewest bytes that it takes.
+
+    With `is_counted`, elements of arrays count against the budget of the thread.
+    """
     flexible = bool(cls.__flexible__)
     steps: list[_Step] = []
     tagged: dict[int, _Step] = {}
     least = fixed = 0
     for field in fields_of(cls):
-        step, size = _field(field, flexible)
+        step, size = _field(field, flexible, is_counted)
         if field.tag is not None:
             tagged[field.tag] = step
             continue
@@ -70,19 +80,20 @@ def _is_fixed(field: MessageField) -> bool:
     return field.entity is None and field.size > 0 and not field.is_array
 
 
-def _field(field: MessageField, flexible: bool) -> tuple[_Step, int]:
-    element, size = _element(field, flexible)
+def _field(field: MessageField, flexible: bool, is_counted: bool) -> tuple[_Step, int]:
+    element, size = _element(field, flexible, is_counted)
     if field.is_array:
         is_fixed = field.entity is None and field.size > 0
-        return _array(element, size, is_fixed, flexible, field.is_nullable), 1 if flexible else _INT32.size
+        step = _array(element, size, is_fixed, flexible, field.is_nullable, is_counted)
+        return step, 1 if flexible else _INT32.size
     if field.entity is not None and field.is_nullable:
         return _nullable(element), 1
     return element, size
 
 
-def _element(field: MessageField, flexible: bool) -> tuple[_Step, int]:
+def _element(field: MessageField, flexible: bool, is_counted: bool) -> tuple[_Step, int]:
     if field.entity is not None:
-        return _walk(field.entity)
+        return _walk(field.entity, is_counted)
     if field.size:
         return _skip(field.size), field.size
     if flexible:
@@ -132,7 +143,7 @@ def _nullable(element: _Step) -> _Step:
     return step
 
 
-def _array(element: _Step, size: int, is_fixed: bool, flexible: bool, is_nullable: bool) -> _Step:
+def _array(element: _Step, size: int, is_fixed: bool, flexible: bool, is_nullable: bool, is_counted: bool) -> _Step:
     def step(data: bytes, position: int) -> int:
         if flexible:
             count, position = decode_unsigned(data, position, VARINT_BYTES_MAX)
@@ -148,6 +159,10 @@ def _array(element: _Step, size: int, is_fixed: bool, flexible: bool, is_nullabl
             raise InvalidRequestError(
                 f"an array of {count} elements, but {max(len(data) - position, 0)} bytes are left"
             )
+        if is_counted:
+            _budget.left -= count
+            if _budget.left < 0:
+                raise InvalidRequestError("more elements in arrays than one request may have")
         if is_fixed:
             return position + count * size
         for _ in range(count):

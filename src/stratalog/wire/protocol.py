@@ -41,6 +41,9 @@ INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
 #: kio counts the microseconds of a period in 64 bits.
 _PERIOD_MS_MAX: Final = (2**63 - 1) // 1000
+#: Elements of all arrays of a request: far more than any client asks about at once. Each takes 60 bytes and more here,
+#: of which a request needs one or two, so that a request of 100 MB could otherwise become several GB.
+_ELEMENTS_MAX: Final = 1_000_000
 
 _EMPTY_ARRAY = INT32.pack(0)
 _EMPTY_COMPACT = b"\1"
@@ -210,7 +213,7 @@ def _with_readable_period(cls: Any, data: bytes) -> bytes:
 
 
 def _read(cls: Any, data: bytes) -> Any:
-    check_arrays(cls, data)
+    check_arrays(cls, data, elements_max=_ELEMENTS_MAX)
     try:
         request, _ = _reader(cls)(data, 0)
     except Exception as error:  # kio's own errors, ValueError, UnicodeDecodeError: all mean bad bytes

@@ -53,6 +53,9 @@ _QUEUE_CHUNKS_MAX: Final = 256
 _QUEUE_BYTES_MAX: Final = 128 * 1024
 #: After so long the other connections have their turn, if there are more requests.
 _TURN_S: Final = 0.002
+#: Messages of more bytes are read beside the loop: that is some 1,000 fields, or 2 ms.
+_READ_BESIDE_BYTES: Final = 32 * 1024
+_UNREADABLE: Final = (InvalidRequestError, struct.error, IndexError, UnicodeDecodeError)
 
 
 class CallHost(Protocol):
@@ -288,31 +291,46 @@ class Calls:
         try:
             if api.frames is not None:
                 self._answer_frame(api, api.frames, version, correlation_id, frame)
-            elif is_prepared(api.key, version):
+            elif is_prepared(api.key, version) and not self._is_read_beside(frame):
                 self._answer_message(api, version, correlation_id, frame, None)
             else:
                 self._prepare(api, version, correlation_id, memoryview(bytes(frame)))
-        except (InvalidRequestError, struct.error, IndexError, UnicodeDecodeError) as error:
+        except _UNREADABLE as error:
             self.reject(f"{api.key.message} v{version} request cannot be read: {error}")
         except Exception:  # noqa: BLE001
             self.fail(f"{api.key.message} v{version}")
 
-    def _prepare(self, api: Api, version: int, correlation_id: int, frame: memoryview) -> None:
-        """Let the first message of an API in a version wait for code that is imported beside the loop."""
+    def _is_read_beside(self, frame: memoryview) -> bool:
+        """Whether a message takes so long to read that others should not wait for it, and there is room for a copy."""
+        return len(frame) > _READ_BESIDE_BYTES and self.broker.large_batches.has_room(len(frame))
 
-        def go_on(prepared: asyncio.Future[None]) -> None:
-            if self._line.closed or prepared.cancelled():
+    def _prepare(self, api: Api, version: int, correlation_id: int, frame: memoryview) -> None:
+        """Let a message wait for what is done beside the loop: the import of code for the first one, and reading it."""
+        copies = self.broker.large_batches
+
+        def go_on(read: asyncio.Future[Any]) -> None:
+            copies.hold(-len(frame))
+            error = None if read.cancelled() else read.exception()
+            if self._line.closed or read.cancelled():
                 return
-            if prepared.exception() is not None:
-                self.reject(f"{api.key.message} v{version} cannot be loaded: {prepared.exception()}")
+            if isinstance(error, _UNREADABLE):
+                self.reject(f"{api.key.message} v{version} request cannot be read: {error}")
+                return
+            if error is not None:
+                self.reject(f"{api.key.message} v{version} cannot be loaded: {error}")
                 return
             self.is_waiting = self.is_muted
-            self._work_on(api, version, correlation_id, frame)
+            try:
+                self._answer_message(api, version, correlation_id, frame, None, read.result())
+            except Exception:  # noqa: BLE001
+                self.fail(f"{api.key.message} v{version}")
+                return
             if not self.is_waiting or self.is_muted:
                 self.respond(())
 
         self.is_waiting = True
-        self.broker.workers.submit(prepare, api.key, version).add_done_callback(go_on)
+        copies.hold(len(frame))
+        self.broker.workers.submit(_prepared_and_read, api.key, version, frame).add_done_callback(go_on)
 
     # --- APIs that take bytes -----------------------------------------------------------------------------------------
 
@@ -369,8 +387,15 @@ class Calls:
     # --- APIs that take messages --------------------------------------------------------------------------------------
 
     def _answer_message(
-        self, api: Api, version: int, correlation_id: int, frame: memoryview, refusal: Exception | None
+        self,
+        api: Api,
+        version: int,
+        correlation_id: int,
+        frame: memoryview,
+        refusal: Exception | None,
+        request: Any = None,
     ) -> None:
+        """Answer a message; `request` is there when it has been read already."""
         key = api.key
         client_id, position = read_client_id(frame)
         ctx = RequestContext(
@@ -384,9 +409,8 @@ class Calls:
         if refusal is not None:
             self._send_response(ctx, answer_error(api, ctx, None, refusal))
             return
-        if is_flexible(key, version):
-            position = skip_tagged_fields(frame, position)
-        request = read_request(key, version, frame, position)
+        if request is None:
+            request = _read(key, version, frame, position)
         assert api.handler is not None
         pace = self.broker.quotas.pace
         if pace is not None:
@@ -458,6 +482,19 @@ class Calls:
         else:
             self.out.append(answer)
             self._queued_bytes += len(answer)
+
+
+def _read(key: ApiKey, version: int, frame: memoryview, position: int) -> Any:
+    """Read the message behind the client id, which ends at `position`."""
+    if is_flexible(key, version):
+        position = skip_tagged_fields(frame, position)
+    return read_request(key, version, frame, position)
+
+
+def _prepared_and_read(key: ApiKey, version: int, frame: memoryview) -> Any:
+    prepare(key, version)
+    _, position = read_client_id(frame)
+    return _read(key, version, frame, position)
 
 
 @types.coroutine
