@@ -33,7 +33,7 @@ with warnings.catch_warnings():  # kafka-python reads its resources by a depreca
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer
     from kafka.errors import KafkaError as KafkaPythonError
-    from kafka.sasl.oauth import AbstractTokenProvider as KafkaPythonTokens
+    from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokens
 
 pytestmark = [pytest.mark.interop, pytest.mark.soak, pytest.mark.timeout(1200)]
 
