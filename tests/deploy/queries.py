@@ -21,6 +21,7 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 ALERTS = DEPLOY / "alerts.yaml"
 DASHBOARDS = sorted((DEPLOY / "grafana").glob("*.json"))
 #: Of the scrape: they are on everything.
+PROCESS = ("process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds", "process_max_fds")
 TARGET_LABELS = frozenset({"job", "instance"})
 
 
@@ -87,8 +88,8 @@ def _selectors(node: Any) -> Iterator[tuple[str, frozenset[str]]]:
 
 def exported() -> dict[str, frozenset[str]]:
     """Return every name that a broker may export, with its labels."""
-    found: dict[str, frozenset[str]] = {"up": frozenset()}
-    metrics: list[Metric[Any]] = [*engine_metrics.METRICS, *broker_metrics.METRICS]
+    found = dict.fromkeys(("up", *PROCESS), frozenset[str]())
+    metrics: list[Metric[Any]] = [*engine_metrics.METRICS, *broker_metrics.METRICS, *broker_metrics.LAG_METRICS]
     for metric in metrics:
         names = [metric.name]
         if metric.kind is MetricKind.TIMER:

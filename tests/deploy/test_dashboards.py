@@ -123,3 +123,29 @@ def test_the_composition_provisions_dashboards_and_rules() -> None:
     (file,) = yaml.safe_load((DEPLOY / "prometheus.yaml").read_text())["rule_files"]
     configuration = Path(mounted["./prometheus.yaml"])
     assert mounted[f"./{ALERTS.name}"] == str(configuration.parent / file)
+
+
+#: What Strimzi's dashboard of brokers, version of November 2026, asks for and a broker of ours exports.
+OF_STRIMZI = [
+    "kafka_cluster_partition_atminisr",
+    "kafka_cluster_partition_underminisr",
+    "kafka_controller_kafkacontroller_activecontrollercount",
+    "kafka_controller_kafkacontroller_offlinepartitionscount",
+    "kafka_log_log_size",
+    "process_open_fds",
+    "kafka_server_brokertopicmetrics_bytesin_total",
+    "kafka_server_brokertopicmetrics_bytesout_total",
+    "kafka_server_brokertopicmetrics_failedfetchrequests_total",
+    "kafka_server_brokertopicmetrics_failedproducerequests_total",
+    "kafka_server_brokertopicmetrics_messagesin_total",
+    "kafka_server_brokertopicmetrics_totalfetchrequests_total",
+    "kafka_server_brokertopicmetrics_totalproducerequests_total",
+    "kafka_server_replicamanager_leadercount",
+    "kafka_server_replicamanager_partitioncount",
+    "kafka_server_replicamanager_underreplicatedpartitions",
+    "kafka_server_socket_server_metrics_connection_count",
+]
+
+
+def test_panels_of_strimzis_dashboard_find_their_metrics() -> None:
+    assert set(OF_STRIMZI) - exported().keys() == set()

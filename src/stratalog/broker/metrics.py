@@ -1,19 +1,24 @@
-"""Metrics of the broker around its logs: waiting requests, groups, the metadata. Read on the loop's thread."""
+"""Metrics of the broker around its logs: waiting requests, groups, the metadata.
+
+`METRICS` are read on the loop's thread, `LAG_METRICS` on any other from what was copied there.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from urllib.parse import quote
 
-from stratalog.broker.groups import GroupState
+from stratalog.broker.groups import CommittedOffset, GroupState
 from stratalog.broker.groups.consumer import ConsumerGroupState
 from stratalog.broker.quotas import AcceptReading, ClientQuotas, MeterReading, QuotaMeter
 from stratalog.broker.services import BrokerServices
 from stratalog.broker.transactions import TransactionState
 from stratalog.config import METADATA_VERSION
+from stratalog.engine import LogManager
 from stratalog.engine.metrics import Metric, MetricKind, Sample, kafka_metric, own_metric, single
 from stratalog.util import uuid_to_base64
 
@@ -138,6 +143,34 @@ def _build(_: BrokerServices) -> Iterable[Sample]:
         yield Sample(("source",), 1)
 
 
+@dataclass(frozen=True, slots=True)
+class LagSources:
+    """What groups have committed, copied on the loop's thread, and the logs that it is about."""
+
+    committed: Mapping[str, Mapping[str, Mapping[int, CommittedOffset]]]
+    logs: LogManager
+
+    @classmethod
+    def of(cls, broker: BrokerServices) -> LagSources:
+        """Copy them; on the loop's thread."""
+        return cls(broker.groups.commits.committed.snapshot(), broker.logs)
+
+
+def _lags(commits: LagSources) -> Iterable[Sample]:
+    for group, by_topic in commits.committed.items():
+        for topic, by_number in by_topic.items():
+            for number, committed in by_number.items():
+                partition = commits.logs.get(topic, number)
+                if partition is not None and partition.failure is None:
+                    lag = partition.log.high_watermark - committed.offset
+                    yield Sample((group, topic, str(number)), max(lag, 0))
+
+
+LAG_METRICS: tuple[Metric[LagSources], ...] = (
+    own_metric("group_lag_records", _lags, "Records of a partition of this broker that come after what a group has "
+               "committed.", ("group", "topic", "partition")),
+)  # fmt: skip
+
 METRICS: tuple[Metric[BrokerServices], ...] = (
     kafka_metric(_PURGATORY + "PurgatorySize", _waiting(lambda broker: broker.purgatory.watch_count),
                  "Requests that wait, each counted once for each of its partitions.", ("delayedOperation",)),
@@ -194,6 +227,8 @@ METRICS: tuple[Metric[BrokerServices], ...] = (
                  ("user", "client_id"), attribute="mutation-rate"),
     kafka_metric(_SOCKETS, _accepts(lambda reading: reading.rate),
                  "Connections that a listener accepted per second.", ("listener",), attribute="connection-accept-rate"),
+    kafka_metric(_SOCKETS, lambda broker: [Sample((name,), count) for name, count in broker.quotas.accepted.open()],
+                 "Connections of a listener that are open.", ("listener",), attribute="connection-count"),
     kafka_metric(_SOCKETS, _accepts(lambda reading: reading.throttle_time),
                  "Milliseconds that a listener waited for max.connection.creation.rate, on the average of its waits.",
                  ("listener",), attribute="connection-accept-throttle-time"),

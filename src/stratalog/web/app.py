@@ -16,6 +16,7 @@ import importlib.resources
 from collections.abc import Iterable
 
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -52,6 +53,7 @@ def make_app(broker: BrokerServices, console: Console, host: str = "127.0.0.1", 
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(BrokerCollector(broker))
+    ProcessCollector(registry=registry)
     gate = Gate(broker, host)
     desk = Desk(console, gate)
 

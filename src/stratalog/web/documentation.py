@@ -55,7 +55,8 @@ quantiles, so that averages over any time can be computed. Prometheus computes r
 
 A metric by topic also has one line without the label `topic`, the sum of all topics. It does not fall when a topic is
 deleted. Counters begin at 0 when the broker starts. Values are read when a client asks for them; counting costs a few
-additions a batch.
+additions a batch. The process shows itself under the usual names: `process_cpu_seconds_total`,
+`process_resident_memory_bytes`, `process_open_fds`.
 """
 
 _STATUS = """\
@@ -94,7 +95,7 @@ def page() -> str:
     """Return the whole page."""
     from stratalog.web.server import CONNECTION_S, CONNECTIONS_MAX  # loads uvicorn
 
-    metrics: list[Metric[Any]] = [*engine_metrics.METRICS, *broker_metrics.METRICS]
+    metrics: list[Metric[Any]] = [*engine_metrics.METRICS, *broker_metrics.METRICS, *broker_metrics.LAG_METRICS]
     parts = [_HEAD.format(connections=CONNECTIONS_MAX, seconds=CONNECTION_S)]
     domains: dict[str, list[Metric[Any]]] = {}
     for metric in metrics:

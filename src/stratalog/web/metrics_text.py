@@ -1,7 +1,7 @@
 """The metrics of a broker in Prometheus' text format.
 
-Metrics of the loop's thread are read there, all in one turn; those of the engine, which is thread-safe, on the calling
-thread. `prometheus-client` writes the text, or OpenMetrics on request.
+Metrics of the loop's thread are read there, all in one turn; those of the engine, which is thread-safe, and of commits,
+which are copied, on the calling thread. `prometheus-client` writes the text, or OpenMetrics on request.
 """
 
 from __future__ import annotations
@@ -30,12 +30,16 @@ class BrokerCollector(Collector):
     def collect(self) -> Iterator[Family]:
         """TimeoutError when the loop does not answer."""
         on_loop = asyncio.run_coroutine_threadsafe(self._read_on_loop(), self._broker.loop)
-        yield from on_loop.result(_LOOP_TIMEOUT_S)
+        families, commits = on_loop.result(_LOOP_TIMEOUT_S)
+        yield from families
+        for lag in broker_metrics.LAG_METRICS:
+            yield family(lag, lag.read(commits))
         for metric, samples in read_metrics(self._broker.logs):
             yield family(metric, samples)
 
-    async def _read_on_loop(self) -> list[Family]:
-        return [family(metric, metric.read(self._broker)) for metric in broker_metrics.METRICS]
+    async def _read_on_loop(self) -> tuple[list[Family], broker_metrics.LagSources]:
+        families = [family(metric, metric.read(self._broker)) for metric in broker_metrics.METRICS]
+        return families, broker_metrics.LagSources.of(self._broker)
 
 
 def family(metric: Metric[Any], samples: Iterable[Sample]) -> Family:

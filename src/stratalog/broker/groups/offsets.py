@@ -102,6 +102,13 @@ class LatestCommits:
     def groups(self) -> list[str]:
         return list(self._by_group)
 
+    def snapshot(self) -> dict[str, dict[str, dict[int, CommittedOffset]]]:
+        """Return all commits by group, topic and partition, as they are now."""
+        return {
+            group: {topic: dict(of_topic) for topic, of_topic in by_topic.items()}
+            for group, by_topic in self._by_group.items()
+        }
+
     def of_topic(self, topic: str) -> Iterator[tuple[str, TopicPartition]]:
         """Yield every (group, partition) with a commit for `topic`. Nothing may be changed while this goes on."""
         for group_id in self._groups_of.get(topic, ()):

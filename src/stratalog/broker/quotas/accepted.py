@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from stratalog.broker.quotas.meter import METRIC_WINDOW
@@ -25,6 +25,8 @@ class AcceptedConnections:
         self._now_ms = now_ms
         #: By listener: connections, waits of the listener, waits of addresses.
         self._of: dict[str, tuple[WindowedSums, WindowedSums, WindowedSums]] = {}
+        #: How many are open now, by listener; those who accept them say so.
+        self.open: Callable[[], Iterable[tuple[str, int]]] = tuple
 
     def accepted(self, listener: str) -> None:
         """Count a connection, whatever becomes of it."""

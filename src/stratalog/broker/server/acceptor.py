@@ -70,6 +70,7 @@ class Acceptor:
         }
         names = tuple(each.listener.name for each in opened.all)
         self.limits = ConnectionLimits(lambda: services.config, names, opened.inter_broker.name, loop.time)
+        self.accepted.open = self.limits.open
         idle_ms = config["connections.max.idle.ms"]
         self._idle_s = idle_ms / 1000 if idle_ms > 0 else math.inf
         self._in_line: deque[Callable[[], object]] = deque()

@@ -78,6 +78,10 @@ class ConnectionLimits:
     def is_protected(self, listener: str) -> bool:
         return listener == self._protected
 
+    def open(self) -> list[tuple[str, int]]:
+        """Return how many connections each listener has."""
+        return [(name, self._listeners[name]) for name in self._rates]
+
     @property
     def is_full(self) -> bool:
         """Whether the broker has as many connections as it may have."""

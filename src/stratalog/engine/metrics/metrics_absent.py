@@ -71,7 +71,8 @@ ABSENT = (
     Absent("kafka.server:type=share-coordinator-metrics", _SHARE),
     Absent("kafka.server:type=socket-server-metrics", "there is no memory pool; max.connection.creation.rate shows by "
                                                       "listener"),
-    Absent("kafka.server:type=socket-server-metrics,*networkProcessor*", "there are no separate network threads"),
+    Absent("kafka.server:type=socket-server-metrics,*networkProcessor*",
+           "there are no separate network threads; connection-count is there by listener"),
     Absent("kafka.server:type=transaction-coordinator-metrics",
            "how long partitions of __transaction_state take to load is not measured"),
     Absent("kafka.server:type=txn-marker-channel-metrics", _TRANSACTIONS),
