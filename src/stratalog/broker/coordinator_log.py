@@ -312,14 +312,18 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class OrderedContents(Contents):
-    """All records of a partition in their order, for a topic whose records build on those before them."""
+    """All records of a partition in their order, for a topic whose records build on those before them.
 
-    entries: list[KeyValue] = field(default_factory=list)
+    An entry is an offset, a key and a value.
+    """
+
+    entries: list[tuple[int, bytes, bytes | None]] = field(default_factory=list)
 
     def put(self, batch: RecordBatch) -> None:
         for record in batch.records():
             if record.key is not None:
-                self.entries.append((bytes(record.key), None if record.value is None else bytes(record.value)))
+                value = None if record.value is None else bytes(record.value)
+                self.entries.append((record.offset, bytes(record.key), value))
 
 
 def read_contents(

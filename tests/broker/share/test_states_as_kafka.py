@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.broker.share.state_cases import CONFIG, StateTalk, run
+from tests.broker.share.state_cases import CONFIG, TOPIC, StateTalk, run
 from tests.golden.share_states.make import ANSWERS, RECORDS
 from tests.support.consumer_offsets import stored_records
 from tests.support.wire import Wire
@@ -21,9 +22,14 @@ from stratalog.broker.share import (
     decode_share_key,
     decode_share_value,
     encode_share_state,
+    states,
 )
+from stratalog.broker.share.state_changes import combined
+from stratalog.broker.share.state_records import StateBatch
 from stratalog.errors import CorruptRecordError
+from stratalog.wire.api_keys import ApiKey
 
+OURS = {**CONFIG, "share.coordinator.state.topic.num.partitions": "1"}
 Records = list[tuple[bytes, bytes | None]]
 
 KAFKA: dict[str, Any] = json.loads(ANSWERS.read_text())
@@ -53,14 +59,14 @@ def _plain(records: Records) -> dict[Any, list[Any]]:
 
 
 def test_answers_and_records_are_kafkas_also_after_a_restart(tmp_path: Path) -> None:
-    with Broker(data_dir=tmp_path, config=CONFIG) as broker:
+    with Broker(data_dir=tmp_path, config=OURS) as broker:
         answers = json.loads(json.dumps(run(broker.bootstrap_servers)))
     assert {step: found for step, found in answers.items() if not step.startswith(("find", "summary"))} == {
         step: found for step, found in KAFKA.items() if not step.startswith(("find", "summary"))
     }
     stored = [(key, value) for _, key, value in stored_records(tmp_path, "__share_group_state")]
     assert _plain(stored) == _plain(STORED)
-    with Broker(data_dir=tmp_path, config=CONFIG) as broker, Wire(broker.bootstrap_servers) as wire:
+    with Broker(data_dir=tmp_path, config=OURS) as broker, Wire(broker.bootstrap_servers) as wire:
         talk = StateTalk(wire)
         talk.read("life: read begun", 0)
         talk.read("seed: read 39", 1)
@@ -92,3 +98,44 @@ def test_damaged_records_are_refused() -> None:
         with pytest.raises(CorruptRecordError):
             decode_share_value(found[0], value[:size])
     assert decode_share_key(b"\0\x02" + key[2:]) is None
+
+
+def test_what_is_not_needed_goes_and_what_is_left_is_the_same_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(states, "_OLD_MS", 0)
+    with Broker(data_dir=tmp_path, config=OURS) as broker, Wire(broker.bootstrap_servers) as wire:
+        run(broker.bootstrap_servers)
+        before = StateTalk(wire)
+        before.read("the first partition", 0)
+        before.read("the second partition", 1)
+        partition = broker.services.partition("__share_group_state", 0)
+        assert partition is not None
+        end = partition.log.log_end_offset
+        _tidy(broker)
+        assert partition.log.log_start_offset == end  # all three snapshots were written once more
+        assert partition.log.log_end_offset == end + 3
+        _tidy(broker)
+        assert partition.log.log_end_offset == end + 3
+    with Broker(data_dir=tmp_path, config=OURS) as broker, Wire(broker.bootstrap_servers) as wire:
+        again = StateTalk(wire)
+        again.read("the first partition", 0)
+        again.read("the second partition", 1)
+        assert again.answers == before.answers
+        wire.call(ApiKey.DELETE_TOPICS, 6, topics=[{"name": TOPIC, "topic_id": None}], timeout=10_000)
+        _tidy(broker)
+    left = [_decoded((key, value))[1] for _, key, value in stored_records(tmp_path, "__share_group_state")]
+    assert left[-3:] == [None] * 3
+
+
+def test_very_many_batches_that_overlap_are_joined_in_time() -> None:
+    """Each of 20,000 lies in the one before it: a row on each side is left of all but the last."""
+    count = 20_000
+    rows = combined((), [StateBatch(at, 2 * count - at, at % 2 * 2, at + 1) for at in range(count)], 0)
+    assert len(rows) == 2 * count - 1
+    assert rows[count - 1] == StateBatch(count - 1, count + 1, (count - 1) % 2 * 2, count)
+
+
+def _tidy(broker: Broker) -> None:
+    services = broker.services
+    asyncio.run_coroutine_threadsafe(services.share_states.tidy(), services.loop).result(30)

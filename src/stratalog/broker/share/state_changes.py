@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 from itertools import pairwise
 
 from stratalog.broker.share.state_records import NOT_KNOWN, ShareSnapshot, ShareUpdate, StateBatch
@@ -113,19 +114,20 @@ def combined(known: Iterable[StateBatch], new: Iterable[StateBatch], start_offse
     edges = sorted({edge for batch in kept for edge in (batch.first, batch.last + 1)})
     kept.sort(key=lambda batch: batch.first)
     rows: list[StateBatch] = []
-    active: list[StateBatch] = []
+    active: list[tuple[int, int, int]] = []  # a heap, the one that counts first: deliveries and state, negative; last
     at = 0
     for first, end in pairwise(edges):
         while at < len(kept) and kept[at].first <= first:
-            active.append(kept[at])
+            heappush(active, (-kept[at].delivery_count, -kept[at].state, kept[at].last))
             at += 1
-        active = [batch for batch in active if batch.last >= first]
+        while active and active[0][2] < first:
+            heappop(active)
         if not active:
             continue
-        winner = max(active, key=lambda batch: (batch.delivery_count, batch.state))
-        row = replace(winner, first=first, last=end - 1)
-        if rows and rows[-1].last + 1 == first and replace(rows[-1], first=first, last=end - 1) == row:
-            rows[-1] = replace(row, first=rows[-1].first)
+        row = StateBatch(first, end - 1, -active[0][1], -active[0][0])
+        last = rows[-1] if rows else None
+        if last is not None and last.last + 1 == first and replace(last, first=first, last=end - 1) == row:
+            rows[-1] = replace(row, first=last.first)
         else:
             rows.append(row)
     return tuple(rows)

@@ -8,9 +8,10 @@ Source: `ShareCoordinatorShard` of Kafka 4.4.0.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from stratalog.broker.coordinator_loading import CoordinatorLoading, in_pieces
@@ -48,12 +49,17 @@ FENCED_LEADER = "The leader epoch in the request is older than the epoch on the 
 FENCED_STATE = "The coordinator rejected the request because the state epoch did not match."
 
 
+#: How often what is not needed any more is looked for, and when a snapshot is old: Kafka's defaults for both.
+_TIDY_S, _OLD_MS = 300, 300_000
+
+
 @dataclass(frozen=True, slots=True)
 class _Stored:
     """A record as it was read back."""
 
     key: ShareKey
     value: ShareSnapshot | ShareUpdate | None
+    offset: int
 
 
 def share_state_log(storage: BrokerStorage, workers: Workers) -> CoordinatorLog:
@@ -85,11 +91,11 @@ def create_share_state(topics: ClusterControl, config: BrokerConfig) -> object:
 def _decode(contents: Contents) -> Iterator[_Stored]:
     """Yield what a partition of `__share_group_state` holds; records that cannot be understood are passed over."""
     assert isinstance(contents, OrderedContents)
-    for key, value in contents.entries:
+    for offset, key, value in contents.entries:
         try:
             found = decode_share_key(key)
             if found is not None:
-                yield _Stored(found[1], None if value is None else decode_share_value(found[0], value))
+                yield _Stored(found[1], None if value is None else decode_share_value(found[0], value), offset)
         except CorruptRecordError as error:
             logger.error("A record of __share_group_state is passed over: %s", error)
 
@@ -99,10 +105,15 @@ class ShareStates:
 
     def __init__(self, storage: BrokerStorage, workers: Workers) -> None:
         self._storage = storage
+        self._workers = workers
         self._is_active = False
         self._clock = storage.clock
         self.log: CoordinatorLog = share_state_log(storage, workers)
         self._held: dict[ShareKey, HeldState] = {}
+        #: Where the snapshot of each state lies, which what is older than all of them is not needed for.
+        self._snapshot_offsets: dict[ShareKey, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._tidying: asyncio.Task[None] | None = None
         self.loading = CoordinatorLoading(
             storage, workers, self.log, decode=_decode, take=self._take, drop=self._drop, contents=OrderedContents
         )
@@ -110,27 +121,38 @@ class ShareStates:
     def start(self) -> None:
         """Load what there is, much of it in the background. Without this every request is refused."""
         self._is_active = True
-        self.loading.start(lambda: None)
+        self.loading.start(self._schedule)
 
     def close(self) -> None:
         self.loading.close()
+        self._is_active = False
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._tidying is not None and not self._workers.loop.is_closed():
+            self._tidying.cancel()
 
     @property
     def _updates_max(self) -> int:
         return int(self._storage.config["share.coordinator.snapshot.update.records.per.snapshot"])
 
     def _take(self, number: int, entries: Sequence[_Stored]) -> Iterator[None]:  # noqa: ARG002
-        return in_pieces(entries, lambda entry: self._apply(entry.key, entry.value))
+        return in_pieces(entries, lambda entry: self._apply(entry.key, entry.value, entry.offset))
 
     def _drop(self, number: int) -> None:
         for key in [key for key in self._held if self.log.partition_number(str(key)) == number]:
-            del self._held[key]
+            self._forget(key)
 
-    def _apply(self, key: ShareKey, value: ShareSnapshot | ShareUpdate | None) -> None:
+    def _apply(self, key: ShareKey, value: ShareSnapshot | ShareUpdate | None, offset: int) -> None:
         if value is None:
-            self._held.pop(key, None)
-        else:
-            self._held[key] = after(self._held.get(key), value, self._updates_max)
+            self._forget(key)
+            return
+        self._held[key] = after(self._held.get(key), value, self._updates_max)
+        if isinstance(value, ShareSnapshot):
+            self._snapshot_offsets[key] = offset
+
+    def _forget(self, key: ShareKey) -> None:
+        self._held.pop(key, None)
+        self._snapshot_offsets.pop(key, None)
 
     # --- states -------------------------------------------------------------------------------------------------------
 
@@ -217,8 +239,57 @@ class ShareStates:
 
     def _write(self, key: ShareKey, value: ShareSnapshot | ShareUpdate | None) -> None:
         """Append a record, and let it count then."""
-        self.log.append(str(key), [encode_share_state(key, value)])
-        self._apply(key, value)
+        (offset,) = self.log.append(str(key), [encode_share_state(key, value)])
+        self._apply(key, value, offset)
+
+    # --- what is not needed any more ----------------------------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        if self._is_active:
+            self._timer = self._workers.loop.call_later(_TIDY_S, self._begin_to_tidy)
+
+    def _begin_to_tidy(self) -> None:
+        self._tidying = self._workers.loop.create_task(self._tidy_and_go_on())
+
+    async def _tidy_and_go_on(self) -> None:
+        try:
+            await self.tidy()
+        except Exception:  # whatever it is: nothing else would ever make the topic smaller
+            logger.exception("%s could not be tidied up; it is tried again at the next turn", self.log.topic)
+        self._schedule()
+
+    async def tidy(self) -> None:
+        """Forget what is of topics that are gone, and let the log begin where it is still needed."""
+        if not self.log.exists or not self.loading.is_over:
+            return
+        for _ in in_pieces(list(self._held), self._delete_without_topic):
+            await asyncio.sleep(0)  # others have their turn
+        if any(held.snapshot.created_ms == held.snapshot.written_ms for held in self._held.values()):
+            for _ in in_pieces(list(self._held), self._renew_old_snapshot):
+                await asyncio.sleep(0)
+        needed: dict[int, int] = {}
+        for key, offset in self._snapshot_offsets.items():
+            number = self.log.partition_number(str(key))
+            needed[number] = min(offset, needed.get(number, offset))
+        for number, offset in needed.items():
+            partition = self._storage.logs.get(self.log.topic, number)
+            if partition is not None and partition.failure is None:
+                await self._workers.run(partition.log.increment_log_start_offset, offset, "share states")
+
+    def _delete_without_topic(self, key: ShareKey) -> None:
+        if key in self._held and self._storage.metadata.topic_by_id(key.topic_id) is None:
+            self._write(key, None)
+
+    def _renew_old_snapshot(self, key: ShareKey) -> None:
+        """Write an old snapshot once more, so that what lies before it is not needed for its sake.
+
+        Once all were, there is no need for it.
+        """
+        held = self._held.get(key)
+        now_ms = self._clock.now_ms()
+        if held is not None and now_ms - held.snapshot.written_ms >= _OLD_MS:
+            epoch = held.snapshot.snapshot_epoch + 1
+            self._write(key, replace(held.snapshot, snapshot_epoch=epoch, written_ms=now_ms))
 
 
 def _check_numbers(key: ShareKey, *, leader_epoch: int = 0, state_epoch: int = 0) -> None:

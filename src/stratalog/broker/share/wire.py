@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from itertools import count
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from stratalog.broker.server import RequestContext
 
 _PARTITION = re.compile(r"[+-]?[0-9]{1,20}")
+#: After so many partitions others have their turn.
+_PIECE = 100
 _NO_TOPIC = UUID(int=0)
 
 
@@ -27,10 +31,13 @@ async def answer_share_states(
 ) -> Any:
     """Answer what `ask` gives for each partition of a request; with its error and `refused` when it raises."""
     topics: dict[UUID | None, dict[int, Any]] = {}
+    turn = count()
     if request.group_id and all(topic.partitions for topic in request.topics):
         for topic in request.topics:
             answers = topics.setdefault(topic.topic_id, {})
             for asked in topic.partitions:
+                if next(turn) % _PIECE == _PIECE - 1:
+                    await asyncio.sleep(0)  # others have their turn
                 key = ShareKey(request.group_id, topic.topic_id or _NO_TOPIC, asked.partition)
                 answers[asked.partition] = ctx.make(
                     "PartitionResult", partition=asked.partition, **await _fields(ask, key, asked, refused)
