@@ -212,9 +212,9 @@ class DirectoryMoves:
                     return copied
                 self._finish(move)
             except (OSError, StratalogError) as error:
-                logger.error("%s cannot be moved to %s, and stays where it is: %s", name, move.destination, error)
+                logger.error("%s cannot be moved to %s, and %s: %s", name, move.destination, _outcome(move), error)
             except Exception:
-                logger.exception("%s cannot be moved to %s, and stays where it is", name, move.destination)
+                logger.exception("%s cannot be moved to %s, and %s", name, move.destination, _outcome(move))
             self._drop(move)
             return None
 
@@ -309,3 +309,8 @@ class DirectoryMoves:
             self._fs.remove_tree(move.directory)
         except (OSError, StratalogError) as error:
             logger.error("%s cannot be removed: %s", move.directory, error)
+
+
+def _outcome(move: MovingReplica) -> str:
+    """Return what becomes of a partition whose move has failed."""
+    return "lies there, offline until the next start" if move.is_over else "stays where it is"
