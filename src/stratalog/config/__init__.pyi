@@ -169,6 +169,9 @@ from .other_features import (
 from .properties_file import (
     parse_properties as parse_properties,
 )
+from .segment_size import (
+    segment_bytes_max as segment_bytes_max,
+)
 from .stored_topic import (
     StoredConfig as StoredConfig,
 )

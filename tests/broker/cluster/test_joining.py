@@ -72,6 +72,8 @@ def test_controllers_behind_sasl_have_their_own_settings(tmp_path: Path) -> None
         ({"controller.quorum.bootstrap.servers": "c1"}, "c1: expected HOST:PORT"),
         ({"controller.quorum.voters": "c1:9"}, "c1:9: expected ID@HOST:PORT"),
         ({"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}, "are not enforced"),
+        ({"remote.log.storage.system.enable": "true"}, "brokers of a cluster do not tier yet"),
+        ({"log.segment.bytes": "2147483648"}, "in a cluster no segment may pass 2147483647 bytes"),
         ({"listeners": "PLAINTEXT://:9092"}, "needs an address that others reach"),
         ({"listeners": "PLAINTEXT://h:0"}, "needs an address that others reach"),
     ],

@@ -11,7 +11,7 @@ import pytest
 from tests.support.waiting import wait_until
 
 from stratalog.broker.cluster.features import refuse_cluster
-from stratalog.broker.cluster.image import MetadataImage
+from stratalog.broker.cluster.image import TOPIC_RESOURCE, ConfigResource, MetadataImage, TopicImage
 from stratalog.broker.cluster.lifecycle import (
     AdvertisedListener,
     Lifecycle,
@@ -19,10 +19,11 @@ from stratalog.broker.cluster.lifecycle import (
     Registration,
     RegistrationRefusedError,
 )
+from stratalog.broker.cluster.registrations import PartitionRegistration
 from stratalog.errors import UsageError
 from stratalog.wire import ApiKey
 from stratalog.wire.client import ConnectionOptions, UnreachableError
-from stratalog.wire.metadata_records import AccessControlEntryRecord
+from stratalog.wire.metadata_records import AccessControlEntryRecord, PartitionRecord
 
 NOT_CONTROLLER, STALE_EPOCH, DUPLICATE, UNSUPPORTED = 41, 77, 101, 35
 
@@ -219,16 +220,37 @@ def test_an_old_controller_is_told_no_feature_that_begins_at_zero(
 def test_a_cluster_with_more_features_is_refused_with_the_remedy() -> None:
     levels = {"metadata.version": 33, "share.version": 2, "streams.version": 1, "transaction.version": 2}
     with pytest.raises(UsageError) as refused:
-        refuse_cluster(MetadataImage(features=levels), kraft_version=1)
+        refuse_cluster(MetadataImage(features=levels), kraft_version=1, node_id=7)
     message = str(refused.value)
     assert "share.version at 2 (no level is supported), streams.version at 1" in message
     assert "downgrade --feature share.version=0 --feature streams.version=0" in message
     assert "transaction" not in message
     assert "\n" not in message
-    refuse_cluster(MetadataImage(features={**levels, "share.version": 0, "streams.version": 0}), kraft_version=0)
+    refuse_cluster(
+        MetadataImage(features={**levels, "share.version": 0, "streams.version": 0}), kraft_version=0, node_id=7
+    )
 
 
 def test_a_cluster_with_acls_is_refused() -> None:
     acls = {UUID(int=4): AccessControlEntryRecord(id=UUID(int=4))}
     with pytest.raises(UsageError, match="1 ACLs"):
-        refuse_cluster(MetadataImage(features={"metadata.version": 33}, acls=acls), kraft_version=1)
+        refuse_cluster(MetadataImage(features={"metadata.version": 33}, acls=acls), kraft_version=1, node_id=7)
+
+
+def test_a_cluster_that_assigned_tiered_replicas_to_the_broker_is_refused_with_the_topics() -> None:
+    def image(name: str, *, tiered: str) -> MetadataImage:
+        partition = PartitionRecord(topic_id=UUID(int=9), replicas=(1, 7), isr=(1,), leader=1)
+        topic = TopicImage(name, UUID(int=9), {0: PartitionRegistration.of(partition)})
+        return MetadataImage(
+            features={"metadata.version": 33},
+            topics={topic.id: topic},
+            topic_ids={name: topic.id},
+            configs={ConfigResource(TOPIC_RESOURCE, name): {"remote.storage.enable": tiered}},
+        )
+
+    with pytest.raises(UsageError, match=r"replicas of tiered topics: orders\. ") as refused:
+        refuse_cluster(image("orders", tiered="true"), kraft_version=1, node_id=7)
+    assert "\n" not in str(refused.value)
+    refuse_cluster(image("orders", tiered="true"), kraft_version=1, node_id=8)  # others hold it
+    refuse_cluster(image("orders", tiered="false"), kraft_version=1, node_id=7)
+    refuse_cluster(image("__consumer_offsets", tiered="true"), kraft_version=1, node_id=7)

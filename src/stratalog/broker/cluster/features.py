@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from stratalog.broker.cluster.image import METADATA_VERSION, MetadataImage
+from stratalog.broker.cluster.image import METADATA_VERSION, TOPIC_RESOURCE, MetadataImage
+from stratalog.broker.metadata import is_tiered
+from stratalog.engine.tiering import NEVER_TIERED
 from stratalog.errors import UsageError
 
 #: Lowest and highest level of each feature. Share groups and streams groups are not served.
@@ -23,7 +25,11 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
 }
 
 
-def refuse_cluster(image: MetadataImage, *, kraft_version: int) -> None:
+#: So many topics are named in a refusal.
+_NAMED: Final = 3
+
+
+def refuse_cluster(image: MetadataImage, *, kraft_version: int, node_id: int) -> None:
     """Raise UsageError for a cluster that a broker of this release cannot join: it names all causes and the remedy."""
     lowered = lowered_features({**image.features, "kraft.version": kraft_version})
     if lowered:
@@ -38,6 +44,24 @@ def refuse_cluster(image: MetadataImage, *, kraft_version: int) -> None:
             f"this broker cannot join the cluster, which has {len(image.acls)} ACLs: it does not enforce the ACLs of a"
             " cluster, and would let everybody do everything"
         )
+    tiered = _tiered_topics(image, node_id)
+    if tiered:
+        shown = ", ".join(tiered[:_NAMED]) + (f" and {len(tiered) - _NAMED} more" if len(tiered) > _NAMED else "")
+        raise UsageError(
+            f"this broker cannot join the cluster, which has assigned it replicas of tiered topics: {shown}. It does"
+            " not read the remote tier of a cluster: move them to other brokers with kafka-reassign-partitions.sh"
+        )
+
+
+def _tiered_topics(image: MetadataImage, node_id: int) -> list[str]:
+    """Return the tiered topics of which the broker is to hold a replica, in order."""
+    return sorted(
+        topic.name
+        for topic in image.topics.values()
+        if topic.name not in NEVER_TIERED
+        and is_tiered(image.config(TOPIC_RESOURCE, topic.name))
+        and any(node_id in partition.replicas for partition in topic.partitions.values())
+    )
 
 
 def lowered_features(levels: Mapping[str, int]) -> dict[str, tuple[int, int]]:

@@ -127,7 +127,7 @@ class ClusterMember:
         """
         self._observer.start()
         self._wait(lambda: self._loader.is_caught_up, "no controller has sent the metadata of the cluster")
-        refuse_cluster(self.image, kraft_version=self._observer.kraft_version)
+        refuse_cluster(self.image, kraft_version=self._observer.kraft_version, node_id=self.settings.node_id)
         self.lifecycle.start()
         # The lifecycle has a time limit of its own, and knows why there was no registration.
         patience_s = self.settings.registration_timeout_s + _LAST_REQUEST_S

@@ -17,6 +17,7 @@ from stratalog.config import (
     inter_broker_listener,
     listener_settings,
     parse_listeners,
+    segment_bytes_max,
 )
 from stratalog.errors import UsageError
 from stratalog.wire.client import ConnectionOptions
@@ -26,6 +27,8 @@ _BOOTSTRAP: Final = "controller.quorum.bootstrap.servers"
 _VOTERS: Final = "controller.quorum.voters"
 _CONTROLLER_NAMES: Final = "controller.listener.names"
 _AUTHORIZER: Final = "authorizer.class.name"
+_TIERING: Final = "remote.log.storage.system.enable"
+_SEGMENT_BYTES: Final = "log.segment.bytes"
 _PROTOCOL_NUMBERS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
@@ -61,6 +64,15 @@ class ClusterSettings:
             raise UsageError(f"{_ROLES}=broker needs {_CONTROLLER_NAMES}, such as CONTROLLER")
         if (config.properties.get(_AUTHORIZER) or "").strip():
             raise UsageError(f"{_AUTHORIZER} is not kept with {_ROLES}=broker: the ACLs of a cluster are not enforced")
+        if config[_TIERING]:
+            # Every replica would copy and delete in the remote tier as if it led its partition.
+            raise UsageError(f"{_TIERING}=true is not kept with {_ROLES}=broker: brokers of a cluster do not tier yet")
+        limit = segment_bytes_max(large=False)
+        if config[_SEGMENT_BYTES] > limit:
+            raise UsageError(
+                f"{_SEGMENT_BYTES}={config[_SEGMENT_BYTES]}: in a cluster no segment may pass {limit} bytes, whatever"
+                " its metadata.version is; set a smaller one"
+            )
         voters = _voters(config[_VOTERS])
         bootstrap = tuple(_address(each, _BOOTSTRAP, "HOST:PORT") for each in config[_BOOTSTRAP])
         if not voters and not bootstrap:
