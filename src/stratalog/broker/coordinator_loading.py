@@ -1,11 +1,13 @@
 """Reading the topic of a coordinator back, partition by partition, while the broker serves already.
 
 A broker by itself reads all partitions at its start. One of a cluster reads a partition when it is elected to lead it,
-and drops what it has of it when it resigns, or is elected again: another leader may have written in between.
+and drops what it has of it when it resigns, or is elected again: another leader may have written in between. When the
+next leader epoch is its own too, no other has, and what was read stays, where `keeps` says so.
 
 What lies in a partition that is not read yet cannot be answered for: COORDINATOR_LOAD_IN_PROGRESS, and clients ask
-again. A partition that cannot be read is not coordinated until the next start or election: NOT_COORDINATOR. Both as
-Kafka does. Little is read before anybody is served, so that the first request of a small broker finds everything there.
+again. A partition that cannot be read is not coordinated: NOT_COORDINATOR. Both as Kafka does. A broker by itself
+leaves it so until its next start; one of a cluster reads it again after a pause. Little is read before anybody is
+served, so that the first request of a small broker finds everything there.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ _Entry = TypeVar("_Entry")
 _AT_ONCE_BYTES = 256 * 1024
 #: How many entries are taken in before the loop has its turn.
 _PIECE = 500
+#: How long to wait before a partition that could not be read is read again; each time twice as long.
+_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 
 
 def in_pieces(entries: Iterable[_Entry], take: Callable[[_Entry], object]) -> Iterator[None]:
@@ -52,7 +56,8 @@ class CoordinatorLoading(Generic[_Entry]):
     look at anything else.
     `take` takes the entries of a partition in, on the loop's thread, and yields every so often. Until it has ended,
     requests for the partition are refused, so nothing is committed beside it. `drop` forgets what was taken in of a
-    partition, be it half of it. Everything but `decode` belongs to the loop's thread.
+    partition, be it half of it. `keeps` leaves it when this broker leads on in the next epoch. Everything but
+    `decode` belongs to the loop's thread.
     """
 
     def __init__(
@@ -65,6 +70,7 @@ class CoordinatorLoading(Generic[_Entry]):
         take: Callable[[int, Sequence[_Entry]], Iterator[None]],
         drop: Callable[[int], object],
         contents: Callable[[], Contents] = Contents,
+        keeps: bool = False,
     ) -> None:
         self._storage = storage
         self._workers = workers
@@ -73,6 +79,7 @@ class CoordinatorLoading(Generic[_Entry]):
         self._take = take
         self._drop = drop
         self._contents = contents
+        self._keeps = keeps
         #: By number, what is to be read; each election has a turn of its own, so that an earlier one is known as over.
         self._waiting: dict[int, _Turn] = {}
         self._failed: dict[int, Partition] = {}
@@ -138,20 +145,43 @@ class CoordinatorLoading(Generic[_Entry]):
         self._ended.set()
 
     def elect(self, number: int, epoch: int) -> None:
-        """Read a partition that this broker leads in `epoch`; what an earlier epoch has left is dropped first."""
-        self.resign(number)
-        if self._closed or self._log.epochs is None:
-            return
-        self._log.epochs[number] = epoch
+        """Read a partition that this broker leads in `epoch`; what an earlier epoch has left is dropped first.
+
+        A group's members would have to join again; so nothing is dropped when there was no other leader since.
+        """
+        epochs = self._log.epochs
         partition = self._storage.logs.get(self._log.topic, number)
+        is_usable = partition is not None and partition.failure is None and number not in self._failed
+        if self._keeps and is_usable and epochs is not None and epochs.get(number) == epoch - 1:
+            epochs[number] = epoch
+            return
+        self.resign(number)
+        if self._closed or epochs is None:
+            return
+        epochs[number] = epoch
         if partition is None or partition.failure is not None:
-            del self._log.epochs[number]
+            del epochs[number]
             logger.error("%s-%d cannot be read, as its replica is not here", self._log.topic, number)
             return
+        self._read_soon(_Turn(partition))
+
+    def _read_soon(self, turn: _Turn) -> None:
         self._ended.clear()
-        self._waiting[number] = _Turn(partition)
+        self._waiting[turn.number] = turn
         if self._task is None:
             self._begin(lambda: None)
+
+    def _read_again(self, failed: _Turn, epoch: int) -> None:
+        """Read what could not be read, unless the reign that this was in is over."""
+        number = failed.number
+        is_same = self._log.epochs is not None and self._log.epochs.get(number) == epoch
+        if self._closed or not is_same or self._failed.get(number) is not failed.partition:
+            return
+        if not self._is_wanted(failed):
+            return
+        del self._failed[number]
+        self._drop(number)  # half of it may be there
+        self._read_soon(_Turn(failed.partition, failed.pause_s * 2))
 
     def resign(self, number: int) -> None:
         """Drop what there is of a partition: this broker leads it no more."""
@@ -217,11 +247,15 @@ class CoordinatorLoading(Generic[_Entry]):
         except Exception:  # damaged records of any kind must not keep other groups waiting
             if self._is_wanted(turn):  # else it is gone, and so is all that was in it
                 self._failed[number] = turn.partition
+                epochs = self._log.epochs
                 logger.exception(
-                    "%s-%d cannot be read: what is stored there is not coordinated until the next start",
+                    "%s-%d cannot be read: what is stored there is not coordinated until %s",
                     self._log.topic,
                     number,
+                    "the next start" if epochs is None else f"it can: it is read again in {turn.pause_s:g} s",
                 )
+                if epochs is not None:
+                    self._workers.loop.call_later(turn.pause_s, self._read_again, turn, epochs[number])
         if self._waiting.get(number) is turn:
             del self._waiting[number]
 
@@ -229,10 +263,12 @@ class CoordinatorLoading(Generic[_Entry]):
 class _Turn:
     """The reading of one partition."""
 
-    __slots__ = ("is_over", "partition")
+    __slots__ = ("is_over", "partition", "pause_s")
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, pause_s: float = _PAUSE_S) -> None:
         self.partition = partition
+        #: How long to wait when it fails.
+        self.pause_s = min(pause_s, _LONGEST_PAUSE_S)
         #: Whether the broker has resigned, or been elected again, since it began.
         self.is_over = False
 

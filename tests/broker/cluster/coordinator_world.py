@@ -210,9 +210,10 @@ class CoordinatorWorld:
                 high_watermark=log.high_watermark,
                 end_of_epoch=log.leader_epochs.end_offset_for,
             )
-            if cut == log.log_end_offset:
+            before = log.log_end_offset
+            log.truncate_to(cut)  # at the end too: an epoch in which nothing was written goes
+            if (log.log_end_offset, log.leader_epochs.latest_epoch) == (before, last):
                 break
-            log.truncate_to(cut)
         offset = log.log_end_offset
         leader.note_fetch(node.node_id, node.broker_epoch, offset, 0)
         if batches:

@@ -143,6 +143,66 @@ def test_a_partition_that_is_lost_while_it_is_read_leaves_nothing(tmp_path: Path
     play(tmp_path, work)
 
 
+def test_members_stay_when_their_coordinator_leads_on_in_the_next_epoch(tmp_path: Path) -> None:
+    async def work(world: CoordinatorWorld) -> None:
+        groups = world.nodes[1].groups
+        join = asyncio.ensure_future(groups.join(NAMES[0], replace(JOIN, new_member_id="m")))
+        commit = asyncio.ensure_future(world.nodes[1].commit("other" + NAMES[0], 5))
+        await world.settle()
+        await asyncio.gather(join, commit, return_exceptions=True)
+        before = groups.all_groups()
+        world.move(FIRST, 1)
+        assert not groups.loading.is_loading(0), "nothing is read again"
+        assert [id(each) for each in groups.all_groups()] == [id(each) for each in before] != []
+        commit = asyncio.ensure_future(world.nodes[1].commit(NAMES[1], 6))
+        await world.settle()
+        await commit
+        world.elect(FIRST, 2)
+        world.elect(FIRST, 1)
+        world.nodes[1].published.popleft()  # both arrive as one: epoch 3, with another leader in between
+        world.nodes[1].catch_up()
+        assert groups.loading.is_loading(0), "another leader may have written"
+
+    play(tmp_path, work)
+
+
+def test_a_partition_that_could_not_be_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(world: CoordinatorWorld) -> None:
+        commit = asyncio.ensure_future(world.nodes[1].commit(NAMES[0], 5))
+        await world.settle()
+        await commit
+        world.move(FIRST, 2)
+        node = world.nodes[2]
+        partition = node.partitions[FIRST]
+        read, failures = partition.log.read, iter([OSError("a"), OSError("b")])
+
+        def read_or_fail(*arguments: Any, **keywords: Any) -> Any:
+            for failure in failures:
+                raise failure
+            return read(*arguments, **keywords)
+
+        monkeypatch.setattr(partition.log, "read", read_or_fail)
+        pauses: list[float] = []
+        calls: list[Callable[[], None]] = []
+
+        def later(pause: float, call: Callable[..., None], *arguments: object) -> None:
+            pauses.append(pause)
+            calls.append(lambda: call(*arguments))
+
+        monkeypatch.setattr(world.loop, "call_later", later)
+        for _ in range(2):
+            await world.turns()
+            assert len(calls) == 1
+            with pytest.raises(NotCoordinatorError):
+                await node.committed(NAMES[0])
+            calls.pop()()
+        await world.settle()
+        assert await node.committed(NAMES[0]) == 5
+        assert pauses == [1.0, 2.0]
+
+    play(tmp_path, work)
+
+
 def test_partitions_come_and_go_by_themselves(tmp_path: Path) -> None:
     async def work(world: CoordinatorWorld) -> None:
         commits = [asyncio.ensure_future(world.nodes[1].commit(name, 5)) for name in NAMES]

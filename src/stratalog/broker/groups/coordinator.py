@@ -193,7 +193,9 @@ class GroupCoordinator:
         )
         self.streams = StreamsCoordinator(storage, workers, self.log)
         self.commits = GroupCommits(self.log, config)
-        self.loading = CoordinatorLoading(storage, workers, self.log, decode=_decode, take=self._take, drop=self._drop)
+        self.loading = CoordinatorLoading(
+            storage, workers, self.log, decode=_decode, take=self._take, drop=self._drop, keeps=True
+        )
         #: Transactions (producer id, committed) whose marker was written while its partition was read, by its number.
         self._ended_while_loading: dict[int, list[tuple[int, bool]]] = {}
 
