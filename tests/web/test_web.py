@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
@@ -149,7 +149,40 @@ def test_prometheus_reads_everything_and_every_name_is_declared(served: Served) 
     for parsed in families:
         assert parsed.type == declared[parsed.name].kind.value
         for sample in parsed.samples:
-            assert set(sample.labels) <= set(declared[parsed.name].labels)
+            quantile = {"quantile"} if parsed.type == MetricKind.TIMER.value else set()
+            assert set(sample.labels) <= set(declared[parsed.name].labels) | quantile
+
+
+def test_requests_are_timed_by_name_as_in_kafka(served: Served) -> None:
+    served.produce("plain", 0, 20)
+    consumer = Consumer({**served.client, "group.id": "timed", "auto.offset.reset": "earliest"})
+    try:
+        consumer.assign([TopicPartition("plain", 0, 0)])
+        assert consumer.consume(1, TIMEOUT_S)
+    finally:
+        consumer.close()
+    found = served.values()
+    timers = "kafka_network_requestmetrics_"
+    names = {dict(labels)["request"] for name, labels in found if name == timers + "totaltimems_count"}
+    assert {"ApiVersions", "Metadata", "Produce", "Fetch", "FetchConsumer"} <= names
+    assert not {"FetchFollower", "DescribeQuorum"} & names
+    for request in ("Produce", "FetchConsumer"):
+        of = frozenset({("request", request)})
+        versions = [labels for name, labels in found if name == timers + "requests_total" and of <= labels]
+        assert (
+            sum(found[timers + "requests_total", each] for each in versions) == found[timers + "totaltimems_count", of]
+        )
+        assert found[timers + "requestbytes_sum", of] >= 20 * found[timers + "requestbytes_count", of]
+        parts = ("requestqueue", "local", "remote", "responsequeue", "responsesend")
+        sums = [found[f"{timers}{part}timems_sum", of] for part in parts]
+        assert min(sums) >= 0
+        assert sum(sums) == pytest.approx(found[timers + "totaltimems_sum", of], abs=0.01)
+        at = [
+            found[timers + "totaltimems", of | {("quantile", each)}]
+            for each in ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
+        ]
+        assert at == sorted(at)
+        assert at[0] > 0
 
 
 def test_what_was_produced_and_consumed_is_counted(served: Served) -> None:

@@ -10,6 +10,12 @@ from .remote_sizes import (
 from .remote_sizes import (
     decode as decode,
 )
+from .request_times import (
+    QUANTILES as QUANTILES,
+)
+from .request_times import (
+    RequestPart as RequestPart,
+)
 from .services import (
     BrokerServices as BrokerServices,
 )

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from stratalog.broker.groups import CommittedOffset, GroupState
 from stratalog.broker.groups.consumer import ConsumerGroupState
 from stratalog.broker.quotas import AcceptReading, ClientQuotas, MeterReading, QuotaMeter
+from stratalog.broker.request_times import QUANTILES, RequestPart
 from stratalog.broker.services import BrokerServices
 from stratalog.broker.transactions import TransactionState
 from stratalog.config import METADATA_VERSION
@@ -28,6 +29,7 @@ _LOADER = "kafka.server:type=MetadataLoader,name="
 _MARKERS = "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name="
 _FETCH_SESSIONS = "kafka.server:type=FetchSessionCache,name="
 _SOCKETS = "kafka.server:type=socket-server-metrics"
+_REQUESTS = "kafka.network:type=RequestMetrics,name="
 _GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
 
 #: Kafka's number for a broker that serves.
@@ -136,6 +138,38 @@ def _pushed_by_clients(broker: BrokerServices) -> Iterable[Sample]:
         yield Sample((client_id, uuid_to_base64(instance_id), value.name, value.attributes), value.value)
 
 
+def _requests(broker: BrokerServices) -> Iterable[Sample]:
+    for name, times in broker.request_times.items():
+        for of_version, count in sorted(times.versions.items()):
+            yield Sample((name, str(of_version)), count)
+
+
+def _parts(part: RequestPart) -> Callable[[BrokerServices], Iterable[Sample]]:
+    def read(broker: BrokerServices) -> Iterable[Sample]:
+        for name, times in broker.request_times.items():
+            count, total, quantiles = times.summary(part)
+            yield Sample((name,), total, count, tuple(zip(QUANTILES, quantiles, strict=True)))
+
+    return read
+
+
+def _longest_requests(broker: BrokerServices) -> Iterable[Sample]:
+    return [Sample((name,), times.max_ms) for name, times in broker.request_times.items()]
+
+
+_PARTS = {
+    RequestPart.TOTAL: "Milliseconds from the arrival of a request until its answer was sent.",
+    RequestPart.QUEUE: "Milliseconds that a request waited for those before it, on the same connection.",
+    RequestPart.LOCAL: "Milliseconds of the broker's own work on a request.",
+    RequestPart.REMOTE: "Milliseconds that a request waited for something else: records, replicas, other members, a "
+                        "thread.",
+    RequestPart.THROTTLE: "Milliseconds that the client of a request had to wait because of its quotas.",
+    RequestPart.RESPONSE_QUEUE: "Milliseconds that an answer waited for those that went out with it.",
+    RequestPart.SEND: "Milliseconds until a client had taken an answer.",
+    RequestPart.BYTES: "Sizes of requests in bytes.",
+}  # fmt: skip
+
+
 def _build(_: BrokerServices) -> Iterable[Sample]:
     try:
         yield Sample((version("stratalog"),), 1)
@@ -187,6 +221,10 @@ METRICS: tuple[Metric[BrokerServices], ...] = (
     kafka_metric(_LOADER + "CurrentMetadataVersion", lambda broker: single(broker.metadata.metadata_version),
                  "The finalized level of metadata.version."),
     kafka_metric(_LOADER + "FinalizedLevel", _levels, "The finalized level of each feature.", ("featureName",)),
+    kafka_metric(_REQUESTS + "RequestsPerSec", _requests, "Requests that were answered.", ("request", "version")),
+    *(kafka_metric(_REQUESTS + part.value, _parts(part), help_text, ("request",), kind=MetricKind.TIMER)
+      for part, help_text in _PARTS.items()),
+    own_metric("request_time_max_ms", _longest_requests, "The longest time that a request took in all.", ("request",)),
     kafka_metric(_CONTROLLER + "ActiveControllerCount", lambda _: single(1),
                  "1: the broker is its own controller."),
     kafka_metric(_CONTROLLER + "ActiveBrokerCount", lambda _: single(1), "Brokers of the cluster: this one."),

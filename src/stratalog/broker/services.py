@@ -17,6 +17,7 @@ from stratalog.broker.produce import LargeBatchChecks
 from stratalog.broker.producer_ids import ProducerIds
 from stratalog.broker.purgatory import Purgatory
 from stratalog.broker.quotas import ClientQuotas
+from stratalog.broker.request_times import RequestTimes
 from stratalog.broker.security import IssuedTokens, Listener, ScramUsers
 from stratalog.broker.settings import BrokerSettings
 from stratalog.broker.share import ShareStates
@@ -67,6 +68,7 @@ class BrokerServices:
     tokens: IssuedTokens
     quotas: ClientQuotas
     telemetry: ClientTelemetry
+    request_times: RequestTimes
     #: None in a cluster, where the controllers delete topics.
     topic_deletions: TopicDeletions | None
     #: The cluster that the broker is a member of; None for a broker by itself.
@@ -181,6 +183,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         tokens=tokens,
         quotas=ClientQuotas(storage.metadata, storage.config, storage.clock, loop),
         telemetry=ClientTelemetry(storage.metadata, storage.clock, storage.config["telemetry.max.bytes"]),
+        request_times=RequestTimes(),
         access=access,
         cluster=storage.cluster,
         metadata_copies=_metadata_copies(storage),

@@ -48,6 +48,8 @@ def family(metric: Metric[Any], samples: Iterable[Sample]) -> Family:
     for sample in samples:
         labels = {name: value for name, value in zip(metric.labels, sample.labels, strict=True) if value}
         if metric.kind is MetricKind.TIMER:
+            for quantile, value in sample.quantiles:
+                made.add_sample(metric.name, {**labels, "quantile": f"{quantile:.3f}".removesuffix("0")}, value)
             made.add_sample(f"{metric.name}_count", labels, sample.times)
             made.add_sample(f"{metric.name}_sum", labels, sample.value)
         else:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from stratalog.broker import BrokerServices
+from stratalog.broker import QUANTILES, BrokerServices, RequestPart
 from stratalog.engine.metrics import TopicTraffic
 
 EVERY_S: Final = 2.0
@@ -20,6 +20,8 @@ _KEPT: Final = 300
 _ASK_EVERY_S: Final = 0.2
 #: Waits that a quantile is taken of: those of the last minute.
 _WAITS: Final = 300
+_MEDIAN: Final = QUANTILES.index(0.5)
+_HIGH: Final = QUANTILES.index(0.99)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,11 @@ class RatePoint:
     requests: float
     wait_p50_ms: float
     wait_p99_ms: float
+    #: How long requests took in all: those of the last minutes, of which later ones weigh more.
+    produce_p50_ms: float = 0.0
+    produce_p99_ms: float = 0.0
+    fetch_p50_ms: float = 0.0
+    fetch_p99_ms: float = 0.0
 
 
 class RateSampler:
@@ -48,6 +55,8 @@ class RateSampler:
         #: Bytes in, bytes out and records in a second, by topic.
         self.topic_rates: Mapping[str, tuple[float, float, float]] = {}
         self._asked_at: float | None = None
+        #: p50 and p99 of Produce and of Fetch, in milliseconds.
+        self._request_times = (0.0, 0.0, 0.0, 0.0)
 
     def start(self) -> None:
         self._thread.start()
@@ -86,6 +95,7 @@ class RateSampler:
 
         def answered() -> None:
             self._waits.append((clock.monotonic() - asked) * 1000)
+            self._request_times = (*self._median_and_high("Produce"), *self._median_and_high("Fetch"))
             self._asked_at = None
 
         try:
@@ -93,6 +103,13 @@ class RateSampler:
         except RuntimeError:
             return False
         return True
+
+    def _median_and_high(self, name: str) -> tuple[float, float]:
+        """Belongs to the loop's thread."""
+        times = self._broker.request_times.of(name)
+        times.settle()
+        quantiles = times.summary(RequestPart.TOTAL).quantiles
+        return quantiles[_MEDIAN], quantiles[_HIGH]
 
     def _count(self) -> dict[str, tuple[int, int, int, int]]:
         traffic = self._broker.logs.traffic
@@ -106,6 +123,7 @@ class RateSampler:
             rates[name] = tuple(max(new - old, 0) / seconds for new, old in zip(now, was, strict=True))
         self._counts = counts
         self.topic_rates = {name: (each[0], each[1], each[2]) for name, each in rates.items()}
+        produce_p50_ms, produce_p99_ms, fetch_p50_ms, fetch_p99_ms = self._request_times
         waits = sorted([*self._waits, *([self.waits_now_ms()] if self._asked_at is not None else [])])
         self._points.append(
             RatePoint(
@@ -116,6 +134,10 @@ class RateSampler:
                 requests=sum(each[3] for each in rates.values()),
                 wait_p50_ms=quantile(waits, 0.5),
                 wait_p99_ms=quantile(waits, 0.99),
+                produce_p50_ms=produce_p50_ms,
+                produce_p99_ms=produce_p99_ms,
+                fetch_p50_ms=fetch_p50_ms,
+                fetch_p99_ms=fetch_p99_ms,
             )
         )
 
@@ -144,6 +166,10 @@ def points_json(points: list[RatePoint]) -> list[dict[str, Any]]:
             "requests": round(point.requests, 1),
             "waitP50Ms": round(point.wait_p50_ms, 2),
             "waitP99Ms": round(point.wait_p99_ms, 2),
+            "produceP50Ms": round(point.produce_p50_ms, 2),
+            "produceP99Ms": round(point.produce_p99_ms, 2),
+            "fetchP50Ms": round(point.fetch_p50_ms, 2),
+            "fetchP99Ms": round(point.fetch_p99_ms, 2),
         }
         for point in points
     ]

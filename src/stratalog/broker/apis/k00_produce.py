@@ -70,6 +70,8 @@ class Produce:
 
     __slots__ = ("_caller", "_last_partition", "template")
 
+    second_name = ""
+
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
         #: Where the last request went.

@@ -59,15 +59,17 @@ _ASKED_WRONG = (NotLeaderOrFollowerError.code, FencedLeaderEpochError.code)
 class Fetch:
     """_Shown the Fetch requests of one connection."""
 
-    __slots__ = ("_caller",)
+    __slots__ = ("_caller", "second_name")
 
     template = None
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
+        self.second_name = ""
 
     def answer(self, version: int, correlation_id: int, frame: memoryview, position: int) -> Sequence[Chunk] | Deferred:
         request = parse_fetch(frame, position, version)
+        self.second_name = "FetchFollower" if request.replica_id >= 0 else "FetchConsumer"
         caller = self._caller
         state = caller.broker
         exchange = FetchExchange(

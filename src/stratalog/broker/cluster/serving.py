@@ -124,6 +124,7 @@ class _Forwarded:
     """The requests of one connection that the controllers answer."""
 
     template = None
+    second_name = ""
 
     def __init__(self, caller: Caller, forwarder: Forwarder, threads: ThreadPoolExecutor) -> None:
         self._caller = caller

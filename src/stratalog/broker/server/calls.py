@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from stratalog.broker.quotas import QuotaMeter, QuotaThrottle, QuotaTimer
+from stratalog.broker.request_times import NamedRequestTimes, RequestNote
 from stratalog.broker.security import Peer
 from stratalog.broker.server.dispatch import (
     Api,
@@ -51,6 +52,8 @@ logger = logging.getLogger(__name__)
 #: Answers to pipelined requests that are kept back to go out together.
 _QUEUE_CHUNKS_MAX: Final = 256
 _QUEUE_BYTES_MAX: Final = 128 * 1024
+#: What requests are called, by their API.
+_NAMES: Final = {key: key.message for key in ApiKey}
 #: After so long the other connections have their turn, if there are more requests.
 _TURN_S: Final = 0.002
 #: Messages of more bytes are read beside the loop: that is some 1,000 fields, or 2 ms.
@@ -95,6 +98,20 @@ class Line(Protocol):
         ...
 
 
+class _OpenRequest:
+    """When a request was received and begun."""
+
+    __slots__ = ("begun", "key", "name", "received", "size", "version", "worked")
+
+    def __init__(self, key: ApiKey, version: int, size: int, received: float, begun: float) -> None:
+        self.key = key
+        self.name = _NAMES[key]
+        self.version = version
+        self.size = size
+        self.received = received
+        self.begun = self.worked = begun
+
+
 class Calls:
     """The calls of one connection. Belongs to the loop's thread."""
 
@@ -105,9 +122,14 @@ class Calls:
         "_left",
         "_line",
         "_muted",
+        "_now",
+        "_open",
         "_queued_bytes",
+        "_received",
         "_task",
         "_template",
+        "_throttle_ms",
+        "_unsent",
         "broker",
         "is_waiting",
         "out",
@@ -136,11 +158,20 @@ class Calls:
         self._left: deque[bytearray] = deque()
         #: The short way for requests that are like one before.
         self._template: Template | None = None
+        #: When the last requests were received, and the last reading of the clock.
+        self._received = self._now = 0.0
+        #: The request that is worked on, and how long its client has to wait.
+        self._open: _OpenRequest | None = None
+        self._throttle_ms = 0
+        #: Requests whose answers are in `out`, or go without one.
+        self._unsent: list[tuple[NamedRequestTimes, RequestNote]] = []
 
     def close(self) -> None:
         """Cancel what waits; leave to the server what has to be finished."""
         self.out.clear()
         self._left.clear()
+        self._unsent.clear()
+        self._open = None
         self._template = None
         self._frame_apis.clear()
         deferred, self._deferred = self._deferred, None
@@ -167,7 +198,8 @@ class Calls:
         # Requests that the template answers, and their records: views that must not outlive this call.
         alike: list[memoryview] = []
         records: list[memoryview] = []
-        until = perf_counter() + _TURN_S
+        self._received = self._now = perf_counter()
+        until = self._received + _TURN_S
         try:
             for frame in frames:
                 template = self._template
@@ -183,13 +215,13 @@ class Calls:
                     if self.is_waiting:
                         self._left.append(bytearray(frame))
                         break
-                self._handle(frame)
+                self._take(frame)
                 if len(self.out) > _QUEUE_CHUNKS_MAX or self._queued_bytes > _QUEUE_BYTES_MAX:
                     self._queued_bytes = 0
                     line.flush()
                 if self.is_waiting or line.is_stuck or line.closed:
                     break
-                if perf_counter() > until:
+                if self._now > until:
                     line.wait_for_turn()
                     break
         except InvalidRequestError as error:
@@ -197,8 +229,21 @@ class Calls:
             self.reject(error)
             return
         self._answer_alike(alike, records)
-        if self.out and not line.closed:
-            line.flush()
+        self._send()
+
+    def _send(self) -> None:
+        if self.out and not self._line.closed:
+            self._line.flush()
+        elif self._unsent:  # requests that get no answer
+            self.note_sent()
+
+    def note_sent(self) -> None:
+        """Count the time of all requests so far: their answers are on the way."""
+        if self._unsent:
+            flushed, self._now = self._now, perf_counter()
+            for times, note in self._unsent:
+                times.add(note, flushed, self._now)
+            self._unsent.clear()
 
     @property
     def has_left(self) -> bool:
@@ -237,6 +282,7 @@ class Calls:
         """Take no further request for so long, once the answer to this one is on its way."""
         if self._muted is None and not self._line.closed:
             self.is_waiting = True
+            self._throttle_ms = throttle.ms
             throttle.meter.queue_size += 1
             timer = self.broker.quotas.call_later(throttle.ms / 1000, self._listen_again)
             self._muted = timer, throttle.meter
@@ -265,12 +311,64 @@ class Calls:
         self._deferred = self._task = None
         self.is_waiting = self._muted is not None
         self.out.extend(chunks)
-        if self.out:
-            self._line.flush()
+        self._now = perf_counter()
+        if self._open is not None:
+            self._note(self._open)
+        self._send()
         if not self._line.closed:
             self._line.proceed()
 
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _end_work(self) -> None:
+        """Read the clock, as the broker's own part of a request is done; its answer may have to wait."""
+        self._now = perf_counter()
+        request = self._open
+        if request is not None:
+            request.worked = self._now
+            if not self.is_waiting or self._muted is not None:
+                self._note(request)
+
+    def _note(self, request: _OpenRequest) -> None:
+        """Keep the times of a request that has been answered."""
+        self._open = None
+        throttle_ms, self._throttle_ms = self._throttle_ms, 0
+        note = RequestNote(
+            request.version,
+            requests=1,
+            size=request.size,
+            received=request.received,
+            begun=request.begun,
+            worked=request.worked,
+            answered=self._now,
+            throttle_ms=throttle_ms,
+        )
+        all_times = self.broker.request_times
+        self._unsent.append((all_times.of(request.name), note))
+        frame_api = self._frame_apis.get(request.key)
+        if frame_api is not None and frame_api.second_name:
+            self._unsent.append((all_times.of(frame_api.second_name), note))
+
+    def _note_alike(self, frames: list[memoryview]) -> None:
+        begun, self._now = self._now, perf_counter()
+        _, version, _ = REQUEST_HEAD.unpack_from(frames[0])
+        count = len(frames)
+        note = RequestNote(
+            version,
+            requests=count,
+            size=sum(map(len, frames)) / count,
+            received=self._received,
+            begun=begun,
+            worked=self._now,
+            answered=self._now,
+        )
+        self._unsent.append((self.broker.request_times.of("Produce"), note))
+
     # --- requests -----------------------------------------------------------------------------------------------------
+
+    def _take(self, frame: memoryview) -> None:
+        self._handle(frame)
+        self._end_work()
 
     def _handle(self, frame: memoryview) -> None:
         """Answer one request, or begin to; `frame` is without its size."""
@@ -288,6 +386,8 @@ class Calls:
         self._work_on(api, version, correlation_id, frame)
 
     def _work_on(self, api: Api, version: int, correlation_id: int, frame: memoryview) -> None:
+        if self._open is None:
+            self._open = _OpenRequest(api.key, version, len(frame), self._received, self._now)
         try:
             if api.frames is not None:
                 self._answer_frame(api, api.frames, version, correlation_id, frame)
@@ -359,6 +459,7 @@ class Calls:
         if answer:
             self.out.extend(answer)
             if len(answer) > 1:  # file ranges: the next request waits until the client has taken them
+                self._end_work()
                 self._line.flush()
 
     def _answer_alike(self, frames: list[memoryview], records: list[memoryview]) -> None:
@@ -374,13 +475,14 @@ class Calls:
             return
         if answers is not None:
             self.out.extend(answers)
+            self._note_alike(frames)
         else:
             for number, frame in enumerate(frames):
                 if self.is_waiting:
                     self._left.extend(map(bytearray, frames[number:]))
                     break
                 if not self._line.closed:
-                    self._handle(frame)
+                    self._take(frame)
         frames.clear()
         records.clear()
 

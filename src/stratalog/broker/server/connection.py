@@ -266,6 +266,8 @@ class Connection:
         else:
             if out:
                 self._go_on_when_writable()
+            else:
+                self.calls.note_sent()
 
     def _go_on_when_writable(self) -> None:
         if not self.is_stuck:

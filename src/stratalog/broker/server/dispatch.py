@@ -114,6 +114,11 @@ class FrameApi(Protocol):
         """What answers requests that are like the last one, if anything does."""
         ...
 
+    @property
+    def second_name(self) -> str:
+        """The name under which the last request is counted too; "" for none."""
+        ...
+
     def answer(self, version: int, correlation_id: int, frame: memoryview, position: int) -> Sequence[Chunk] | Deferred:
         """Answer the request in `frame`, which has no size field, whose message begins at `position`.
 

@@ -33,12 +33,14 @@ class MetricKind(Enum):
 class Sample(NamedTuple):
     """One value. A label without a value ("") is left out: so is the topic of what is counted over all topics.
 
-    `times` is how often, for a timer, whose `value` is the sum of what it took.
+    `times` is how often, for a timer, whose `value` is the sum of what it took. `quantiles` are values of it, each with
+    its quantile.
     """
 
     labels: tuple[str, ...]
     value: float
     times: int = 0
+    quantiles: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

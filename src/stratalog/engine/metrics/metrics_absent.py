@@ -20,7 +20,6 @@ _REASSIGNED = "what is moved by a reassignment is not counted by itself"
 _SHARE = "there are no share groups"
 _TRANSACTIONS = "one broker: markers and verifications are calls, not requests to other brokers"
 _KRAFT = "the metadata is a local store, not a KRaft log: no controller, no quorum, no listener for it"
-_REQUESTS = "requests are not timed one by one"
 
 ABSENT = (
     Absent("kafka.controller:*", _KRAFT),
@@ -30,7 +29,9 @@ ABSENT = (
     Absent("kafka.network:type=Acceptor*", "there is no acceptor thread"),
     Absent("kafka.network:type=Processor*", "there are no network threads: one event loop does all"),
     Absent("kafka.network:type=RequestChannel*", "requests do not queue between threads"),
-    Absent("kafka.network:type=RequestMetrics*", _REQUESTS),
+    Absent("kafka.network:type=RequestMetrics,name=ErrorsPerSec", "errors in answers are not counted"),
+    Absent("kafka.network:type=RequestMetrics,name=MessageConversionsTimeMs", "messages are not converted"),
+    Absent("kafka.network:type=RequestMetrics,name=TemporaryMemoryBytes", "no memory is taken for conversions"),
     Absent("kafka.network:type=SocketServer*", "there are no network threads and no memory pool"),
     Absent("kafka.server:type=AddPartitionsManager-channel-metrics", _TRANSACTIONS),
     Absent("kafka.server:type=AddPartitionsToTxnManager*", _TRANSACTIONS),
