@@ -239,3 +239,11 @@ def test_a_broker_stops_while_one_is_checked(tmp_path: Path, checks: Checks) -> 
             wait_until(lambda: checks.begun, "a check begins")
             threading.Timer(0.2, checks.may_go_on.set).start()
             broker.close()
+
+
+def test_a_thread_keeps_no_memory_of_the_largest_batch_that_it_checked() -> None:
+    words = record_scan._Words()
+    assert words.scratch(1000) is words.scratch(900)
+    kept = words.scratch(1000)
+    assert len(words.scratch(60 << 20)) >= 60 << 20
+    assert words.scratch(1000) is kept

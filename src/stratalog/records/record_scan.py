@@ -62,6 +62,8 @@ _QUICK_PACKED_BYTES_MAX: Final = 64 * 1024
 #: A batch may become this large, or so many times its own size.
 _UNPACKED_BYTES_MAX: Final = 64 * 1024 * 1024
 _UNPACKED_RATIO_MAX: Final = 256
+#: What a thread keeps at the most to unpack batches in.
+_SCRATCH_KEPT_BYTES: Final = 4 * 1024 * 1024
 
 
 def unpacked_size_max(size: int) -> int:
@@ -121,7 +123,12 @@ class _Words(threading.local):
         self._scratch = memoryview(b"")
 
     def scratch(self, size: int) -> memoryview:
-        """Room to unpack a batch in: memory that is there already costs far less than new one for each."""
+        """Room to unpack a batch in: memory that is there already costs far less than new one for each.
+
+        For a large one it is new, so that no thread keeps what the largest batch that it ever had took.
+        """
+        if size > _SCRATCH_KEPT_BYTES:
+            return memoryview(bytearray(size))
         if len(self._scratch) < size:
             self._scratch = memoryview(bytearray(1 << (size - 1).bit_length()))
         return self._scratch
