@@ -155,7 +155,8 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
             groups.start_by_partition(purgatory)
             transactions.start_by_partition(purgatory, storage.cluster)
         tokens = IssuedTokens(storage.metadata, storage.config, storage.clock.now_ms)
-        tokens.start(workers)
+        if storage.cluster is None:  # else the controllers remove what has expired
+            tokens.start(workers)
         undo.pop_all()
     return BrokerServices(
         node_id=storage.config["node.id"],

@@ -137,6 +137,12 @@ class Authorizer:
                         del rules.lengths[len(acl.name)]
         self._forget()
 
+    def replace(self, acls: Iterable[Acl]) -> None:
+        """Have these rules and no others."""
+        wanted = dict.fromkeys(acls)
+        self.remove([acl for acl in self._acls if acl not in wanted])
+        self.add(wanted)
+
     def _forget(self) -> None:
         self._remembered.clear()
         self.on_change()

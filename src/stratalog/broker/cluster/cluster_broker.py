@@ -116,9 +116,7 @@ class ClusterBroker:
 
     def begin(self, services: BrokerServices) -> None:
         self._blocks.prefetch()
-        self._publisher.scram = services.scram
-        self._publisher.quotas = services.quotas
-        services.quotas.read()  # what came since it was made
+        self._publisher.open_security(services)
         self._publisher.open_coordinators(ElectedCoordinators(services))
         self._report_directories()
         self.member.ready_to_unfence()

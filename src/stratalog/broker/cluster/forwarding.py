@@ -105,7 +105,7 @@ class Forwarder:
                     raise RequestTimedOutError(f"no controller has answered the request: {why}")
                 self._clock.sleep(_RETRY_S)
 
-    def forward(self, request: bytes, principal: Principal, client_host: str) -> bytes:
+    def forward(self, request: bytes, principal: Principal, client_host: str, *, by_token: bool = False) -> bytes:
         """Return the response to a request, which begins with its header. The response begins with its header too.
 
         Blocks. Raises RequestTimedOutError when no controller answers in time, UnknownServerError for what it cannot
@@ -115,7 +115,7 @@ class Forwarder:
             ApiKey.ENVELOPE,
             _ENVELOPE_VERSIONS,
             request_data=request,
-            request_principal=encode_principal(principal),
+            request_principal=encode_principal(principal, by_token=by_token),
             client_host_address=ipaddress.ip_address(client_host).packed,
         )
         if int(answer.error_code):
@@ -127,7 +127,7 @@ class Forwarder:
             self._channel.close()
 
 
-def encode_principal(principal: Principal) -> bytes:
+def encode_principal(principal: Principal, *, by_token: bool = False) -> bytes:
     """Return a principal as `DefaultKafkaPrincipalBuilder` writes it: version int16, then DefaultPrincipalData."""
-    data = {"type_": principal.kind, "name": principal.name, "token_authenticated": False}
+    data = {"type_": principal.kind, "name": principal.name, "token_authenticated": by_token}
     return _PRINCIPAL_VERSION.pack(0) + write_message(make_message(principal_class(), data))

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
-from stratalog.broker.access import Acl
+from stratalog.broker.access import Acl, acl_of
 from stratalog.broker.cluster.delta import MetadataDelta
 from stratalog.broker.cluster.image import (
     BROKER_RESOURCE,
@@ -22,6 +22,7 @@ from stratalog.broker.cluster.image import (
 from stratalog.broker.metadata import FinalizedFeatures, Topic, TopicMap
 from stratalog.broker.quotas import QuotaEntity
 from stratalog.errors import InvalidRequestError
+from stratalog.wire.metadata_records import DelegationTokenRecord
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 #: Mechanisms by Kafka's number for them.
@@ -105,14 +106,26 @@ class ImageMetadata:
         return [each.name for each, configs in self.image.configs.items() if each.type == resource_type and configs]
 
     def acls(self) -> list[Acl]:
-        """Return nothing: a cluster with access rules is not joined."""
-        return []
+        return [
+            acl_of(
+                resource_type=each.resource_type,
+                name=each.resource_name,
+                pattern_type=each.pattern_type,
+                principal=each.principal,
+                host=each.host,
+                operation=each.operation,
+                permission=each.permission_type,
+            )
+            for each in self.image.acls.values()
+        ]
 
     def client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
         return self.image.quotas
 
     def credentials(self, kind: str) -> dict[str, str]:
-        """Return SCRAM credentials as the store of a broker by itself has them."""
+        """Return SCRAM credentials or delegation tokens as the store of a broker by itself has them."""
+        if kind == "delegation-token":
+            return {token_id: _token_text(found) for token_id, found in self.image.tokens.items()}
         if kind != "scram":
             return {}
         return {
@@ -131,6 +144,20 @@ class ImageMetadata:
 
     def close(self) -> None:
         """Hold nothing that has to be closed."""
+
+
+def _token_text(found: DelegationTokenRecord) -> str:
+    """Return a token as the store of a broker by itself has it; the log writes principals as `User:alice`."""
+    return json.dumps(
+        {
+            "owner": found.owner.split(":", 1),
+            "requester": found.requester.split(":", 1),
+            "renewers": [each.split(":", 1) for each in found.renewers],
+            "issued_ms": found.issue_timestamp,
+            "expires_ms": found.expiration_timestamp,
+            "max_ms": found.max_timestamp,
+        }
+    )
 
 
 _NOTHING_FINALIZED: Final[Mapping[str, int]] = MappingProxyType({})

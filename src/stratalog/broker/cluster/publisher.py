@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stratalog.broker.cluster.delta import MetadataDelta
 from stratalog.broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
@@ -14,13 +14,14 @@ from stratalog.broker.cluster.local_changes import local_changes
 
 if TYPE_CHECKING:
     from stratalog.broker.cluster.elections import ElectedCoordinators
-    from stratalog.broker.quotas import ClientQuotas
-    from stratalog.broker.security import ScramUsers
+    from stratalog.broker.services import BrokerServices
     from stratalog.broker.settings import BrokerSettings
     from stratalog.config import LogConfig
     from stratalog.engine import LogManager
 
 logger = logging.getLogger(__name__)
+
+_OF_SECURITY: Final = frozenset({"acls", "scram", "tokens", "quotas"})
 
 
 class MetadataPublisher:
@@ -37,9 +38,7 @@ class MetadataPublisher:
         self._settings: BrokerSettings | None = None
         self._log_config: Callable[[str], LogConfig] | None = None
         self._coordinators: ElectedCoordinators | None = None
-        #: Read again when they change.
-        self.scram: ScramUsers | None = None
-        self.quotas: ClientQuotas | None = None
+        self._services: BrokerServices | None = None
 
     def __call__(self, delta: MetadataDelta, image: MetadataImage) -> None:
         with self._lock:
@@ -61,6 +60,12 @@ class MetadataPublisher:
             if self._logs is not None:
                 coordinators.begin(self._logs)
 
+    def open_security(self, services: BrokerServices) -> None:
+        """Put access rules, users, tokens and quotas in force as they are by now, and each later change."""
+        with self._lock:
+            self._services = services
+            self._secure(_OF_SECURITY, services)
+
     def close_engine(self) -> None:
         """Publish nothing to the engine any more."""
         with self._lock:
@@ -73,10 +78,23 @@ class MetadataPublisher:
         if coordinators is not None:
             self._try("coordinators", lambda: coordinators.take(delta, changes))
         self._try("configurations", lambda: self._configure(delta, logs))
-        if self.scram is not None and "scram" in delta.changes:
-            self._try("credentials", self.scram.read)
-        if self.quotas is not None and "quotas" in delta.changes:
-            self._try("quotas", self.quotas.read)
+        if self._services is not None:
+            self._secure(delta.changes, self._services)
+
+    def _secure(self, changes: frozenset[str], services: BrokerServices) -> None:
+        if "acls" in changes and services.access is not None:
+            rules, authorizer = self._metadata.acls(), services.access.authorizer
+            try:
+                services.loop.call_soon_threadsafe(authorizer.replace, rules)
+            except RuntimeError:  # the loop is closed, and with it every connection that asks
+                logger.debug("the loop is closed")
+        for part, read in (
+            ("scram", services.scram.read),
+            ("tokens", services.tokens.read),
+            ("quotas", services.quotas.read),
+        ):
+            if part in changes:
+                self._try(part, read)
 
     def _configure(self, delta: MetadataDelta, logs: LogManager) -> None:
         assert self._settings is not None

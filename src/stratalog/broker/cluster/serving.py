@@ -11,18 +11,35 @@ import logging
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
 from stratalog.broker.cluster.answers import COORDINATOR_TOPICS, ClusterAnswers
 from stratalog.broker.cluster.forwarding import FORWARDED, Forwarder
 from stratalog.broker.cluster.image_metadata import ImageMetadata
+from stratalog.broker.security import Principal, may_ask_for_tokens
 from stratalog.broker.server import Api, ApiKey, Caller, Chunk, Deferred, Registry, RequestContext
 from stratalog.broker.topics import INTERNAL_TOPICS
-from stratalog.errors import KafkaError, StratalogError, TopicAlreadyExistsError, UsageError
+from stratalog.errors import (
+    DelegationTokenNotAllowedError,
+    KafkaError,
+    StratalogError,
+    TopicAlreadyExistsError,
+    UsageError,
+)
+from stratalog.wire import make_message, response_class, write_message
 
 logger = logging.getLogger(__name__)
 
 _SIZE: Final = struct.Struct(">i")
+_CORRELATION: Final = struct.Struct(">i")
+#: Requests that a client may not send that came in by a token, or that is unknown; the times in their answers.
+_REFUSED_TOKEN: Final = {
+    ApiKey.CREATE_DELEGATION_TOKEN: ("issue_timestamp", "expiry_timestamp", "max_timestamp"),
+    ApiKey.RENEW_DELEGATION_TOKEN: ("expiry_timestamp",),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: ("expiry_timestamp",),
+}
+_REQUESTER_FROM: Final = 3
 #: No version: a forwarded request is not looked into.
 _NEVER: Final = 1 << 15
 
@@ -133,17 +150,35 @@ class _Forwarded:
 
     def answer(
         self,
-        version: int,  # noqa: ARG002
-        correlation_id: int,  # noqa: ARG002
+        version: int,
+        correlation_id: int,
         frame: memoryview,
         position: int,  # noqa: ARG002
     ) -> Sequence[Chunk] | Deferred:
         peer = self._caller.peer
+        key = int.from_bytes(frame[:2], "big")
+        if key in _REFUSED_TOKEN and not may_ask_for_tokens(peer):
+            return (refused_token_request(ApiKey(key), version, correlation_id, peer.principal),)
         loop = self._caller.broker.loop
-        future = loop.run_in_executor(
-            self._threads, self._forwarder.forward, bytes(frame), peer.principal, peer.client_host
-        )
+        forward = partial(self._forwarder.forward, by_token=peer.by_token)
+        future = loop.run_in_executor(self._threads, forward, bytes(frame), peer.principal, peer.client_host)
         return _PendingForward(self._caller, future)
+
+
+def refused_token_request(key: ApiKey, version: int, correlation_id: int, asker: Principal) -> bytes:
+    """Return the framed answer to a client that may not make or change tokens.
+
+    The broker says so, as in Kafka: the controllers do not know by which listener the client came in.
+    """
+    fields: dict[str, Any] = dict.fromkeys(_REFUSED_TOKEN[key], -1)
+    if key is ApiKey.CREATE_DELEGATION_TOKEN:
+        fields |= {"principal_type": asker.kind, "principal_name": asker.name}
+        if version >= _REQUESTER_FROM:
+            fields |= {"token_requester_principal_type": asker.kind, "token_requester_principal_name": asker.name}
+    answer = response_class(key, version)
+    body = write_message(make_message(answer, {"error_code": DelegationTokenNotAllowedError.code, **fields}))
+    header = _CORRELATION.pack(correlation_id) + (b"\0" if answer.__flexible__ else b"")
+    return _SIZE.pack(len(header) + len(body)) + header + body
 
 
 class _PendingForward(Deferred):

@@ -92,14 +92,22 @@ class IssuedTokens:
         self._by_hmac: dict[bytes, str] = {}
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
         self._timer: TimerHandle | None = None
-        if self.enabled:
-            self._found = {id_: _parse(id_, text) for id_, text in store.credentials(_KIND).items()}
-            self._by_hmac = {self.hmac(id_): id_ for id_ in self._found}
+        self.read()
 
     @property
     def enabled(self) -> bool:
         """Whether there is a secret key; without one, there are no tokens."""
         return bool(self._secret)
+
+    def read(self) -> None:
+        """Take what the store has."""
+        if not self.enabled:
+            return
+        with self._lock:
+            found = {id_: _parse(id_, text) for id_, text in self._store.credentials(_KIND).items()}
+            self._by_hmac = {self.hmac(id_): id_ for id_ in found}
+            self._credentials = {key: each for key, each in self._credentials.items() if key[1] in found}
+            self._found = found
 
     def get(self, token_id: str) -> DelegationToken | None:
         return self._found.get(token_id)
