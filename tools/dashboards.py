@@ -70,6 +70,11 @@ def _mean(timer: str) -> str:
     return f"{_rate(timer + '_sum')} / {_rate(timer + '_count')}"
 
 
+def _mean_of_produce(part: str) -> str:
+    timer, labels = f"kafka_network_requestmetrics_{part}", f'{_AT},request="Produce"'
+    return f"{_rate(timer + '_sum', labels)} / {_rate(timer + '_count', labels)}"
+
+
 def _by_instance(expr: str) -> str:
     return f"sum by (instance) ({expr})"
 
@@ -86,6 +91,16 @@ _TRAFFIC = "kafka_server_brokertopicmetrics_"
 _MANAGER = "kafka_server_replicamanager_"
 _CONTROLLER = "kafka_controller_kafkacontroller_"
 _TIER = "kafka_log_remote_"
+_REQUESTS = "kafka_network_requestmetrics_"
+#: The requests that carry records.
+_DATA: Final = 'request=~"Produce|FetchConsumer|FetchFollower"'
+_PARTS_OF_TIME = (
+    ("requestqueuetimems", "queue"),
+    ("localtimems", "local"),
+    ("remotetimems", "remote"),
+    ("throttletimems", "throttled"),
+    ("responsesendtimems", "sending"),
+)
 _GROUPS = "kafka_coordinator_group_groupmetadatamanager_"
 
 BROKER = Dashboard(
@@ -109,6 +124,15 @@ BROKER = Dashboard(
         _graph("Failed appends and reads", "reqps",
                (_by_instance(_rate(_TRAFFIC + "failedproducerequests_total", _SUM)), "appends {{instance}}"),
                (_by_instance(_rate(_TRAFFIC + "failedfetchrequests_total", _SUM)), "reads {{instance}}")),
+        _graph("Requests", "reqps",
+               (f"topk(10, sum by (request) ({_rate(_REQUESTS + 'requests_total')}))", "{{request}}"),
+               help_="The ten APIs with the most."),
+        _graph("Time of requests, 99th percentile", "ms",
+               (f'{_REQUESTS}totaltimems{{{_AT},{_DATA},quantile="0.99"}}', "{{request}} {{instance}}"),
+               help_="Of the last minutes, newer ones count more. Fetches that wait for records are among them."),
+        _graph("Where the time of Produce goes", "ms",
+               *((_mean_of_produce(part), f"{name} {{{{instance}}}}") for part, name in _PARTS_OF_TIME),
+               help_="Means. Remote: replicas, coordinators or checks on other threads."),
         _graph("Bytes in, by topic", "Bps", (_by_topic(_rate(_TRAFFIC + "bytesin_total", _OF)), "{{topic}}")),
         _graph("Bytes out, by topic", "Bps", (_by_topic(_rate(_TRAFFIC + "bytesout_total", _OF)), "{{topic}}")),
         _graph("Bytes on the disk, by topic", "bytes",

@@ -22,6 +22,8 @@ ALERTS = DEPLOY / "alerts.yaml"
 DASHBOARDS = sorted((DEPLOY / "grafana").glob("*.json"))
 #: Of the scrape: they are on everything.
 PROCESS = ("process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds", "process_max_fds")
+#: Their timers have quantiles.
+REQUESTS = "kafka_network_requestmetrics_"
 TARGET_LABELS = frozenset({"job", "instance"})
 
 
@@ -96,4 +98,6 @@ def exported() -> dict[str, frozenset[str]]:
             names += [f"{metric.name}_count", f"{metric.name}_sum"]
         for name in names:
             found[name] = frozenset(metric.labels)
+        if metric.kind is MetricKind.TIMER and metric.name.startswith(REQUESTS):
+            found[metric.name] |= {"quantile"}
     return found
