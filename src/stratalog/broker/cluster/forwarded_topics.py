@@ -29,6 +29,9 @@ _REPLICAS: Final = {
 }
 #: Kafka's default for that; ours is that of a broker by itself.
 _REPLICAS_DEFAULT: Final = 3
+#: Likewise, how many of them must be in sync.
+_MIN_ISR: Final = {"__transaction_state": "transaction.state.log.min.isr"}
+_MIN_ISR_DEFAULT: Final = 2
 
 
 class ForwardedTopics:
@@ -46,11 +49,12 @@ class ForwardedTopics:
         check_topic_name(name)
         config = self._config()
         count = config["num.partitions"] if partition_count is None else partition_count
+        configs = {**(configs or {}), **_min_isr(config, name)}
         wanted = {
             "name": name,
             "num_partitions": count,
             "replication_factor": _replicas(config, name),
-            "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
+            "configs": [{"name": key, "value": value} for key, value in configs.items()],
         }
         answer = self._forwarder.ask(
             ApiKey.CREATE_TOPICS, _VERSIONS, topics=[wanted], timeout=round(_TIMEOUT_S * 1000), validate_only=False
@@ -85,3 +89,9 @@ def _replicas(config: BrokerConfig, name: str) -> int:
     key = _REPLICAS.get(name, "default.replication.factor")
     replicas: int = config[key] if config.is_set(key) or name not in _REPLICAS else _REPLICAS_DEFAULT
     return replicas
+
+
+def _min_isr(config: BrokerConfig, name: str) -> dict[str, str]:
+    """Return what a topic of the broker's own gets beside what a broker by itself gives it."""
+    key = _MIN_ISR.get(name)
+    return {} if key is None or config.is_set(key) else {"min.insync.replicas": str(_MIN_ISR_DEFAULT)}
