@@ -1,0 +1,252 @@
+"""Groups, transactions and a compacted topic go on while JVM brokers become ours and JVM brokers again, with kills."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaPartition
+
+from stratalog.wire import ApiKey
+from stratalog.wire.client import Cluster, ConnectionOptions
+from tests.interop.test_kraft_coordinators import Copier, Reader, read_committed
+from tests.interop.test_kraft_coordinators import Load as Threads
+from tests.interop.test_kraft_take_over import NODES, PATIENCE_S, PLACES, OurBroker, wait_until
+from tests.interop.test_kraft_take_over import SETTINGS as BROKER_SETTINGS
+from tests.support import waiting
+from tests.support.kraft_cluster import KraftCluster
+from tests.support.reference_kafka import require_reference_kafka
+
+pytestmark = [pytest.mark.interop, pytest.mark.soak, pytest.mark.xdist_group("kraft"), pytest.mark.timeout(1200)]
+
+SETTINGS = {
+    **BROKER_SETTINGS,
+    "offsets.topic.num.partitions": "3",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.backoff.ms": "1000",
+}
+KEYS = 40
+
+
+class Writer:
+    """Writes numbers to `in`, and to `table` under one of `KEYS` keys, with acks=all and idempotence, until `end`."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.confirmed: list[bytes] = []
+        self.latest: dict[bytes, int] = {}
+        self.refused: list[str] = []
+        config = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 180_000}
+        self._producer = Producer({**config, "topic.metadata.refresh.interval.ms": 1000})
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def _write(self) -> None:
+        number = 0
+        while not self._ends.wait(0.05):
+            for _ in range(5):
+                self._producer.produce(
+                    "in", b"%d " % number + bytes(100), partition=number % len(PLACES), callback=self._told
+                )
+                key = b"%d" % (number % KEYS)
+                self._producer.produce(
+                    "table", b"%d " % number + b" " * 300, key, partition=0, callback=self._told_of_table
+                )
+                number += 1
+            self._producer.poll(0)
+
+    def _told(self, error: object, message: Any) -> None:
+        if error is None:
+            self.confirmed.append(bytes(message.value()))
+        else:
+            self.refused.append(str(error))
+
+    def _told_of_table(self, error: object, message: Any) -> None:
+        if error is None:
+            self.latest[bytes(message.key())] = int(message.value().split()[0])
+        else:
+            self.refused.append(str(error))
+
+    def end(self) -> None:
+        self._ends.set()
+        self._thread.join()
+        assert self._producer.flush(PATIENCE_S) == 0
+
+
+class Three:
+    """Three nodes, each a JVM broker or ours on the same directory."""
+
+    def __init__(self, kraft: KraftCluster) -> None:
+        self.kraft = kraft
+        for node in NODES:
+            kraft.start_broker(node, SETTINGS)
+        self.bootstrap = kraft.bootstrap_servers
+        self.ours: dict[int, OurBroker] = {}
+        self._create("in", PLACES)
+        self._create("out", PLACES)
+        compacted = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}
+        self._create("table", PLACES[1:2], **compacted)
+
+    def _asked(self, call: Callable[[Cluster], Any]) -> Any:
+        client = Cluster(ConnectionOptions.of({"kafka.bootstrap.servers": self.bootstrap}))
+        try:
+            return call(client)
+        finally:
+            client.close()
+
+    def _create(self, name: str, places: Any, **configs: str) -> None:
+        topic = {
+            "name": name,
+            "num_partitions": -1,
+            "replication_factor": -1,
+            "assignments": [{"partition_index": at, "broker_ids": each} for at, each in enumerate(places)],
+            "configs": [
+                {"name": key, "value": value} for key, value in {"min.insync.replicas": "2", **configs}.items()
+            ],
+        }
+        told = self._asked(lambda client: client.any.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic], timeout=20_000))
+        assert [int(each.error_code) for each in told.topics] == [0]
+
+    def wait_until_whole(self) -> None:
+        """Return when every replica of every topic is in sync, those of the coordinators too."""
+
+        def is_whole() -> bool:
+            topics = self._asked(lambda client: client.any.call(ApiKey.METADATA, (12, 12), topics=None)).topics
+            return all(len(part.isr_nodes) == len(NODES) for topic in topics for part in topic.partitions)
+
+        wait_until(is_whole, "all replicas are in sync")
+
+    def give_to_ours(self, node: int) -> None:
+        self.ours[node] = OurBroker(self.kraft.brokers[node])
+
+    def give_to_jvm(self, node: int) -> None:
+        self.kraft.brokers[node].start()
+
+    def hashes(self, name: str) -> set[str]:
+        """Return what the `.log` files of a partition hash to on each node, without what is reserved in the last."""
+        found = set()
+        for jvm in self.kraft.brokers.values():
+            files = sorted((jvm.data_dir / name).glob("*.log"))
+            assert files
+            found.add(hashlib.sha256(b"".join(each.read_bytes().rstrip(b"\0") for each in files)).hexdigest())
+        return found
+
+    def close(self) -> None:
+        for each in self.ours.values():
+            if each.process.poll() is None:
+                each.end(signal.SIGKILL)
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Three]:
+    require_reference_kafka()
+    config = {"broker.session.timeout.ms": "6000"}
+    features = ("share.version=0", "streams.version=0")
+    with KraftCluster(tmp_path, config=config, features=features) as kraft:
+        made = Three(kraft)
+        yield made
+        made.close()
+
+
+def test_groups_and_transactions_go_on_through_a_take_over_and_back(three: Three) -> None:
+    three.wait_until_whole()
+    threads = Threads()
+    world: Any = three
+    classic = Reader(world, threads, "classic")
+    modern = Reader(world, threads, "modern", **{"group.protocol": "consumer"})
+    copier = Copier(world, threads, "copier")
+    writer = Writer(three.bootstrap)
+
+    def works_on(what: str) -> None:
+        """Return when all replicas are in sync, and each client has done something that began after this call."""
+        before = classic.commits, modern.commits, copier.transactions, len(writer.confirmed)
+
+        def all_did() -> bool:
+            now = classic.commits, modern.commits, copier.transactions, len(writer.confirmed)
+            return all(late > early + 1 for late, early in zip(now, before, strict=True))
+
+        try:
+            waiting.wait_until(all_did, f"all go on, {what}", seconds=180)
+        finally:
+            now = classic.commits, modern.commits, copier.transactions
+            print(f"{time.time():.1f} {what}: {before} -> {now}; copier: {[str(each) for each in copier.errors]}")
+        three.wait_until_whole()
+        print(f"{time.time():.1f} {what}: {copier.transactions} transactions, {len(writer.confirmed)} records")
+
+    works_on("JVM brokers alone")
+    three.kraft.brokers[2].kill()
+    works_on_without(2, three, classic, modern, copier)
+    three.give_to_jvm(2)
+    works_on("after the death of a JVM broker")
+    three.kraft.brokers[1].stop()
+    three.give_to_ours(1)
+    works_on("1 is ours")
+    three.kraft.brokers[3].kill()
+    three.give_to_ours(3)
+    works_on("3 is ours, and found what a killed JVM broker has left")
+    three.kraft.brokers[2].stop()
+    three.give_to_ours(2)
+    works_on("all are ours")
+    three.ours[1].end(signal.SIGKILL)
+    three.give_to_ours(1)
+    works_on("after the death of one of ours")
+    for node, how in ((1, signal.SIGTERM), (2, signal.SIGKILL), (3, signal.SIGTERM)):
+        three.ours[node].end(how)
+        three.give_to_jvm(node)
+        works_on(f"{node} is a JVM broker again")
+    writer.end()
+    assert writer.refused == []
+    wait_until(lambda: set(classic.seen) >= set(writer.confirmed) <= set(modern.seen), "both groups have read all")
+    copied = read_committed(world, "out", len(writer.confirmed))
+    threads.stop()
+    print(f"the copier began again {len(copier.errors)} times: {[str(each) for each in copier.errors]}")
+    assert Counter(copied) == Counter(writer.confirmed), "each once: nothing lost, nothing of a torn transaction"
+    assert len(writer.confirmed) == len(set(writer.confirmed))
+    assert table(three.bootstrap, max(writer.latest.values())) == writer.latest
+    for partition in [f"{topic}-{at}" for topic in ("in", "out") for at in range(len(PLACES))]:
+        wait_until(lambda at=partition: len(three.hashes(at)) == 1, f"replicas of {partition} are equal")
+
+
+def works_on_without(node: int, three: Three, classic: Reader, modern: Reader, copier: Copier) -> None:
+    """Return when each client has done something while `node` is dead."""
+    assert not three.kraft.brokers[node]._listens()
+    before = classic.commits, modern.commits, copier.transactions
+
+    def all_did() -> bool:
+        now = classic.commits, modern.commits, copier.transactions
+        return all(late > early + 1 for late, early in zip(now, before, strict=True))
+
+    try:
+        waiting.wait_until(all_did, f"all go on without {node}", seconds=180)
+    finally:
+        now = classic.commits, modern.commits, copier.transactions
+        print(f"{time.time():.1f} without {node}: {before} -> {now}; copier: {[str(each) for each in copier.errors]}")
+
+
+def table(bootstrap: str, last: int) -> dict[bytes, int]:
+    """Return the latest value by key of the compacted topic, read up to the value `last`."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "not used", "enable.auto.commit": False})
+    consumer.assign([KafkaPartition("table", 0, 0)])
+    found: dict[bytes, int] = {}
+
+    def is_read() -> bool:
+        for each in consumer.consume(5000, 0.5):
+            if each.error() is None:
+                found[bytes(each.key())] = int(each.value().split()[0])
+        return last in found.values()
+
+    wait_until(is_read, "the table is read")
+    consumer.close()
+    return found
