@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.support.certificate import Certificate, make_certificate
 from tests.support.reference_kafka import ReferenceKafka, free_port, require_reference_kafka
+from tests.support.waiting import wait_until
 
 PASSWORD = 'swo"rd=fish,'
 LISTENERS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -21,6 +24,12 @@ class Secured:
 
     address: dict[str, str]
     certificate: Certificate
+
+
+def _accepts(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    with socket.socket() as sock:
+        return sock.connect_ex((host, int(port))) == 0
 
 
 @contextmanager
@@ -61,5 +70,7 @@ def secured_kafka(directory: Path) -> Iterator[Secured]:
     ]
     port = int(address["PLAINTEXT"].rpartition(":")[2])
     with ReferenceKafka(directory / "kafka", port, config, format_options=users):
+        for where in address.values():  # they open one after the other
+            wait_until(partial(_accepts, where), f"Kafka accepts connections at {where}")
         yield Secured(address, certificate)
     shutil.rmtree(directory, ignore_errors=True)
