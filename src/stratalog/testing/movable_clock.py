@@ -18,6 +18,8 @@ _LEAPS = 16
 #: How long `advance` waits for the broker, in seconds of the real world.
 PATIENCE_S = 30.0
 _LOOK_S = 0.001
+#: A loop that ends drops what it was asked; so it is asked again.
+_ASK_AGAIN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +178,9 @@ class ClockLoop(asyncio.SelectorEventLoop):
             except RuntimeError:  # it has ended, and there is nothing to wait for
                 return
             try:
-                given, elsewhere = counts.result(left_s)
-            except TimeoutError:
-                break
+                given, elsewhere = counts.result(min(left_s, _ASK_AGAIN_S))
+            except TimeoutError:  # it works on, or it ended before it came to the question
+                continue
             if elsewhere:
                 time.sleep(_LOOK_S)
             elif given == before:
