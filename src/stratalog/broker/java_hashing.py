@@ -7,11 +7,12 @@ insertion. The bucket is the hash, its upper half folded into the lower, modulo 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Generic, TypeVar
 from uuid import UUID
 
 _Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 _CAPACITY_MIN = 16
 _MASK = 0xFFFFFFFF
@@ -72,6 +73,60 @@ def sized_capacity(size: int) -> Callable[[int], int]:
         return capacity
 
     return capacity_for
+
+
+class JavaMap(Generic[_Key, _Value]):
+    """A `HashMap`: its entries come by bucket, within a bucket in the order of insertion. It grows, and never shrinks.
+
+    (Java makes trees of buckets with eight entries and more, which may then come in another order.)
+    """
+
+    def __init__(self, hash_of: Callable[[_Key], int], capacity: int = _CAPACITY_MIN) -> None:
+        self._hash_of = hash_of
+        self._capacity = capacity
+        self._entries: dict[_Key, _Value] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def __iter__(self) -> Iterator[_Key]:
+        """Yield the keys as they are now, whatever happens to the map meanwhile."""
+        return iter(in_hash_order(self._entries.keys(), self._hash_of, lambda _: self._capacity))
+
+    def items(self) -> list[tuple[_Key, _Value]]:
+        return [(key, self._entries[key]) for key in self]
+
+    def get(self, key: _Key) -> _Value | None:
+        return self._entries.get(key)
+
+    def put(self, key: _Key, value: _Value) -> None:
+        self._entries[key] = value
+        while len(self._entries) > self._capacity * 3 / 4:
+            self._capacity *= 2
+
+    def get_or_make(self, key: _Key, make: Callable[[], _Value]) -> _Value:
+        if key not in self._entries:
+            self.put(key, make())
+        return self._entries[key]
+
+    def remove(self, key: _Key) -> bool:
+        """Return whether it was there."""
+        is_there = key in self._entries
+        self._entries.pop(key, None)
+        return is_there
+
+
+def java_set(
+    elements: Collection[_Key], hash_of: Callable[[_Key], int], capacity: int = _CAPACITY_MIN
+) -> JavaMap[_Key, None]:
+    """Return a `HashSet`, which is the keys of a map, with these elements in it."""
+    made: JavaMap[_Key, None] = JavaMap(hash_of, capacity)
+    for element in elements:
+        made.put(element, None)
+    return made
 
 
 class JavaHeap(Generic[_Key]):

@@ -112,8 +112,8 @@ class BrokerServices:
         """Stop everything and leave the directories flushed."""
         self.tokens.close()
         self.transactions.close()
-        self.share_states.close()
         self.groups.close()
+        self.share_states.close()
         self.logs.take_no_new_ones()
         self.large_batches.close()
         self.workers.close()
@@ -138,12 +138,12 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         remote_reads = SharedRemoteReads(loop, _remote_readers(storage, listener))
         undo.callback(remote_reads.close)
         purgatory = Purgatory(loop)
-        groups = GroupCoordinator(storage, workers)
+        share_states = ShareStates(storage, workers)
+        undo.callback(share_states.close)
+        groups = GroupCoordinator(storage, workers, share_states)
         undo.callback(groups.close)
         transactions = TransactionCoordinator(storage, workers, groups)
         undo.callback(transactions.close)
-        share_states = ShareStates(storage, workers)
-        undo.callback(share_states.close)
         topic_deletions = None
         if storage.cluster is None:
             groups.start()

@@ -1,4 +1,4 @@
-"""Deleting topics, with all that groups have committed for them.
+"""Deleting topics, with all that groups have committed for them; share groups forget that they read them.
 
 The steps, and what a crash after each of them leaves to the next start, which goes on with the second:
 
@@ -48,6 +48,7 @@ class TopicDeletions:
             if self._groups.loading.is_over:
                 try:
                     written: set[Partition] = set()
+                    self._groups.shares.forget_topics()
                     for piece in self._groups.commits.remove_topic(topic.name):
                         written |= piece
                     self._finish(topic, written)
@@ -77,6 +78,7 @@ class TopicDeletions:
         await self._groups.loading.wait()
         try:
             written: set[Partition] = set()
+            self._groups.shares.forget_topics()
             for piece in self._groups.commits.remove_topic(topic.name):
                 written |= piece
                 await asyncio.sleep(0)  # others have their turn

@@ -158,6 +158,9 @@ from .other_features import (
     OTHER_FEATURES as OTHER_FEATURES,
 )
 from .other_features import (
+    SHARE_VERSION as SHARE_VERSION,
+)
+from .other_features import (
     STREAMS_VERSION as STREAMS_VERSION,
 )
 from .other_features import (

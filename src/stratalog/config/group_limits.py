@@ -7,7 +7,7 @@ from typing import Any
 
 from stratalog.errors import InvalidConfigError
 
-_PROTOCOLS = ("consumer", "streams")
+_PROTOCOLS = ("consumer", "share", "streams")
 #: Settings that have limits between which they have to be.
 _LIMITED = ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")
 

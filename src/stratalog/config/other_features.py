@@ -16,6 +16,8 @@ from typing import Final
 TRANSACTION_VERSION: Final = "transaction.version"
 #: The feature that brings groups of the new protocol (KIP-848).
 GROUP_VERSION: Final = "group.version"
+#: The feature that brings share groups (KIP-932).
+SHARE_VERSION: Final = "share.version"
 #: The feature that brings streams groups (KIP-1071).
 STREAMS_VERSION: Final = "streams.version"
 
@@ -24,7 +26,7 @@ _LEVELS_OF_RELEASES: Final[Mapping[str, Mapping[int, int]]] = {
     "eligible.leader.replicas.version": {26: 1},
     GROUP_VERSION: {22: 1},
     "kraft.version": {21: 1},
-    "share.version": {28: 1, 31: 2},
+    SHARE_VERSION: {28: 1, 31: 2},
     STREAMS_VERSION: {29: 1},
     TRANSACTION_VERSION: {24: 2},
 }

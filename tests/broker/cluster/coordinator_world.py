@@ -21,6 +21,7 @@ from stratalog.broker.coordinator_loading import CoordinatorLoading
 from stratalog.broker.groups import CommittedOffset, GroupCoordinator, TopicPartition
 from stratalog.broker.metadata import FinalizedFeatures
 from stratalog.broker.purgatory import Purgatory
+from stratalog.broker.share import ShareStates
 from stratalog.broker.transactions import TransactionCoordinator
 from stratalog.config import BrokerConfig, LogConfig
 from stratalog.engine import Partition
@@ -79,7 +80,7 @@ class PlayedNode:
         )
         workers: Any = _Workers(world.loop)
         purgatory = Purgatory(world.loop)
-        self.groups = GroupCoordinator(storage, workers)
+        self.groups = GroupCoordinator(storage, workers, ShareStates(storage, workers))
         self.groups.start_by_partition(purgatory)
         self.transactions = TransactionCoordinator(storage, workers, self.groups)
         self.transactions.start_by_partition(purgatory, cast("Any", self))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
+from uuid import UUID
 
 from stratalog.broker.access.acls import AclOperation as Op
 from stratalog.broker.access.acls import ResourceType
@@ -467,6 +468,28 @@ def _describe_consumer_groups(asker: Asker, request: Any) -> GuardStep:
     return replace(step, finish=both(with_each("groups", hide), step.finish))
 
 
+def _describe_share_groups(asker: Asker, request: Any) -> GuardStep:
+    """Hide groups that read topics which the client may not describe."""
+    step = _described_groups_by_id(asker, request)
+
+    def is_seen(group: Any) -> bool:
+        names = {topic.topic_name for member in group.members for topic in member.assignment.topic_partitions}
+        return asker.names(Op.DESCRIBE, TOPIC, names) == names
+
+    def hide(group: Any) -> Any:
+        if is_seen(group):
+            return group
+        return asker.ctx.make(
+            "DescribedGroup",
+            group_id=group.group_id,
+            error_code=_TOPIC_CODE,
+            error_message="The group has described topic(s) that the client is not authorized to describe.",
+            authorized_operations=-(2**31),
+        )
+
+    return replace(step, finish=both(with_each("groups", hide), step.finish))
+
+
 def _describe_streams_groups(asker: Asker, request: Any) -> GuardStep:
     """Hide groups whose topology has topics that the client may not describe."""
     step = _described_groups_by_id(asker, request)
@@ -490,6 +513,100 @@ def _describe_streams_groups(asker: Asker, request: Any) -> GuardStep:
         )
 
     return replace(step, finish=both(with_each("groups", hide), step.finish))
+
+
+_TOPIC_REFUSED: Final = "Topic authorization failed."
+
+
+def _describe_share_offsets(asker: Asker, request: Any) -> GuardStep:
+    """Refuse groups, and of the others the topics, that the client may not describe; unless named they are hidden."""
+    ctx = asker.ctx
+    kept, refused = [], []
+    finishes: list[Finish] = []
+    for group in request.groups:
+        if not asker.may(Op.DESCRIBE, GROUP, group.group_id):
+            refused.append(
+                ctx.make("DescribeShareGroupOffsetsResponseGroup", group_id=group.group_id, error_code=_GROUP_CODE)
+            )
+            continue
+        named = group.topics or ()
+        allowed = asker.names(Op.DESCRIBE, TOPIC, [topic.topic_name for topic in named])
+        hidden = [_refused_share_offsets(asker, topic) for topic in named if topic.topic_name not in allowed]
+        if hidden:
+            group = replace(group, topics=tuple(topic for topic in named if topic.topic_name in allowed))
+        kept.append(group)
+        finishes.append(added("topics", hidden) if group.topics is not None else _described_share_topics(asker))
+
+    def finish(response: Any) -> Any:
+        answered = zip(response.groups, finishes, strict=True)
+        groups = tuple([group if group.error_code else change(group) for group, change in answered])
+        return replace(response, groups=groups)
+
+    return GuardStep(replace(request, groups=tuple(kept)), both(finish, added("groups", refused)))
+
+
+def _refused_share_offsets(asker: Asker, topic: Any) -> Any:
+    fields = {"start_offset": -1, "leader_epoch": 0, "error_code": _TOPIC_CODE, "error_message": _TOPIC_REFUSED}
+    make = asker.ctx.make
+    return make(
+        "DescribeShareGroupOffsetsResponseTopic",
+        topic_name=topic.topic_name,
+        topic_id=UUID(int=0),
+        partitions=tuple(
+            [
+                make("DescribeShareGroupOffsetsResponsePartition", partition_index=number, **fields)
+                for number in topic.partitions
+            ]
+        ),
+    )
+
+
+def _described_share_topics(asker: Asker) -> Finish:
+    """Return what keeps the topics of a group that the client may describe."""
+    return only("topics", lambda topic: asker.may(Op.DESCRIBE, TOPIC, topic.topic_name, log_denied=False))
+
+
+def _alter_share_offsets(asker: Asker, request: Any) -> GuardStep:
+    if not asker.may(Op.READ, GROUP, request.group_id):
+        raise GroupAuthorizationFailedError("Group authorization failed.")
+    refuse = _partitions(
+        "AlterShareGroupOffsetsResponseTopic",
+        "AlterShareGroupOffsetsResponsePartition",
+        name_field="topic_name",
+        error_message=_TOPIC_REFUSED,
+    )
+
+    def refuse_with_id(asker: Asker, topic: Any) -> Any:
+        known = asker.ctx.broker.metadata.topic(topic.topic_name)
+        return replace(refuse(asker, topic), topic_id=UUID(int=0) if known is None else known.topic_id)
+
+    return _readable_by_topic_name(asker, request, refuse_with_id)
+
+
+def _delete_share_offsets(asker: Asker, request: Any) -> GuardStep:
+    if not asker.may(Op.DELETE, GROUP, request.group_id):
+        raise GroupAuthorizationFailedError("Group authorization failed.")
+
+    def refuse(asker: Asker, topic: Any) -> Any:
+        return asker.ctx.make(
+            "DeleteShareGroupOffsetsResponseTopic",
+            topic_name=topic.topic_name,
+            topic_id=UUID(int=0),
+            error_code=_TOPIC_CODE,
+            error_message=_TOPIC_REFUSED,
+        )
+
+    return _readable_by_topic_name(asker, request, refuse)
+
+
+def _readable_by_topic_name(asker: Asker, request: Any, refuse: MakeEntry) -> GuardStep:
+    allowed = asker.names(Op.READ, TOPIC, [topic.topic_name for topic in request.topics])
+    step = _split(asker, request, "topics", "responses", lambda topic: topic.topic_name in allowed, refuse)
+    finish = step.finish
+    if finish is None:
+        return step
+    # with an error of the whole request Kafka tells nothing of topics
+    return replace(step, finish=lambda response: response if response.error_code else finish(response))
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------
@@ -942,6 +1059,8 @@ GUARDS: Final[Mapping[ApiKey, Guard | None]] = {
     ApiKey.LIST_TRANSACTIONS: _list_transactions,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _consumer_group_heartbeat,
     ApiKey.CONSUMER_GROUP_DESCRIBE: _describe_consumer_groups,
+    ApiKey.SHARE_GROUP_HEARTBEAT: _consumer_group_heartbeat,
+    ApiKey.SHARE_GROUP_DESCRIBE: _describe_share_groups,
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: None,
     ApiKey.PUSH_TELEMETRY: None,
     ApiKey.STREAMS_GROUP_HEARTBEAT: _group(Op.READ),
@@ -953,6 +1072,9 @@ GUARDS: Final[Mapping[ApiKey, Guard | None]] = {
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: _share_states(
         "ReadStateSummaryResult", state_epoch=0, leader_epoch=0, start_offset=0
     ),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: _describe_share_offsets,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: _alter_share_offsets,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: _delete_share_offsets,
     ApiKey.LIST_CONFIG_RESOURCES: _cluster(Op.DESCRIBE_CONFIGS),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
 }

@@ -1,4 +1,4 @@
-"""DeleteGroups: forget groups that have no members, with their commits."""
+"""DeleteGroups: forget groups that have no members, with their commits and what they know of records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def delete_groups(ctx: RequestContext, request: Any) -> Any:
 
 async def _delete(ctx: RequestContext, group_id: str) -> int:
     try:
-        ctx.broker.groups.delete(group_id)
+        await ctx.broker.groups.delete(group_id)
         await ctx.broker.groups.log.settled(group_id)
     except KafkaError as error:
         return error.code

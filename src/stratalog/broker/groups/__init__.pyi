@@ -47,6 +47,9 @@ from .wire import (
     check_consumer_protocol as check_consumer_protocol,
 )
 from .wire import (
+    check_share_protocol as check_share_protocol,
+)
+from .wire import (
     check_streams_protocol as check_streams_protocol,
 )
 from .wire import (

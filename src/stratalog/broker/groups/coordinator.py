@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+from uuid import UUID
 
 from stratalog.broker.coordinator_loading import CoordinatorLoading, in_pieces
-from stratalog.broker.coordinator_log import Contents, CoordinatorLog, KeyValue, TransactionalWrite
+from stratalog.broker.coordinator_log import CoordinatorLog, KeyValue, TransactionalWrite
 from stratalog.broker.groups.alarms import GroupAlarms
 from stratalog.broker.groups.commits import GroupCommits
 from stratalog.broker.groups.consumer import (
@@ -21,21 +21,25 @@ from stratalog.broker.groups.consumer import (
     TopicFilter,
     check_commit,
     check_fetch,
-    decode_change,
 )
 from stratalog.broker.groups.group import ClassicGroup
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
 from stratalog.broker.groups.offsets_log import offsets_log
 from stratalog.broker.groups.records import (
     GroupKey,
-    OffsetKey,
-    decode_group_value,
-    decode_key,
-    decode_offset_value,
     encode_group_key,
     encode_group_value,
 )
+from stratalog.broker.groups.share import (
+    DeletedOffsets,
+    ShareGroup,
+    ShareGroupChange,
+    ShareGroupCoordinator,
+    ShareHeartbeat,
+    ShareReply,
+)
 from stratalog.broker.groups.state import GroupState
+from stratalog.broker.groups.stored import Stored, StoredChange, StoredGroup, decode_stored
 from stratalog.broker.groups.streams import (
     StreamsCoordinator,
     StreamsGroup,
@@ -43,7 +47,6 @@ from stratalog.broker.groups.streams import (
     StreamsHeartbeat,
     StreamsOutcome,
     StreamsReply,
-    decode_streams_change,
 )
 from stratalog.broker.groups.values import (
     NO_GENERATION,
@@ -62,7 +65,6 @@ from stratalog.broker.groups.values import (
     SyncRequest,
 )
 from stratalog.errors import (
-    CorruptRecordError,
     GroupIdNotFoundError,
     IllegalGenerationError,
     InvalidGroupIdError,
@@ -75,6 +77,7 @@ from stratalog.util import random_uuid
 
 if TYPE_CHECKING:
     from stratalog.broker.purgatory import Purgatory
+    from stratalog.broker.share import ShareStates
     from stratalog.broker.storage import BrokerStorage
     from stratalog.broker.workers import Workers
     from stratalog.engine import Partition
@@ -85,76 +88,8 @@ logger = logging.getLogger(__name__)
 _RETRY_MS = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class _StoredCommit:
-    """A commit as it was read back; with a producer id it is of that producer's open transaction."""
-
-    key: OffsetKey
-    commit: CommittedOffset
-    producer_id: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class _StoredGroup:
-    """A group's metadata as it was read back."""
-
-    key: GroupKey
-    metadata: GroupMetadata
-
-
-@dataclass(frozen=True, slots=True)
-class _StoredChange:
-    """A part of a group of the new protocol as it was read back."""
-
-    key: GroupKey
-    change: GroupChange
-
-
-@dataclass(frozen=True, slots=True)
-class _StoredStreamsChange:
-    """A part of a streams group as it was read back."""
-
-    key: GroupKey
-    change: StreamsGroupChange
-
-
-_Stored = _StoredCommit | _StoredGroup | _StoredChange | _StoredStreamsChange
 #: A group of any protocol.
-AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | StreamsGroup
-
-
-def _decode(contents: Contents) -> Iterator[_Stored]:
-    """Yield what a partition of `__consumer_offsets` holds; records that cannot be understood are passed over."""
-    commits: list[_StoredCommit] = []
-    for key, offset, value in contents.live():
-        for found in _decode_record(key, offset, value, None):
-            if isinstance(found, _StoredCommit):
-                commits.append(found)
-            else:
-                yield found
-    yield from commits  # a group without another record than these is a classic one
-    for producer_id, written in contents.in_transaction.items():
-        for key, entry in written.items():
-            if entry.value is not None:
-                yield from _decode_record(key, entry.offset, entry.value, producer_id)
-
-
-def _decode_record(key_bytes: bytes, offset: int, value: bytes, producer_id: int | None) -> Iterator[_Stored]:
-    try:
-        key = decode_key(key_bytes)
-        if isinstance(key, OffsetKey):
-            yield _StoredCommit(key, decode_offset_value(value).stored_at(offset), producer_id)
-        elif isinstance(key, GroupKey):
-            yield _StoredGroup(key, decode_group_value(value))
-        else:
-            found = decode_change(key_bytes, value)
-            if found is not None:
-                yield _StoredChange(GroupKey(found[0]), found[1])
-            of_streams = decode_streams_change(key_bytes, value) if found is None else None
-            if of_streams is not None:
-                yield _StoredStreamsChange(GroupKey(of_streams[0]), of_streams[1])
-    except CorruptRecordError as error:
-        logger.error("A record of __consumer_offsets is passed over: %s", error)
+AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | StreamsGroup | ShareGroup
 
 
 class GroupCoordinator:
@@ -166,7 +101,7 @@ class GroupCoordinator:
     others.
     """
 
-    def __init__(self, storage: BrokerStorage, workers: Workers) -> None:
+    def __init__(self, storage: BrokerStorage, workers: Workers, share_states: ShareStates) -> None:
         config = storage.config
         self._storage = storage
         self._loop = workers.loop
@@ -192,9 +127,10 @@ class GroupCoordinator:
             on_downgraded=self._downgraded,
         )
         self.streams = StreamsCoordinator(storage, workers, self.log)
+        self.shares = ShareGroupCoordinator(storage, workers, self.log, share_states)
         self.commits = GroupCommits(self.log, config)
         self.loading = CoordinatorLoading(
-            storage, workers, self.log, decode=_decode, take=self._take, drop=self._drop, keeps=True
+            storage, workers, self.log, decode=decode_stored, take=self._take, drop=self._drop, keeps=True
         )
         #: Transactions (producer id, committed) whose marker was written while its partition was read, by its number.
         self._ended_while_loading: dict[int, list[tuple[int, bool]]] = {}
@@ -216,11 +152,12 @@ class GroupCoordinator:
         self.loading.close()
         self.consumers.close()
         self.streams.close()
+        self.shares.close()
         self._alarms.close()
         if self._expiration is not None:
             self._expiration.cancel()
 
-    def _take(self, number: int, entries: Sequence[_Stored]) -> Iterator[None]:
+    def _take(self, number: int, entries: Sequence[Stored]) -> Iterator[None]:
         """Take in what has been read of a partition, in pieces."""
         now = self._now()
         yield from in_pieces(entries, lambda entry: self._take_entry(entry, now))
@@ -231,20 +168,25 @@ class GroupCoordinator:
         if groups:
             logger.info("Loaded %d groups of %s-%d", len(groups), self.log.topic, number)
 
-    def _take_entry(self, entry: _Stored, now: Moment) -> None:
+    def _take_entry(self, entry: Stored, now: Moment) -> None:
         group_id = entry.key.group_id
-        if isinstance(entry, _StoredGroup):
+        if isinstance(entry, StoredGroup):
             self._groups[group_id] = ClassicGroup.load(group_id, entry.metadata, self._settings, now)
             return
-        if isinstance(entry, _StoredChange):
-            self.consumers.load(group_id, entry.change)
-            return
-        if isinstance(entry, _StoredStreamsChange):
-            self.streams.load(group_id, entry.change)
+        if isinstance(entry, StoredChange):
+            self._take_change(group_id, entry.change)
             return
         self.commits.load(entry.key, entry.commit, entry.producer_id)
         if self._group(group_id) is None:
             self._groups[group_id] = ClassicGroup(group_id, self._settings, now)
+
+    def _take_change(self, group_id: str, change: GroupChange | StreamsGroupChange | ShareGroupChange) -> None:
+        if isinstance(change, GroupChange):
+            self.consumers.load(group_id, change)
+        elif isinstance(change, StreamsGroupChange):
+            self.streams.load(group_id, change)
+        else:
+            self.shares.load(group_id, change)
 
     def _loaded(self, group_id: str) -> None:
         group = self._group(group_id)
@@ -252,6 +194,8 @@ class GroupCoordinator:
             self.consumers.loaded(group)
         elif isinstance(group, StreamsGroup):
             self.streams.loaded(group)
+        elif isinstance(group, ShareGroup):
+            self.shares.loaded(group)
         elif group is not None:
             self._carry_out(group, group.shrink_to_limit(self._now()))
 
@@ -268,6 +212,8 @@ class GroupCoordinator:
             self.consumers.forget(consumers)
         for streams in [group for group in self.streams.groups() if is_there(group.group_id)]:
             self.streams.forget(streams)
+        for share in [group for group in self.shares.groups() if is_there(group.group_id)]:
+            self.shares.forget(share)
         self.commits.drop(is_there)
         self._ended_while_loading.pop(number, None)
 
@@ -278,7 +224,12 @@ class GroupCoordinator:
         self.loading.check(group_id)
 
     def _group(self, group_id: str) -> AnyGroup | None:
-        return self._groups.get(group_id) or self.consumers.get(group_id) or self.streams.get(group_id)
+        return (
+            self._groups.get(group_id)
+            or self.consumers.get(group_id)
+            or self.streams.get(group_id)
+            or self.shares.get(group_id)
+        )
 
     def transaction_ended(self, producer_id: int, number: int, *, committed: bool) -> None:
         """`GroupCommits.transaction_ended`, now or when what is in the partition has been loaded."""
@@ -308,7 +259,7 @@ class GroupCoordinator:
             await self.log.settled(group_id)
             return reply
         streams = self.streams.get(group_id)
-        if streams is not None and streams.members:
+        if (streams is not None and streams.members) or self.shares.get(group_id) is not None:
             return JoinReply(None, Answer.INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID)
         group = self._groups.get(group_id)
         if group is None:
@@ -381,7 +332,7 @@ class GroupCoordinator:
         """Answer a member of the new protocol, at once; the first one converts a classic group."""
         await self._find(group_id)
         classic = self._groups.get(group_id)
-        if self.streams.get(group_id) is not None:
+        if self.streams.get(group_id) is not None or self.shares.get(group_id) is not None:
             raise GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
         if request.is_leave:
             reply = self.consumers.leave(group_id, request, classic)
@@ -393,7 +344,7 @@ class GroupCoordinator:
     async def streams_heartbeat(self, group_id: str, request: StreamsHeartbeat) -> StreamsOutcome | StreamsReply:
         """Answer a member of a streams group, at once; the first one takes the place of an empty classic group."""
         await self._find(group_id)
-        other = self._groups.get(group_id) or self.consumers.get(group_id)
+        other = self._groups.get(group_id) or self.consumers.get(group_id) or self.shares.get(group_id)
         answer: StreamsOutcome | StreamsReply
         if request.is_leave:
             answer = self.streams.leave(group_id, request, other)
@@ -403,6 +354,34 @@ class GroupCoordinator:
                 self._upgraded(other)
         await self.log.settled(group_id)
         return answer
+
+    async def share_heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareReply:
+        """Answer a member of a share group, at once."""
+        await self._find(group_id)
+        other = self._groups.get(group_id) or self.consumers.get(group_id) or self.streams.get(group_id)
+        answer = (self.shares.leave if request.is_leave else self.shares.heartbeat)(group_id, request, other)
+        await self.log.settled(group_id)
+        return answer
+
+    async def alter_share_offsets(
+        self, group_id: str, offsets: Mapping[UUID, Mapping[int, int]]
+    ) -> dict[tuple[UUID, int], KafkaError]:
+        """Let a share group begin elsewhere; the errors by topic and partition."""
+        if not group_id:
+            raise InvalidGroupIdError("The group id is invalid.")
+        await self._find(group_id)
+        other = self._groups.get(group_id) or self.consumers.get(group_id) or self.streams.get(group_id)
+        failures = await self.shares.alter_offsets(group_id, offsets, other)
+        await self.log.settled(group_id)
+        return failures
+
+    async def delete_share_offsets(self, group_id: str, topics: Iterable[str]) -> list[DeletedOffsets]:
+        """Let a share group forget what it knows of topics."""
+        if not group_id:
+            raise InvalidGroupIdError("The group id is invalid.")
+        deleted = await self.shares.delete_offsets(self.known_share(group_id), topics)
+        await self.log.settled(group_id)
+        return deleted
 
     def _upgraded(self, group: ClassicGroup) -> None:
         """Drop a classic group that goes on with the new protocol; those who wait join again."""
@@ -560,6 +539,8 @@ class GroupCoordinator:
         group = self.known(group_id)
         if isinstance(group, ClassicGroup):
             group.check_offset_delete()
+        elif isinstance(group, ShareGroup):
+            group.refuse_commits()
         allowed = {partition: not group.is_subscribed(partition.topic) for partition in partitions}
         self.commits.remove(group_id, [partition for partition, ok in allowed.items() if ok])
         return allowed
@@ -572,6 +553,7 @@ class GroupCoordinator:
 
     async def _forget_topic(self, topic: str) -> None:
         try:
+            self.shares.forget_topics()
             for _ in self.commits.remove_topic(topic):
                 await asyncio.sleep(0)  # others have their turn
         except KafkaError as error:  # another broker has these groups now, or they expire
@@ -608,17 +590,28 @@ class GroupCoordinator:
             return group
         raise GroupIdNotFoundError(f"Group {group_id} is not a streams group.")
 
+    def known_share(self, group_id: str) -> ShareGroup:
+        """Return the share group, or GroupIdNotFoundError."""
+        group = self.known(group_id)
+        if isinstance(group, ShareGroup):
+            return group
+        raise GroupIdNotFoundError(f"Group {group_id} is not a share group.")
+
     def groups(self) -> list[ClassicGroup]:
         """Return all classic groups."""
         return list(self._groups.values())
 
     def all_groups(self) -> list[AnyGroup]:
-        return [*self._groups.values(), *self.consumers.groups(), *self.streams.groups()]
+        return [*self._groups.values(), *self.consumers.groups(), *self.streams.groups(), *self.shares.groups()]
 
-    def delete(self, group_id: str) -> None:
-        """Forget a group without members, with its commits; NonEmptyGroupError, GroupIdNotFoundError."""
+    async def delete(self, group_id: str) -> None:
+        """Forget a group without members, with its commits and states; NonEmptyGroupError, GroupIdNotFoundError."""
         group = self.known(group_id)
         group.check_deletable()
+        if isinstance(group, ShareGroup):
+            await self.shares.delete_states(group)
+            group = self.known_share(group_id)  # others had their turn
+            group.check_deletable()
         self.commits.remove_group(group_id, self._tombstones(group))
         self._forget(group)
 
@@ -627,6 +620,8 @@ class GroupCoordinator:
             return self.consumers.tombstones(group)
         if isinstance(group, StreamsGroup):
             return self.streams.tombstones(group)
+        if isinstance(group, ShareGroup):
+            return self.shares.tombstones(group)
         return [(encode_group_key(GroupKey(group.group_id)), None)]
 
     def _forget(self, group: AnyGroup) -> None:
@@ -636,6 +631,9 @@ class GroupCoordinator:
             return
         if isinstance(group, StreamsGroup):
             self.streams.forget(group)
+            return
+        if isinstance(group, ShareGroup):
+            self.shares.forget(group)
             return
         del self._groups[group.group_id]
         self._carry_out(group, group.die(Answer.COORDINATOR_NOT_AVAILABLE, self._now()))
@@ -656,7 +654,7 @@ class GroupCoordinator:
     def expire(self) -> int:
         """Remove commits that have grown too old, and empty groups that have none left; how many commits went."""
         now = self._now()
-        return sum(self._expire(group, now) for group in self.all_groups())
+        return sum(self._expire(group, now) for group in self.all_groups() if not isinstance(group, ShareGroup))
 
     def _expire(self, group: AnyGroup, now: Moment) -> int:
         """0 when it failed, which is no reason to keep what others have."""
@@ -675,7 +673,7 @@ class GroupCoordinator:
 
 
 def _check_commit(
-    group: ConsumerGroup | StreamsGroup,
+    group: ConsumerGroup | StreamsGroup | ShareGroup,
     member_id: str,
     instance_id: str | None,
     epoch: int,
@@ -685,6 +683,8 @@ def _check_commit(
     """Raise unless a member of a new protocol may commit these now; without `version` in a transaction."""
     if isinstance(group, ConsumerGroup):
         check_commit(group, member_id, instance_id, epoch, commits, version=version)
+    elif isinstance(group, ShareGroup):
+        group.refuse_commits()
     else:
         group.check_commit(member_id, instance_id, epoch, commits, version=version)
 

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Container, Iterable
 from typing import TYPE_CHECKING, Any
 
-from stratalog.config import GROUP_VERSION, STREAMS_VERSION
+from stratalog.config import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
 from stratalog.errors import UnknownTopicIdError, UnknownTopicOrPartitionError, UnsupportedVersionError
 
 if TYPE_CHECKING:
@@ -70,7 +70,17 @@ def check_streams_protocol(broker: BrokerServices) -> None:
     _check_protocol(broker, "streams", STREAMS_VERSION)
 
 
+def check_share_protocol(broker: BrokerServices) -> None:
+    """Raise UnsupportedVersionError unless share groups (KIP-932) are switched on."""
+    _check_feature(broker, SHARE_VERSION)
+
+
 def _check_protocol(broker: BrokerServices, protocol: str, feature: str) -> None:
-    is_enabled = protocol in broker.config["group.coordinator.rebalance.protocols"]
-    if not is_enabled or broker.metadata.features.level(feature) < 1:
+    if protocol not in broker.config["group.coordinator.rebalance.protocols"]:
+        raise UnsupportedVersionError("The version of API is not supported.")
+    _check_feature(broker, feature)
+
+
+def _check_feature(broker: BrokerServices, feature: str) -> None:
+    if broker.metadata.features.level(feature) < 1:
         raise UnsupportedVersionError("The version of API is not supported.")

@@ -1,3 +1,18 @@
+from .assignment_input import (
+    as_read_back as as_read_back,
+)
+from .assignment_input import (
+    member_order as member_order,
+)
+from .assignment_input import (
+    name_order as name_order,
+)
+from .assignment_input import (
+    partition_order as partition_order,
+)
+from .assignment_input import (
+    topic_order as topic_order,
+)
 from .coordinator import (
     ConsumerCoordinator as ConsumerCoordinator,
 )
@@ -34,6 +49,9 @@ from .regexes import (
 from .surroundings import (
     TopicsView as TopicsView,
 )
+from .target_update import (
+    as_sets as as_sets,
+)
 from .topic_hashes import (
     TopicHashes as TopicHashes,
 )
@@ -45,6 +63,9 @@ from .values import (
 )
 from .values import (
     GroupChange as GroupChange,
+)
+from .values import (
+    Target as Target,
 )
 from .values import (
     TargetEpoch as TargetEpoch,

@@ -100,13 +100,14 @@ def update_target(
     for member_id in member_order(members):
         target = assigned.get(member_id, {})
         known = targets.get(member_id)
-        if known is None or _as_sets(known) != _as_sets(target):
+        if known is None or as_sets(known) != as_sets(target):
             changes.append(target_change(member_id, target))
     changes.append(GroupChange(ChangeKind.TARGET_EPOCH, value=TargetEpoch(epoch.epoch, around.now.wall_ms)))
     return Goal(epoch.epoch, assigned.get(update.new.member_id, {}))
 
 
-def _as_sets(target: Target) -> dict[object, frozenset[int]]:
+def as_sets(target: Target) -> dict[object, frozenset[int]]:
+    """Return a target without the order of its partitions."""
     return {topic_id: frozenset(partitions) for topic_id, partitions in target.items()}
 
 

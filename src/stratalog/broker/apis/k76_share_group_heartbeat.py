@@ -1,0 +1,56 @@
+"""ShareGroupHeartbeat (76): a member of a share group (KIP-932) joins, stays or leaves.
+
+v1. While the feature `share.version` is 0: UNSUPPORTED_VERSION.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stratalog.broker.groups import check_share_protocol
+from stratalog.broker.groups.share import ShareHeartbeat, check_share_heartbeat
+from stratalog.broker.server import ApiKey, RequestContext, handles
+from stratalog.errors import (
+    GroupAuthorizationFailedError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+    UnsupportedVersionError,
+    wire_code,
+)
+
+#: Errors that Kafka gives without words.
+_WORDLESS = (GroupAuthorizationFailedError, TopicAuthorizationFailedError, UnsupportedVersionError)
+
+
+def _refuse(ctx: RequestContext, request: Any, error: BaseException) -> Any:  # noqa: ARG001
+    has_words = isinstance(error, KafkaError) and not isinstance(error, _WORDLESS)
+    return ctx.respond(error_code=wire_code(error), error_message=str(error) or None if has_words else None)
+
+
+@handles(ApiKey.SHARE_GROUP_HEARTBEAT, versions=(1, 1), on_error=_refuse)
+async def share_group_heartbeat(ctx: RequestContext, request: Any) -> Any:
+    check_share_protocol(ctx.broker)
+    heartbeat = ShareHeartbeat(
+        member_id=request.member_id,
+        epoch=request.member_epoch,
+        rack_id=request.rack_id,
+        topics=request.subscribed_topic_names,
+        client_id=ctx.client_id or "",
+        client_host=f"/{ctx.peer.client_host}",  # as Java prints an address without a name
+    )
+    check_share_heartbeat(request.group_id, heartbeat)
+    reply = await ctx.broker.groups.share_heartbeat(request.group_id, heartbeat)
+    assignment = None
+    if reply.assigned is not None:
+        parts = [
+            ctx.make("TopicPartitions", topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in reply.assigned.items()
+        ]
+        assignment = ctx.make("Assignment", topic_partitions=parts)
+    return ctx.respond(
+        error_code=0,
+        member_id=reply.member_id,
+        member_epoch=reply.epoch,
+        heartbeat_interval=reply.interval_ms,
+        assignment=assignment,
+    )

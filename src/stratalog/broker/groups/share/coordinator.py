@@ -1,0 +1,335 @@
+"""The share groups on this broker: joins their rules with the log, the timers and the share coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+from weakref import WeakKeyDictionary
+
+from stratalog.broker.coordinator_log import CoordinatorLog, KeyValue
+from stratalog.broker.groups.alarms import GroupAlarms
+from stratalog.broker.groups.consumer import Timeout, TopicHashes
+from stratalog.broker.groups.share.group import ShareGroup
+from stratalog.broker.groups.share.heartbeat import (
+    ShareHeartbeat,
+    ShareReply,
+    remove_share_member,
+    share_heartbeat,
+)
+from stratalog.broker.groups.share.records import encode_share_change
+from stratalog.broker.groups.share.state_topics import (
+    Initialization,
+    Partitions,
+    deleted,
+    deleting_all,
+    deleting_some,
+    initialized,
+    initializing,
+    named,
+    not_initialized,
+    state_change,
+    without_topics,
+)
+from stratalog.broker.groups.share.surroundings import ShareGroupSettings, ShareSurroundings
+from stratalog.broker.groups.share.values import ShareGroupChange, ShareMember, StateTopic
+from stratalog.broker.groups.values import Moment
+from stratalog.broker.metadata import GROUP
+from stratalog.broker.share import ShareKey, ShareStates
+from stratalog.config import GroupConfig
+from stratalog.errors import GroupIdNotFoundError, KafkaError, UnknownServerError, UnknownTopicOrPartitionError
+from stratalog.util import uuid_to_base64
+
+if TYPE_CHECKING:
+    from stratalog.broker.storage import BrokerStorage
+    from stratalog.broker.workers import Workers
+
+logger = logging.getLogger(__name__)
+
+#: When a member could not be removed that was not heard of, it is tried again after this long.
+_RETRY_MS = 1000
+#: After so many states others have their turn.
+_PIECE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedOffsets:
+    """What became of a topic whose offsets a group was to forget; `error` is None when it has."""
+
+    name: str
+    topic_id: UUID | None
+    error: KafkaError | None
+
+
+class ShareGroupCoordinator:
+    """Everything belongs to the loop's thread. A change is in the log before it is answered, and applied then."""
+
+    def __init__(self, storage: BrokerStorage, workers: Workers, log: CoordinatorLog, states: ShareStates) -> None:
+        self._storage = storage
+        self._workers = workers
+        self._log = log
+        self._states = states
+        self._clock = storage.clock
+        self._groups: dict[str, ShareGroup] = {}
+        self._alarms = GroupAlarms(self._clock, workers.loop, self._on_alarm)
+        self._hashes = TopicHashes(storage.metadata, storage.config["broker.rack"])
+        self._initializing: set[asyncio.Task[None]] = set()
+        self._turns: WeakKeyDictionary[ShareGroup, asyncio.Lock] = WeakKeyDictionary()
+
+    def close(self) -> None:
+        self._alarms.close()
+        for task in self._initializing:
+            if not self._workers.loop.is_closed():
+                task.cancel()
+
+    def _around(self, group_id: str) -> ShareSurroundings:
+        config, metadata = self._storage.config, self._storage.metadata
+        settings = ShareGroupSettings.of_config(config, GroupConfig(metadata.resource_configs(GROUP, group_id), config))
+        now = Moment(self._clock.now_ms(), round(self._clock.monotonic() * 1000))
+        return ShareSurroundings(settings, metadata, self._hashes, now)
+
+    # --- questions ----------------------------------------------------------------------------------------------------
+
+    def get(self, group_id: str) -> ShareGroup | None:
+        return self._groups.get(group_id)
+
+    def groups(self) -> list[ShareGroup]:
+        return list(self._groups.values())
+
+    # --- at a start ---------------------------------------------------------------------------------------------------
+
+    def load(self, group_id: str, change: ShareGroupChange) -> None:
+        """Take in what the log has."""
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = ShareGroup(group_id)
+        group.apply([change], self._clock.now_ms())
+
+    def loaded(self, group: ShareGroup) -> None:
+        """Give the members of a group that has been read a full session to show themselves."""
+        around = self._around(group.group_id)
+        due_ms = around.now.monotonic_ms + around.settings.session_timeout_ms
+        for member_id in group.members:
+            group.deadlines.set(Timeout.SESSION, member_id, due_ms)
+        self._arm(group)
+
+    # --- members ------------------------------------------------------------------------------------------------------
+
+    def heartbeat(self, group_id: str, request: ShareHeartbeat, other: object | None) -> ShareReply:
+        """Answer a member that stays or joins. `other` is the group of another type that has this name."""
+        group = self._groups.get(group_id) or self._new_group(group_id, other, may_create=request.is_join)
+        outcome = share_heartbeat(group, request, self._around(group_id))
+        self._write(group, outcome.changes)
+        self._groups[group_id] = group
+        self._arm(group)
+        if outcome.initialization is not None:
+            task = self._workers.loop.create_task(self._initialize(group, outcome.initialization))
+            self._initializing.add(task)
+            task.add_done_callback(self._initializing.discard)
+        return outcome.reply
+
+    @staticmethod
+    def _new_group(group_id: str, other: object | None, *, may_create: bool) -> ShareGroup:
+        if other is not None:
+            raise GroupIdNotFoundError(f"Group {group_id} is not a share group.")
+        if not may_create:
+            raise GroupIdNotFoundError(f"Share group {group_id} not found.")
+        return ShareGroup(group_id)
+
+    def leave(self, group_id: str, request: ShareHeartbeat, other: object | None) -> ShareReply:
+        """Let a member go."""
+        group = self._groups.get(group_id)
+        if group is None:
+            what = "not found." if other is None else "is not a share group."
+            raise GroupIdNotFoundError(f"Group {group_id} {what}")
+        self._remove(group, group.member(request.member_id))
+        return ShareReply(request.member_id, request.epoch)
+
+    def _remove(self, group: ShareGroup, member: ShareMember) -> None:
+        self._write(group, remove_share_member(group, member, self._around(group.group_id)))
+        group.deadlines.cancel_all(member.member_id)
+        self._arm(group)
+
+    # --- states of partitions -----------------------------------------------------------------------------------------
+
+    async def _initialize(self, group: ShareGroup, asked: Initialization) -> None:
+        """Have the share coordinator begin states, and take note of it; what it refuses is asked for again later."""
+        try:
+            failures = await self.begin_states(group, asked)
+            if failures:
+                topic_id, number = next(iter(failures))
+                logger.error(
+                    "Share group %s: states of %d partitions cannot be begun; of partition %d of topic %s: %s",
+                    group.group_id,
+                    len(failures),
+                    number,
+                    topic_id,
+                    failures[topic_id, number],
+                )
+        except Exception:  # nobody waits for it: the group tries again
+            logger.exception("Share group %s: states of partitions could not be begun", group.group_id)
+
+    async def begin_states(self, group: ShareGroup, asked: Initialization) -> dict[tuple[UUID, int], KafkaError]:
+        """Have the share coordinator begin states, all or none of which count; the errors of those that failed."""
+        async with self._turn(group):
+            asked = asked.within(group.state_partitions)
+            failures = await self._ask_to_begin(group, asked)
+            if failures and not group.is_gone and group.state_partitions is not None:
+                failed = not_initialized(group.state_partitions, asked.partitions, self._storage.metadata)
+                self._write(group, [state_change(failed)])
+            else:
+                self._take_note(group, asked)
+        await self._log.settled(group.group_id)
+        return failures
+
+    def _turn(self, group: ShareGroup) -> asyncio.Lock:
+        """Return what lets one after the other begin and delete states of a group."""
+        return self._turns.setdefault(group, asyncio.Lock())
+
+    async def _ask_to_begin(self, group: ShareGroup, asked: Initialization) -> dict[tuple[UUID, int], KafkaError]:
+        return await self._for_each(
+            group.group_id,
+            asked.partitions,
+            lambda key: self._states.initialize(key, asked.epoch, asked.offsets[key.topic_id][key.partition]),
+        )
+
+    def _take_note(self, group: ShareGroup, done: Initialization) -> None:
+        """Write down that the share coordinator has begun these states."""
+        if done.partitions and not group.is_gone:
+            known = initialized(group.state_partitions, done.partitions, self._storage.metadata)
+            self._write(group, [state_change(known)])
+
+    async def alter_offsets(
+        self, group_id: str, offsets: Mapping[UUID, Mapping[int, int]], other: object | None
+    ) -> dict[tuple[UUID, int], KafkaError]:
+        """Let a group without members, which is made if need be, begin elsewhere; the errors by topic and partition."""
+        group = self._groups.get(group_id) or self._new_group(group_id, other, may_create=True)
+        group.check_deletable()
+        if not offsets:
+            return {}
+        names = named(offsets, self._storage.metadata)
+        topics = {topic_id: StateTopic(names[topic_id], tuple(offsets[topic_id])) for topic_id in names}
+        self._write(group, [state_change(initializing(group.state_partitions, topics, self._storage.metadata))])
+        self._groups[group_id] = group
+        asked = Initialization(group.epoch, {topic_id: each for topic_id, each in offsets.items() if each})
+        for topic_id, numbers in asked.offsets.items():
+            if min(numbers) < 0:  # Kafka writes of it what it writes of others, and then finds that it cannot be
+                raise UnknownServerError(
+                    f"Initialize share group parameters has invalid partitionId - {group_id} "
+                    f"{uuid_to_base64(topic_id)} {next(number for number in numbers if number < 0)}"
+                )
+        async with self._turn(group):
+            failures = await self._ask_to_begin(group, asked.within(group.state_partitions))
+            if not failures:
+                self._take_note(group, asked.within(group.state_partitions))
+        return failures
+
+    async def delete_offsets(self, group: ShareGroup, names: Iterable[str]) -> list[DeletedOffsets]:
+        """Let a group without members forget what it knows of topics."""
+        async with self._turn(group):
+            group.check_deletable()
+            if group.state_partitions is None:
+                return []
+            topics = self._storage.metadata
+            deleting, partitions, refused = deleting_some(group.state_partitions, names, topics)
+            self._write(group, [state_change(deleting)])
+            failures = await self._for_each(group.group_id, partitions, self._states.delete)
+            failed = {topic_id: error for (topic_id, _), error in reversed(failures.items())}
+            done = [topic_id for topic_id in partitions if topic_id not in failed]
+            if done and not group.is_gone and group.state_partitions is not None:
+                self._write(group, [state_change(deleted(group.state_partitions, done, topics))])
+        names_of = named(partitions, topics)
+        return [
+            *(DeletedOffsets(names_of[topic_id], topic_id, None) for topic_id in done),
+            *(DeletedOffsets(name, None, UnknownTopicOrPartitionError(why)) for name, why in refused.items()),
+            *(DeletedOffsets(names_of[topic_id], topic_id, error) for topic_id, error in failed.items()),
+        ]
+
+    async def delete_states(self, group: ShareGroup) -> None:
+        """Have the share coordinator forget all states of a group; raises its first error."""
+        async with self._turn(group):
+            if group.state_partitions is None:
+                return
+            deleting, partitions = deleting_all(group.state_partitions, self._storage.metadata)
+            self._write(group, [state_change(deleting)])
+            failures = await self._for_each(group.group_id, partitions, self._states.delete)
+        for failure in failures.values():
+            raise failure
+
+    async def _for_each(
+        self, group_id: str, partitions: Partitions, ask: Callable[[ShareKey], Awaitable[None]]
+    ) -> dict[tuple[UUID, int], KafkaError]:
+        """Ask the share coordinator for one partition after the other; the errors of those that it refused."""
+        failures: dict[tuple[UUID, int], KafkaError] = {}
+        keys = [ShareKey(group_id, topic_id, number) for topic_id, numbers in partitions.items() for number in numbers]
+        for at, key in enumerate(keys):
+            if at % _PIECE == _PIECE - 1:
+                await asyncio.sleep(0)  # others have their turn
+            try:
+                await ask(key)
+            except KafkaError as error:
+                failures[key.topic_id, key.partition] = error
+        return failures
+
+    def forget_topics(self) -> None:
+        """Forget what groups hold of topics that are gone from the cluster."""
+        metadata = self._storage.metadata
+        for group in self.groups():
+            held = group.state_partitions
+            if held is None:
+                continue
+            all_ids = {*held.initializing, *held.initialized, *held.deleting}
+            gone = {topic_id for topic_id in all_ids if metadata.topic_by_id(topic_id) is None}
+            left = without_topics(held, gone, metadata)
+            if left is not None:
+                self._write(group, [state_change(left)])
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def _write(self, group: ShareGroup, changes: Sequence[ShareGroupChange]) -> None:
+        """Append what changes, then apply it. When the log refuses, nothing has changed."""
+        if not changes:
+            return
+        epoch = group.epoch
+        try:
+            self._log.append(group.group_id, [encode_share_change(group.group_id, change) for change in changes])
+        except Exception:
+            group.seen_topics_version = None  # what was seen is not stored: it is looked at again
+            raise
+        group.apply(changes, self._clock.now_ms())
+        if group.epoch != epoch:
+            logger.info("Share group %s: epoch %d, %d members", group.group_id, group.epoch, len(group.members))
+
+    def tombstones(self, group: ShareGroup) -> list[KeyValue]:
+        """Return the records that remove a group."""
+        return [encode_share_change(group.group_id, change) for change in group.tombstones()]
+
+    def forget(self, group: ShareGroup) -> None:
+        """Drop a group whose tombstones are in the log."""
+        group.is_gone = True
+        del self._groups[group.group_id]
+        self._alarms.cancel(group.group_id)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _arm(self, group: ShareGroup) -> None:
+        """Have the group looked at when its next deadline comes."""
+        self._alarms.set(group.group_id, None if group.is_gone else group.deadlines.next_ms)
+
+    def _on_alarm(self, group_id: str) -> None:
+        group = self._groups[group_id]
+        now_ms = round(self._clock.monotonic() * 1000)
+        for timeout, member_id, _ in group.deadlines.take_due(now_ms):
+            member = group.members.get(member_id)
+            if member is None:
+                continue
+            logger.info("Share group %s: %s is removed, it was not heard of", group_id, member_id)
+            try:
+                self._remove(group, member)
+            except Exception:
+                logger.exception("Share group %s: a member that is gone could not be removed", group_id)
+                group.deadlines.set(timeout, member_id, now_ms + _RETRY_MS)
+        self._arm(group)

@@ -1,0 +1,178 @@
+"""The state of a share group: what its records say. It changes only by `apply`, record by record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from uuid import UUID
+
+from stratalog.broker.groups.consumer import MemberDeadlines, Target, TargetEpoch
+from stratalog.broker.groups.share.values import (
+    LEAVE_EPOCH,
+    ShareAssignment,
+    ShareChangeKind,
+    ShareGroupChange,
+    ShareGroupEpoch,
+    ShareGroupState,
+    ShareMember,
+    ShareSubscription,
+    StatePartitions,
+)
+from stratalog.broker.groups.values import AgeSince
+from stratalog.errors import GroupIdNotFoundError, NonEmptyGroupError, UnknownMemberIdError
+
+PROTOCOL_TYPE = "share"
+_GONE = ShareAssignment(LEAVE_EPOCH, LEAVE_EPOCH)
+
+
+class ShareGroup:
+    """One group. Belongs to the loop's thread.
+
+    `state_partitions` is None while no record was written of them; `state_partitions_ms` is when the last one was read
+    or written. Not stored: `deadlines`, and `seen_topics_version` (of the topics that the hash was computed from, None:
+    never).
+    """
+
+    type_name = "share"
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.metadata = ShareGroupEpoch(1)
+        self.target_epoch = TargetEpoch(1)
+        self.members: dict[str, ShareMember] = {}
+        self.targets: dict[str, Target] = {}
+        self.state_partitions: StatePartitions | None = None
+        self.state_partitions_ms = 0
+        #: How many members are subscribed to a topic, by its name.
+        self.subscribers: Counter[str] = Counter()
+        self.deadlines = MemberDeadlines()
+        self.seen_topics_version: int | None = None
+        self.is_gone = False
+        self._lags: bool | None = None
+
+    # --- questions ----------------------------------------------------------------------------------------------------
+
+    @property
+    def protocol_type(self) -> str:
+        return PROTOCOL_TYPE
+
+    @property
+    def epoch(self) -> int:
+        return self.metadata.epoch
+
+    @property
+    def state(self) -> ShareGroupState:
+        return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
+
+    def member(self, member_id: str) -> ShareMember:
+        """Return a member, or UnknownMemberIdError."""
+        found = self.members.get(member_id)
+        if found is None:
+            raise UnknownMemberIdError(f"Member {member_id} is not a member of group {self.group_id}.")
+        return found
+
+    def is_subscribed(self, topic: str) -> bool:
+        return topic in self.subscribers
+
+    @property
+    def offsets_age_since(self) -> AgeSince:
+        """Return from when commits grow old: there are none, and the group stays until it is deleted."""
+        return AgeSince.NEVER
+
+    @property
+    def state_timestamp_ms(self) -> int | None:
+        """When the group entered its state: not known."""
+        return None
+
+    def check_deletable(self) -> None:
+        """Raise NonEmptyGroupError while there are members."""
+        if self.members:
+            raise NonEmptyGroupError("The group is not empty.")
+
+    def refuse_commits(self) -> None:
+        """Raise GroupIdNotFoundError: what members have done with records is not committed as offsets."""
+        raise GroupIdNotFoundError(f"Group {self.group_id} is not a consumer group.")
+
+    @property
+    def assignment_lags(self) -> bool:
+        """Whether some partition became ready to be read, or went, since members got their targets."""
+        if self._lags is None:
+            self._lags = self._does_lag()
+        return self._lags
+
+    def _does_lag(self) -> bool:
+        if self.state_partitions is None or not self.subscribers:
+            return False
+        assigned: dict[UUID, set[int]] = {}
+        for target in self.targets.values():
+            for topic_id, partitions in target.items():
+                assigned.setdefault(topic_id, set()).update(partitions)
+        return any(
+            topic.name in self.subscribers and assigned.get(topic_id) != set(topic.partitions)
+            for topic_id, topic in self.state_partitions.initialized.items()
+        )
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def apply(self, changes: Iterable[ShareGroupChange], now_ms: int) -> None:
+        """Take over what records say, in their order."""
+        self._lags = None
+        for change in changes:
+            self._apply(change, now_ms)
+
+    def _apply(self, change: ShareGroupChange, now_ms: int) -> None:
+        value, member_id = change.value, change.member_id
+        if change.kind is ShareChangeKind.GROUP:
+            if isinstance(value, ShareGroupEpoch):
+                self.metadata = value
+            else:
+                self.is_gone = True
+        elif change.kind is ShareChangeKind.TARGET_EPOCH:
+            self.target_epoch = value if isinstance(value, TargetEpoch) else TargetEpoch(-1)
+        elif change.kind is ShareChangeKind.MEMBER:
+            self._put_subscription(member_id, value if isinstance(value, ShareSubscription) else None)
+        elif change.kind is ShareChangeKind.CURRENT:
+            self._put_current(member_id, value if isinstance(value, ShareAssignment) else None)
+        elif change.kind is ShareChangeKind.TARGET:
+            if isinstance(value, Mapping):
+                self.targets[member_id] = value
+            else:
+                self.targets.pop(member_id, None)
+        else:
+            self.state_partitions = value if isinstance(value, StatePartitions) else None
+            self.state_partitions_ms = now_ms
+
+    def _put_subscription(self, member_id: str, said: ShareSubscription | None) -> None:
+        old = self.members.pop(member_id, None) if said is None else self.members.get(member_id)
+        if old is not None:
+            count_subscription(self.subscribers, old.said, -1)
+        if said is not None:
+            self.members[member_id] = replace(old or ShareMember(member_id), said=said)
+            count_subscription(self.subscribers, said, 1)
+
+    def _put_current(self, member_id: str, current: ShareAssignment | None) -> None:
+        old = self.members.get(member_id)
+        if current is not None:
+            self.members[member_id] = replace(old or ShareMember(member_id), current=current)
+        elif old is not None:
+            self.members[member_id] = replace(old, current=_GONE)
+
+    def tombstones(self) -> list[ShareGroupChange]:
+        """Return what removes the group."""
+        return [
+            *(ShareGroupChange(ShareChangeKind.CURRENT, member_id) for member_id in self.members),
+            *(ShareGroupChange(ShareChangeKind.TARGET, member_id) for member_id in self.members),
+            ShareGroupChange(ShareChangeKind.TARGET_EPOCH),
+            *(ShareGroupChange(ShareChangeKind.MEMBER, member_id) for member_id in self.members),
+            ShareGroupChange(ShareChangeKind.STATE_PARTITIONS),
+            ShareGroupChange(ShareChangeKind.GROUP),
+        ]
+
+
+def count_subscription(subscribers: Counter[str], said: ShareSubscription, change: int) -> None:
+    """Let a member's subscription count, or not any more."""
+    for topic in said.topics:
+        subscribers[topic] += change
+        if subscribers[topic] <= 0:
+            del subscribers[topic]

@@ -1,0 +1,206 @@
+"""Records of share groups in `__consumer_offsets`, byte for byte as Apache Kafka writes them.
+
+All integers are big-endian. Keys are the int16 of their schema and STRINGs (int16 length, UTF-8 bytes); values are the
+int16 version 0 and flexible fields (KIP-482): an unsigned varint of a length plus one, tagged fields at the end.
+
+    key 10  group, member id  value: rack id, client id, client host, [topic name]
+    key 11  group             value: epoch int32, hash of the topics int64
+    key 12  group             value: epoch int32, tag 0: timestamp int64 (left out when 0)
+    key 13  group, member id  value: [topic id 16 bytes, [partition int32], no tags]
+    key 14  group, member id  value: epoch int32, previous epoch int32, state int8, partitions as in 13
+    key 15  group             value: initializing, initialized: each [topic id, topic name, [partition int32], no tags],
+                              deleting: [topic id, topic name, no tags]
+
+Topic names of members are sorted. Topics and partitions come in the order of the maps that are given.
+
+Source: the schemas ShareGroup*Key and ShareGroup*Value of Kafka 4.4.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from uuid import UUID
+
+from stratalog.broker.coordinator_log import KeyValue
+from stratalog.broker.groups.consumer import Target, TargetEpoch
+from stratalog.broker.groups.share.values import (
+    ShareAssignment,
+    ShareChangeKind,
+    ShareChangeValue,
+    ShareGroupChange,
+    ShareGroupEpoch,
+    ShareSubscription,
+    StatePartitions,
+    StateTopic,
+)
+from stratalog.broker.record_fields import INT8, INT16, INT32, INT64, FieldReader, put_count, put_string, put_tags
+from stratalog.errors import CorruptRecordError
+
+_NAMED = frozenset({ShareChangeKind.MEMBER, ShareChangeKind.TARGET, ShareChangeKind.CURRENT})
+_WHAT = "share group record in __consumer_offsets"
+_KINDS = {kind.value: kind for kind in ShareChangeKind}
+_NO_TAGS: dict[int, bytes] = {}
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def encode_share_change(group_id: str, change: ShareGroupChange) -> KeyValue:
+    """Return key and value of the record."""
+    key = bytearray(INT16.pack(change.kind))
+    put_string(key, group_id)
+    if change.kind in _NAMED:
+        put_string(key, change.member_id)
+    return bytes(key), None if change.value is None else _encode_value(change.value)
+
+
+def _encode_value(value: ShareChangeValue) -> bytes:
+    out = bytearray(INT16.pack(0))
+    tags = _NO_TAGS
+    if isinstance(value, ShareSubscription):
+        for text in (value.rack_id, value.client_id, value.client_host):
+            put_string(out, text, flexible=True)
+        put_count(out, len(value.topics), flexible=True)
+        for name in sorted(value.topics, key=lambda each: each.encode("utf-16-be", "surrogatepass")):
+            put_string(out, name, flexible=True)
+    elif isinstance(value, ShareGroupEpoch):
+        out += INT32.pack(value.epoch) + INT64.pack(value.metadata_hash)
+    elif isinstance(value, TargetEpoch):
+        out += INT32.pack(value.epoch)
+        tags = {0: INT64.pack(value.timestamp_ms)} if value.timestamp_ms else _NO_TAGS
+    elif isinstance(value, ShareAssignment):
+        out += INT32.pack(value.epoch) + INT32.pack(value.previous_epoch) + INT8.pack(value.state)
+        _put_target(out, value.assigned)
+    elif isinstance(value, StatePartitions):
+        _put_state_partitions(out, value)
+    else:
+        _put_target(out, value)
+    put_tags(out, tags)
+    return bytes(out)
+
+
+def _put_numbers(out: bytearray, numbers: Collection[int]) -> None:
+    put_count(out, len(numbers), flexible=True)
+    out += b"".join([INT32.pack(number) for number in numbers])
+
+
+def _put_target(out: bytearray, target: Target) -> None:
+    put_count(out, len(target), flexible=True)
+    for topic_id, partitions in target.items():
+        out += topic_id.bytes
+        _put_numbers(out, partitions)
+        put_tags(out, _NO_TAGS)
+
+
+def _put_state_partitions(out: bytearray, value: StatePartitions) -> None:
+    for topics in (value.initializing, value.initialized):
+        put_count(out, len(topics), flexible=True)
+        for topic_id, topic in topics.items():
+            out += topic_id.bytes
+            put_string(out, topic.name, flexible=True)
+            _put_numbers(out, topic.partitions)
+            put_tags(out, _NO_TAGS)
+    put_count(out, len(value.deleting), flexible=True)
+    for topic_id, name in value.deleting.items():
+        out += topic_id.bytes
+        put_string(out, name, flexible=True)
+        put_tags(out, _NO_TAGS)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def decode_share_change(key: bytes, value: bytes | None) -> tuple[str, ShareGroupChange] | None:
+    """Return the group and its change, or None for a record of another kind. CorruptRecordError for damage."""
+    reader = FieldReader(key, f"key of a {_WHAT}")
+    kind = _KINDS.get(reader.int16())
+    if kind is None:
+        return None
+    group_id = reader.string()
+    member_id = reader.string() if kind in _NAMED else ""
+    return group_id, ShareGroupChange(kind, member_id, None if value is None else _decode_value(kind, value))
+
+
+def _decode_value(kind: ShareChangeKind, data: bytes) -> ShareChangeValue:
+    reader = FieldReader(data, _WHAT)
+    reader.version(0, 0)
+    return _DECODERS[kind](reader)
+
+
+def _subscription(reader: FieldReader) -> ShareSubscription:
+    said = ShareSubscription(
+        rack_id=reader.nullable_string(),
+        client_id=reader.string(),
+        client_host=reader.string(),
+        topics=frozenset([reader.string() for _ in range(reader.count())]),
+    )
+    reader.tags()
+    return said
+
+
+def _group_epoch(reader: FieldReader) -> ShareGroupEpoch:
+    epoch = ShareGroupEpoch(reader.int32(), reader.int64())
+    reader.tags()
+    return epoch
+
+
+def _target_epoch(reader: FieldReader) -> TargetEpoch:
+    epoch, data = reader.int32(), reader.tags().get(0)
+    if data is not None and len(data) != INT64.size:
+        raise CorruptRecordError(f"{_WHAT}: a tagged number of {len(data)} bytes, not {INT64.size}")
+    return TargetEpoch(epoch, 0 if data is None else INT64.unpack(data)[0])
+
+
+def _target(reader: FieldReader) -> Target:
+    target = _partitions(reader)
+    reader.tags()
+    return target
+
+
+def _assignment(reader: FieldReader) -> ShareAssignment:
+    current = ShareAssignment(reader.int32(), reader.int32(), reader.int8(), _partitions(reader))
+    reader.tags()
+    return current
+
+
+def _state_partitions(reader: FieldReader) -> StatePartitions:
+    initializing, initialized = _state_topics(reader), _state_topics(reader)
+    deleting: dict[UUID, str] = {}
+    for _ in range(reader.count()):
+        topic_id = reader.uuid()
+        deleting[topic_id] = reader.string()
+        reader.tags()
+    reader.tags()
+    return StatePartitions(initializing, initialized, deleting)
+
+
+def _partitions(reader: FieldReader) -> Target:
+    target: dict[UUID, tuple[int, ...]] = {}
+    for _ in range(reader.count()):
+        topic_id = reader.uuid()
+        target[topic_id] = _numbers(reader)
+        reader.tags()
+    return target
+
+
+def _state_topics(reader: FieldReader) -> dict[UUID, StateTopic]:
+    topics: dict[UUID, StateTopic] = {}
+    for _ in range(reader.count()):
+        topic_id = reader.uuid()
+        topics[topic_id] = StateTopic(reader.string(), _numbers(reader))
+        reader.tags()
+    return topics
+
+
+def _numbers(reader: FieldReader) -> tuple[int, ...]:
+    return tuple([reader.int32() for _ in range(reader.count())])
+
+
+_DECODERS: Mapping[ShareChangeKind, Callable[[FieldReader], ShareChangeValue]] = {
+    ShareChangeKind.MEMBER: _subscription,
+    ShareChangeKind.GROUP: _group_epoch,
+    ShareChangeKind.TARGET_EPOCH: _target_epoch,
+    ShareChangeKind.TARGET: _target,
+    ShareChangeKind.CURRENT: _assignment,
+    ShareChangeKind.STATE_PARTITIONS: _state_partitions,
+}

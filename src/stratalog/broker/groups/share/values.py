@@ -1,0 +1,117 @@
+"""What a share group (KIP-932) is made of: small values, as its records hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import TypeAlias
+from uuid import UUID
+
+from stratalog.broker.groups.consumer import Target, TargetEpoch
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+
+
+class ShareGroupState(Enum):
+    """The value is the name that clients see."""
+
+    EMPTY = "Empty"
+    STABLE = "Stable"
+
+
+@dataclass(frozen=True, slots=True)
+class ShareSubscription:
+    """What a member says of itself; `topics` are names."""
+
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ShareAssignment:
+    """What a member reads. Members share partitions, so nobody waits for another one to give something up.
+
+    `state` is always that of a stable member; Kafka writes it nevertheless.
+    """
+
+    epoch: int = JOIN_EPOCH
+    previous_epoch: int = -1
+    state: int = 0
+    assigned: Target = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMember:
+    """A member of a share group."""
+
+    member_id: str
+    said: ShareSubscription = field(default_factory=ShareSubscription)
+    current: ShareAssignment = field(default_factory=ShareAssignment)
+
+    @property
+    def epoch(self) -> int:
+        return self.current.epoch
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupEpoch:
+    """The epoch of a group, and the hash of all topics that it is subscribed to."""
+
+    epoch: int
+    metadata_hash: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StateTopic:
+    """Partitions of a topic, with the name that it had when the record was written."""
+
+    name: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StatePartitions:
+    """Of which partitions the share coordinator keeps a state for the group, by topic id.
+
+    A partition is read once it is `initialized`; before, it is `initializing`. Of topics that are `deleting` (with
+    their names) the states are being removed.
+    """
+
+    initializing: Mapping[UUID, StateTopic] = field(default_factory=dict)
+    initialized: Mapping[UUID, StateTopic] = field(default_factory=dict)
+    deleting: Mapping[UUID, str] = field(default_factory=dict)
+
+
+class ShareChangeKind(IntEnum):
+    """What a record is about. The numbers are the versions of the keys."""
+
+    MEMBER = 10
+    GROUP = 11
+    TARGET_EPOCH = 12
+    TARGET = 13
+    CURRENT = 14
+    STATE_PARTITIONS = 15
+
+
+ShareChangeValue: TypeAlias = (
+    ShareSubscription | ShareGroupEpoch | TargetEpoch | Target | ShareAssignment | StatePartitions
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupChange:
+    """One record: a change of a group; no value takes it away."""
+
+    kind: ShareChangeKind
+    member_id: str = ""
+    value: ShareChangeValue | None = None
+
+
+def share_removal(member_id: str) -> list[ShareGroupChange]:
+    """Return what takes a member out of its group."""
+    kinds = (ShareChangeKind.CURRENT, ShareChangeKind.TARGET, ShareChangeKind.MEMBER)
+    return [ShareGroupChange(kind, member_id) for kind in kinds]
