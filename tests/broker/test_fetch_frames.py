@@ -111,6 +111,7 @@ def test_parses_what_kio_writes(version: int, request: dict[str, Any]) -> None:
     assert parsed.max_wait_ms == request["max_wait"]
     assert (parsed.min_bytes, parsed.max_bytes) == (request["min_bytes"], request["max_bytes"])
     assert parsed.isolation_level == request["isolation_level"]
+    assert parsed.rack == (request["rack_id"] if version >= 11 else "")
     if version >= 7:
         assert (parsed.session_id, parsed.session_epoch) == (request["session_id"], request["session_epoch"])
     else:
@@ -174,6 +175,7 @@ FETCHED = st.builds(
     st.none() | st.lists(st.tuples(INT64, INT64), max_size=3),
     st.none() | st.tuples(INT32, INT64),
     st.none() | st.tuples(INT32, INT32),
+    INT32,
 )
 
 NODES = st.lists(st.tuples(INT32, NAMES, INT32, st.none() | NAMES), max_size=3)
@@ -234,7 +236,7 @@ def test_kio_reads_what_is_encoded(
             pairs = None if aborted is None else [(entry.producer_id, entry.first_offset) for entry in aborted]
             assert pairs == expected.aborted
             if version >= 11:
-                assert got.preferred_read_replica == -1
+                assert got.preferred_read_replica == expected.preferred
             if version >= 12 and expected.diverging is not None:
                 assert (got.diverging_epoch.epoch, got.diverging_epoch.end_offset) == expected.diverging
             if version >= 12 and expected.leader is not None:

@@ -62,7 +62,7 @@ class Growth:
         Without a segment where only the offset is known.
         """
         partition, isolation = self._partition, self._isolation
-        epoch = partition.leader_epoch
+        epoch = partition.read_epoch
         if epoch < 0:
             return (epoch,), -1
         log = partition.log

@@ -161,6 +161,19 @@ BROKER_KEYS = ConfigRegistry(
         _key("log.roll.jitter.hours", _INT, 0, "Like log.roll.jitter.ms, in hours.", at_least(0)),
         # Replication, in a cluster.
         _key("num.replica.fetchers", _INT, 1, "Threads that fetch from each leader.", at_least(1), dynamic=True),
+        _key("replica.selector.class", _STR, None,
+             "With the rack-aware selector, a consumer that names its rack (client.rack) is sent to a follower in "
+             "there, if one is in sync. Without, to the leader.",
+             one_of("", "org.apache.kafka.common.replica.RackAwareReplicaSelector")),
+        _key("leader.replication.throttled.rate", _LONG, LONG_MAX,
+             "Bytes per second that go to followers which are not in sync, of the replicas that a topic's "
+             "leader.replication.throttled.replicas names.", at_least(0), dynamic=True),
+        _key("follower.replication.throttled.rate", _LONG, LONG_MAX,
+             "Bytes per second that replicas fetch which are not in sync, of those that a topic's "
+             "follower.replication.throttled.replicas names.", at_least(0), dynamic=True),
+        _key("replication.quota.window.num", _INT, 11,
+             "Windows that the rates of throttled replication are measured over.", at_least(1)),
+        _key("replication.quota.window.size.seconds", _INT, 1, "How long each of these is.", at_least(1)),
         _key("replica.fetch.backoff.ms", _INT, 1_000,
              "How long a follower waits after an error before it asks again.", at_least(0)),
         _key("replica.fetch.max.bytes", _INT, 1024**2,

@@ -40,7 +40,7 @@ INDEX_ENTRY_BYTES = 12
 #: No batch is smaller than its header, so index entries cannot lie closer, whatever index.interval.bytes says.
 _BATCH_BYTES_MIN = 61
 
-_NO_FOLLOWERS = "a partition has one replica"
+_NO_FOLLOWERS = "a broker by itself keeps one replica"
 
 _HOUR_MS = 60 * 60 * 1000
 _DAY_MS = 24 * _HOUR_MS
@@ -84,11 +84,13 @@ TOPIC_KEYS = ConfigRegistry(
         _key("flush.ms", ConfigType.LONG, LONG_MAX, "log.flush.interval.ms",
              "Sync to disk after this long.", at_least(0)),
         _key("follower.replication.throttled.replicas", ConfigType.LIST, (), "",
-             "Replicas throttled as followers.", throttled_replicas, no_effect=_NO_FOLLOWERS),
+             "Replicas that fetch no more than follower.replication.throttled.rate while they are not in sync, as "
+             "PARTITION:BROKER, or * for all.", throttled_replicas, no_effect=_NO_FOLLOWERS),
         _key("index.interval.bytes", ConfigType.INT, 4096, "log.index.interval.bytes",
              "Bytes of log between two index entries.", at_least(0)),
         _key("leader.replication.throttled.replicas", ConfigType.LIST, (), "",
-             "Replicas throttled as leaders.", throttled_replicas, no_effect=_NO_FOLLOWERS),
+             "Replicas that send no more than leader.replication.throttled.rate to followers that are not in sync, as "
+             "PARTITION:BROKER, or * for all.", throttled_replicas, no_effect=_NO_FOLLOWERS),
         _key("local.retention.bytes", ConfigType.LONG, LOCAL_RETENTION_SAME, "log.local.retention.bytes",
              "Local size limit of a tiered partition. -2 means retention.bytes.", at_least(-2)),
         _key("local.retention.ms", ConfigType.LONG, LOCAL_RETENTION_SAME, "log.local.retention.ms",
@@ -179,6 +181,8 @@ class LogConfig:
     min_insync_replicas: int = 1
     preallocate: bool = False
     unclean_leader_election_enable: bool = False
+    leader_replication_throttled_replicas: tuple[str, ...] = ()
+    follower_replication_throttled_replicas: tuple[str, ...] = ()
     remote_storage_enable: bool = False
     remote_log_copy_disable: bool = False
     remote_log_delete_on_disable: bool = False

@@ -22,3 +22,6 @@ from .partition import (
 from .replica_changes import (
     ReplicaChanges as ReplicaChanges,
 )
+from .replication import (
+    ReadableReplica as ReadableReplica,
+)

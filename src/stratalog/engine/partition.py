@@ -61,6 +61,9 @@ class FoundOffset:
     leader_epoch: int
 
 
+#: Of these a replica has records that consumers may read.
+_FOLLOWING: Final = frozenset({Role.FOLLOWER, Role.LEADERLESS})
+
 #: The leader epoch of a client that knows none.
 NO_EPOCH: Final = -1
 
@@ -113,6 +116,14 @@ class Partition:
         self._leader_epoch = -1
         self._stop_leading()
         self._notify()
+
+    @property
+    def read_epoch(self) -> int:
+        """The epoch in which consumers may read here, from the leader or (KIP-392) a follower; -1: they may not."""
+        if self._leader_epoch >= 0:
+            return self._leader_epoch
+        role = self.role
+        return role.leader_epoch if role.role in _FOLLOWING else -1
 
     @property
     def leader(self) -> tuple[int, int]:
@@ -260,16 +271,18 @@ class Partition:
             return self.failure
         return NotLeaderOrFollowerError(f"{self.topic}-{self.partition} is not led by this broker")
 
-    def check_epoch(self, client_epoch: int) -> None:
-        """Raise unless the leader epoch that a client knows (NO_EPOCH: none) is the one in force."""
-        if self._leader_epoch < 0:
+    def check_epoch(self, client_epoch: int, *, of_leader: bool = True) -> None:
+        """Raise unless the leader epoch that a client knows (NO_EPOCH: none) is the one in force.
+
+        And unless this broker leads, or follows where that is enough (not `of_leader`).
+        """
+        epoch = self._leader_epoch if of_leader else self.read_epoch
+        if epoch < 0:
             raise self._not_led()
-        if client_epoch in (NO_EPOCH, self._leader_epoch):
+        if client_epoch in (NO_EPOCH, epoch):
             return
-        error = FencedLeaderEpochError if client_epoch < self._leader_epoch else UnknownLeaderEpochError
-        raise error(
-            f"{self.topic}-{self.partition}: leader epoch {client_epoch} was asked for, {self._leader_epoch} is current"
-        )
+        error = FencedLeaderEpochError if client_epoch < epoch else UnknownLeaderEpochError
+        raise error(f"{self.topic}-{self.partition}: leader epoch {client_epoch} was asked for, {epoch} is current")
 
     # --- writing ----------------------------------------------------------------------------------------------------
 

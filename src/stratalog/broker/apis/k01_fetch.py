@@ -1,7 +1,8 @@
 """Fetch (1): read batches from partitions, and wait for them when there are none.
 
-v4 to v18. v5: log start offset. v7: sessions (KIP-227). v9: leader epochs (KIP-320). v10: zstd. v12: flexible, last
-fetched epoch (KIP-595). v13: topics by id. v15: replica id as a tagged field. Batches are sent from the segment's file
+v4 to v18. v5: log start offset. v7: sessions (KIP-227). v9: leader epochs (KIP-320). v10: zstd. v11: racks, and reads
+from followers (KIP-392). v12: flexible, last fetched epoch (KIP-595). v13: topics by id. v15: replica id as a tagged
+field. Batches are sent from the segment's file
 by the kernel; a fetch at an offset inside a batch gets the whole batch. Below the local log start the remote tier is
 read on a thread.
 """
@@ -9,12 +10,13 @@ read on a thread.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from stratalog.broker.access import CLUSTER_NAME, AccessControl, AclOperation, ResourceType
 from stratalog.broker.cluster_membership import Nodes, endpoints_of, not_here
 from stratalog.broker.fetch import (
     FLEXIBLE_FROM,
+    RACK_FROM,
     TOPIC_IDS_FROM,
     FetchedPartition,
     FetchExchange,
@@ -31,12 +33,14 @@ from stratalog.broker.fetch import (
     count_fetched,
     encode_fetch,
     parse_fetch,
+    rack_aware,
     read_plan,
 )
 from stratalog.broker.quotas import QuotaClient, QuotaPace, QuotaThrottle
 from stratalog.broker.security import Peer
 from stratalog.broker.server import ApiKey, Caller, Chunk, Deferred, handles_frames
 from stratalog.broker.services import BrokerServices
+from stratalog.engine import Partition
 from stratalog.errors import (
     FencedLeaderEpochError,
     KafkaError,
@@ -76,7 +80,7 @@ class Fetch:
             state.fetch_sessions, request, by_id=version >= TOPIC_IDS_FROM, now_ms=state.clock.now_ms()
         )
         pace = state.quotas.pace
-        paced = None if pace is None else _paced(pace, caller, request, frame, version, correlation_id)
+        paced = None if pace is None else _paced(pace, caller, request, frame, version)
         if exchange.error is not None:
             return _failed(caller, paced, version, correlation_id, exchange.error)
         plan = _plan(caller, request, exchange.topics, version, math.inf if paced is None else paced.bytes_max)
@@ -95,6 +99,7 @@ class Fetch:
             count_fetched(plan, results)
             answered = exchange.answer(results)
             told, nodes = _with_hints(caller, plan, version, answered.results)
+            _count_throttled(state, plan, version, told)
             return encode_fetch(
                 version,
                 correlation_id,
@@ -122,25 +127,24 @@ class Fetch:
 
 
 def _paced(
-    pace: QuotaPace, caller: Caller, request: FetchRequest, frame: memoryview, version: int, correlation_id: int
+    pace: QuotaPace, caller: Caller, request: FetchRequest, frame: memoryview, version: int
 ) -> _PacedFetch | None:
     """Return what quotas count of a request; None for that of another broker."""
     if request.replica_id >= 0:
         return None
     client = QuotaClient(caller.peer.principal.name, read_client_id(frame)[0] or "")
-    return _PacedFetch(pace, client, version, correlation_id)
+    return _PacedFetch(pace, client, version)
 
 
 class _PacedFetch:
     """What quotas count of one request of a consumer."""
 
-    __slots__ = ("_begun_s", "_client", "_correlation_id", "_pace", "_version", "_worked_s", "bytes_max")
+    __slots__ = ("_begun_s", "_client", "_pace", "_version", "_worked_s", "bytes_max")
 
-    def __init__(self, pace: QuotaPace, client: QuotaClient, version: int, correlation_id: int) -> None:
+    def __init__(self, pace: QuotaPace, client: QuotaClient, version: int) -> None:
         self._pace = pace
         self._client = client
         self._version = version
-        self._correlation_id = correlation_id
         self._begun_s = pace.now_s()
         self._worked_s = 0.0
         #: The most that can be read without having to wait for it in any case.
@@ -152,10 +156,30 @@ class _PacedFetch:
 
     def throttle(self, results: _Shown) -> QuotaThrottle | None:
         """Count an answer; return whether the client has to wait, without it."""
-        chunks = encode_fetch(self._version, self._correlation_id, results)
-        size = sum(chunk.size if isinstance(chunk, FileSlice) else len(chunk) for chunk in chunks)
-        head = INT32.size + (self._version >= FLEXIBLE_FROM)  # of the response, which Kafka does not count
-        return self._pace.after_fetch(self._client, size - head, self._worked_s)
+        return self._pace.after_fetch(self._client, _size(self._version, results), self._worked_s)
+
+
+def _size(version: int, results: _Shown) -> int:
+    """Return how large an answer is, as Kafka's quotas count it: without the header of the response."""
+    chunks = encode_fetch(version, 0, results)
+    size = sum(chunk.size if isinstance(chunk, FileSlice) else len(chunk) for chunk in chunks)
+    return size - INT32.size - (version >= FLEXIBLE_FROM)
+
+
+def _count_throttled(state: BrokerServices, plan: FetchPlan, version: int, results: _Shown) -> None:
+    """Count what goes to a follower of partitions whose replication is throttled, whether or not it is in sync."""
+    replication = state.logs.replication
+    if plan.replica_id < 0 or replication is None:
+        return
+    throttled = {
+        (topic.key, wanted.request.partition)
+        for topic in plan.topics
+        for wanted in topic.partitions
+        if wanted.partition is not None and wanted.partition.led is not None and wanted.partition.led.is_throttled
+    }
+    if throttled:
+        counted = [(key, [each for each in told if (key, each.partition) in throttled]) for key, told in results]
+        replication.throttles.leader.record(_size(version, [(key, told) for key, told in counted if told]))
 
 
 def _throttled(exchange: FetchExchange, version: int, correlation_id: int, throttle_ms: int) -> Sequence[Chunk]:
@@ -244,7 +268,31 @@ def _plan(
         max_wait_ms=request.max_wait_ms,
         replica_id=request.replica_id,
         replica_epoch=request.replica_epoch,
+        of_leader=request.replica_id >= 0 or version < RACK_FROM,
+        preferred=_selector(caller, request),
     )
+
+
+def _selector(caller: Caller, request: FetchRequest) -> Callable[[Partition, int], int] | None:
+    """Return what says from which broker a consumer had better read."""
+    cluster = caller.broker.cluster
+    if cluster is None or not request.rack or request.replica_id >= 0:
+        return None
+    if not caller.broker.config["replica.selector.class"]:
+        return None
+    listener = caller.peer.listener.name
+
+    def rack_of(broker: int) -> str | None:
+        endpoint = cluster.endpoint(broker, listener)
+        return None if endpoint is None else endpoint[2]
+
+    def preferred(partition: Partition, offset: int) -> int:
+        led = partition.led
+        if led is None or rack_of(cluster.node_id) == request.rack:
+            return -1
+        return rack_aware(request.rack, led.readable_replicas(offset), rack_of)
+
+    return preferred
 
 
 def _wanted(state: BrokerServices, name: str, entry: FetchPartition, error: KafkaError | None) -> WantedPartition:

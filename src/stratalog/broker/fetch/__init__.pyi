@@ -2,6 +2,9 @@ from .fetch_frames import (
     FLEXIBLE_FROM as FLEXIBLE_FROM,
 )
 from .fetch_frames import (
+    RACK_FROM as RACK_FROM,
+)
+from .fetch_frames import (
     TOPIC_IDS_FROM as TOPIC_IDS_FROM,
 )
 from .fetch_frames import (
@@ -51,6 +54,9 @@ from .fetching import (
 )
 from .remote_reads import (
     SharedRemoteReads as SharedRemoteReads,
+)
+from .replica_selection import (
+    rack_aware as rack_aware,
 )
 from .sessions import (
     FetchExchange as FetchExchange,

@@ -34,6 +34,8 @@ from stratalog.errors import InvalidRequestError
 from stratalog.log.format import FileSlice
 from stratalog.wire import INT16, INT32, skip_tagged_fields
 
+#: The rack of the client, and the broker that it had better read from (KIP-392).
+RACK_FROM = 11
 FLEXIBLE_FROM = 12
 TOPIC_IDS_FROM = 13
 
@@ -87,13 +89,15 @@ class FetchRequest(NamedTuple):
     forgotten: Sequence[tuple[bytes, Sequence[int]]] = ()
     #: The broker epoch of a replica that asks.
     replica_epoch: int = -1
+    #: Where the client is, from version 11 on.
+    rack: str = ""
 
 
 class FetchedPartition(NamedTuple):
     """The answer for one partition.
 
     `aborted` is None unless read_committed asked; `diverging` is (epoch, end offset); `leader`, for a client that asked
-    the wrong broker, is (id, epoch).
+    the wrong broker, is (id, epoch). `preferred` is the broker that the client had better read from, -1 for this one.
     """
 
     partition: int
@@ -105,6 +109,7 @@ class FetchedPartition(NamedTuple):
     aborted: Sequence[tuple[int, int]] | None = None
     diverging: tuple[int, int] | None = None
     leader: tuple[int, int] | None = None
+    preferred: int = -1
 
     @property
     def size(self) -> int:
@@ -124,16 +129,20 @@ def parse_fetch(frame: memoryview, position: int, version: int) -> FetchRequest:
         position += 4
     max_wait_ms, min_bytes, max_bytes, isolation = _WAIT_MIN_MAX_ISOLATION.unpack_from(frame, position)
     position += 13
-    session_id, session_epoch, replica_epoch = 0, -1, -1
+    session_id, session_epoch, replica_epoch, rack = 0, -1, -1, ""
     if version >= _SESSIONS_FROM:
         session_id, session_epoch = _SESSION.unpack_from(frame, position)
         position += 8
     if version >= FLEXIBLE_FROM:
-        topics, forgotten, replica = _parse_flexible_topics(frame, position, version)
+        topics, forgotten, position = _parse_flexible_topics(frame, position, version)
+        rack, replica = _parse_tail(frame, position, version)
         if replica is not None:
             replica_id, replica_epoch = replica
     else:
-        topics, forgotten = _parse_legacy_topics(frame, position, version)
+        topics, forgotten, position = _parse_legacy_topics(frame, position, version)
+        if version >= RACK_FROM:
+            (length,) = INT16.unpack_from(frame, position)
+            rack = _text(frame, position + 2, length)
     return FetchRequest(
         replica_id,
         max_wait_ms,
@@ -145,13 +154,15 @@ def parse_fetch(frame: memoryview, position: int, version: int) -> FetchRequest:
         topics,
         forgotten,
         replica_epoch,
+        rack,
     )
 
 
 _Forgotten = list[tuple[bytes, tuple[int, ...]]]
 
 
-def _parse_legacy_topics(frame: memoryview, position: int, version: int) -> tuple[list[FetchTopic], _Forgotten]:
+def _parse_legacy_topics(frame: memoryview, position: int, version: int) -> tuple[list[FetchTopic], _Forgotten, int]:
+    """Return the topics, those to forget, and the position behind them."""
     topics = []
     (topic_count,) = INT32.unpack_from(frame, position)
     position += 4
@@ -178,7 +189,16 @@ def _parse_legacy_topics(frame: memoryview, position: int, version: int) -> tupl
             name, count, position = legacy_topic(frame, position)
             forgotten.append((name, _indexes(frame, position, count)))
             position += 4 * max(count, 0)
-    return topics, forgotten  # the rack does not matter without other replicas
+    return topics, forgotten, position
+
+
+def _text(frame: memoryview, position: int, length: int) -> str:
+    if length < 0 or position + length > len(frame):
+        raise InvalidRequestError("the rack runs beyond the end of the request, or is null")
+    try:
+        return str(frame[position : position + length], "utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(f"the rack is no UTF-8: {error}") from error
 
 
 def _indexes(frame: memoryview, position: int, count: int) -> tuple[int, ...]:
@@ -187,10 +207,8 @@ def _indexes(frame: memoryview, position: int, count: int) -> tuple[int, ...]:
     return struct.unpack_from(f">{max(count, 0)}i", frame, position)
 
 
-def _parse_flexible_topics(
-    frame: memoryview, position: int, version: int
-) -> tuple[list[FetchTopic], _Forgotten, tuple[int, int] | None]:
-    """Return the topics, those to forget, and the replica's id and epoch when they are there as a tagged field."""
+def _parse_flexible_topics(frame: memoryview, position: int, version: int) -> tuple[list[FetchTopic], _Forgotten, int]:
+    """Return the topics, those to forget, and the position behind them."""
     topics = []
     topic_count, position = compact_length(frame, position)
     for _ in range(topic_count):
@@ -209,15 +227,16 @@ def _parse_flexible_topics(
         key, count, position = flexible_topic(frame, position, version >= TOPIC_IDS_FROM)
         forgotten.append((key, _indexes(frame, position, count)))
         position = skip_tagged_fields(frame, position + 4 * max(count, 0))
-    return topics, forgotten, _replica_of_tail(frame, position, version)
+    return topics, forgotten, position
 
 
-def _replica_of_tail(frame: memoryview, position: int, version: int) -> tuple[int, int] | None:
-    """Pass over the rack to the tagged fields; the replica's id and epoch in there, if any."""
+def _parse_tail(frame: memoryview, position: int, version: int) -> tuple[str, tuple[int, int] | None]:
+    """Return the rack, and the replica's id and epoch when they are there as a tagged field."""
     length, position = compact_length(frame, position)
-    position += max(length, 0)
+    rack = _text(frame, position, length)
+    position += length
     if frame[position] == 0:
-        return None
+        return rack, None
     count, position = compact_length(frame, position)
     replica: tuple[int, int] | None = None
     for _ in range(count + 1):  # a plain varint, read as a length
@@ -226,7 +245,7 @@ def _replica_of_tail(frame: memoryview, position: int, version: int) -> tuple[in
         if tag + 1 == _REPLICA_STATE_TAG and version >= _REPLICA_STATE_TAG_FROM:
             replica = _REPLICA.unpack_from(frame, position)
         position += size + 1
-    return replica
+    return rack, replica
 
 
 class _Encoder:
@@ -299,7 +318,7 @@ def encode_fetch(
 
 
 def _encode_legacy(encoder: _Encoder, fetched: FetchedPartition, version: int) -> None:
-    index, error_code, high_watermark, last_stable, log_start, records, aborted, _, _ = fetched
+    index, error_code, high_watermark, last_stable, log_start, records, aborted, _, _, preferred = fetched
     out = encoder.head
     if version >= 5:
         out += _ANSWER_V5.pack(index, error_code, high_watermark, last_stable, log_start)
@@ -308,14 +327,14 @@ def _encode_legacy(encoder: _Encoder, fetched: FetchedPartition, version: int) -
     out += INT32.pack(-1 if aborted is None else len(aborted))
     for producer_id, first_offset in aborted or ():
         out += _ABORTED.pack(producer_id, first_offset)
-    if version >= 11:
-        out += b"\xff\xff\xff\xff"  # no preferred read replica
+    if version >= RACK_FROM:
+        out += INT32.pack(preferred)
     out += INT32.pack(fetched.size)
     encoder.records(records)
 
 
 def _encode_flexible(encoder: _Encoder, fetched: FetchedPartition) -> None:
-    index, error_code, high_watermark, last_stable, log_start, records, aborted, diverging, leader = fetched
+    index, error_code, high_watermark, last_stable, log_start, records, aborted, diverging, leader, preferred = fetched
     out = encoder.head
     out += _ANSWER_V5.pack(index, error_code, high_watermark, last_stable, log_start)
     if aborted is None:
@@ -325,7 +344,7 @@ def _encode_flexible(encoder: _Encoder, fetched: FetchedPartition) -> None:
         for producer_id, first_offset in aborted:
             out += _ABORTED.pack(producer_id, first_offset)
             out.append(0)
-    out += b"\xff\xff\xff\xff"  # no preferred read replica
+    out += INT32.pack(preferred)
     out += varint(fetched.size + 1)
     encoder.records(records)
     out = encoder.head

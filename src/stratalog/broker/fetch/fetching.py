@@ -64,6 +64,10 @@ class FetchPlan(NamedTuple):
     #: The id of a broker that asks, or a negative number for a consumer, and the broker's epoch.
     replica_id: int
     replica_epoch: int = -1
+    #: Whether only the leader may answer; consumers that know of racks may read from followers too (KIP-392).
+    of_leader: bool = True
+    #: The broker that a consumer had better read an offset of a partition from; -1: this one. None: always this one.
+    preferred: Callable[[Partition, int], int] | None = None
 
 
 class RemoteRead(NamedTuple):
@@ -107,7 +111,7 @@ def read_plan(plan: FetchPlan, *, is_first: bool = False) -> FetchRead:
             limit = min(wanted.request.max_bytes, room if is_next else max(room, 0))  # as Kafka's limits are
             is_next = is_next and partition is None
             if partition is not None and partition.is_remote(wanted.request.fetch_offset):
-                refusal = _refusal(partition, wanted)
+                refusal = _refusal(partition, wanted, plan)
                 if refusal is None and plan.replica_id >= 0:
                     refusal = FetchedPartition(wanted.request.partition, _OFFSET_MOVED_TO_TIERED_STORAGE)
                 if refusal is None:
@@ -121,7 +125,7 @@ def read_plan(plan: FetchPlan, *, is_first: bool = False) -> FetchRead:
                 urgent = True
                 continue
             answer = _read(wanted, plan, limit, min_one_message=not (size or reserved), is_first=is_first)
-            if answer.error_code or answer.diverging is not None:
+            if answer.error_code or answer.diverging is not None or answer.preferred >= 0:
                 urgent = True
             size += answer.size
             answers.append(answer)
@@ -144,17 +148,17 @@ def count_fetched(plan: FetchPlan, results: Results) -> None:
                     traffic.failed_fetch_requests += 1
 
 
-def _refusal(partition: Partition, wanted: WantedPartition) -> FetchedPartition | None:
-    """Return what the request got wrong about the partition, if anything."""
+def _refusal(partition: Partition, wanted: WantedPartition, plan: FetchPlan) -> FetchedPartition | None:
+    """Return what a request that would be read remotely gets instead: an error, or where it had better be read."""
     try:
-        return _check(partition, wanted.request)
+        return _sent_on(partition, wanted.request, plan) or _check(partition, wanted.request, of_leader=plan.of_leader)
     except KafkaError as error:
         return FetchedPartition(wanted.request.partition, error.code)
 
 
-def _check(partition: Partition, request: FetchPartition) -> FetchedPartition | None:
+def _check(partition: Partition, request: FetchPartition, *, of_leader: bool) -> FetchedPartition | None:
     """Epoch checks of KIP-320 and KIP-595: raise, or answer with the point of divergence, or None: go on."""
-    partition.check_epoch(max(request.current_leader_epoch, NO_EPOCH))
+    partition.check_epoch(max(request.current_leader_epoch, NO_EPOCH), of_leader=of_leader)
     last_epoch = request.last_fetched_epoch
     if last_epoch < 0:
         return None
@@ -176,6 +180,15 @@ def _check(partition: Partition, request: FetchPartition) -> FetchedPartition | 
     return None
 
 
+def _sent_on(partition: Partition, request: FetchPartition, plan: FetchPlan) -> FetchedPartition | None:
+    """Return what tells a consumer to read elsewhere, if it had better. Raises as `Partition.check_epoch`."""
+    preferred = -1 if plan.preferred is None else plan.preferred(partition, request.fetch_offset)
+    if preferred < 0:
+        return None
+    partition.check_epoch(max(request.current_leader_epoch, NO_EPOCH), of_leader=False)
+    return _nothing(request.partition, partition)._replace(preferred=preferred)
+
+
 def _read(
     wanted: WantedPartition, plan: FetchPlan, limit: int, *, min_one_message: bool, is_first: bool
 ) -> FetchedPartition:
@@ -185,7 +198,7 @@ def _read(
         code = UnknownTopicOrPartitionError.code if error is None else error.code
         return FetchedPartition(index, code, aborted=())
     try:
-        refusal = _check(partition, request)
+        refusal = _sent_on(partition, request, plan) or _check(partition, request, of_leader=plan.of_leader)
         if refusal is not None:
             return refusal
         if plan.replica_id >= 0:
@@ -234,14 +247,21 @@ def _read_for_replica(
     data = partition.read(
         request.fetch_offset, max(limit, 0), isolation=Isolation.LOG_END, min_one_message=min_one_message
     )
+    is_held_back = data.slice is not None and _is_held_back(partition, plan)
     return FetchedPartition(
         request.partition,
         0,
         data.high_watermark,
         data.last_stable_offset,
         data.log_start_offset,
-        b"" if data.slice is None else data.slice,
+        b"" if data.slice is None or is_held_back else data.slice,
     )
+
+
+def _is_held_back(partition: Partition, plan: FetchPlan) -> bool:
+    """Return whether a replica gets nothing for now, so that the rate of throttled replication is kept."""
+    led = partition.led
+    return plan.replica_id >= 0 and led is not None and led.is_held_back(plan.replica_id)
 
 
 def _refuse_to_read(partition: Partition, request: FetchPartition, plan: FetchPlan) -> FetchedPartition:
@@ -326,9 +346,9 @@ class PendingFetch(Deferred):
             return any(self._has_any(partition, request) for request in self._wanted[partition])
         for watched, requests in self._wanted.items():
             for request in requests:
-                if watched.leader_epoch < 0:
+                if not self._is_served(watched, request):
                     return True
-                if watched.is_remote(request.fetch_offset):
+                if watched.is_remote(request.fetch_offset) or _is_held_back(watched, plan):
                     continue  # the quota keeps it back
                 place = (watched, request.fetch_offset)
                 try:
@@ -338,10 +358,14 @@ class PendingFetch(Deferred):
         self.missing = plan.min_bytes - self._available_total
         return self._available_total >= plan.min_bytes
 
+    def _is_served(self, partition: Partition, request: FetchPartition) -> bool:
+        epoch = partition.leader_epoch if self._plan.of_leader else partition.read_epoch
+        return epoch >= 0 and (request.current_leader_epoch < 0 or request.current_leader_epoch == epoch)
+
     def _has_any(self, partition: Partition, request: FetchPartition) -> bool:
-        if partition.leader_epoch < 0:
+        if not self._is_served(partition, request):
             return True
-        if partition.is_remote(request.fetch_offset):
+        if partition.is_remote(request.fetch_offset) or _is_held_back(partition, self._plan):
             return False  # the quota keeps it back
         return partition.latest_offset(self.isolation) > request.fetch_offset
 
@@ -376,7 +400,7 @@ class PendingFetch(Deferred):
     def _note_end(self, place: tuple[Partition, int]) -> None:
         """Most who wait do so at the end of a log: that is where their next read would begin."""
         partition, offset = place
-        if partition.leader_epoch >= 0:
+        if partition.read_epoch >= 0:
             end = partition.log.readable_end(self.isolation)
             if end is not None and end.offset == offset:
                 self._starts[place] = end

@@ -63,6 +63,7 @@ class _SessionPartition:
             or self.log_start_offset != answer.log_start_offset
             or answer.error_code
             or answer.diverging is not None
+            or answer.preferred >= 0
         )
 
     def note(self, answer: FetchedPartition) -> bool:

@@ -23,6 +23,9 @@ from .led_replicas import (
     LedReplicas as LedReplicas,
 )
 from .led_replicas import (
+    ReadableReplica as ReadableReplica,
+)
+from .led_replicas import (
     ReplicationServices as ReplicationServices,
 )
 from .local_replicas import (
@@ -33,6 +36,12 @@ from .replica_role import (
 )
 from .replica_role import (
     Role as Role,
+)
+from .throttle import (
+    ReplicationThrottle as ReplicationThrottle,
+)
+from .throttle import (
+    ReplicationThrottles as ReplicationThrottles,
 )
 from .truncation import (
     cut_at_divergence as cut_at_divergence,

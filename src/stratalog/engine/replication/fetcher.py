@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from stratalog.config import BrokerConfig
     from stratalog.engine.partition import Partition
     from stratalog.engine.replica_changes import ClusterView
+    from stratalog.engine.replication.throttle import ReplicationThrottle
     from stratalog.util import Clock
 
 logger = logging.getLogger(__name__)
@@ -89,6 +90,8 @@ class Following:
     due_s: float = 0.0
     #: Records that the leader had and this broker had not, at the last answer.
     lag: int = 0
+    #: Whether there was an answer, and no lag.
+    is_in_sync: bool = False
     #: What went wrong last, so that it is said once.
     trouble: object = None
 
@@ -103,8 +106,17 @@ class ReplicaFetcher:
     """See the module. `add`, `remove` and `close` from any thread."""
 
     def __init__(
-        self, leader: int, cluster: ClusterView, limits: FetchLimits, truncate: Truncate, *, name: str, clock: Clock
+        self,
+        leader: int,
+        cluster: ClusterView,
+        limits: FetchLimits,
+        truncate: Truncate,
+        *,
+        throttle: ReplicationThrottle,
+        name: str,
+        clock: Clock,
     ) -> None:
+        self._throttle = throttle
         self._leader = leader
         self._cluster = cluster
         self._limits = limits
@@ -211,6 +223,9 @@ class ReplicaFetcher:
             if partition.failure is not None:
                 self._forget(following)
                 continue
+            if self._is_held_back(following):
+                following.due_s = self._clock.monotonic() + limits.backoff_ms / 1000
+                continue
             log = partition.log
             offset, latest = log.log_end_offset, log.leader_epochs.latest_epoch
             asked[partition.topic_id, partition.partition] = AskedFetch(following, offset)
@@ -252,6 +267,14 @@ class ReplicaFetcher:
         if asked:
             self._delay([each.following for each in asked.values()], "the leader did not answer for it")
 
+    def _is_throttled(self, partition: Partition) -> bool:
+        replicas = partition.log.config.follower_replication_throttled_replicas
+        return bool(replicas) and self._throttle.is_throttled(replicas, partition.partition)
+
+    def _is_held_back(self, following: Following) -> bool:
+        """Return whether a partition waits, as it is not in sync and the rate is used up."""
+        return not following.is_in_sync and self._is_throttled(following.partition) and self._throttle.is_exceeded
+
     def _take(self, asked: AskedFetch, answer: Any) -> None:
         following = asked.following
         code = int(answer.error_code)
@@ -283,6 +306,9 @@ class ReplicaFetcher:
             log_start_offset=int(answer.log_start_offset),
         )
         following.lag = max(int(answer.high_watermark) - partition.log.log_end_offset, 0)
+        following.is_in_sync = not following.lag
+        if answer.records and self._is_throttled(partition):
+            self._throttle.record(len(answer.records))
 
     def _cut(self, following: Following, epoch: int, end_offset: int) -> None:
         partition = following.partition
@@ -369,12 +395,20 @@ class FetcherPool:
     """The fetchers of a broker: `num.replica.fetchers` for each leader. Not thread-safe, but for `followings`."""
 
     def __init__(
-        self, cluster: ClusterView, limits: FetchLimits, truncate: Truncate, *, per_leader: int, clock: Clock
+        self,
+        cluster: ClusterView,
+        limits: FetchLimits,
+        truncate: Truncate,
+        *,
+        per_leader: int,
+        throttle: ReplicationThrottle,
+        clock: Clock,
     ) -> None:
         self._cluster = cluster
         self._limits = limits
         self._truncate = truncate
         self._per_leader = per_leader
+        self._throttle = throttle
         self._clock = clock
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         self._of: dict[tuple[str, int], ReplicaFetcher] = {}
@@ -391,6 +425,7 @@ class FetcherPool:
                 self._cluster,
                 self._limits,
                 self._truncate,
+                throttle=self._throttle,
                 name=f"ReplicaFetcherThread-{key[1]}-{key[0]}",
                 clock=self._clock,
             )

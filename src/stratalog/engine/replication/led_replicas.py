@@ -9,13 +9,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stratalog.engine.replication.isr import AlterOutcome, IsrChange, IsrState, Reign
 from stratalog.errors import NotLeaderOrFollowerError
 
 if TYPE_CHECKING:
     from stratalog.engine.replica_changes import AssignedReplicas, ClusterView
+    from stratalog.engine.replication.throttle import ReplicationThrottle
     from stratalog.log import PartitionLog
     from stratalog.remote.api import TopicIdPartition
     from stratalog.util import Clock
@@ -39,7 +40,17 @@ class ReplicationServices:
     lag_max_ms: int
     #: Sends a change to the controller, soon.
     submit: Callable[[LedReplicas, IsrChange], object]
+    throttle: ReplicationThrottle
     counts: IsrCounts = field(default_factory=IsrCounts)
+
+
+class ReadableReplica(NamedTuple):
+    """A follower that consumers may read from, and how far it is."""
+
+    broker: int
+    log_end_offset: int
+    #: Milliseconds since it was caught up last.
+    behind_ms: int
 
 
 class LedReplicas:
@@ -102,6 +113,27 @@ class LedReplicas:
             return self._reign.low_watermark(
                 self._log.log_start_offset, lambda broker: cluster.isr_epoch(broker) is not None
             )
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether what goes to followers counts in the rate of throttled replication."""
+        replicas = self._log.config.leader_replication_throttled_replicas
+        return bool(replicas) and self._services.throttle.is_throttled(replicas, self.key.partition)
+
+    def is_held_back(self, broker: int) -> bool:
+        """Return whether a follower gets nothing for now, as it is not in sync and the rate is used up."""
+        return self.is_throttled and broker not in self._reign.isr and self._services.throttle.is_exceeded
+
+    def readable_replicas(self, offset: int) -> list[ReadableReplica]:
+        """Return the in-sync followers that have `offset`. Others may never catch up, and their readers with them."""
+        now_ms = self._now_ms()
+        with self._lock:
+            reign = self._reign
+            return [
+                ReadableReplica(broker, follower.log_end_offset, now_ms - follower.caught_up_ms)
+                for broker, follower in reign.followers.items()
+                if broker in reign.isr and follower.log_start_offset <= offset <= follower.log_end_offset
+            ]
 
     def lags(self) -> dict[int, int]:
         """Return by how many records each follower is behind."""

@@ -17,6 +17,7 @@ from stratalog.engine.replication.fetcher import FetcherPool, FetchLimits
 from stratalog.engine.replication.isr_requests import IsrRequests
 from stratalog.engine.replication.led_replicas import IsrCounts, LedReplicas, ReplicationServices
 from stratalog.engine.replication.replica_role import Role
+from stratalog.engine.replication.throttle import ReplicationThrottles
 from stratalog.errors import StratalogError
 
 if TYPE_CHECKING:
@@ -44,22 +45,26 @@ class LocalReplicas:
         self._closed = False
         self._requests = IsrRequests(cluster)
         self.assignments = DirectoryAssignments(cluster)
+        self.throttles = ReplicationThrottles(config, logs.clock, cluster.node_id)
         self._services = ReplicationServices(
             cluster=cluster,
             clock=logs.clock,
             lag_max_ms=config["replica.lag.time.max.ms"],
             submit=self._requests.submit,
+            throttle=self.throttles.leader,
         )
         self.fetchers = FetcherPool(
             cluster,
             FetchLimits.of(config),
             lambda partition, offset: logs.truncate_to(partition.topic, partition.partition, offset),
             per_leader=config["num.replica.fetchers"],
+            throttle=self.throttles.follower,
             clock=logs.clock,
         )
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Follow with as many fetchers as the changed configuration says."""
+        """Follow with as many fetchers, and at the rates, that the changed configuration says."""
+        self.throttles.config = config
         with self._lock:
             if not self._closed:
                 self.fetchers.resize(config["num.replica.fetchers"])
