@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -72,7 +73,10 @@ def test_a_topic_names_the_replicas_that_count(replicas: tuple[str, ...], partit
 def _throttle(pair: Pair, node: int, side: str) -> None:
     """Let a broker's replicas of the topic count, with a rate that one batch uses up."""
     log = pair.partition(node).log
-    log.config = replace(log.config, **{f"{side}_replication_throttled_replicas": ("*",)})
+    if side == "leader":
+        log.config = replace(log.config, leader_replication_throttled_replicas=("*",))
+    else:
+        log.config = replace(log.config, follower_replication_throttled_replicas=("*",))
     engine = pair.engines[node]
     changed = {**engine.config.properties, f"{side}.replication.throttled.rate": "1"}
     engine.update_broker_config(type(engine.config).from_properties(changed))
@@ -83,7 +87,14 @@ def _leave(pair: Pair) -> None:
     pair.publish()
     pair.unreachable = {2}
     pair.partition(1).append(batch(b"v"))
-    until(lambda: (pair.engines[1].replication.shrink_isrs(), pair.assigned.isr == (1,))[1])  # type: ignore[union-attr,func-returns-value]
+    replication = pair.engines[1].replication
+    assert replication is not None
+
+    def has_left() -> bool:
+        replication.shrink_isrs()
+        return pair.assigned.isr == (1,)
+
+    until(has_left)
 
 
 def test_a_follower_that_is_not_in_sync_waits_until_the_rate_allows_more(pair: Pair) -> None:
@@ -97,7 +108,12 @@ def test_a_follower_that_is_not_in_sync_waits_until_the_rate_allows_more(pair: P
     pair.unreachable = set()
     asked: list[int] = []
     fetch = pair.fetch
-    pair.fetch = lambda leader, fields: (asked.append(1), fetch(leader, fields))[1]  # type: ignore[method-assign,func-returns-value,assignment]
+
+    def note(leader: int, fields: dict[str, Any]) -> Any:
+        asked.append(leader)
+        return fetch(leader, fields)
+
+    pair.fetch = note  # type: ignore[method-assign]
     before = following.due_s
     until(lambda: following.due_s > before)
     assert asked == []
@@ -109,6 +125,12 @@ def test_a_follower_that_is_not_in_sync_waits_until_the_rate_allows_more(pair: P
     until(lambda: set(pair.assigned.isr) == {1, 2})
 
 
+def _has(pair: Pair, count: int) -> bool:
+    """Return whether the follower has so many records, and knows that they are committed."""
+    log = pair.partition(2).log
+    return log.log_end_offset == log.high_watermark == count
+
+
 def test_what_a_throttled_follower_fetches_counts_in_sync_or_not(pair: Pair) -> None:
     pair.publish()
     _throttle(pair, 2, "follower")
@@ -117,8 +139,8 @@ def test_what_a_throttled_follower_fetches_counts_in_sync_or_not(pair: Pair) -> 
     for count in range(1, 4):  # in sync, it does not wait
         size = len(batch(b"v"))
         pair.partition(1).append(batch(b"v"))
-        until(lambda count=count: pair.partition(2).log.log_end_offset == count)  # type: ignore[misc]
-        until(lambda count=count, size=size: replication.throttles.follower.rate() > 0.01 * count * size)  # type: ignore[misc]
+        until(partial(_has, pair, count))
+        assert replication.throttles.follower.rate() > 0.01 * count * size
 
 
 def test_a_leader_holds_back_those_that_are_not_in_sync(pair: Pair) -> None:

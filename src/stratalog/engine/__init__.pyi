@@ -22,6 +22,3 @@ from .partition import (
 from .replica_changes import (
     ReplicaChanges as ReplicaChanges,
 )
-from .replication import (
-    ReadableReplica as ReadableReplica,
-)

@@ -25,7 +25,7 @@ from stratalog.broker.share import ShareStates
 from stratalog.broker.transactions import TransactionCoordinator
 from stratalog.config import BrokerConfig, LogConfig
 from stratalog.engine import Partition
-from stratalog.engine.replication import ReplicationServices, ReplicationThrottles, cut_at_divergence
+from stratalog.engine.replication import LeaderAndFollowerThrottle, ReplicationServices, cut_at_divergence
 from stratalog.log import PartitionLog
 from stratalog.log.format import Isolation
 from stratalog.util import SYSTEM_CLOCK
@@ -92,7 +92,7 @@ class PlayedNode:
             clock=SYSTEM_CLOCK,
             lag_max_ms=1_000_000,
             submit=lambda *_: None,
-            throttle=ReplicationThrottles(storage.config, SYSTEM_CLOCK, node_id).leader,
+            throttle=LeaderAndFollowerThrottle(storage.config, SYSTEM_CLOCK, node_id).leader,
         )
 
     # --- LogManager, ClusterView, ClusterMembership -------------------------------------------------------------------

@@ -23,7 +23,8 @@ from stratalog.broker.fetch import (
 )
 from stratalog.broker.groups import TopicPartition
 from stratalog.broker.purgatory import Purgatory
-from stratalog.engine import Partition, ReadableReplica
+from stratalog.engine import Partition
+from stratalog.engine.replication import ReadableReplica
 from stratalog.log.format import Isolation
 from stratalog.records import Record, build_batch
 

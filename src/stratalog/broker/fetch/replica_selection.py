@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from stratalog.engine import ReadableReplica
+from stratalog.engine.replication import ReadableReplica
 
 
 def rack_aware(rack: str, followers: Iterable[ReadableReplica], rack_of: Callable[[int], str | None]) -> int:

@@ -38,10 +38,10 @@ from .replica_role import (
     Role as Role,
 )
 from .throttle import (
-    ReplicationThrottle as ReplicationThrottle,
+    LeaderAndFollowerThrottle as LeaderAndFollowerThrottle,
 )
 from .throttle import (
-    ReplicationThrottles as ReplicationThrottles,
+    ReplicationThrottle as ReplicationThrottle,
 )
 from .truncation import (
     cut_at_divergence as cut_at_divergence,

@@ -17,7 +17,7 @@ from stratalog.engine.replication.fetcher import FetcherPool, FetchLimits
 from stratalog.engine.replication.isr_requests import IsrRequests
 from stratalog.engine.replication.led_replicas import IsrCounts, LedReplicas, ReplicationServices
 from stratalog.engine.replication.replica_role import Role
-from stratalog.engine.replication.throttle import ReplicationThrottles
+from stratalog.engine.replication.throttle import LeaderAndFollowerThrottle
 from stratalog.errors import StratalogError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class LocalReplicas:
         self._closed = False
         self._requests = IsrRequests(cluster)
         self.assignments = DirectoryAssignments(cluster)
-        self.throttles = ReplicationThrottles(config, logs.clock, cluster.node_id)
+        self.throttles = LeaderAndFollowerThrottle(config, logs.clock, cluster.node_id)
         self._services = ReplicationServices(
             cluster=cluster,
             clock=logs.clock,

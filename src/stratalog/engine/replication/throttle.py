@@ -92,7 +92,7 @@ def _partitions(replicas: tuple[str, ...], node_id: int) -> frozenset[int]:
     return frozenset(int(partition) for partition, broker in pairs if int(broker) == node_id)
 
 
-class ReplicationThrottles:
+class LeaderAndFollowerThrottle:
     """The two of a broker. `config` is replaced when it changes."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, node_id: int) -> None:
