@@ -439,6 +439,12 @@ class ThrottlingQuotaExceededError(KafkaError):
     code = 89
 
 
+class OffsetMovedToTieredStorageError(KafkaError):
+    """What a replica asked its leader for is in the remote tier only."""
+
+    code = 109
+
+
 class FencedMemberEpochError(KafkaError):
     code = 110
 

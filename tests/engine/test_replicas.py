@@ -188,6 +188,12 @@ class View:
     def address(self, broker: int) -> tuple[str, int] | None:
         return ("127.0.0.1", broker)
 
+    def leader_of(self, topic: str, partition: int) -> int:
+        return self.pair.assigned.leader
+
+    def topic_id(self, topic: str) -> UUID | None:
+        return TOPIC_ID
+
     def isr_epoch(self, broker: int) -> int | None:
         return None if broker in self.pair.unreachable else 100 + broker
 

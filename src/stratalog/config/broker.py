@@ -136,6 +136,9 @@ BROKER_KEYS = ConfigRegistry(
         _key("stratalog.cluster.preview", _BOOL, False,
              "Whether process.roles=broker joins a cluster. A preview: see how-to/join_a_cluster.md for what is left "
              "out."),
+        _key("stratalog.large.segments", _BOOL, False,
+             "Whether this broker of a cluster takes segments past 2 GiB (KIP-1333), and says so in its registration. "
+             "A topic has such segments, as log.segment.bytes says, as long as every broker that holds it says so."),
         _key("process.roles", _LIST, (),
              "broker joins a cluster (see stratalog.cluster.preview). broker,controller is a node by itself, which is "
              "the default."),
@@ -504,6 +507,8 @@ BROKER_KEYS = ConfigRegistry(
         _key("remote.log.metadata.topic.num.partitions", _INT, 50, "Partitions of __remote_log_metadata.", at_least(1)),
         _key("remote.log.metadata.topic.replication.factor", _SHORT, 1,
              "Replicas of __remote_log_metadata.", at_least(1), no_effect=ONE_REPLICA),
+        _key("remote.log.metadata.topic.min.isr", _SHORT, 2,
+             "min.insync.replicas of __remote_log_metadata, when it is made.", at_least(1), no_effect=ONE_REPLICA),
         _key("remote.log.metadata.topic.retention.ms", _LONG, -1, "Retention of __remote_log_metadata."),
         _key("remote.log.metadata.consume.wait.ms", _LONG, 120_000,
              "Longest time to wait until the broker reads its own write of remote log metadata.", at_least(0)),

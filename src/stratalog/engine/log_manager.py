@@ -125,6 +125,7 @@ class LogManager:
         #: What could not be done for want of file descriptors last.
         self._shortage: str | None = None
         self._taking_offline = threading.Lock()
+        self._tiering = threading.Lock()
         self._lock = threading.RLock()
         self._schedule = Schedule("stratalog-housekeeping", _OFFLINE_RETRY_MS, clock)
         self.dirs = LogDirs(data_dirs, cluster_id=cluster_id, node_id=config["node.id"], fs=fs)
@@ -640,15 +641,15 @@ class LogManager:
         self.traffic.forget(topic)
         self._delete(doomed, f"the deletion of {topic}")
 
-    def delete_replica(self, key: TopicIdPartition) -> None:
-        """Delete the replica that lies here, as a cluster's metadata says; its remote data stays."""
+    def delete_replica(self, key: TopicIdPartition, *, delete_remote: bool = False) -> None:
+        """Delete the replica that lies here, as a cluster's metadata says; its remote data too if `delete_remote`."""
         with self._lock:
             found = self._partitions.get(key.topic, key.partition)
             if found is None or found.topic_id != key.topic_id:
                 return
             self._partitions.pop(key.topic, key.partition)
         if found.failure is None:
-            self._delete([found], f"the deletion of {key.topic}-{key.partition}", delete_remote=False)
+            self._delete([found], f"the deletion of {key.topic}-{key.partition}", delete_remote=delete_remote)
 
     def _delete(self, doomed: Sequence[Partition], what: str, *, delete_remote: bool = True) -> None:
         for partition in doomed:
@@ -798,10 +799,15 @@ class LogManager:
         self.remote = remote
         self._tier(self.partitions())
 
+    def take_role(self, partition: Partition) -> None:
+        """Let the remote tier know that a replica leads or follows from now on."""
+        self._tier([partition])
+
     def _tier(self, partitions: Iterable[Partition]) -> None:
         if self.remote is None:
             return
-        tier([partition for partition in partitions if partition.failure is None], self.remote)
+        with self._tiering:  # who comes last sees the newest roles
+            tier([partition for partition in partitions if partition.failure is None], self.remote)
 
     # --- housekeeping -------------------------------------------------------------------------------------------------
 

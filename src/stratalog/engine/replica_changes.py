@@ -63,6 +63,8 @@ class ReplicaChanges:
 
     #: Replicas that are no longer here. Only this deletes: a directory that no metadata knows is a stray one.
     deletes: frozenset[TopicIdPartition] = frozenset()
+    #: Those of `deletes` that were led here and whose topic is deleted: what they have in the remote tier goes too.
+    remote_deletes: frozenset[TopicIdPartition] = frozenset()
     leaders: Mapping[TopicIdPartition, AssignedReplicas] = field(default_factory=_none)
     #: Those of `leaders` whose leader epoch is new; the others have another ISR, say.
     elected: frozenset[TopicIdPartition] = frozenset()
@@ -88,6 +90,14 @@ class ClusterView(Protocol):
 
     def address(self, broker: int) -> tuple[str, int] | None:
         """Return where other brokers reach a broker; None for one that is not registered."""
+        ...
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        """Return the broker that leads a partition; -1 when there is none, or no such partition."""
+        ...
+
+    def topic_id(self, topic: str) -> UUID | None:
+        """Return the id of a topic; None when there is no such topic."""
         ...
 
     def isr_epoch(self, broker: int) -> int | None:

@@ -46,3 +46,6 @@ from .scan import (
 from .scan import (
     undisturbed as undisturbed,
 )
+from .trimmer import (
+    RemoteHistory as RemoteHistory,
+)

@@ -49,7 +49,7 @@ from stratalog.log.reading import Reader
 from stratalog.log.recovery import OpenedLog, OpenSettings, open_directory, replace_segments
 from stratalog.log.retention import DeletedSegment, is_tiered
 from stratalog.log.segment import LogSegment
-from stratalog.log.trimmer import Trimmer
+from stratalog.log.trimmer import RemoteHistory, Trimmer
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, StrPath
 
 #: Producers that are looked at under one hold of the lock.
@@ -423,6 +423,11 @@ class PartitionLog:
         """
         with self._lock, self._disk("truncation"):
             self._trimmer.truncate_fully_and_start_at(offset, log_start_offset)
+
+    def begin_behind_remote(self, history: RemoteHistory) -> None:
+        """Drop everything; the next record is the one behind what the remote tier has. Errors as `truncate_to`."""
+        with self._lock, self._disk("the beginning behind the remote tier"):
+            self._trimmer.begin_behind_remote(history)
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that were silent for `expiration_ms` and have no open transaction; how many."""

@@ -7,8 +7,11 @@ Source: Kafka's `UnifiedLog.maybeIncrementLogStartOffset`, `deleteOldSegments`, 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from stratalog.errors import OffsetOutOfRangeError
+from stratalog.log.format import EpochEntry
 from stratalog.log.leader_epochs import LeaderEpochCache
 from stratalog.log.local_log import LocalLog
 from stratalog.log.producers import rebuild_producer_state
@@ -23,6 +26,19 @@ from stratalog.log.retention import (
 from stratalog.log.segment import SegmentTable
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteHistory:
+    """What a replica that begins behind the remote tier has to know of what is there.
+
+    `epochs` and `producer_snapshot` (bytes of the file) are those of the offsets below `next_offset`.
+    """
+
+    next_offset: int
+    log_start_offset: int
+    epochs: Sequence[EpochEntry]
+    producer_snapshot: bytes
 
 
 class Trimmer:
@@ -129,6 +145,20 @@ class Trimmer:
             local.fs.sync_dir(local.directory)
         # It was down for as long as a crash could have left some of the segments; now there is nothing to recover.
         local.recovery_point = max(local.recovery_point, min(flushed, offset))
+        local.bounds_changed()
+
+    def begin_behind_remote(self, history: RemoteHistory) -> None:
+        local, offset = self._local, history.next_offset
+        local.end_will_be(min(offset, local.segments.all[0].base_offset))
+        with local.whole_or_unusable("the beginning behind the remote tier"):
+            local.start_anew_at(offset, min(history.log_start_offset, offset))
+            self._leader_epochs.clear()
+            self._producers.begin_with(offset, history.producer_snapshot)
+            # Last: a log that is empty and knows no epochs has not come to the end of this.
+            self._leader_epochs.assign_all(history.epochs)
+            self._leader_epochs.truncate_from_start(local.log_start_offset)
+            local.first_unstable_offset = self._producers.first_unstable_offset
+            local.fs.sync_dir(local.directory)
         local.bounds_changed()
 
     def _reload_producers(self, end_offset: int) -> None:

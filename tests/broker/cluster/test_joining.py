@@ -72,7 +72,7 @@ def test_controllers_behind_sasl_have_their_own_settings(tmp_path: Path) -> None
         ({"controller.quorum.bootstrap.servers": "c1"}, "c1: expected HOST:PORT"),
         ({"controller.quorum.voters": "c1:9"}, "c1:9: expected ID@HOST:PORT"),
         ({"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}, "are not enforced"),
-        ({"remote.log.storage.system.enable": "true"}, "brokers of a cluster do not tier yet"),
+        ({"remote.log.storage.system.enable": "true"}, "needs stratalog.remote.url, the object store that all brokers"),
         ({"log.segment.bytes": "2147483648"}, "in a cluster no segment may pass 2147483647 bytes"),
         ({"listeners": "PLAINTEXT://:9092"}, "needs an address that others reach"),
         ({"listeners": "PLAINTEXT://h:0"}, "needs an address that others reach"),
@@ -83,6 +83,19 @@ def test_a_setting_that_is_missing_or_wrong_is_named(
 ) -> None:
     with pytest.raises(UsageError, match=words):
         settings(tmp_path, **changes)
+
+
+def test_a_shared_store_and_large_segments_are_settings_of_a_cluster(tmp_path: Path) -> None:
+    read = settings(
+        tmp_path,
+        remote__log__storage__system__enable="true",
+        stratalog__remote__url="s3://bucket/prefix",
+        log__segment__bytes="4294967296",
+        stratalog__large__segments="true",
+    )
+    assert (read.is_tiering, read.large_segments) == (True, True)
+    plain = settings(tmp_path)
+    assert (plain.is_tiering, plain.large_segments) == (False, False)
 
 
 def test_without_the_preview_a_cluster_is_not_joined(tmp_path: Path) -> None:

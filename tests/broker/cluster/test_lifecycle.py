@@ -85,13 +85,14 @@ def controller() -> Controller:
 def begin(controller: Controller) -> Iterator[Callable[..., Lifecycle]]:
     running: list[Lifecycle] = []
 
-    def go(offset: int = 10, **settings: Any) -> Lifecycle:
+    def go(offset: int = 10, *, large_segments: bool = False, **settings: Any) -> Lifecycle:
         mine = Registration(
             node_id=3,
             cluster_id="c",
             listeners=[AdvertisedListener(name="PLAINTEXT", host="h", port=9, protocol=0)],
             directory_ids=[UUID(int=9)],
             previous_broker_epoch=55,
+            large_segments=large_segments,
         )
         lifecycle = Lifecycle(
             mine,
@@ -217,6 +218,15 @@ def test_an_old_controller_is_told_no_feature_that_begins_at_zero(
     assert [each["name"] for each in controller.registrations[0]["features"]] == ["metadata.version"]
 
 
+@pytest.mark.parametrize("large", [False, True])
+def test_a_broker_that_takes_large_segments_says_so(
+    controller: Controller, begin: Callable[..., Lifecycle], large: bool
+) -> None:
+    assert reached(begin(large_segments=large), LifecycleState.RECOVERY)
+    told = {each["name"]: each["max_supported_version"] for each in controller.registrations[0]["features"]}
+    assert told.get("stratalog.large.segments") == (1 if large else None)
+
+
 def test_a_cluster_with_more_features_is_refused_with_the_remedy() -> None:
     levels = {"metadata.version": 33, "share.version": 2, "streams.version": 1, "transaction.version": 2}
     with pytest.raises(UsageError) as refused:
@@ -252,5 +262,6 @@ def test_a_cluster_that_assigned_tiered_replicas_to_the_broker_is_refused_with_t
         refuse_cluster(image("orders", tiered="true"), kraft_version=1, node_id=7)
     assert "\n" not in str(refused.value)
     refuse_cluster(image("orders", tiered="true"), kraft_version=1, node_id=8)  # others hold it
+    refuse_cluster(image("orders", tiered="true"), kraft_version=1, node_id=7, is_tiering=True)
     refuse_cluster(image("orders", tiered="false"), kraft_version=1, node_id=7)
     refuse_cluster(image("__consumer_offsets", tiered="true"), kraft_version=1, node_id=7)

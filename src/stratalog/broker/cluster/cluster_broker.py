@@ -151,7 +151,7 @@ def open_cluster_storage(
     settings = replace(ClusterSettings.of(config), data_dirs=tuple(data_dirs))
     cluster_id = formatted_cluster_id(settings.data_dirs)
     logs = LogManager(data_dirs, config, cluster_id=cluster_id, clock=clock)
-    metadata = ImageMetadata(cluster_id)
+    metadata = ImageMetadata(cluster_id, large_segments=settings.large_segments)
     publisher = MetadataPublisher(metadata, settings.node_id)
     member = None
     try:

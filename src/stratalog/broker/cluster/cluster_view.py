@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from typing import Any
+from typing import Any, Final
+from uuid import UUID
 
 from stratalog.broker.cluster.controller_channel import ControllerChannel
+from stratalog.broker.cluster.features import LARGE_SEGMENTS_FEATURE, brokers_without_large_segments
 from stratalog.broker.cluster.image_metadata import ImageMetadata
 from stratalog.broker.cluster.member import ClusterMember
 from stratalog.broker.cluster.settings import ClusterSettings
 from stratalog.broker.settings import BrokerSettings
-from stratalog.config import LogConfig, stored_config
+from stratalog.config import LogConfig, segment_bytes_max, stored_config
 from stratalog.wire import ApiKey
 from stratalog.wire.client import ConnectionOptions, UnreachableError
+
+logger = logging.getLogger(__name__)
+
+_SEGMENT_BYTES: Final = "log.segment.bytes"
 
 
 class MemberView:
@@ -24,6 +31,8 @@ class MemberView:
         self._settings = settings
         self._channel = ControllerChannel(member.settings.connection, lambda: member.quorum.leader)
         self._lock = threading.Lock()
+        #: By topic, the brokers that keep its segments small.
+        self._lacking: dict[str, tuple[int, ...]] = {}
         self._closed = False
 
     @property
@@ -47,18 +56,45 @@ class MemberView:
         endpoint = None if known is None else known.endpoint(self._cluster.inter_broker_listener)
         return None if endpoint is None else (endpoint.host, endpoint.port)
 
+    def leader_of(self, topic: str, partition: int) -> int:
+        known = self._metadata.image.topic(topic)
+        found = None if known is None else known.partitions.get(partition)
+        return -1 if found is None else found.leader
+
+    def topic_id(self, topic: str) -> UUID | None:
+        return self._metadata.image.topic_ids.get(topic)
+
     def isr_epoch(self, broker: int) -> int | None:
         known = self._metadata.image.brokers.get(broker)
         return None if known is None or known.fenced or known.in_controlled_shutdown else known.epoch
 
     def log_config(self, topic: str) -> LogConfig:
         known = self._metadata.topic(topic)
+        broker, large = self._settings.current, self._takes_large_segments(topic)
+        if not large and broker[_SEGMENT_BYTES] > (limit := segment_bytes_max(large=False)):
+            broker = broker.with_overrides({_SEGMENT_BYTES: str(limit)})
         return stored_config(
             {} if known is None else known.configs,
-            self._settings.current,
+            broker,
             self._metadata.good_topic_defaults,
-            use_large_index_format=self._metadata.large_segments,
+            use_large_index_format=large,
         ).config
+
+    def _takes_large_segments(self, topic: str) -> bool:
+        """Return whether every broker that holds the topic takes segments past 2 GiB; those that do not are named."""
+        if not self._cluster.large_segments:
+            return False
+        lacking = tuple(brokers_without_large_segments(self._metadata.image, topic))
+        if lacking != self._lacking.get(topic, ()):
+            self._lacking[topic] = lacking
+            if lacking:
+                logger.warning(
+                    "%s has segments of at most 2 GiB: broker %s holds it and has not registered %s",
+                    topic,
+                    ", ".join(map(str, lacking)),
+                    LARGE_SEGMENTS_FEATURE,
+                )
+        return not lacking
 
     def ask_controller(self, key: ApiKey, versions: tuple[int, int], /, **fields: Any) -> Any:
         with self._lock:

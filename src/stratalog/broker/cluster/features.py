@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from stratalog.broker.cluster.image import METADATA_VERSION, TOPIC_RESOURCE, MetadataImage
+from stratalog.broker.cluster.registrations import BrokerRegistration
 from stratalog.broker.metadata import is_tiered
 from stratalog.engine.tiering import NEVER_TIERED
 from stratalog.errors import UsageError
@@ -24,12 +25,32 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     "transaction.version": (0, 2),
 }
 
+#: Not one of Kafka's: the broker takes segments past 2 GiB (KIP-1333). Controllers keep it, and never finalize it.
+LARGE_SEGMENTS_FEATURE: Final = "stratalog.large.segments"
 
 #: So many topics are named in a refusal.
 _NAMED: Final = 3
 
 
-def refuse_cluster(image: MetadataImage, *, kraft_version: int, node_id: int) -> None:
+def claimed_features(*, large_segments: bool) -> Mapping[str, tuple[int, int]]:
+    """Return what a broker says in its registration."""
+    return {**SUPPORTED_FEATURES, LARGE_SEGMENTS_FEATURE: (0, 1)} if large_segments else SUPPORTED_FEATURES
+
+
+def brokers_without_large_segments(image: MetadataImage, topic: str) -> list[int]:
+    """Return those that hold a replica of a topic and have not said that they take segments past 2 GiB, in order."""
+    known = image.topic(topic)
+    if known is None:
+        return []
+    holders = {broker for partition in known.partitions.values() for broker in partition.replicas}
+    return sorted(broker for broker in holders if not _takes_large_segments(image.brokers.get(broker)))
+
+
+def _takes_large_segments(broker: BrokerRegistration | None) -> bool:
+    return broker is not None and broker.features.get(LARGE_SEGMENTS_FEATURE, (0, 0))[1] >= 1
+
+
+def refuse_cluster(image: MetadataImage, *, kraft_version: int, node_id: int, is_tiering: bool = False) -> None:
     """Raise UsageError for a cluster that a broker of this release cannot join: it names all causes and the remedy."""
     lowered = lowered_features({**image.features, "kraft.version": kraft_version})
     if lowered:
@@ -44,12 +65,13 @@ def refuse_cluster(image: MetadataImage, *, kraft_version: int, node_id: int) ->
             f"this broker cannot join the cluster, which has {len(image.acls)} ACLs: it does not enforce the ACLs of a"
             " cluster, and would let everybody do everything"
         )
-    tiered = _tiered_topics(image, node_id)
+    tiered = [] if is_tiering else _tiered_topics(image, node_id)
     if tiered:
         shown = ", ".join(tiered[:_NAMED]) + (f" and {len(tiered) - _NAMED} more" if len(tiered) > _NAMED else "")
         raise UsageError(
-            f"this broker cannot join the cluster, which has assigned it replicas of tiered topics: {shown}. It does"
-            " not read the remote tier of a cluster: move them to other brokers with kafka-reassign-partitions.sh"
+            f"this broker cannot join the cluster, which has assigned it replicas of tiered topics: {shown}. It has"
+            " no remote tier: set remote.log.storage.system.enable=true and stratalog.remote.url, or move them to other"
+            " brokers with kafka-reassign-partitions.sh"
         )
 
 

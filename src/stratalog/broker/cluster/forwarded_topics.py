@@ -30,7 +30,10 @@ _REPLICAS: Final = {
 #: Kafka's default for that; ours is that of a broker by itself.
 _REPLICAS_DEFAULT: Final = 3
 #: Likewise, how many of them must be in sync.
-_MIN_ISR: Final = {"__transaction_state": "transaction.state.log.min.isr"}
+_MIN_ISR: Final = {
+    "__transaction_state": "transaction.state.log.min.isr",
+    "__remote_log_metadata": "remote.log.metadata.topic.min.isr",
+}
 _MIN_ISR_DEFAULT: Final = 2
 
 
@@ -94,4 +97,6 @@ def _replicas(config: BrokerConfig, name: str) -> int:
 def _min_isr(config: BrokerConfig, name: str) -> dict[str, str]:
     """Return what a topic of the broker's own gets beside what a broker by itself gives it."""
     key = _MIN_ISR.get(name)
-    return {} if key is None or config.is_set(key) else {"min.insync.replicas": str(_MIN_ISR_DEFAULT)}
+    if key is None:
+        return {}
+    return {"min.insync.replicas": str(config[key] if config.is_set(key) else _MIN_ISR_DEFAULT)}

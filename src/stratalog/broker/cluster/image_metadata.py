@@ -32,12 +32,12 @@ _MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 class ImageMetadata:
     """Follows the images by `take`, which belongs to one thread. Any thread may read."""
 
-    #: Levels of released controllers mean something else than KIP-1333: a cluster has no large segments.
-    large_segments = False
     good_topic_defaults: Mapping[str, str] = _NOTHING
 
-    def __init__(self, cluster_id: str) -> None:
+    def __init__(self, cluster_id: str, *, large_segments: bool = False) -> None:
         self.cluster_id = cluster_id
+        #: Levels of released controllers mean something else than KIP-1333: this broker's own switch says it.
+        self.large_segments = large_segments
         #: The newest image that was taken in.
         self.image: MetadataImage = EMPTY_IMAGE
         self._topics = TopicMap()

@@ -19,7 +19,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from stratalog.broker.cluster.controller_channel import ControllerChannel
-from stratalog.broker.cluster.features import SUPPORTED_FEATURES
+from stratalog.broker.cluster.features import claimed_features
 from stratalog.broker.cluster.image import METADATA_VERSION
 from stratalog.broker.cluster.quorum import Address
 from stratalog.errors import StratalogError, UsageError
@@ -77,6 +77,8 @@ class Registration:
     rack: str | None = None
     #: The epoch in which the directories were last closed cleanly, -1 if that is not certain (KIP-966).
     previous_broker_epoch: int = -1
+    #: Whether it takes segments past 2 GiB.
+    large_segments: bool = False
 
 
 class Lifecycle:
@@ -229,7 +231,7 @@ class Lifecycle:
         with_zero = client.version(ApiKey.BROKER_REGISTRATION, _REGISTRATION_VERSIONS) >= _ZERO_LEVELS_FROM
         return [
             {"name": name, "min_supported_version": low, "max_supported_version": high}
-            for name, (low, high) in SUPPORTED_FEATURES.items()
+            for name, (low, high) in claimed_features(large_segments=self._registration.large_segments).items()
             if with_zero or low > 0 or name == METADATA_VERSION
         ]
 

@@ -23,7 +23,10 @@ def local_changes(delta: MetadataDelta, image: MetadataImage, broker: int) -> Re
         gone = delta.image.topics[topic_id]
         for number, partition in gone.partitions.items():
             if broker in partition.replicas:
-                changes.deletes.add(TopicIdPartition(topic_id, gone.name, number))
+                key = TopicIdPartition(topic_id, gone.name, number)
+                changes.deletes.add(key)
+                if partition.leader == broker:
+                    changes.remote_deletes.add(key)
     for topic_id, numbers in delta.changed_partitions.items():
         topic, before = image.topics[topic_id], delta.image.topics.get(topic_id)
         former = nothing if before is None else before.partitions
@@ -32,6 +35,7 @@ def local_changes(delta: MetadataDelta, image: MetadataImage, broker: int) -> Re
             changes.compare(key, former.get(number), topic.partitions[number])
     return ReplicaChanges(
         deletes=frozenset(changes.deletes),
+        remote_deletes=frozenset(changes.remote_deletes),
         leaders=changes.leaders,
         elected=frozenset(changes.elected),
         followers=changes.followers,
@@ -45,6 +49,7 @@ class _Changes:
     def __init__(self, broker: int) -> None:
         self._broker = broker
         self.deletes: set[TopicIdPartition] = set()
+        self.remote_deletes: set[TopicIdPartition] = set()
         self.leaders: dict[TopicIdPartition, PartitionRegistration] = {}
         self.elected: set[TopicIdPartition] = set()
         self.followers: dict[TopicIdPartition, PartitionRegistration] = {}

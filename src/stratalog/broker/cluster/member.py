@@ -93,6 +93,7 @@ class ClusterMember:
                 directory_ids=[each.directory_id for each in opened],
                 rack=settings.rack,
                 previous_broker_epoch=self._previous_epoch,
+                large_segments=settings.large_segments,
             ),
             settings.connection,
             controller=lambda: self.quorum.leader,
@@ -127,7 +128,12 @@ class ClusterMember:
         """
         self._observer.start()
         self._wait(lambda: self._loader.is_caught_up, "no controller has sent the metadata of the cluster")
-        refuse_cluster(self.image, kraft_version=self._observer.kraft_version, node_id=self.settings.node_id)
+        refuse_cluster(
+            self.image,
+            kraft_version=self._observer.kraft_version,
+            node_id=self.settings.node_id,
+            is_tiering=self.settings.is_tiering,
+        )
         self.lifecycle.start()
         # The lifecycle has a time limit of its own, and knows why there was no registration.
         patience_s = self.settings.registration_timeout_s + _LAST_REQUEST_S

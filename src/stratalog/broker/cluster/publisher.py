@@ -104,9 +104,24 @@ class MetadataPublisher:
         if any(each.type == BROKER_RESOURCE and each.name in mine for each in delta.changed_configs):
             self._settings.take_stored()
             topics = {partition.topic for partition in logs.partitions()}
-        for topic in topics:
+        for topic in topics | self._resized(delta, logs):
             if logs.partitions(topic):
                 logs.update_config(topic, self._log_config(topic))
+
+    def _resized(self, delta: MetadataDelta, logs: LogManager) -> set[str]:
+        """Return topics that may have large segments from now on, or no longer: other brokers hold them, or say so."""
+        if not self._metadata.large_segments or not (delta.changed_brokers or delta.changed_partitions):
+            return set()
+        assert self._log_config is not None
+        held = {partition.topic: partition.log.config for partition in logs.partitions()}
+        if not delta.changed_brokers:
+            names = {self._metadata.image.topics[topic_id].name for topic_id in delta.changed_partitions}
+            held = {name: config for name, config in held.items() if name in names}
+        return {
+            name
+            for name, config in held.items()
+            if self._log_config(name).use_large_index_format != config.use_large_index_format
+        }
 
     @staticmethod
     def _try(what: str, step: Callable[[], object]) -> None:

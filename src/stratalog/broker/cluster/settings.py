@@ -28,6 +28,9 @@ _VOTERS: Final = "controller.quorum.voters"
 _CONTROLLER_NAMES: Final = "controller.listener.names"
 _AUTHORIZER: Final = "authorizer.class.name"
 _TIERING: Final = "remote.log.storage.system.enable"
+_LARGE_SEGMENTS: Final = "stratalog.large.segments"
+_STORE_URL: Final = "stratalog.remote.url"
+_STORE_CLASS: Final = "remote.log.storage.manager.class.name"
 _SEGMENT_BYTES: Final = "log.segment.bytes"
 _PROTOCOL_NUMBERS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
@@ -51,6 +54,10 @@ class ClusterSettings:
     heartbeat_s: float
     registration_timeout_s: float
     fetch_timeout_s: float
+    #: Whether the broker has a remote tier.
+    is_tiering: bool = False
+    #: Whether it takes segments past 2 GiB.
+    large_segments: bool = False
 
     @classmethod
     def of(cls, config: BrokerConfig) -> ClusterSettings:
@@ -64,14 +71,16 @@ class ClusterSettings:
             raise UsageError(f"{_ROLES}=broker needs {_CONTROLLER_NAMES}, such as CONTROLLER")
         if (config.properties.get(_AUTHORIZER) or "").strip():
             raise UsageError(f"{_AUTHORIZER} is not kept with {_ROLES}=broker: the ACLs of a cluster are not enforced")
-        if config[_TIERING]:
-            # Every replica would copy and delete in the remote tier as if it led its partition.
-            raise UsageError(f"{_TIERING}=true is not kept with {_ROLES}=broker: brokers of a cluster do not tier yet")
+        if config[_TIERING] and not (config[_STORE_URL] or config[_STORE_CLASS]):
+            raise UsageError(
+                f"{_TIERING}=true with {_ROLES}=broker needs {_STORE_URL}, the object store that all brokers of the"
+                " cluster share; without it each would have one of its own"
+            )
         limit = segment_bytes_max(large=False)
-        if config[_SEGMENT_BYTES] > limit:
+        if config[_SEGMENT_BYTES] > limit and not config[_LARGE_SEGMENTS]:
             raise UsageError(
                 f"{_SEGMENT_BYTES}={config[_SEGMENT_BYTES]}: in a cluster no segment may pass {limit} bytes, whatever"
-                " its metadata.version is; set a smaller one"
+                f" its metadata.version is; set a smaller one, or {_LARGE_SEGMENTS}=true on every broker"
             )
         voters = _voters(config[_VOTERS])
         bootstrap = tuple(_address(each, _BOOTSTRAP, "HOST:PORT") for each in config[_BOOTSTRAP])
@@ -94,6 +103,8 @@ class ClusterSettings:
             heartbeat_s=config["broker.heartbeat.interval.ms"] / 1000,
             registration_timeout_s=config["initial.broker.registration.timeout.ms"] / 1000,
             fetch_timeout_s=config["controller.quorum.fetch.timeout.ms"] / 1000,
+            is_tiering=config[_TIERING],
+            large_segments=config[_LARGE_SEGMENTS],
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from stratalog.broker.fetch.fetch_frames import FetchedPartition, FetchPartition
 from stratalog.broker.fetch.remote_reads import RemoteJob, RemoteResult
@@ -19,6 +19,7 @@ from stratalog.errors import (
     KafkaError,
     KafkaStorageError,
     NotLeaderOrFollowerError,
+    OffsetMovedToTieredStorageError,
     OffsetOutOfRangeError,
     UnknownLeaderEpochError,
     UnknownServerError,
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from stratalog.log.index import AbortedTransaction
 
 logger = logging.getLogger(__name__)
-
-_OFFSET_MOVED_TO_TIERED_STORAGE: Final = 109
 
 #: A topic as the request spells it, and the answers for its partitions.
 Results = list[tuple[bytes, list[FetchedPartition]]]
@@ -113,7 +112,7 @@ def read_plan(plan: FetchPlan, *, is_first: bool = False) -> FetchRead:
             if partition is not None and partition.is_remote(wanted.request.fetch_offset):
                 refusal = _refusal(partition, wanted, plan)
                 if refusal is None and plan.replica_id >= 0:
-                    refusal = FetchedPartition(wanted.request.partition, _OFFSET_MOVED_TO_TIERED_STORAGE)
+                    refusal = _moved_to_tier(partition, wanted.request.partition)
                 if refusal is None:
                     limit = max(limit, 0)
                     if (limit or not (size or remote)) and not partition.is_remote_throttled():
@@ -272,6 +271,14 @@ def _refuse_to_read(partition: Partition, request: FetchPartition, plan: FetchPl
     aborted = () if plan.isolation is Isolation.TXN_COMMITTED else None
     return FetchedPartition(
         request.partition, 0, data.high_watermark, data.last_stable_offset, data.log_start_offset, aborted=aborted
+    )
+
+
+def _moved_to_tier(partition: Partition, index: int) -> FetchedPartition:
+    """Answer a replica that asks for what is only in the remote tier: it begins behind that, and needs the bounds."""
+    log = partition.log
+    return FetchedPartition(
+        index, OffsetMovedToTieredStorageError.code, log.high_watermark, log_start_offset=log.log_start_offset
     )
 
 

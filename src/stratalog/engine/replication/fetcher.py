@@ -17,8 +17,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from stratalog.engine.replication.leader_questions import LeaderQuestions
+from stratalog.engine.replication.tier_start import history_from_tier, lacks_history
 from stratalog.engine.replication.truncation import cut_at_divergence, move_into_range
-from stratalog.errors import KafkaError, OffsetOutOfRangeError, StratalogError
+from stratalog.errors import KafkaError, OffsetMovedToTieredStorageError, OffsetOutOfRangeError, StratalogError
 from stratalog.wire import ApiKey
 from stratalog.wire.client import EARLIEST_OFFSET, LATEST_OFFSET, Client, UnreachableError
 
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FETCH_VERSIONS: Final = (13, 18)
-_LIST_OFFSETS_VERSIONS: Final = (4, 7)
 
 #: Cuts a partition's log at an offset, with all that depends on it.
 Truncate = Callable[["Partition", int], object]
@@ -281,11 +282,15 @@ class ReplicaFetcher:
         try:
             if code == OffsetOutOfRangeError.code:
                 self._move_into_range(following)
+            elif code == OffsetMovedToTieredStorageError.code:
+                self._begin_behind_remote(following, int(answer.log_start_offset))
             elif code:
                 self._delay([following], answer.error_code.name.upper())
                 return
             elif int(answer.diverging_epoch.end_offset) >= 0 or int(answer.diverging_epoch.epoch) >= 0:
                 self._cut(following, int(answer.diverging_epoch.epoch), int(answer.diverging_epoch.end_offset))
+            elif lacks_history(following.partition, int(answer.log_start_offset)):
+                self._begin_behind_remote(following, int(answer.log_start_offset))
             else:
                 self._append(asked, answer)
         except UnreachableError:
@@ -336,8 +341,9 @@ class ReplicaFetcher:
 
     def _move_into_range(self, following: Following) -> None:
         partition = following.partition
-        leader_end = self._leader_offset(following, LATEST_OFFSET)
-        leader_start = self._leader_offset(following, EARLIEST_OFFSET)
+        leader = self._questions(following)
+        leader_end, _ = leader.offset(LATEST_OFFSET)
+        leader_start, _ = leader.offset(EARLIEST_OFFSET)
         with partition.while_following(following.leader_epoch) as follows:
             if not follows:
                 return
@@ -359,30 +365,24 @@ class ReplicaFetcher:
             else:
                 self._delay([following], "its offset is out of the leader's range")
 
-    def _leader_offset(self, following: Following, timestamp: int) -> int:
+    def _begin_behind_remote(self, following: Following, leader_log_start: int) -> None:
+        """Begin where the leader's local log does; what lies before it stays in the remote tier."""
         partition = following.partition
-        response = self._connected().call(
-            ApiKey.LIST_OFFSETS,
-            _LIST_OFFSETS_VERSIONS,
-            replica_id=self._cluster.node_id,
-            isolation_level=0,
-            topics=[
-                {
-                    "name": partition.topic,
-                    "partitions": [
-                        {
-                            "partition_index": partition.partition,
-                            "current_leader_epoch": following.leader_epoch,
-                            "timestamp": timestamp,
-                        }
-                    ],
-                }
-            ],
-        )
-        answer = response.topics[0].partitions[0]
-        if int(answer.error_code):
-            raise UnreachableError(f"ListOffsets: {answer.error_code.name.upper()}")
-        return int(answer.offset)
+        history = history_from_tier(partition, self._questions(following), leader_log_start)
+        with partition.while_following(following.leader_epoch) as follows:
+            if not follows:
+                return
+            logger.info(
+                "%s-%d ended at %d, which its leader has in the remote tier: it goes on at %d",
+                partition.topic,
+                partition.partition,
+                partition.log.log_end_offset,
+                history.next_offset,
+            )
+            partition.log.begin_behind_remote(history)
+
+    def _questions(self, following: Following) -> LeaderQuestions:
+        return LeaderQuestions(self._connected(), self._cluster.node_id, following.partition, following.leader_epoch)
 
     def _forget(self, following: Following) -> None:
         with self._changed:

@@ -40,7 +40,7 @@ class LocalReplicas:
     def __init__(self, logs: LogManager, cluster: ClusterView) -> None:
         config = logs.config
         self._logs = logs
-        self._cluster = cluster
+        self.cluster = cluster
         self._lock = threading.Lock()
         self._closed = False
         self._requests = IsrRequests(cluster)
@@ -108,7 +108,8 @@ class LocalReplicas:
             if self._closed:
                 return
             for key in changes.deletes:
-                self._each(key, lambda key=key: self._delete(key))  # type: ignore[misc]
+                remote = key in changes.remote_deletes
+                self._each(key, lambda key=key, remote=remote: self._delete(key, delete_remote=remote))  # type: ignore[misc]
             for news in (changes.leaders, changes.followers):
                 for key, assigned in news.items():
                     self._each(key, lambda key=key, assigned=assigned: self._take(key, assigned))  # type: ignore[misc]
@@ -132,12 +133,12 @@ class LocalReplicas:
         except Exception:
             logger.exception("The metadata of %s-%d was not put in force", key.topic, key.partition)
 
-    def _delete(self, key: TopicIdPartition) -> None:
+    def _delete(self, key: TopicIdPartition, *, delete_remote: bool) -> None:
         partition = self._logs.get(key.topic, key.partition)
         if partition is not None and partition.topic_id == key.topic_id:
             self.fetchers.leave(partition)
             partition.retire()
-            self._logs.delete_replica(key)
+            self._logs.delete_replica(key, delete_remote=delete_remote)
 
     def _take(self, key: TopicIdPartition, assigned: AssignedReplicas) -> None:
         partition = self._partition(key, assigned)
@@ -150,6 +151,8 @@ class LocalReplicas:
                 self.fetchers.follow(partition, assigned.leader, assigned.leader_epoch)
         elif role is not None:
             self.fetchers.leave(partition)
+        if role is not None and partition.leader != before:
+            self._logs.take_role(partition)
 
     def _partition(self, key: TopicIdPartition, assigned: AssignedReplicas) -> Partition | None:
         found = self._logs.get(key.topic, key.partition)
@@ -158,9 +161,9 @@ class LocalReplicas:
                 return found
             logger.error("%s-%d is still that of an earlier topic of its name", key.topic, key.partition)
             return None
-        directory = assigned.directory(self._cluster.node_id)
+        directory = assigned.directory(self.cluster.node_id)
         if directory == _LOST_DIRECTORY:
             logger.error("%s-%d lay in a log directory that is gone", key.topic, key.partition)
             return None
-        spec = TopicSpec(key.topic, key.topic_id, key.partition + 1, self._cluster.log_config(key.topic))
+        spec = TopicSpec(key.topic, key.topic_id, key.partition + 1, self.cluster.log_config(key.topic))
         return self._logs.make_replica(spec, key.partition, directory)

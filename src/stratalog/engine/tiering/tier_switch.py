@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stratalog.config import LogConfig
+from stratalog.engine.replication import Role
 from stratalog.engine.tiering.metadata_log import REMOTE_LOG_METADATA_TOPIC
 from stratalog.errors import StratalogError
 
@@ -37,16 +38,23 @@ def allowed_config(topic: str, config: LogConfig) -> LogConfig:
 
 
 def tier(partitions: Iterable[Partition], remote: RemoteLogManager) -> None:
-    """Put into force, for partitions that are served, what their configuration says of tiering."""
-    enabled = []
+    """Put into force, for partitions that are served, what their configuration and their role say of tiering.
+
+    Only a leader copies and deletes remotely. A replica whose role no metadata has said yet does nothing.
+    """
+    leading, following = [], []
     for partition in partitions:
+        leads = partition.leader_epoch >= 0
         if partition.log.config.remote_storage_enable:
             partition.remote = remote
-            enabled.append(partition.log)
-        elif partition.remote is not None or _has_leftovers(partition, remote):
-            _switch_off(partition, remote)
-    if enabled:
-        remote.on_leadership_change(enabled)
+            if leads:
+                leading.append(partition.log)
+            elif partition.role.role in (Role.FOLLOWER, Role.LEADERLESS):
+                following.append(partition.log)
+        elif partition.remote is not None or (leads and _has_leftovers(partition, remote)):
+            _switch_off(partition, remote, leads=leads)
+    if leading or following:
+        remote.on_leadership_change(leading, following)
 
 
 def _has_leftovers(partition: Partition, remote: RemoteLogManager) -> bool:
@@ -60,11 +68,11 @@ def _has_leftovers(partition: Partition, remote: RemoteLogManager) -> bool:
         return False
 
 
-def _switch_off(partition: Partition, remote: RemoteLogManager) -> None:
+def _switch_off(partition: Partition, remote: RemoteLogManager, *, leads: bool) -> None:
     """From here on no read of the partition goes to the remote tier, and no task of it touches the log."""
     log = partition.log
     partition.remote = None
-    delete = log.config.remote_log_delete_on_disable
+    delete = leads and log.config.remote_log_delete_on_disable
     logger.info("%s is no longer tiered; it begins at %d", log.directory.name, log.local_log_start_offset)
     log.increment_log_start_offset(log.local_log_start_offset, "tiering was switched off")
     try:

@@ -11,6 +11,7 @@ from typing import Any
 from stratalog.config import BrokerConfig
 from stratalog.engine.log_manager import LogManager
 from stratalog.engine.tiering.metadata_topic import EnsureTopic, open_metadata_log
+from stratalog.engine.tiering.replicated_metadata_log import ReplicatedMetadataLog
 from stratalog.errors import NotOwnerError, RemoteStorageError, StratalogError, UsageError
 from stratalog.remote.api import (
     BrokerIdentity,
@@ -21,7 +22,7 @@ from stratalog.remote.api import (
     configure_plugin,
     load_plugin,
 )
-from stratalog.remote.metadata import TopicBasedRemoteLogMetadataManager
+from stratalog.remote.metadata import MetadataLog, TopicBasedRemoteLogMetadataManager
 from stratalog.remote.ownership import BrokerOwnership, Claimant, OwnershipFile
 from stratalog.remote.storage import ObjectStoreRemoteStorageManager, storage_manager_options
 from stratalog.remote.tier import PartitionCount, RemoteHealth, RemoteLogManager
@@ -58,6 +59,7 @@ def start_tiering(
     the store comes back. UsageError for a URL, option or plugin that cannot be used at all, and what
     `open_metadata_log` raises.
     """
+    cluster = None if logs.replication is None else logs.replication.cluster
     storage = _storage_manager(config, data_dir, cluster_id)
     if isinstance(storage, ObjectStoreRemoteStorageManager):
         claimant = Claimant(
@@ -65,14 +67,27 @@ def start_tiering(
             config["node.id"],
             OwnershipFile(data_dir),
             lambda topic_id: partition_count(topic_id) is not None,
+            has_metadata=cluster is None,
         )
         storage.own(BrokerOwnership(storage.store, claimant, clock))
     metadata = _metadata_plugin(config, data_dir, cluster_id, bootstrap_servers)
     if metadata is None:
-        events = open_metadata_log(config, ensure_topic, logs.get, clock)
+        events: MetadataLog
+        if cluster is None:
+            events = open_metadata_log(config, ensure_topic, logs.get, clock)
+        else:
+            events = ReplicatedMetadataLog(cluster, config, ensure_topic, clock)
         wait_ms = config["remote.log.metadata.consume.wait.ms"]
         metadata = TopicBasedRemoteLogMetadataManager(events, consume_wait_ms=wait_ms, clock=clock)
-    remote = RemoteLogManager(storage, metadata, config, data_dir / INDEX_CACHE, clock, partition_count=partition_count)
+    remote = RemoteLogManager(
+        storage,
+        metadata,
+        config,
+        data_dir / INDEX_CACHE,
+        clock,
+        partition_count=partition_count,
+        is_shared=cluster is not None,
+    )
     remote.plugin_metrics += [*_metrics_of("storage", storage), *_metrics_of("metadata", metadata)]
     remote.start()
     logs.attach_remote(remote)

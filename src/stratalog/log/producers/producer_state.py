@@ -17,6 +17,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from typing_extensions import Buffer
+
 from stratalog.errors import CorruptSnapshotError, InvalidProducerEpochError
 from stratalog.log.format import producer_snapshot
 from stratalog.log.index import AbortedTransaction
@@ -296,6 +298,13 @@ class ProducerStateManager:
         self.snapshots.delete_all()
         self._last_snapshot_offset = 0
         self.map_end_offset = offset
+
+    def begin_with(self, offset: int, snapshot: Buffer) -> None:
+        """Forget everything but what `snapshot`, that of another replica, says of the producers before `offset`."""
+        self.truncate_fully_and_start_at(offset)
+        producer_snapshot.write_encoded(self.snapshots.path_for(offset), snapshot, self._fs)
+        self.snapshots.add(offset, synced=True)
+        self._load(offset, self._clock.now_ms())
 
     def _clear(self) -> None:
         self._producers.clear()

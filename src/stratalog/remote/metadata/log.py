@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class EventsRead(NamedTuple):
@@ -43,4 +43,24 @@ class MetadataLog(Protocol):
 
     def write_snapshot(self, partition: int, data: bytes) -> None:
         """Store `data` whole or not at all, once every event that can be read is durable."""
+        ...
+
+
+@runtime_checkable
+class FollowsLeaders(Protocol):
+    """A metadata log that lies with other brokers, and is read on in the background: `end_offset` is behind theirs."""
+
+    def first_end(self, partition: int) -> int:
+        """Return where the events ended when they were asked for first: before that is read, nothing is known.
+
+        Raises RetriableRemoteStorageError while it is not known.
+        """
+        ...
+
+    def newest_end(self, partition: int) -> int:
+        """Return where the events end now. Blocks. Raises RetriableRemoteStorageError when no broker says so."""
+        ...
+
+    def close(self) -> None:
+        """Read nothing more."""
         ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from stratalog.errors import CorruptRecordError, CorruptSnapshotError, StratalogError
+from stratalog.errors import CorruptRecordError, CorruptSnapshotError, RetriableRemoteStorageError, StratalogError
 from stratalog.remote.api import (
     RemoteLogMetadata,
     RemoteLogSegmentId,
@@ -21,7 +21,7 @@ from stratalog.remote.api import (
     is_valid_delete_transition,
 )
 from stratalog.remote.metadata.cache import RemoteLogMetadataCache
-from stratalog.remote.metadata.log import MetadataLog
+from stratalog.remote.metadata.log import FollowsLeaders, MetadataLog
 from stratalog.remote.metadata.serde import decode
 from stratalog.remote.metadata.snapshot import (
     Covers,
@@ -62,7 +62,10 @@ class ReplayedPartition:
     # --- events -----------------------------------------------------------------------------------------------------
 
     def catch_up(self) -> None:
-        """Apply all events up to the end of the log."""
+        """Apply all events up to the end of the log.
+
+        Raises RetriableRemoteStorageError while too little of it has been read to say anything.
+        """
         if not self._is_loaded:
             self._load()
         while self.next_offset < self._log.end_offset(self.number):
@@ -75,6 +78,10 @@ class ReplayedPartition:
                 self._last_event = events[-1][0], crc32c(events[-1][1])
             self.next_offset = next_offset
             self._events_since_snapshot += len(events)
+        if isinstance(self._log, FollowsLeaders) and self.next_offset < (end := self._log.first_end(self.number)):
+            raise RetriableRemoteStorageError(
+                f"partition {self.number} of the remote log metadata has been read up to {self.next_offset} of {end}"
+            )
         self.is_current = True
 
     def _apply(self, offset: int, value: bytes) -> None:

@@ -6,6 +6,7 @@ sees exactly what the running process saw. Events of a user partition lie in one
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Final
@@ -20,12 +21,14 @@ from stratalog.remote.api import (
     TopicIdPartition,
 )
 from stratalog.remote.metadata.cache import RemoteLogMetadataCache
-from stratalog.remote.metadata.log import MetadataLog
+from stratalog.remote.metadata.log import FollowsLeaders, MetadataLog
 from stratalog.remote.metadata.partitioner import metadata_partition
 from stratalog.remote.metadata.replayed import ReplayedPartition
 from stratalog.remote.metadata.serde import encode
 from stratalog.remote.tier import RemoteTotals
 from stratalog.util import SYSTEM_CLOCK, Clock
+
+logger = logging.getLogger(__name__)
 
 #: Between two looks for an event that cannot be read back yet.
 _POLL_SECONDS: Final = 0.01
@@ -46,6 +49,8 @@ class TopicBasedRemoteLogMetadataManager:
         self._clock = clock
         self._partitions = [ReplayedPartition(metadata_log, number) for number in range(metadata_log.partition_count)]
         self._closed = False
+        #: Partitions whose leader is new: all that earlier leaders have stored is read before they are ready.
+        self._unsure: dict[TopicIdPartition, object] = {}
 
     def configure(self, configs: Mapping[str, str]) -> None:
         """Nothing to configure: the topic's keys are the broker's business."""
@@ -171,20 +176,44 @@ class TopicBasedRemoteLogMetadataManager:
     def on_partition_leadership_changes(
         self, leaders: Iterable[TopicIdPartition], followers: Iterable[TopicIdPartition]
     ) -> None:
-        """Nothing to do: what is asked for is read."""
+        """Take note that other brokers may have stored events of these partitions until now."""
+        if isinstance(self._log, FollowsLeaders):
+            for partition in (*leaders, *followers):
+                self._unsure[partition] = object()
 
     def on_stop_partitions(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """Nothing to do: what was read stays, and a partition may come back."""
+        """Keep what was read: a partition may come back."""
+        for partition in partitions:
+            self._unsure.pop(partition, None)
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
-        """Return True, after reading what has not been read yet. Raises what a lookup raises when that cannot be."""
-        replayed = self._partitions[metadata_partition(partition, len(self._partitions))]
-        with replayed.lock:
-            self._make_current(replayed)
+        """Return whether all has been read that was stored before the last change of leadership.
+
+        Reads what has not been read yet. Raises what a lookup raises when that cannot be.
+        """
+        number = metadata_partition(partition, len(self._partitions))
+        replayed, unsure = self._partitions[number], self._unsure.get(partition)
+        if not isinstance(self._log, FollowsLeaders):
+            with replayed.lock:
+                self._make_current(replayed)
+            return True
+        try:
+            end = 0 if unsure is None else self._log.newest_end(number)
+            with replayed.lock:
+                self._make_current(replayed)
+        except RetriableRemoteStorageError as error:
+            logger.debug("%s: %s", partition, error)
+            return False
+        if replayed.next_offset < end:
+            return False
+        if self._unsure.get(partition) is unsure:
+            self._unsure.pop(partition, None)
         return True
 
     def close(self) -> None:
         """Leave snapshots, so that the next start has nothing to replay. Harmless when called again."""
+        if isinstance(self._log, FollowsLeaders):
+            self._log.close()  # first: an event that waits for a broker holds a lock
         for replayed in self._partitions:
             with replayed.lock:
                 if not self._closed:

@@ -40,12 +40,17 @@ _ID_CHARACTERS: Final = 22
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """Who claims. `knows_topic` says whether a topic of an id is the cluster's."""
+    """Who claims. `knows_topic` says whether a topic of an id is the cluster's.
+
+    `has_metadata` says whether the data directory holds the metadata of remote segments: then an old copy of it is a
+    danger. In a cluster they are the cluster's, and a replica may begin again with an empty directory.
+    """
 
     cluster_id: str
     node_id: int
     file: OwnershipFile
     knows_topic: Callable[[UUID], bool]
+    has_metadata: bool = True
 
 
 class BrokerOwnership:
@@ -153,6 +158,8 @@ class BrokerOwnership:
         )
 
     def _check_not_stale(self, life: BrokerLife | None) -> None:
+        if not self._claimant.has_metadata:
+            return
         if life is not None and life.incarnation not in self._claimant.file.all_incarnations:
             raise NotOwnerError(
                 f"{self._store.url}: broker {self._claimant.node_id} of this cluster has run since with another data"

@@ -12,10 +12,13 @@ class Cancellation:
     def __init__(self) -> None:
         self._event = threading.Event()
         self._lock = threading.Lock()
+        #: Whether another broker does the work from now on: what is half done must not be finished here.
+        self.is_resigned = False
 
-    def set(self) -> None:
+    def set(self, *, resigned: bool = False) -> None:
         """From the return of this on nothing that was given to `unless_set` runs."""
         with self._lock:
+            self.is_resigned = self.is_resigned or resigned
             self._event.set()
 
     def is_set(self) -> bool:

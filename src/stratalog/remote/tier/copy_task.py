@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from stratalog.config import LogConfig, changed_properties
 from stratalog.errors import (
     CustomMetadataSizeLimitExceededError,
+    RemoteResourceNotFoundError,
     RemoteStorageError,
     RetriableRemoteStorageError,
     StratalogError,
@@ -164,10 +165,13 @@ class CopyTask(TieringTask):
                     f"remote.log.metadata.custom.metadata.max.bytes is {self._services.custom_metadata_bytes_max}"
                 )
         except Exception as error:
-            self._clean_up(metadata, error)
+            if not self._cancelled.is_resigned:
+                self._clean_up(metadata, error)
             raise
+        if self._cancelled.is_resigned:
+            raise self._taken_back(metadata, "this broker no longer leads the partition")
         self._progress.note(StepKind.METADATA, f"the metadata of {segment.log_path.name}")
-        _result(self._services.rlmm.update_remote_log_segment_metadata(self._finished(metadata, custom)))
+        self._finish(metadata, custom)
         self._release_local(end_offset)
         logger.info(
             "Copied %s to the remote tier as %s",
@@ -226,6 +230,28 @@ class CopyTask(TieringTask):
             RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
             self._services.broker_id,
         )
+
+    def _finish(self, metadata: RemoteLogSegmentMetadata, custom: CustomMetadata | None) -> None:
+        """Make the copy readable. RetriableRemoteStorageError when another leader has deleted it before that."""
+        rlmm = self._services.rlmm
+        try:
+            _result(rlmm.update_remote_log_segment_metadata(self._finished(metadata, custom)))
+        except RemoteResourceNotFoundError:
+            if not self._services.is_shared:
+                raise
+        else:
+            end = metadata.last_epoch, metadata.end_offset
+            if not self._services.is_shared or rlmm.remote_log_segment_metadata(self._partition, *end) is not None:
+                return
+        raise self._taken_back(metadata, "another broker has deleted it meanwhile")
+
+    def _taken_back(self, metadata: RemoteLogSegmentMetadata, why: str) -> RetriableRemoteStorageError:
+        """Delete the objects of a copy that is never going to be finished; its metadata is another leader's affair."""
+        try:
+            self._services.rsm.delete_log_segment_data(metadata)
+        except (StratalogError, OSError) as error:
+            logger.warning("What was copied as %s is left in the store: %s", metadata.segment_id, error)
+        return RetriableRemoteStorageError(f"{metadata.segment_id} was copied in vain: {why}")
 
     def _clean_up(self, metadata: RemoteLogSegmentMetadata, why: Exception) -> None:
         """Remove what a failed copy left, if that is possible now; the expiration task does it later otherwise."""

@@ -176,8 +176,19 @@ class ExpirationTask(TieringTask):
         return [
             segment
             for segment in self._services.rlmm.list_remote_log_segments(self._partition)
-            if segment.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED or segment.segment_id in failed
+            if segment.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED
+            or (segment.segment_id in failed and self._may_judge(segment))
         ]
+
+    def _may_judge(self, unfinished: RemoteLogSegmentMetadata) -> bool:
+        """Return whether a copy that is not in flight here has failed for sure.
+
+        A former leader that does not know yet that it is one may be finishing it. If that came before the deletion
+        begins, its offsets would count as copied. So, as in Kafka, it stays until the log begins behind it.
+        """
+        services = self._services
+        is_own = not services.is_shared or unfinished.broker_id == services.broker_id
+        return is_own or unfinished.end_offset < self._log.log_start_offset
 
     def _tallied(self) -> list[RemoteLogSegmentMetadata]:
         started = self._services.clock.monotonic()

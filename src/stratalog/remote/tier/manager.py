@@ -15,6 +15,7 @@ from stratalog.errors import (
     RetriableRemoteStorageError,
     StratalogError,
 )
+from stratalog.log import RemoteHistory
 from stratalog.log.format import TimestampOffset
 from stratalog.remote.api import (
     OwnsItsStore,
@@ -32,6 +33,7 @@ from stratalog.remote.tier.health import RemoteHealth
 from stratalog.remote.tier.log_view import LogView, topic_id_partition
 from stratalog.remote.tier.partition_deletion import PartitionDeleter, RemembersDeletions
 from stratalog.remote.tier.quota import RateQuota
+from stratalog.remote.tier.remote_history import read_remote_history
 from stratalog.remote.tier.services import PartitionCount, TierServices, not_known
 from stratalog.remote.tier.tier_facts import (
     PartitionGauges,
@@ -75,7 +77,9 @@ class RemoteLogManager:
         *,
         fs: FileSystem = REAL_FILESYSTEM,
         partition_count: PartitionCount = not_known,
+        is_shared: bool = False,
     ) -> None:
+        """`is_shared` says that other brokers of a cluster lead the same partitions before and after this one."""
         self._rsm = rsm
         #: The largest position that the storage plugin can be asked for; None for no limit.
         self.position_max = position_max(rsm)
@@ -125,6 +129,7 @@ class RemoteLogManager:
             watchdog=self.watchdog,
             partition_count=partition_count,
             on_segment_deleted=self._forget_segment,
+            is_shared=is_shared,
         )
         self._deletions = PartitionDeleter(
             self._services, schedule=self._schedule, pool=self.expirers, on_deleted=self._partition_deleted
@@ -211,7 +216,7 @@ class RemoteLogManager:
                 self._schedule.poke(known.jobs)
                 return
             if known is not None:
-                self._stop(known)
+                self._stop(known, resigned=not is_leader)
             self._check_reach(log, partition)
             tiered = tier_partition(self._services, log, partition, is_leader=is_leader)
             self._tiered[partition] = tiered
@@ -248,7 +253,7 @@ class RemoteLogManager:
                 known = self._take_out(partition)
                 self._waiting.pop(partition, None)
             if known is not None:
-                self._stop(known)
+                self._stop(known, resigned=self._services.is_shared)
                 stopped[partition] = known
             self.health.forget(partition)
             self.watchdog.forget(partition)
@@ -276,14 +281,17 @@ class RemoteLogManager:
         """Return whether all that a partition has remotely is being deleted."""
         return self._deletions.covers(partition)
 
-    def _stop(self, tiered: TieredPartition) -> None:
-        tiered.cancelled.set()
+    def _stop(self, tiered: TieredPartition, *, resigned: bool = False) -> None:
+        tiered.cancelled.set(resigned=resigned)
         for job in tiered.jobs:
             self._schedule.cancel(job)
 
     def _resume_deletions(self) -> bool:
-        """Before any task has its turn: what an earlier process had begun to delete is not to be read or added to."""
-        if isinstance(self._plain_rlmm, RemembersDeletions):
+        """Before any task has its turn: what an earlier process had begun to delete is not to be read or added to.
+
+        In a cluster the topics of such partitions are gone, and nobody leads them.
+        """
+        if not self._services.is_shared and isinstance(self._plain_rlmm, RemembersDeletions):
             unfinished = list(self._plain_rlmm.unfinished_partition_deletes())
             self._deletions.resume(unfinished)
             with self._lock:
@@ -330,7 +338,7 @@ class RemoteLogManager:
             try:
                 if not self._rlmm.is_ready(tiered.partition):
                     logger.debug("%s: no %s yet, its metadata is still being read", tiered.partition, name)
-                    return True
+                    return not self._services.is_shared
                 done = run()
             except (StratalogError, OSError) as error:
                 if not tiered.cancelled.is_set():
@@ -403,6 +411,19 @@ class RemoteLogManager:
     ) -> TimestampOffset | None:
         """Return the first record at or after a time, of what lies below the local log; see `RemoteLogReader`."""
         return self._reader.offset_for_timestamp(self._of(partition).log, partition, timestamp_ms, start_offset)
+
+    def history(
+        self, partition: TopicIdPartition, *, leader_epoch: int, offset: int, log_start_offset: int
+    ) -> RemoteHistory:
+        """Return what a replica has to know that begins behind the remote tier; see `read_remote_history`."""
+        return read_remote_history(
+            self._rlmm,
+            self._rsm,
+            partition,
+            leader_epoch=leader_epoch,
+            offset=offset,
+            log_start_offset=log_start_offset,
+        )
 
     # --- what there is ----------------------------------------------------------------------------------------------
 

@@ -53,12 +53,16 @@ class PartitionDeleter:
     def begin(self, partition: TopicIdPartition, stopped: TieredPartition | None) -> None:
         """Record durably that all that the partition has goes, and see to it. `stopped` is what its tasks were.
 
-        RemoteStorageError when it could not be recorded: nothing goes then.
+        RemoteStorageError when it could not be recorded: nothing goes then. In a cluster it is recorded in the
+        background, as other brokers take part in that.
         """
         with self._lock:
             if partition in self._going:
                 return
             self._going.add(partition)
+        if self._services.is_shared:
+            self._add(partition, stopped, is_marked=False)
+            return
         try:
             self._publish(partition, RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
         except BaseException:
@@ -76,7 +80,7 @@ class PartitionDeleter:
                 self._going.add(partition)
             self._add(partition, None)
 
-    def _add(self, partition: TopicIdPartition, stopped: TieredPartition | None) -> None:
+    def _add(self, partition: TopicIdPartition, stopped: TieredPartition | None, *, is_marked: bool = True) -> None:
         """Schedule the deletion, which begins when the last of the partition's tasks has ended."""
         health = self._services.health
 
@@ -85,6 +89,8 @@ class PartitionDeleter:
                 with nullcontext(True) if stopped is None else stopped.ended() as ended:
                     if not ended:
                         return False
+                    if not is_marked:
+                        self._publish(partition, RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
                     deleted = self._delete(partition)
             except (StratalogError, OSError) as error:
                 health.failed(partition, "deletion", error)

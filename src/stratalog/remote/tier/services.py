@@ -67,4 +67,6 @@ class TierServices:
     partition_count: PartitionCount
     #: Called for every segment whose objects have been deleted; caches forget it.
     on_segment_deleted: Callable[[RemoteLogSegmentMetadata], object]
+    #: Whether other brokers of a cluster lead the same partitions before and after this one.
+    is_shared: bool = False
     in_flight: CopiesInFlight = field(default_factory=CopiesInFlight)

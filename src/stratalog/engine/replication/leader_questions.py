@@ -1,0 +1,70 @@
+"""What a follower asks its leader beside records: where the leader's log begins and ends, and where an epoch ended.
+
+Source: `RemoteLeaderEndPoint` of Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from stratalog.wire import ApiKey
+from stratalog.wire.client import UnreachableError
+
+if TYPE_CHECKING:
+    from stratalog.engine.partition import Partition
+    from stratalog.wire.client import Client
+
+_EPOCH_VERSIONS: Final = (3, 4)
+#: ListOffsets from version 8 on knows where the local log begins (KIP-405).
+_OFFSET_VERSIONS: Final = (8, 9)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderQuestions:
+    """Asked in one leader epoch. An error of the leader is an UnreachableError: it is asked again after the backoff."""
+
+    client: Client
+    node_id: int
+    partition: Partition
+    leader_epoch: int
+
+    def offset(self, timestamp: int) -> tuple[int, int]:
+        """Return the offset that a special timestamp stands for, and its leader epoch (-1: not known)."""
+        wanted = {
+            "partition_index": self.partition.partition,
+            "current_leader_epoch": self.leader_epoch,
+            "timestamp": timestamp,
+        }
+        response = self.client.call(
+            ApiKey.LIST_OFFSETS,
+            _OFFSET_VERSIONS,
+            replica_id=self.node_id,
+            isolation_level=0,
+            topics=[{"name": self.partition.topic, "partitions": [wanted]}],
+        )
+        answer = response.topics[0].partitions[0]
+        _check("ListOffsets", answer)
+        return int(answer.offset), int(answer.leader_epoch)
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """Return the largest epoch of the leader up to `epoch`, and the offset behind its last record."""
+        wanted = {
+            "partition": self.partition.partition,
+            "current_leader_epoch": self.leader_epoch,
+            "leader_epoch": epoch,
+        }
+        response = self.client.call(
+            ApiKey.OFFSET_FOR_LEADER_EPOCH,
+            _EPOCH_VERSIONS,
+            replica_id=self.node_id,
+            topics=[{"topic": self.partition.topic, "partitions": [wanted]}],
+        )
+        answer = response.topics[0].partitions[0]
+        _check("OffsetForLeaderEpoch", answer)
+        return int(answer.leader_epoch), int(answer.end_offset)
+
+
+def _check(what: str, answer: Any) -> None:
+    if int(answer.error_code):
+        raise UnreachableError(f"{what}: {answer.error_code.name.upper()}")
