@@ -198,6 +198,32 @@ def test_an_unknown_topic_is_refused_and_not_created(broker: Broker, wire: Wire)
     assert broker.services.metadata.topic("nobody-knows") is None
 
 
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        (bytes(12), "Record size 0 is less than the minimum record overhead (14)"),
+        (bytes(8) + b"\0\0\0\x31" + bytes(4) + b"\x03" + bytes(44), "Invalid magic found in record: 3"),
+    ],
+)
+def test_records_without_a_beginning_fail_the_request_as_a_whole_before_topics_are_looked_up(
+    broker: Broker, wire: Wire, topic: str, head: bytes, message: str
+) -> None:
+    topics = topics_of(broker, 12, topic, {0: batch(b"good"), 1: head}) + topics_of(broker, 12, "unknown", {0: head})
+    response = wire.call(ApiKey.PRODUCE, 12, acks=-1, timeout=1000, topic_data=topics)
+    answers = [answer for topic in response.responses for answer in topic.partition_responses]
+    assert [(answer.error_code, answer.error_message) for answer in answers] == [(2, message)] * 3
+    assert values_in(broker, topic) == []
+
+
+def test_records_that_are_cut_off_fail_their_partition_alone(broker: Broker, wire: Wire, topic: str) -> None:
+    topics = topics_of(broker, 12, topic, {0: batch(b"good"), 1: batch(b"cut")[:-1], 2: b"short"})
+    response = wire.call(ApiKey.PRODUCE, 12, acks=-1, timeout=1000, topic_data=topics)
+    codes = [answer.error_code for answer in response.responses[0].partition_responses]
+    assert codes[0] == 0
+    assert all(codes[1:])
+    assert values_in(broker, topic) == [b"good"]
+
+
 def test_an_unknown_topic_id_is_refused(broker: Broker, wire: Wire) -> None:
     assert produce(broker, wire, "nobody-knows", batch(b"v"), version=13).error_code == 100
 

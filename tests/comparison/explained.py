@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -13,6 +14,20 @@ if TYPE_CHECKING:
     from tests.comparison.comparison import Difference
 
 _ZERO_ID = UUID(int=0)
+#: Where an answer of DescribeConfigs holds a key.
+_CONFIG = re.compile(r"\.results\[(?P<resource>\d+)\]\.configs\[(?P<config>\d+)\]")
+#: Keys that say where a broker lies and what it is.
+_OF_THE_NODE = {
+    "advertised.listeners",
+    "broker.id",
+    "controller.listener.names",
+    "controller.quorum.voters",
+    "listeners",
+    "log.dir",
+    "log.dirs",
+    "process.roles",
+    "remote.log.metadata.manager.class.name",
+}
 #: Types of DescribeConfigs.
 _INT, _LONG = 3, 5
 
@@ -100,10 +115,33 @@ def _reassigns_twice(difference: Difference) -> bool:
 
 
 def _is_first_wrong_config(difference: Difference) -> bool:
-    if not difference.where.endswith(".error_message"):
+    both_refuse = difference.where.endswith(".error_code") and bool(difference.theirs and difference.ours)
+    if not (both_refuse or difference.where.endswith(".error_message")):
         return False
     entries = (*difference.request.fields.get("resources", ()), *(difference.request.fields.get("topics") or ()))
     return any(len(entry.get("configs", ())) > 1 for entry in entries)
+
+
+def _config(difference: Difference) -> str:
+    """The key that a difference of DescribeConfigs is about; "" for none."""
+    found = _CONFIG.match(difference.where)
+    if found is None or difference.request.key is not ApiKey.DESCRIBE_CONFIGS:
+        return ""
+    name: str = difference.answers[0]["results"][int(found["resource"])]["configs"][int(found["config"])]["name"]
+    return name
+
+
+def _is_of_this_node(difference: Difference) -> bool:
+    return _config(difference) in _OF_THE_NODE
+
+
+def _is_of_one_replica(difference: Difference) -> bool:
+    name = _config(difference)
+    return name.endswith((".replication.factor", ".min.isr")) and ".synonyms" in difference.where
+
+
+def _is_read_at_the_start(difference: Difference) -> bool:
+    return difference.where.endswith(".read_only") and (difference.theirs, difference.ours) == (False, True)
 
 
 EXPLAINED: dict[str, Callable[[Difference], bool]] = {
@@ -118,6 +156,9 @@ EXPLAINED: dict[str, Callable[[Difference], bool]] = {
     "a codec that does not exist is UNSUPPORTED_COMPRESSION_TYPE, in Kafka UNKNOWN_SERVER_ERROR": _is_unknown_codec,
     "Produce with acks that do not exist, and another error: which of them is told": _is_of_impossible_acks,
     "Fetch by a broker that is no replica: Kafka adds who leads, in a tagged field": _names_a_leader,
+    "addresses, directories and roles are those of each broker": _is_of_this_node,
+    "internal topics have one replica by default": _is_of_one_replica,
+    "settings of TLS, SASL and listeners without a prefix are read at the start here": _is_read_at_the_start,
     "AlterPartitionReassignments with a partition twice: Kafka answers in the order of a hash map": _reassigns_twice,
     "Produce with a partition twice, one of them refused: Kafka appends one and answers the other": (
         _produces_twice_to_a_partition

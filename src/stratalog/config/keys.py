@@ -119,13 +119,20 @@ def one_of_any_case(*allowed: str) -> Validator:
     return check
 
 
-def list_of(*allowed: str) -> Validator:
-    def check(key: str, value: Any) -> None:
-        for item in value:
-            if item not in allowed:
-                raise invalid(key, item, f"String must be one of: {', '.join(allowed)}")
+class ListOf:
+    """Allows a list of some words, each at most once, as Kafka's `ValidList` does."""
 
-    return check
+    def __init__(self, *allowed: str) -> None:
+        self._allowed = allowed
+
+    def __call__(self, key: str, value: Any) -> None:
+        if len(set(value)) < len(value):
+            raise InvalidConfigError(f"Configuration '{key}' values must not be duplicated.")
+        for item in value:
+            if not item:
+                raise InvalidConfigError(f"Configuration '{key}' values must not be empty.")
+            if item not in self._allowed:
+                raise invalid(key, item, f"String must be one of: {', '.join(self._allowed)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +199,8 @@ def _parse(key: ConfigKey, raw: str | None) -> Any:
             raise invalid(key.name, raw, "Not a number of type DOUBLE")
         return parsed
     if key.type is ConfigType.LIST:
+        if isinstance(key.validator, ListOf):  # which has its say on empty words
+            return tuple(part.strip() for part in text.split(",")) if text else ()
         return tuple(part.strip() for part in text.split(",") if part.strip())
     return text
 

@@ -15,11 +15,11 @@ from stratalog.config.keys import (
     ConfigKey,
     ConfigRegistry,
     ConfigType,
+    ListOf,
     at_least,
     between,
     between_or,
     invalid,
-    list_of,
     one_of,
     throttled_replicas,
 )
@@ -63,7 +63,7 @@ TOPIC_KEYS = ConfigRegistry(
     [
         _key("cleanup.policy", ConfigType.LIST, ("delete",), "log.cleanup.policy",
              "How old segments are removed: delete by retention, compact by key, or both.",
-             list_of("compact", "delete")),
+             ListOf("compact", "delete")),
         _key("compression.type", ConfigType.STRING, "producer", "compression.type",
              "The codec of stored batches; 'producer' keeps what the producer chose.",
              one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),

@@ -30,8 +30,8 @@ from stratalog.broker.produce import (
     ProduceRequest,
     ProduceTemplate,
     ProduceWork,
+    begins_transactional,
     encode_produce,
-    is_transactional,
     once_each,
     parse_produce,
     producer_of,
@@ -43,6 +43,7 @@ from stratalog.broker.topics import INTERNAL_TOPICS
 from stratalog.broker.transactions import ClientSupport, admit
 from stratalog.engine import Partition
 from stratalog.errors import (
+    CorruptRecordError,
     InvalidRequiredAcksError,
     InvalidTopicError,
     KafkaError,
@@ -83,7 +84,7 @@ class Produce:
         asked = once_each(request.topics)
         state = self._caller.broker
         access = state.access
-        refusal = _refusal(request) or (None if access is None else self._forbidden_transaction(access, request))
+        refusal = self._refusal(access, request)
         acks_error = None if request.acks in _ACKS else InvalidRequiredAcksError(f"acks is {request.acks}")
         # All names before the first append: one that is no UTF-8 refuses the request as a whole.
         names = [_topic_name(state, key, version) for key, _ in asked]
@@ -131,11 +132,19 @@ class Produce:
             return None
         return TopicAuthorizationFailedError("Topic authorization failed.")
 
-    def _forbidden_transaction(self, access: AccessControl, request: ProduceRequest) -> KafkaError | None:
-        if request.transactional_id is None or not _has_transactional(request):
-            return None
+    def _refusal(self, access: AccessControl | None, request: ProduceRequest) -> KafkaError | None:
+        """Return why nothing of the request is done."""
+        try:
+            if not _has_transactional(request):
+                return None
+        except CorruptRecordError as error:
+            return error
+        if request.transactional_id is None:
+            return TransactionalIdAuthorizationFailedError("records of a transaction without a transactional id")
         name = str(request.transactional_id, "utf-8")
-        if access.allows(self._caller.peer, ApiKey.PRODUCE, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+        if access is None or access.allows(
+            self._caller.peer, ApiKey.PRODUCE, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name
+        ):
             return None
         return TransactionalIdAuthorizationFailedError("Transactional Id authorization failed.")
 
@@ -223,15 +232,8 @@ class Produce:
         self._last_partition = partition
 
 
-def _refusal(request: ProduceRequest) -> KafkaError | None:
-    """Return why nothing of the request is done."""
-    if request.transactional_id is None and _has_transactional(request):
-        return TransactionalIdAuthorizationFailedError("records of a transaction without a transactional id")
-    return None
-
-
 def _has_transactional(request: ProduceRequest) -> bool:
-    return any(is_transactional(entry.records) for _, partitions in request.topics for entry in partitions)
+    return any(begins_transactional(entry.records) for _, partitions in request.topics for entry in partitions)
 
 
 def _admission(state: BrokerServices, transactional_id: bytes | None, version: int) -> Admission | None:

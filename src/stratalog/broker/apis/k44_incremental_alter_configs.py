@@ -25,6 +25,7 @@ from stratalog.broker.metadata import (
     changed_broker_configs,
     changed_resource_configs,
     changed_topic_configs,
+    check_resource_type,
     parse_changes,
 )
 from stratalog.broker.server import ApiKey, RequestContext, handles
@@ -72,6 +73,7 @@ def _alter(ctx: RequestContext, resource: Any, validate_only: bool) -> None:
     if resource.resource_type == BROKER_LOGGER:
         _alter_loggers(ctx, resource.resource_name, parts, validate_only)
         return
+    check_resource_type(resource.resource_type)
     changes = parse_changes(parts)
     change = _CHANGES.get(resource.resource_type, changed_resource_configs)
 

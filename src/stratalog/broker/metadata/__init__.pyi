@@ -28,6 +28,9 @@ from .alter_configs import (
 from .alter_configs import (
     answer_each as answer_each,
 )
+from .alter_configs import (
+    check_resource_type as check_resource_type,
+)
 from .cluster_metadata import (
     ClusterControl as ClusterControl,
 )

@@ -70,15 +70,20 @@ def alter(
 
     Raises what the client has to be told, and then nothing has changed.
     """
+    check_resource_type(resource_type)
     with _altering:
         if resource_type == TOPIC:
             _alter_topic(broker, name, make, validate_only)
         elif resource_type == BROKER:
             _alter_broker(broker, name, make, validate_only)
-        elif resource_type in _RESOURCES:
-            _alter_resource(broker, resource_type, name, make, validate_only)
         else:
-            raise InvalidRequestError(f"Unknown resource type {resource_type}")
+            _alter_resource(broker, resource_type, name, make, validate_only)
+
+
+def check_resource_type(resource_type: int) -> None:
+    """Raise InvalidRequestError for a type of which nothing can be changed by `alter`."""
+    if resource_type not in (TOPIC, BROKER, *_RESOURCES):
+        raise InvalidRequestError(f"Unknown resource type {resource_type}")
 
 
 def _alter_topic(broker: BrokerServices, name: str, make: Make, validate_only: bool) -> None:

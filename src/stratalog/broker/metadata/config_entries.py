@@ -265,10 +265,16 @@ def _entry(key: ConfigKey, value: str | None, synonyms: Iterable[Synonym], *, is
         source=found[0].source if found else ConfigSource.DEFAULT,
         is_read_only=is_read_only,
         is_sensitive=_is_sensitive(key),
-        type=key.type.value,
+        type=_shown_type(key).value,
         documentation=key.doc,
         synonyms=found,
     )
+
+
+def _shown_type(key: ConfigKey) -> ConfigType:
+    """Return the type that Kafka names, also where this broker reads the text in another way; KIP-1333's is ours."""
+    kafkas = kafka_broker_keys().get(key.name)
+    return key.type if kafkas is None or key.type is ConfigType.LONG else kafkas.type
 
 
 def _synonyms(name: str, broker: BrokerLevels) -> list[Synonym]:
@@ -296,8 +302,10 @@ def _synonyms(name: str, broker: BrokerLevels) -> list[Synonym]:
 
 
 def _default(name: str) -> str | None:
-    key = broker_key(name)
-    return None if key is None or key.coarser else render(key, key.default)
+    key, kafkas = broker_key(name), kafka_broker_keys().get(name)
+    if key is None or key.coarser or (kafkas is not None and kafkas.default is None):
+        return None
+    return render(key, key.default)
 
 
 def _is_sensitive(key: ConfigKey | None) -> bool:

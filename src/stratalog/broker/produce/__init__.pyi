@@ -56,5 +56,5 @@ from .producing import (
     PendingAppends as PendingAppends,
 )
 from .producing import (
-    is_transactional as is_transactional,
+    begins_transactional as begins_transactional,
 )

@@ -133,6 +133,31 @@ def is_transactional(records: memoryview | None) -> bool:
     )
 
 
+def begins_transactional(records: memoryview | None) -> bool:
+    """Return whether the first batch of a request's partition is part of a transaction.
+
+    CorruptRecordError where Kafka, which asks this of all partitions first, gives up the request as a whole: a length
+    below that of any batch, or a format that does not exist. A batch that is cut off is left to the append.
+    """
+    if records is None or len(records) < fmt.LOG_OVERHEAD:
+        return False
+    (length,) = fmt.INT32.unpack_from(records, fmt.LENGTH_AT)
+    if length < fmt.LEGACY_LENGTH_MIN:
+        raise CorruptRecordError(
+            f"Record size {length} is less than the minimum record overhead ({fmt.LEGACY_LENGTH_MIN})"
+        )
+    if len(records) < fmt.HEADER_SIZE_UP_TO_MAGIC:
+        return False
+    magic = records[fmt.MAGIC_AT]
+    if magic > fmt.MAGIC:
+        raise CorruptRecordError(f"Invalid magic found in record: {magic if magic < 128 else magic - 256}")
+    return (
+        len(records) >= fmt.LOG_OVERHEAD + length
+        and magic == fmt.MAGIC
+        and bool(records[_ATTRIBUTES_LOW_BYTE_AT] & fmt.TRANSACTIONAL_BIT)
+    )
+
+
 def _count_refusal(traffic: TopicTraffic, entry: ProducedPartition, error: KafkaError) -> None:
     """Count a refusal where Kafka counts it."""
     records = entry.records or b""
