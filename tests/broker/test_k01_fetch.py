@@ -275,6 +275,16 @@ def test_a_broker_that_is_no_replica_is_refused(broker: Broker, wire: Wire, topi
 # --- transactions -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("known_epoch", "code"), [(-1, 6), (0, 75)])
+@pytest.mark.parametrize("last_fetched_epoch", [0, 5])
+def test_a_broker_that_is_no_replica_is_not_told_where_it_diverged(
+    broker: Broker, wire: Wire, topic: str, known_epoch: int, code: int, last_fetched_epoch: int
+) -> None:
+    entry = {"last_fetched_epoch": last_fetched_epoch, "current_leader_epoch": known_epoch}
+    answer = fetch(broker, wire, topic, 1, version=12, replica_id=7, entry=entry)
+    assert (answer.error_code, answer.diverging_epoch.epoch) == (code, -1)
+
+
 def test_read_committed_stops_at_an_open_transaction_and_lists_aborted_ones(
     broker: Broker, wire: Wire, topic: str
 ) -> None:

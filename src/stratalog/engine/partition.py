@@ -204,6 +204,14 @@ class Partition:
         led = self.led
         return led is not None and self.latest_offset(isolation) < led.epoch_start
 
+    def check_replica(self, replica_id: int) -> None:
+        """NotLeaderOrFollowerError for a broker that holds no replica."""
+        led = self.led
+        if led is None and self._leader_epoch < 0:
+            raise self._not_led()
+        if led is None or not led.has_replica(replica_id):
+            raise NotLeaderOrFollowerError(f"broker {replica_id} is no replica of {self.topic}-{self.partition}")
+
     def note_fetch(self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int) -> None:
         """Take in that a follower asks for `offset`; to be called before the read that answers it.
 

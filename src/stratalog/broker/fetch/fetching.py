@@ -150,14 +150,16 @@ def count_fetched(plan: FetchPlan, results: Results) -> None:
 def _refusal(partition: Partition, wanted: WantedPartition, plan: FetchPlan) -> FetchedPartition | None:
     """Return what a request that would be read remotely gets instead: an error, or where it had better be read."""
     try:
-        return _sent_on(partition, wanted.request, plan) or _check(partition, wanted.request, of_leader=plan.of_leader)
+        return _sent_on(partition, wanted.request, plan) or _check(partition, wanted.request, plan)
     except KafkaError as error:
         return FetchedPartition(wanted.request.partition, error.code)
 
 
-def _check(partition: Partition, request: FetchPartition, *, of_leader: bool) -> FetchedPartition | None:
+def _check(partition: Partition, request: FetchPartition, plan: FetchPlan) -> FetchedPartition | None:
     """Epoch checks of KIP-320 and KIP-595: raise, or answer with the point of divergence, or None: go on."""
-    partition.check_epoch(max(request.current_leader_epoch, NO_EPOCH), of_leader=of_leader)
+    partition.check_epoch(max(request.current_leader_epoch, NO_EPOCH), of_leader=plan.of_leader)
+    if plan.replica_id >= 0:
+        _check_replica(partition, request, plan)
     last_epoch = request.last_fetched_epoch
     if last_epoch < 0:
         return None
@@ -179,6 +181,16 @@ def _check(partition: Partition, request: FetchPartition, *, of_leader: bool) ->
     return None
 
 
+def _check_replica(partition: Partition, request: FetchPartition, plan: FetchPlan) -> None:
+    try:
+        partition.check_replica(plan.replica_id)
+    except NotLeaderOrFollowerError as error:
+        if request.current_leader_epoch < 0:
+            raise
+        # one that knows the epoch also knows the replicas, and may learn of them earlier than this broker
+        raise UnknownLeaderEpochError(str(error)) from error
+
+
 def _sent_on(partition: Partition, request: FetchPartition, plan: FetchPlan) -> FetchedPartition | None:
     """Return what tells a consumer to read elsewhere, if it had better. Raises as `Partition.check_epoch`."""
     preferred = -1 if plan.preferred is None else plan.preferred(partition, request.fetch_offset)
@@ -197,7 +209,7 @@ def _read(
         code = UnknownTopicOrPartitionError.code if error is None else error.code
         return FetchedPartition(index, code, aborted=())
     try:
-        refusal = _sent_on(partition, request, plan) or _check(partition, request, of_leader=plan.of_leader)
+        refusal = _sent_on(partition, request, plan) or _check(partition, request, plan)
         if refusal is not None:
             return refusal
         if plan.replica_id >= 0:
@@ -236,13 +248,7 @@ def _read_for_replica(
 ) -> FetchedPartition:
     """Read to the end of the log; first the leader learns how far the replica is, and may move the high watermark."""
     if note:
-        try:
-            partition.note_fetch(plan.replica_id, plan.replica_epoch, request.fetch_offset, request.log_start_offset)
-        except NotLeaderOrFollowerError as error:
-            if request.current_leader_epoch < 0:
-                raise
-            # one that knows the epoch also knows the replicas, and may learn of them earlier than this broker
-            raise UnknownLeaderEpochError(str(error)) from error
+        partition.note_fetch(plan.replica_id, plan.replica_epoch, request.fetch_offset, request.log_start_offset)
     data = partition.read(
         request.fetch_offset, max(limit, 0), isolation=Isolation.LOG_END, min_one_message=min_one_message
     )

@@ -167,6 +167,10 @@ class LedReplicas:
         log.update_high_watermark(target)
         return True
 
+    def has_replica(self, broker: int) -> bool:
+        with self._lock:
+            return broker in self._reign.followers
+
     def note_fetch(self, broker: int, broker_epoch: int, offset: int, log_start_offset: int) -> None:
         """Take in a follower's fetch; errors of `Reign.note_fetch`. One from behind the end says nothing."""
         cluster = self._services.cluster
