@@ -41,6 +41,7 @@ class OurMember:
         self.directory.mkdir()
         format_dir(self.data_dir, cluster_id=cluster.cluster_id, node_id=node)
         self.port = low_port()
+        self.place = cluster.place(node)
         properties = cluster.broker_properties(node, self.port, self.data_dir)
         properties |= {"stratalog.cluster.preview": "true", **config}
         self.config = self.directory / "server.properties"
@@ -48,7 +49,8 @@ class OurMember:
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "stratalog", "serve", "--verbose", "--config", str(self.config)]
+        serve = [sys.executable, "-m", "stratalog", "serve", "--verbose", "--config", str(self.config)]
+        command = [*self.place.prefix, *serve]
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self.process.stdout is not None

@@ -16,7 +16,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -49,12 +50,24 @@ def low_port() -> int:
             return port
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a node runs: its address, and what begins its command."""
+
+    host: str = "127.0.0.1"
+    prefix: Sequence[str] = ()
+
+
+THIS_MACHINE = Place()
+
+
 class KafkaProcess:
     """One node: `directory/data`, `server.properties`, `kafka.log`."""
 
-    def __init__(self, directory: Path, properties: Mapping[str, str], port: int) -> None:
+    def __init__(self, directory: Path, properties: Mapping[str, str], port: int, place: Place = THIS_MACHINE) -> None:
         self.directory = directory
         self.port = port
+        self.place = place
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
         self.config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
@@ -69,7 +82,7 @@ class KafkaProcess:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.place.host}:{self.port}"
 
     def format(self, cluster_id: str, *options: str) -> None:
         command = [
@@ -85,7 +98,8 @@ class KafkaProcess:
             raise RuntimeError(f"formatting {self.data_dir} failed: {done.stdout}{done.stderr}")
 
     def start(self) -> KafkaProcess:
-        command = [java(), *JVM_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classpath(BROKER_JARS)]
+        level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+        command = [*self.place.prefix, java(), *JVM_OPTIONS, level, "-cp", classpath(BROKER_JARS)]
         with (self.directory / "kafka.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "kafka.Kafka", str(self.config)],
@@ -120,7 +134,7 @@ class KafkaProcess:
         self._process = None
 
     def _listens(self) -> bool:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+        with contextlib.suppress(OSError), socket.create_connection((self.place.host, self.port), timeout=1):
             return True
         return False
 
@@ -135,15 +149,24 @@ class KraftCluster:
         controllers: int = 1,
         features: Sequence[str] = WITHOUT_NEW_GROUPS,
         config: Mapping[str, str] | None = None,
+        listeners: Sequence[str] = ("PLAINTEXT",),
+        format_options: Sequence[str] = (),
+        place: Callable[[int], Place] = lambda _node: THIS_MACHINE,
     ) -> None:
+        """`listeners` are those of each broker, clients use the first; `format_options` are for the controllers.
+
+        `place` says where each node is to run.
+        """
         self.directory = directory
+        self.place = place
+        self._listeners = listeners
         self.cluster_id = uuid_to_base64(random_uuid())
         self.brokers: dict[int, KafkaProcess] = {}
         self.controllers: dict[int, KafkaProcess] = {}
         ports = {100 + n: low_port() for n in range(controllers)}
-        self.bootstrap_controllers = ",".join(f"127.0.0.1:{port}" for port in ports.values())
+        self.bootstrap_controllers = ",".join(f"{place(node).host}:{port}" for node, port in ports.items())
         voters = {node: uuid_to_base64(random_uuid()) for node in ports}
-        initial = ",".join(f"{node}@127.0.0.1:{port}:{voters[node]}" for node, port in ports.items())
+        initial = ",".join(f"{node}@{place(node).host}:{port}:{voters[node]}" for node, port in ports.items())
         for node, port in ports.items():
             controller = KafkaProcess(
                 directory / f"controller-{node}",
@@ -151,16 +174,17 @@ class KraftCluster:
                     "process.roles": "controller",
                     "node.id": str(node),
                     "controller.quorum.bootstrap.servers": self.bootstrap_controllers,
-                    "listeners": f"CONTROLLER://127.0.0.1:{port}",
-                    "advertised.listeners": f"CONTROLLER://127.0.0.1:{port}",
+                    "listeners": f"CONTROLLER://{place(node).host}:{port}",
+                    "advertised.listeners": f"CONTROLLER://{place(node).host}:{port}",
                     "controller.listener.names": "CONTROLLER",
                     "log.dirs": str(directory / f"controller-{node}" / "data"),
                     **(config or {}),
                 },
                 port,
+                place(node),
             )
             options = [option for each in features for option in ("--feature", each)]
-            controller.format(self.cluster_id, "--initial-controllers", initial, *options)
+            controller.format(self.cluster_id, "--initial-controllers", initial, *options, *format_options)
             self.controllers[node] = controller
 
     def broker_properties(self, node: int, port: int, data_dir: Path) -> dict[str, str]:
@@ -170,14 +194,17 @@ class KraftCluster:
             "node.id": str(node),
             "controller.quorum.bootstrap.servers": self.bootstrap_controllers,
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "listeners": ",".join(
+                f"{name}://{self.place(node).host}:{low_port() if at else port}"
+                for at, name in enumerate(self._listeners)
+            ),
             "log.dirs": str(data_dir),
         }
 
     def start_broker(self, node: int, config: Mapping[str, str] | None = None) -> KafkaProcess:
         port, directory = low_port(), self.directory / f"broker-{node}"
         properties = self.broker_properties(node, port, directory / "data")
-        broker = KafkaProcess(directory, {**properties, **BROKER_CONFIG, **(config or {})}, port)
+        broker = KafkaProcess(directory, {**properties, **BROKER_CONFIG, **(config or {})}, port, self.place(node))
         broker.format(self.cluster_id, "--no-initial-controllers")
         self.brokers[node] = broker
         return broker.start()

@@ -56,10 +56,17 @@ class ClusterMembership(Protocol):
         """Send a request to another broker. Belongs to the loop's thread. UnreachableError or OSError."""
         ...
 
+    def secure(self, services: BrokerServices) -> None:
+        """Put access rules, users, tokens and quotas in force, before any client is let in.
+
+        They hear of what the metadata changes from here on.
+        """
+        ...
+
     def begin(self, services: BrokerServices) -> None:
         """Ask to be unfenced: clients are answered from now on. Waits until it is so, or for some time.
 
-        The services hear of what the metadata changes from here on.
+        The other services hear of what the metadata changes from here on.
         """
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from stratalog.config.broker import BROKER_KEYS, METADATA_TOPIC_KEYS, ONE_REPLICA, BrokerConfig
+from stratalog.config.broker import BROKER_KEYS, METADATA_TOPIC_KEYS, NO_OTHERS, ONE_REPLICA, BrokerConfig
 from stratalog.config.kafka_keys import with_suggestion
 from stratalog.config.keys import ConfigKey
 from stratalog.config.listeners import LISTENERS, key_of_listener, parse_listeners
@@ -33,7 +33,7 @@ def broker_advice(config: BrokerConfig) -> Iterator[str]:
     yield from _without_effect(
         (key, config[key.name])
         for key in BROKER_KEYS
-        if config.is_set(key.name) and not (of_cluster and key.no_effect == ONE_REPLICA)
+        if config.is_set(key.name) and not (of_cluster and key.no_effect in (NO_OTHERS, ONE_REPLICA))
     )
     yield from minimum_advice(config)
     yield from _tiering(config)

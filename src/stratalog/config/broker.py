@@ -76,6 +76,7 @@ SLOW_CALLBACK_MS = "stratalog.loop.slow.callback.ms"
 _HOUR_MS = 60 * 60 * 1000
 
 ONE_REPLICA = "a broker by itself keeps one replica"
+NO_OTHERS = "a broker by itself connects to no other"
 
 #: Coarser spellings of a time that yield to the one in milliseconds.
 _ASSIGNORS = "org.apache.kafka.coordinator.group.assignor"
@@ -148,6 +149,8 @@ BROKER_KEYS = ConfigRegistry(
              "The controllers of a static quorum, as ID@HOST:PORT. Only with process.roles=broker."),
         _key("controller.quorum.fetch.timeout.ms", _INT, 2000,
              "How long a controller may take to answer before another is asked.", at_least(1)),
+        _key("controller.socket.timeout.ms", _INT, 30_000,
+             "How long a controller may take to answer a request (heartbeats and fetches have less).", at_least(1)),
         _key("initial.broker.registration.timeout.ms", _INT, 60_000,
              "How long a broker tries to find the controllers and to register before it gives up.", at_least(0)),
         _key("broker.heartbeat.interval.ms", _INT, 2000, "The time between heartbeats to the controller.", at_least(1)),
@@ -185,6 +188,8 @@ BROKER_KEYS = ConfigRegistry(
         _key("replica.fetch.response.max.bytes", _INT, 10 * 1024**2,
              "Bytes that a follower asks for in all.", at_least(0)),
         _key("replica.fetch.wait.max.ms", _INT, 500, "The longest that a leader waits for more."),
+        _key("replica.socket.timeout.ms", _INT, 30_000,
+             "How long another broker may take to answer before the connection counts as lost.", at_least(1)),
         _key("replica.lag.time.max.ms", _LONG, 30_000,
              "A follower that was not caught up for so long leaves the in-sync replicas."),
         _key("log.retention.check.interval.ms", _LONG, 300_000, "How often retention is applied.", at_least(1)),
@@ -249,7 +254,7 @@ BROKER_KEYS = ConfigRegistry(
         _key("sasl.oauthbearer.sub.claim.name", _STR, "sub", "The claim that holds the name of the user."),
         _key("sasl.oauthbearer.clock.skew.seconds", _INT, 30, "By how much clocks may differ.", at_least(0)),
         _key("sasl.mechanism.inter.broker.protocol", _STR, "GSSAPI", "Mechanism of the brokers among themselves.",
-             no_effect="this broker connects to no other"),
+             no_effect=NO_OTHERS),
         _key("sasl.mechanism.controller.protocol", _STR, "GSSAPI", "Mechanism of brokers at controllers."),
         _key("connections.max.reauth.ms", _LONG, 0,
              "How long a client that has authenticated may go on before it does so again (KIP-368). 0 means for ever.",

@@ -105,15 +105,13 @@ class _Connection:
         asked = request["topics"][0]["partitions"][0]
         values: dict[str, Any] = {"partition_index": 0, "high_watermark": quorum.high_watermark, "records": b""}
         endpoints = []
+        values["current_leader"] = self._make("LeaderIdAndEpoch", leader_id=quorum.leader, leader_epoch=quorum.epoch)
+        if quorum.leader in quorum.addresses:
+            host, port = quorum.addresses[quorum.leader]
+            endpoints = [self._make("NodeEndpoint", node_id=quorum.leader, host=host, port=port, rack=None)]
         if asked["current_leader_epoch"] != quorum.epoch or self._node != quorum.leader:
             behind = asked["current_leader_epoch"] < quorum.epoch
             values["error_code"] = FENCED_LEADER_EPOCH if behind else NOT_LEADER
-            values["current_leader"] = self._make(
-                "LeaderIdAndEpoch", leader_id=quorum.leader, leader_epoch=quorum.epoch
-            )
-            if quorum.leader in quorum.addresses:
-                host, port = quorum.addresses[quorum.leader]
-                endpoints = [self._make("NodeEndpoint", node_id=quorum.leader, host=host, port=port, rack=None)]
         else:
             values |= self._data(asked)
         partition = self._make("PartitionData", **values)

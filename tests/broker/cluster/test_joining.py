@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
+from tests.support.certificate import make_certificate
 
 from stratalog.broker.cluster.member import ClusterMember, formatted_cluster_id
 from stratalog.broker.cluster.settings import ClusterSettings
 from stratalog.cli import main as cli
 from stratalog.config import BrokerConfig, refuse_unkept
 from stratalog.engine.dirs import DataDir, format_dir
-from stratalog.errors import StratalogError, UsageError
+from stratalog.errors import InvalidConfigError, StratalogError, UsageError
 from stratalog.log.format import CLEAN_SHUTDOWN
+from stratalog.wire.client import Sasl
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 OTHER_ID = "QlVyk3RvQ9-abcdefghijA"
@@ -62,6 +65,21 @@ def test_controllers_behind_sasl_have_their_own_settings(tmp_path: Path) -> None
     assert (read.connection.sasl.mechanism, read.connection.sasl.username) == ("PLAIN", "b")
 
 
+def test_the_login_of_a_broker_stands_under_its_mechanism_as_in_kafka(tmp_path: Path) -> None:
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+    changes = {
+        "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,PLAINTEXT:SASL_PLAINTEXT",
+        "sasl.mechanism.controller.protocol": "SCRAM-SHA-512",
+        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
+        "listener.name.controller.scram-sha-512.sasl.jaas.config": f'{module} username="c" password="p";',
+        "listener.name.controller.sasl.jaas.config": f'{module} username="x" password="y";',
+        "listener.name.plaintext.scram-sha-256.sasl.jaas.config": f'{module} username="b" password="q";',
+    }
+    read = settings(tmp_path, **changes)
+    assert read.connection.sasl == Sasl("SCRAM-SHA-512", "c", "p")
+    assert read.brokers_connection.sasl == Sasl("SCRAM-SHA-256", "b", "q")
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -71,7 +89,24 @@ def test_controllers_behind_sasl_have_their_own_settings(tmp_path: Path) -> None
         ({"controller.quorum.bootstrap.servers": None}, "needs controller.quorum.bootstrap.servers"),
         ({"controller.quorum.bootstrap.servers": "c1"}, "c1: expected HOST:PORT"),
         ({"controller.quorum.voters": "c1:9"}, "c1:9: expected ID@HOST:PORT"),
-        ({"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}, "are not enforced"),
+        (
+            {"listener.security.protocol.map": "CONTROLLER:SASL_SSL,PLAINTEXT:PLAINTEXT"},
+            "sasl.mechanism.controller.protocol is not set, and Kafka takes GSSAPI then",
+        ),
+        (
+            {
+                "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",
+                "sasl.mechanism.controller.protocol": "PLAIN",
+            },
+            "listener.name.controller.sasl.jaas.config is not set: PLAIN needs a login module",
+        ),
+        (
+            {
+                "listener.security.protocol.map": "CONTROLLER:SSL,PLAINTEXT:PLAINTEXT",
+                "listener.name.controller.ssl.truststore.location": "/no/such/file",
+            },
+            "listener.name.controller.ssl.truststore.location=/no/such/file: cannot be read",
+        ),
         ({"remote.log.storage.system.enable": "true"}, "needs stratalog.remote.url, the object store that all brokers"),
         ({"log.segment.bytes": "2147483648"}, "in a cluster no segment may pass 2147483647 bytes"),
         ({"listeners": "PLAINTEXT://:9092"}, "needs an address that others reach"),
@@ -81,7 +116,36 @@ def test_controllers_behind_sasl_have_their_own_settings(tmp_path: Path) -> None
 def test_a_setting_that_is_missing_or_wrong_is_named(
     tmp_path: Path, changes: dict[str, str | None], words: str
 ) -> None:
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises((UsageError, InvalidConfigError), match=words):
+        settings(tmp_path, **changes)
+
+
+def test_key_stores_of_listeners_are_those_of_the_way_to_other_nodes(tmp_path: Path) -> None:
+    made = make_certificate(tmp_path)
+    identity = tmp_path / "identity.pem"
+    identity.write_text(made.key.read_text() + made.certificate.read_text())
+    store = tmp_path / "identity.p12"
+    names = ["-inkey", str(made.key), "-in", str(made.certificate), "-out", str(store), "-passout", "pass:secret"]
+    subprocess.run(["openssl", "pkcs12", "-export", *names], check=True, capture_output=True)
+    changes = {
+        "listener.security.protocol.map": "CONTROLLER:SSL,PLAINTEXT:SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(made.certificate),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(identity),
+        "ssl.endpoint.identification.algorithm": "",
+        "listener.name.controller.ssl.keystore.type": "PKCS12",
+        "listener.name.controller.ssl.keystore.location": str(store),
+        "listener.name.controller.ssl.keystore.password": "secret",
+    }
+    read = settings(tmp_path, **changes)
+    assert (read.brokers_connection.tls.keystore_path, read.brokers_connection.tls.checks_host) == (
+        str(identity),
+        False,
+    )
+    assert "BEGIN CERTIFICATE" in str(read.connection.tls.certificate_text)
+    changes["listener.name.controller.ssl.keystore.password"] = "wrong"
+    with pytest.raises(InvalidConfigError, match=r"listener\.name\.controller\.ssl\.keystore\.password is wrong"):
         settings(tmp_path, **changes)
 
 

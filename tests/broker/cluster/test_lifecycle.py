@@ -23,7 +23,7 @@ from stratalog.broker.cluster.registrations import PartitionRegistration
 from stratalog.errors import UsageError
 from stratalog.wire import ApiKey
 from stratalog.wire.client import ConnectionOptions, UnreachableError
-from stratalog.wire.metadata_records import AccessControlEntryRecord, PartitionRecord
+from stratalog.wire.metadata_records import PartitionRecord
 
 NOT_CONTROLLER, STALE_EPOCH, DUPLICATE, UNSUPPORTED = 41, 77, 101, 35
 
@@ -239,12 +239,6 @@ def test_a_cluster_with_more_features_is_refused_with_the_remedy() -> None:
     refuse_cluster(
         MetadataImage(features={**levels, "share.version": 0, "streams.version": 0}), kraft_version=0, node_id=7
     )
-
-
-def test_a_cluster_with_acls_is_refused() -> None:
-    acls = {UUID(int=4): AccessControlEntryRecord(id=UUID(int=4))}
-    with pytest.raises(UsageError, match="1 ACLs"):
-        refuse_cluster(MetadataImage(features={"metadata.version": 33}, acls=acls), kraft_version=1, node_id=7)
 
 
 def test_a_cluster_that_assigned_tiered_replicas_to_the_broker_is_refused_with_the_topics() -> None:

@@ -11,6 +11,8 @@ from uuid import UUID
 import pytest
 
 from stratalog.broker.access import AclOperation, ResourceType, access_control
+from stratalog.broker.cluster.access_rules import EnforcedRules, acl_of_record
+from stratalog.broker.cluster.authorizers import refuse_open_door
 from stratalog.broker.cluster.delta import MetadataDelta
 from stratalog.broker.cluster.forwarding import encode_principal
 from stratalog.broker.cluster.image import EMPTY_IMAGE, MetadataImage
@@ -20,6 +22,7 @@ from stratalog.broker.cluster.serving import refused_token_request
 from stratalog.broker.quotas import ClientQuotas
 from stratalog.broker.security import IssuedTokens, Principal, ScramUsers
 from stratalog.config import BrokerConfig
+from stratalog.errors import UsageError
 from stratalog.util import SYSTEM_CLOCK
 from stratalog.wire import ApiKey, principal_class, read_message, response_class
 from stratalog.wire.metadata_records import (
@@ -223,3 +226,41 @@ def test_who_came_in_by_a_token_is_refused_before_the_controllers_are_asked(key:
     of_version = response_class(key, version)
     body = answer[9 if of_version.__flexible__ else 8 :]
     assert int.from_bytes(body[:2], "big") == 64  # kio cannot read a time of -1, which Kafka answers
+
+
+def test_a_rule_that_moves_to_another_id_in_one_step_stays_in_force() -> None:
+    rules = EnforcedRules()
+    rule = acl_of_record(MAY_READ)
+    assert rules.follow({UUID(int=1): MAY_READ}) == ([], [rule])
+    assert rules.follow({UUID(int=9): replace(MAY_READ, id=UUID(int=9))}) == ([], [])
+    assert rules.follow({}) == ([rule], [])
+
+
+def test_rules_with_which_the_authorizer_was_made_go_when_the_image_lacks_them() -> None:
+    rules = EnforcedRules()
+    kept, gone = acl_of_record(MAY_READ), acl_of_record(MAY_NOT)
+    rules.begin_with([kept, gone])
+    assert rules.follow({UUID(int=1): MAY_READ}) == ([gone], [kept])
+    assert rules.follow({UUID(int=1): MAY_READ}) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("at_controllers", "here", "rules", "is_refused"),
+    [
+        (True, False, 0, True),
+        (True, False, 3, True),
+        (False, False, 3, True),
+        (False, False, 0, False),
+        (True, True, 3, False),
+        (False, True, 0, False),
+    ],
+)
+def test_a_broker_that_would_be_an_open_door_does_not_join(
+    at_controllers: bool, here: bool, rules: int, is_refused: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    if is_refused:
+        with pytest.raises(UsageError, match=r"without an authorizer of its own.*Set authorizer\.class\.name="):
+            refuse_open_door(at_controllers=at_controllers, here=here, rules=rules)
+    else:
+        refuse_open_door(at_controllers=at_controllers, here=here, rules=rules)
+    assert ("The controllers have no authorizer" in caplog.text) is (here and not at_controllers)

@@ -124,11 +124,30 @@ def test_what_a_cluster_has_is_held_against_what_brokers_of_ours_can() -> None:
         acls=4,
         tiered={"old", "x"},
     )
-    found = {each.kind: each for each in check_cluster(wrong, owner, topics)}
+    found = {each.kind: each for each in check_cluster(wrong, owner, topics, has_authorizer=False)}
     assert found.keys() == {"other-cluster", "feature", "authorizer", "controller", "in-use", "tiered"}
     assert "--feature unknown.version=0" in found["feature"].remedy
     assert found["tiered"].where == "old"
     assert all(each.remedy and each.severity == "error" for each in found.values())
+
+
+@pytest.mark.parametrize(
+    ("acls", "has_authorizer", "wanted"),
+    [
+        (None, None, []),
+        (None, False, []),
+        (None, True, ["warning"]),
+        (0, None, ["note"]),
+        (0, False, ["error"]),
+        (7, True, []),
+    ],
+)
+def test_the_rules_of_a_cluster_need_an_authorizer_in_the_settings(
+    acls: int | None, has_authorizer: bool | None, wanted: list[str]
+) -> None:
+    facts = ClusterFacts(cluster_id=CLUSTER, features={"metadata.version": 30}, acls=acls)
+    found = check_cluster(facts, DirectoryOwner(CLUSTER, 3), set(), has_authorizer=has_authorizer)
+    assert [(each.kind, each.severity) for each in found] == [("authorizer", each) for each in wanted]
 
 
 def test_the_command_prints_findings_in_order_and_the_verdict(
@@ -151,7 +170,7 @@ def test_the_command_prints_findings_in_order_and_the_verdict(
             "process.roles=broker,controller",
             "process.roles=broker,controller: a broker that takes over is nothing else",
         ),
-        ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "authorizer.class.name"),
+        ("log.segment.bytes=2147483648", "in a cluster no segment may pass"),
         ("node.id=4", "set node.id=3"),
         ("controller.quorum.bootstrap.servers=127.0.0.1:1", "check the addresses of the controllers"),
     ],

@@ -137,11 +137,15 @@ class Authorizer:
                         del rules.lengths[len(acl.name)]
         self._forget()
 
-    def replace(self, acls: Iterable[Acl]) -> None:
-        """Have these rules and no others."""
-        wanted = dict.fromkeys(acls)
-        self.remove([acl for acl in self._acls if acl not in wanted])
-        self.add(wanted)
+    @property
+    def rules(self) -> list[Acl]:
+        """All of them, the oldest first."""
+        return list(self._acls)
+
+    def change(self, gone: Iterable[Acl], new: Iterable[Acl]) -> None:
+        """Take rules out and others in, with no decision in between."""
+        self.remove(gone)
+        self.add(new)
 
     def _forget(self) -> None:
         self._remembered.clear()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from stratalog.broker.cluster.controller_channel import connect_to_node
 from stratalog.wire import ApiKey
 from stratalog.wire.client import Client, ConnectionOptions, UnreachableError
 
@@ -37,7 +38,7 @@ class _Channel:
         try:
             if self._client is None or self._at != address:
                 self.close()
-                self._client, self._at = Client(*address, self._connection), address
+                self._client, self._at = connect_to_node(*address, self._connection), address
             return self._client.call(self._key, versions, **fields)
         except BaseException:  # an answer may be on its way that the next request would take for its own
             self.close()

@@ -114,9 +114,11 @@ class ClusterBroker:
     def ask(self, broker: int, key: ApiKey, versions: tuple[int, int], /, **fields: Any) -> asyncio.Future[Any]:
         return self._channels.ask(broker, key, versions, **fields)
 
+    def secure(self, services: BrokerServices) -> None:
+        self._publisher.open_security(services)
+
     def begin(self, services: BrokerServices) -> None:
         self._blocks.prefetch()
-        self._publisher.open_security(services)
         self._publisher.open_coordinators(ElectedCoordinators(services))
         self._report_directories()
         self.member.ready_to_unfence()

@@ -6,8 +6,22 @@ from collections.abc import Callable
 from typing import Any
 
 from stratalog.broker.cluster.quorum import Address
+from stratalog.errors import UsageError
 from stratalog.wire import ApiKey
 from stratalog.wire.client import Client, ConnectionOptions, UnreachableError
+
+
+def connect_to_node(host: str, port: int, options: ConnectionOptions) -> Client:
+    """Connect to another node. UnreachableError also where this broker is not let in, which may pass.
+
+    A controller that has just started may not know the users of the cluster yet, and certificates are exchanged.
+    """
+    try:
+        return Client(host, port, options)
+    except UnreachableError:
+        raise
+    except UsageError as error:
+        raise UnreachableError(str(error)) from error
 
 
 class ControllerChannel:
@@ -17,7 +31,7 @@ class ControllerChannel:
         self,
         connection: ConnectionOptions,
         controller: Callable[[], Address | None],
-        connect: Callable[[str, int, ConnectionOptions], Client] = Client,
+        connect: Callable[[str, int, ConnectionOptions], Client] = connect_to_node,
     ) -> None:
         self._connection = connection
         self._controller = controller

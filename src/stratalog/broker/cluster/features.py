@@ -60,11 +60,6 @@ def refuse_cluster(image: MetadataImage, *, kraft_version: int, node_id: int, is
             f"this broker cannot join the cluster, which has finalized {have}. To let it in: kafka-features.sh"
             f" --bootstrap-server HOST:PORT downgrade {options}; or give kafka-storage.sh format the same options"
         )
-    if image.acls:
-        raise UsageError(
-            f"this broker cannot join the cluster, which has {len(image.acls)} ACLs: it does not enforce the ACLs of a"
-            " cluster, and would let everybody do everything"
-        )
     tiered = [] if is_tiering else _tiered_topics(image, node_id)
     if tiered:
         shown = ", ".join(tiered[:_NAMED]) + (f" and {len(tiered) - _NAMED} more" if len(tiered) > _NAMED else "")

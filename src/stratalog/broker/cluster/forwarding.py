@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from stratalog.broker.cluster.controller_channel import ControllerChannel
+from stratalog.broker.cluster.controller_channel import ControllerChannel, connect_to_node
 from stratalog.broker.cluster.quorum import Address
 from stratalog.broker.security import Principal
 from stratalog.errors import RequestTimedOutError, UnknownServerError, UsageError
@@ -68,9 +68,10 @@ class Forwarder:
         *,
         timeout_s: float = 60.0,
         clock: Clock = SYSTEM_CLOCK,
-        connect: Callable[[str, int, ConnectionOptions], Client] = Client,
+        connect: Callable[[str, int, ConnectionOptions], Client] = connect_to_node,
     ) -> None:
-        self._channel = ControllerChannel(replace(connection, request_timeout_s=timeout_s), controller, connect)
+        patient = replace(connection, request_timeout_s=min(connection.request_timeout_s, timeout_s))
+        self._channel = ControllerChannel(patient, controller, connect)
         self._timeout_s = timeout_s
         self._clock = clock
         self._lock = threading.Lock()

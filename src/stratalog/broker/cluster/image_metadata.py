@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
-from stratalog.broker.access import Acl, acl_of
+from stratalog.broker.access import Acl
+from stratalog.broker.cluster.access_rules import acl_of_record
 from stratalog.broker.cluster.delta import MetadataDelta
 from stratalog.broker.cluster.image import (
     BROKER_RESOURCE,
@@ -106,18 +107,7 @@ class ImageMetadata:
         return [each.name for each, configs in self.image.configs.items() if each.type == resource_type and configs]
 
     def acls(self) -> list[Acl]:
-        return [
-            acl_of(
-                resource_type=each.resource_type,
-                name=each.resource_name,
-                pattern_type=each.pattern_type,
-                principal=each.principal,
-                host=each.host,
-                operation=each.operation,
-                permission=each.permission_type,
-            )
-            for each in self.image.acls.values()
-        ]
+        return [acl_of_record(each) for each in self.image.acls.values()]
 
     def client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
         return self.image.quotas

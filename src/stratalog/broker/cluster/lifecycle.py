@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
-from stratalog.broker.cluster.controller_channel import ControllerChannel
+from stratalog.broker.cluster.controller_channel import ControllerChannel, connect_to_node
 from stratalog.broker.cluster.features import claimed_features
 from stratalog.broker.cluster.image import METADATA_VERSION
 from stratalog.broker.cluster.quorum import Address
@@ -35,7 +35,7 @@ _HEARTBEAT_VERSIONS: Final = (0, 2)
 _ZERO_LEVELS_FROM: Final = 4
 
 _NOT_CONTROLLER, _STALE_EPOCH, _DUPLICATE, _UNSUPPORTED_VERSION = 41, 77, 101, 35
-_INVALID_REGISTRATION, _WRONG_CLUSTER = 119, 104
+_INVALID_REGISTRATION, _WRONG_CLUSTER, _NOT_AUTHORIZED = 119, 104, 31
 #: How soon a registration or heartbeat that failed is tried again, and heartbeats of a broker that waits for something.
 _RETRY_S: Final = 0.5
 _EAGER_S: Final = 0.1
@@ -95,7 +95,7 @@ class Lifecycle:
         heartbeat_s: float = 2.0,
         registration_timeout_s: float = 60.0,
         clock: Clock = SYSTEM_CLOCK,
-        connect: Callable[[str, int, ConnectionOptions], Client] = Client,
+        connect: Callable[[str, int, ConnectionOptions], Client] = connect_to_node,
     ) -> None:
         self._registration = registration
         # A heartbeat that is not answered within the session is worth nothing.
@@ -267,6 +267,11 @@ class Lifecycle:
             raise RegistrationRefusedError(
                 f"the controllers are of another cluster than {self._registration.cluster_id}, to which this"
                 " directory belongs"
+            )
+        if code == _NOT_AUTHORIZED:
+            return RegistrationRefusedError(
+                "the controller does not let this broker's principal register: CLUSTER_AUTHORIZATION_FAILED; put it"
+                " among super.users of the controllers and brokers, or allow it CLUSTER_ACTION on the cluster"
             )
         if code == _INVALID_REGISTRATION:
             raise RegistrationRefusedError("the controller finds this broker's registration invalid; its log says why")

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
+from stratalog.broker.cluster.authorizers import ask_for_authorizer, refuse_open_door
+from stratalog.broker.cluster.controller_channel import ControllerChannel, connect_to_node
 from stratalog.broker.cluster.features import refuse_cluster
 from stratalog.broker.cluster.image import MetadataImage
 from stratalog.broker.cluster.lifecycle import Lifecycle, LifecycleState, Registration
@@ -55,10 +57,11 @@ class ClusterMember:
         failed_dirs: Callable[[], Sequence[UUID]] = tuple,
         clock: Clock = SYSTEM_CLOCK,
         fs: FileSystem = REAL_FILESYSTEM,
-        connect: Callable[[str, int, ConnectionOptions], Client] = Client,
+        connect: Callable[[str, int, ConnectionOptions], Client] = connect_to_node,
     ) -> None:
         self.settings = settings
         self._clock = clock
+        self._connect = connect
         self.cluster_id = formatted_cluster_id(settings.data_dirs, fs)
         with ExitStack() as undo:
             #: Those that were opened here, and are closed here.
@@ -134,11 +137,33 @@ class ClusterMember:
             node_id=self.settings.node_id,
             is_tiering=self.settings.is_tiering,
         )
+        refuse_open_door(
+            at_controllers=self._ask_for_authorizer(),
+            here=self.settings.has_authorizer,
+            rules=len(self.image.acls),
+        )
         self.lifecycle.start()
         # The lifecycle has a time limit of its own, and knows why there was no registration.
         patience_s = self.settings.registration_timeout_s + _LAST_REQUEST_S
         self.lifecycle.wait_for(lambda each: each.broker_epoch >= 0, patience_s)
         self._wait(self._is_registered, "the registration of this broker is not in the metadata")
+
+    def _ask_for_authorizer(self) -> bool:
+        channel = ControllerChannel(self.settings.connection, lambda: self.quorum.leader, self._connect)
+        told: list[bool] = []
+
+        def is_answered() -> bool:
+            try:
+                told.append(ask_for_authorizer(channel))
+            except (UnreachableError, OSError) as error:
+                logger.info("Asking for an authorizer: %s", error)
+            return bool(told)
+
+        try:
+            self._wait(is_answered, "no controller says whether it has an authorizer")
+        finally:
+            channel.close()
+        return told[0]
 
     def ready_to_unfence(self) -> None:
         """Let the controller unfence the broker: everything that the metadata assigns to it is served."""
@@ -182,7 +207,8 @@ class ClusterMember:
                 raise self.failure
             if self._clock.monotonic() >= deadline:
                 asked = ", ".join(join_host_port(*each) for each in self.settings.connection.servers)
-                raise UnreachableError(f"{what}; asked were {asked}")
+                trouble = "" if self._observer.trouble is None else f": {self._observer.trouble}"
+                raise UnreachableError(f"{what}; asked were {asked}{trouble}")
             self._clock.sleep(_CHECK_S)
 
 

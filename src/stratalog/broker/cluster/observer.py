@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
+from stratalog.broker.cluster.controller_channel import connect_to_node
 from stratalog.broker.cluster.loader import ImageLoader
 from stratalog.broker.cluster.metadata_batches import MetadataBatch, decode_batches
 from stratalog.broker.cluster.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID, ClusterMetadataLog, SnapshotId
@@ -34,6 +35,7 @@ _SNAPSHOT_BYTES: Final = 1 << 20
 _WAIT_MS: Final = 500
 
 _NONE, _NOT_LEADER, _FENCED_EPOCH, _UNKNOWN_EPOCH, _WRONG_CLUSTER = 0, 6, 74, 75, 104
+_NOT_AUTHORIZED: Final = 31
 _LOOK_ELSEWHERE: Final = {_NOT_LEADER, _FENCED_EPOCH, _UNKNOWN_EPOCH, 5, 8}
 
 
@@ -72,7 +74,7 @@ class Observer:
         loader: ImageLoader,
         *,
         clock: Clock = SYSTEM_CLOCK,
-        connect: Callable[[str, int, ConnectionOptions], Client] = Client,
+        connect: Callable[[str, int, ConnectionOptions], Client] = connect_to_node,
     ) -> None:
         self._settings = settings
         self._connect = connect
@@ -89,6 +91,8 @@ class Observer:
         self._uncommitted: deque[MetadataBatch] = deque()
         self._stop = threading.Event()
         self._failure: Exception | None = None
+        #: Why the last fetch failed; None when it did not.
+        self.trouble: Exception | None = None
         self._listeners: list[Callable[[], object]] = []
         self._client: Client | None = None
         self._thread = threading.Thread(target=self._run, name="metadata-observer", daemon=True)
@@ -136,11 +140,13 @@ class Observer:
             except (UnreachableError, OSError) as error:
                 if not self._stop.is_set():
                     logger.info("Metadata log: %s", error)
+                    self.trouble = error
                     self.quorum.lost()
                     self._stop.wait(self._settings.retry_s)
             except Exception as error:
                 if not self._stop.is_set():
-                    logger.exception("The metadata log cannot be followed any further")
+                    unexpected = None if isinstance(error, StratalogError) else error
+                    logger.error("The metadata log cannot be followed any further: %s", error, exc_info=unexpected)
                     self._failure = error
                     return
 
@@ -180,9 +186,16 @@ class Observer:
             topics=[{"topic_id": METADATA_TOPIC_ID, "partitions": [partition]}],
         )
         self._refuse_cluster(int(answer.error_code))
+        if int(answer.error_code) == _NOT_AUTHORIZED:
+            raise UnreachableError(
+                f"the controller at {client.address} does not let this broker's principal follow the metadata:"
+                " CLUSTER_AUTHORIZATION_FAILED; put it among super.users of the controllers and brokers, or allow it"
+                " CLUSTER_ACTION on the cluster"
+            )
         if int(answer.error_code) != _NONE or not answer.responses:
             raise UnreachableError(f"the controller at {client.address} answers {answer.error_code.name.upper()}")
         self._take_answer(client, answer, answer.responses[0].partitions[0])
+        self.trouble = None
 
     def _take_answer(self, client: Client, answer: Any, partition: Any) -> None:
         self._learn(client, answer, partition)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from stratalog.broker.cluster.access_rules import EnforcedRules
 from stratalog.broker.cluster.delta import MetadataDelta
 from stratalog.broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from stratalog.broker.cluster.image_metadata import ImageMetadata
@@ -39,6 +40,7 @@ class MetadataPublisher:
         self._log_config: Callable[[str], LogConfig] | None = None
         self._coordinators: ElectedCoordinators | None = None
         self._services: BrokerServices | None = None
+        self._rules = EnforcedRules()
 
     def __call__(self, delta: MetadataDelta, image: MetadataImage) -> None:
         with self._lock:
@@ -61,9 +63,14 @@ class MetadataPublisher:
                 coordinators.begin(self._logs)
 
     def open_security(self, services: BrokerServices) -> None:
-        """Put access rules, users, tokens and quotas in force as they are by now, and each later change."""
+        """Put access rules, users, tokens and quotas in force as they are by now, and each later change.
+
+        Before the first client is let in: the authorizer has the rules of when it was made.
+        """
         with self._lock:
             self._services = services
+            if services.access is not None:
+                self._rules.begin_with(services.access.authorizer.rules)
             self._secure(_OF_SECURITY, services)
 
     def close_engine(self) -> None:
@@ -83,9 +90,9 @@ class MetadataPublisher:
 
     def _secure(self, changes: frozenset[str], services: BrokerServices) -> None:
         if "acls" in changes and services.access is not None:
-            rules, authorizer = self._metadata.acls(), services.access.authorizer
+            gone, new = self._rules.follow(self._metadata.image.acls)
             try:
-                services.loop.call_soon_threadsafe(authorizer.replace, rules)
+                services.loop.call_soon_threadsafe(services.access.authorizer.change, gone, new)
             except RuntimeError:  # the loop is closed, and with it every connection that asks
                 logger.debug("the loop is closed")
         for part, read in (

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Final
 
 from stratalog.broker.cluster.lifecycle import AdvertisedListener
+from stratalog.broker.cluster.node_connections import node_connection
 from stratalog.broker.cluster.quorum import Address
 from stratalog.config import (
     ADVERTISED,
+    AUTHORIZER,
     LISTENERS,
     BrokerConfig,
     client_listeners,
     inter_broker_listener,
-    listener_settings,
     parse_listeners,
     segment_bytes_max,
 )
@@ -26,7 +27,6 @@ _ROLES: Final = "process.roles"
 _BOOTSTRAP: Final = "controller.quorum.bootstrap.servers"
 _VOTERS: Final = "controller.quorum.voters"
 _CONTROLLER_NAMES: Final = "controller.listener.names"
-_AUTHORIZER: Final = "authorizer.class.name"
 _TIERING: Final = "remote.log.storage.system.enable"
 _LARGE_SEGMENTS: Final = "stratalog.large.segments"
 _STORE_URL: Final = "stratalog.remote.url"
@@ -54,6 +54,8 @@ class ClusterSettings:
     heartbeat_s: float
     registration_timeout_s: float
     fetch_timeout_s: float
+    #: Whether access rules decide who may do what.
+    has_authorizer: bool = False
     #: Whether the broker has a remote tier.
     is_tiering: bool = False
     #: Whether it takes segments past 2 GiB.
@@ -69,8 +71,6 @@ class ClusterSettings:
             raise UsageError(f"{_ROLES}=broker needs log.dirs, formatted with 'stratalog storage format'")
         if not config[_CONTROLLER_NAMES]:
             raise UsageError(f"{_ROLES}=broker needs {_CONTROLLER_NAMES}, such as CONTROLLER")
-        if (config.properties.get(_AUTHORIZER) or "").strip():
-            raise UsageError(f"{_AUTHORIZER} is not kept with {_ROLES}=broker: the ACLs of a cluster are not enforced")
         if config[_TIERING] and not (config[_STORE_URL] or config[_STORE_CLASS]):
             raise UsageError(
                 f"{_TIERING}=true with {_ROLES}=broker needs {_STORE_URL}, the object store that all brokers of the"
@@ -96,15 +96,16 @@ class ClusterSettings:
             bootstrap=bootstrap,
             voters=voters,
             controller_listener=name,
-            connection=_connection(config, name, "controller", servers),
+            connection=node_connection(config, name, "controller", servers, what=_BOOTSTRAP),
             listeners=_advertised(config),
             inter_broker_listener=of_brokers.name,
-            brokers_connection=_connection(config, of_brokers.name, "inter.broker", servers),
+            brokers_connection=node_connection(config, of_brokers.name, "inter.broker", servers, what=_BOOTSTRAP),
             heartbeat_s=config["broker.heartbeat.interval.ms"] / 1000,
             registration_timeout_s=config["initial.broker.registration.timeout.ms"] / 1000,
             fetch_timeout_s=config["controller.quorum.fetch.timeout.ms"] / 1000,
             is_tiering=config[_TIERING],
             large_segments=config[_LARGE_SEGMENTS],
+            has_authorizer=bool(config[AUTHORIZER]),
         )
 
 
@@ -123,18 +124,6 @@ def _address(text: str, key: str, expected: str) -> Address:
     if not separator or not port.isdecimal() or not 0 < int(port) < 1 << 16 or not host:
         raise UsageError(f"{key}: {text}: expected {expected}")
     return host.strip("[]"), int(port)
-
-
-def _connection(config: BrokerConfig, name: str, of: str, servers: tuple[Address, ...]) -> ConnectionOptions:
-    """Return how a listener of other nodes is reached: its protocol, and TLS and SASL settings for it or for all."""
-    listener = parse_listeners(f"{name}://:0", config.properties)[0]
-    settings = listener_settings(config, name).properties
-    options = {f"kafka.{key}": value for key, value in settings.items() if value and key.startswith(("ssl.", "sasl."))}
-    options["kafka.security.protocol"] = listener.protocol
-    options["kafka.bootstrap.servers"] = ",".join(f"{host}:{port}" for host, port in servers)
-    if mechanism := settings.get(f"sasl.mechanism.{of}.protocol"):
-        options["kafka.sasl.mechanism"] = mechanism
-    return ConnectionOptions.of(options, what=_BOOTSTRAP)
 
 
 def _advertised(config: BrokerConfig) -> tuple[AdvertisedListener, ...]:

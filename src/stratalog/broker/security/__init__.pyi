@@ -7,6 +7,12 @@ from .delegation_tokens import (
 from .delegation_tokens import (
     may_ask_for_tokens as may_ask_for_tokens,
 )
+from .key_stores import (
+    load_identity as load_identity,
+)
+from .key_stores import (
+    load_trusted as load_trusted,
+)
 from .peer import (
     Listener as Listener,
 )

@@ -102,6 +102,9 @@ class _Instance:
         try:
             if not logs.dirs.live:  # it may have failed before anyone could be told
                 raise DataDirError("the broker does not start: all log directories have failed")
+            if services.cluster is not None:
+                services.cluster.secure(services)
+                await asyncio.sleep(0)  # what it has handed to the loop is in force now
             acceptor.start()
             if services.cluster is not None:
                 await services.workers.run(services.cluster.begin, services)

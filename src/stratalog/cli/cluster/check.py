@@ -21,7 +21,7 @@ from stratalog.cli.cluster.take_over import (
 from stratalog.cli.connection import connection_options
 from stratalog.cli.options import CommandConfig, DataDirs, JsonLines, OptionalBootstrapServer
 from stratalog.cli.out import FindingsPrinter, FindingText, severity_counts
-from stratalog.config import BrokerConfig, parse_properties, refuse_unkept
+from stratalog.config import AUTHORIZER, BrokerConfig, parse_properties, refuse_unkept
 from stratalog.errors import InvalidConfigError, StratalogError, UsageError
 from stratalog.log import list_partitions
 from stratalog.util import REAL_FILESYSTEM, TableColumn
@@ -80,7 +80,10 @@ def check_(
     found += of_directories
     connection = _connection(bootstrap_server, command_config, settings)
     if connection is not None:
-        found += _check_cluster(connection, owner, paths, at_controllers=bootstrap_server is None)
+        has_authorizer = None if settings is None else bool(settings[AUTHORIZER])
+        found += _check_cluster(
+            connection, owner, paths, at_controllers=bootstrap_server is None, has_authorizer=has_authorizer
+        )
     return _print(in_order(found), as_json=as_json)
 
 
@@ -125,7 +128,12 @@ def _connection(
 
 
 def _check_cluster(
-    connection: ConnectionOptions, owner: DirectoryOwner, paths: Sequence[Path], *, at_controllers: bool
+    connection: ConnectionOptions,
+    owner: DirectoryOwner,
+    paths: Sequence[Path],
+    *,
+    at_controllers: bool,
+    has_authorizer: bool | None,
 ) -> list[TakeOverFinding]:
     topics = {each.topic for path in paths for each in list_partitions(path)} - {_METADATA_TOPIC}
     try:
@@ -138,7 +146,7 @@ def _check_cluster(
         return [
             TakeOverFinding("error", "refused", "cluster", str(error), "give --command-config with a user that may ask")
         ]
-    return check_cluster(facts, owner, topics)
+    return check_cluster(facts, owner, topics, has_authorizer=has_authorizer)
 
 
 def read_cluster(client: Client, topics: Sequence[str], *, at_controllers: bool) -> ClusterFacts:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from stratalog.broker.cluster import SUPPORTED_FEATURES, lowered_features
 from stratalog.broker.metadata import STORE_FILE
-from stratalog.config import parse_properties
+from stratalog.config import AUTHORIZER, STANDARD_AUTHORIZER, parse_properties
 from stratalog.engine.dirs import META_PROPERTIES, is_served
 from stratalog.errors import CorruptCheckpointError, DataDirError, UsageError
 from stratalog.inspect import check_finished
@@ -101,8 +101,13 @@ def check_directories(
     return owner, in_order(found)
 
 
-def check_cluster(facts: ClusterFacts, owner: DirectoryOwner, topics: Collection[str]) -> list[TakeOverFinding]:
-    """Return what in a cluster stands against a broker of ours that holds partitions of these `topics`."""
+def check_cluster(
+    facts: ClusterFacts, owner: DirectoryOwner, topics: Collection[str], *, has_authorizer: bool | None = None
+) -> list[TakeOverFinding]:
+    """Return what in a cluster stands against a broker of ours that holds partitions of these `topics`.
+
+    `has_authorizer` says whether that broker's settings name one; None where there are no settings.
+    """
     found: list[TakeOverFinding] = []
     if owner.cluster_id not in (None, facts.cluster_id):
         what = f"the directory is of cluster {owner.cluster_id}, the one that was asked is {facts.cluster_id}"
@@ -112,9 +117,7 @@ def check_cluster(facts: ClusterFacts, owner: DirectoryOwner, topics: Collection
         supported = "it is not supported" if high == 0 else f"{low} to {high} are supported"
         remedy = f"kafka-features.sh --bootstrap-server HOST:PORT downgrade --feature {name}={to}"
         found.append(_error("feature", name, f"finalized at level {level}; {supported}", remedy))
-    if facts.acls is not None:
-        what = f"the cluster has an authorizer, and {facts.acls} access rules, which brokers of ours do not enforce"
-        found.append(_error("authorizer", "cluster", what, "keep this broker on Apache Kafka"))
+    found += _check_authorizer(facts.acls, has_authorizer)
     if owner.node_id in facts.voters:
         what = f"node {owner.node_id} is a controller as well"
         found.append(
@@ -131,6 +134,27 @@ def check_cluster(facts: ClusterFacts, owner: DirectoryOwner, topics: Collection
             _error("tiered", _names(tiered), what, "move their replicas away with kafka-reassign-partitions.sh")
         )
     return in_order([*found, *_check_coordinated(topics)])
+
+
+def _check_authorizer(acls: int | None, has_authorizer: bool | None) -> Iterator[TakeOverFinding]:
+    """`acls`: how many access rules the cluster has, None without an authorizer."""
+    if acls is None:
+        if has_authorizer:
+            what = "the settings name an authorizer, and the cluster has none: controllers let everybody change topics"
+            yield TakeOverFinding(
+                "warning", "authorizer", "cluster", what, f"set {AUTHORIZER} at the controllers and other brokers too"
+            )
+        return
+    if has_authorizer:
+        return
+    what = f"the cluster has an authorizer, and {acls} access rules"
+    remedy = f"set {AUTHORIZER}={STANDARD_AUTHORIZER}, and super.users as at the other brokers"
+    if has_authorizer is None:
+        yield TakeOverFinding("note", "authorizer", "cluster", f"{what}: a broker of ours enforces them too", remedy)
+    else:
+        yield _error(
+            "authorizer", "cluster", f"{what}, and the settings name none, so that the start is refused", remedy
+        )
 
 
 def in_order(findings: Collection[TakeOverFinding]) -> list[TakeOverFinding]:

@@ -20,6 +20,7 @@ from stratalog.wire.metadata_records.schema import MetadataRecord, version_class
 from stratalog.wire.protocol import read_message, write_message
 
 _FRAME_VERSION: Final = 1
+_NEWER: Final = "the controllers are of a newer release (update this broker), or the log is damaged"
 _API_KEYS: Final = {cls: key for key, (cls, _) in RECORDS.items()}
 
 
@@ -64,8 +65,8 @@ def encode_metadata_record(record: MetadataRecord, version: int) -> bytes:
 def _layout(key: int, version: int) -> Any:
     known = RECORDS.get(key)
     if known is None:
-        raise CorruptRecordError(f"a metadata record of type {key}, which this release does not know")
+        raise CorruptRecordError(f"a metadata record of type {key}, which this release does not know: {_NEWER}")
     cls, newest = known
     if version > newest:
-        raise CorruptRecordError(f"{cls.__name__} v{version}; this release knows versions up to {newest}")
+        raise CorruptRecordError(f"{cls.__name__} v{version}; this release knows versions up to {newest}: {_NEWER}")
     return version_class(cls, version)

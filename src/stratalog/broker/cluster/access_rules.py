@@ -1,0 +1,59 @@
+"""Access rules of the metadata log, as an authorizer takes them: what each image adds and takes away."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+from stratalog.broker.access import Acl, acl_of
+from stratalog.wire.metadata_records import AccessControlEntryRecord
+
+
+def acl_of_record(record: AccessControlEntryRecord) -> Acl:
+    return acl_of(
+        resource_type=record.resource_type,
+        name=record.resource_name,
+        pattern_type=record.pattern_type,
+        principal=record.principal,
+        host=record.host,
+        operation=record.operation,
+        permission=record.permission_type,
+    )
+
+
+class EnforcedRules:
+    """What an authorizer has been told. The log may hold a rule twice, under two ids: it counts until both are gone.
+
+    Only what differs is looked at, so that a change costs the same with ten rules and with a hundred thousand.
+    """
+
+    def __init__(self) -> None:
+        self._records: Mapping[UUID, AccessControlEntryRecord] = {}
+        self._times: Counter[Acl] = Counter()
+        #: In force before the first image; those that it lacks go with it.
+        self._unfounded: set[Acl] = set()
+
+    def begin_with(self, rules: Iterable[Acl]) -> None:
+        """Say which rules the authorizer was made with."""
+        self._unfounded = set(rules)
+
+    def follow(self, records: Mapping[UUID, AccessControlEntryRecord]) -> tuple[list[Acl], list[Acl]]:
+        """Return the rules to take out and those to take in for the next image."""
+        gone: list[Acl] = []
+        new: list[Acl] = []
+        for each in records.keys() - self._records.keys():
+            rule = acl_of_record(records[each])
+            self._times[rule] += 1
+            if self._times[rule] == 1:
+                new.append(rule)
+        for each in self._records.keys() - records.keys():
+            rule = acl_of_record(self._records[each])
+            self._times[rule] -= 1
+            if not self._times[rule]:
+                del self._times[rule]
+                gone.append(rule)
+        gone += [rule for rule in self._unfounded if rule not in self._times]
+        self._unfounded = set()
+        self._records = records
+        return gone, new

@@ -1,0 +1,84 @@
+"""How controllers and other brokers are reached: by a listener's protocol, with the settings that its own end has.
+
+A broker is a client of other nodes with the key stores of its listeners (PEM or PKCS12), as in Kafka, and logs in by
+what stands under its mechanism: `listener.name.controller.plain.sasl.jaas.config`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stratalog.broker.cluster.quorum import Address
+from stratalog.broker.security import load_identity, load_trusted
+from stratalog.config import BrokerConfig, listener_prefix, listener_settings, parse_listeners
+from stratalog.errors import UsageError
+from stratalog.util import join_host_port
+from stratalog.wire.client import ConnectionOptions, tls_context
+
+_JAAS: Final = "sasl.jaas.config"
+_PEM: Final = "PEM"
+_TIMEOUTS: Final = {"controller": "controller.socket.timeout.ms", "inter.broker": "replica.socket.timeout.ms"}
+_STORES: Final = ("ssl.keystore.", "ssl.truststore.", "ssl.key.password")
+
+
+def node_connection(
+    config: BrokerConfig, listener: str, of: str, servers: tuple[Address, ...], *, what: str
+) -> ConnectionOptions:
+    """Return how nodes are reached by one of their listeners. `of` is `controller` or `inter.broker`.
+
+    `what` names where the addresses are from. UsageError or InvalidConfigError for settings that cannot be kept.
+    """
+    protocol = parse_listeners(f"{listener}://:0", config.properties)[0].protocol
+    settings = listener_settings(config, listener)
+    prefix = listener_prefix(listener)
+    options = {
+        f"kafka.{key}": value
+        for key, value in settings.properties.items()
+        if value is not None and key.startswith(("ssl.", "sasl.")) and not key.startswith(_STORES)
+    }
+    options["kafka.security.protocol"] = protocol
+    options["kafka.request.timeout.ms"] = str(config[_TIMEOUTS[of]])
+    options["kafka.bootstrap.servers"] = ",".join(join_host_port(*each) for each in servers)
+    if "SASL" in protocol:
+        options |= _login(settings, listener, protocol, f"sasl.mechanism.{of}.protocol")
+    if "SSL" in protocol:
+        has_own = any(key.startswith(f"{prefix}ssl.") for key in config.properties)
+        options |= _stores(settings, prefix if has_own else "")
+    connection = ConnectionOptions.of(options, what=what, where=prefix)
+    if connection.protocol.is_encrypted:
+        tls_context(connection.tls)  # what cannot be used is said now
+    return connection
+
+
+def _login(settings: BrokerConfig, listener: str, protocol: str, key: str) -> dict[str, str]:
+    mechanism = settings.properties.get(key)
+    if not mechanism:
+        raise UsageError(
+            f"{key} is not set, and Kafka takes GSSAPI then, which is not supported: listener {listener} speaks"
+            f" {protocol}; set {key}=SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN"
+        )
+    found = {"kafka.sasl.mechanism": mechanism}
+    # Without a login under the mechanism, what stands there for all mechanisms counts.
+    if jaas := settings.properties.get(f"{mechanism.lower()}.{_JAAS}"):
+        found[f"kafka.{_JAAS}"] = jaas
+    return found
+
+
+def _stores(settings: BrokerConfig, prefix: str) -> dict[str, str]:
+    """Return key and trusted certificates as PEM: files stay files, which are read again for each connection."""
+    found: dict[str, str] = {}
+    location = settings["ssl.keystore.location"]
+    if location or settings["ssl.keystore.certificate.chain"]:
+        identity = load_identity(settings, prefix)
+        if location and str(settings["ssl.keystore.type"]).upper() == _PEM:
+            found["kafka.ssl.keystore.location"] = str(location)
+        else:
+            found["kafka.ssl.keystore.certificate.chain"] = identity.pem.decode()
+        found["kafka.ssl.key.password"] = identity.password
+    trusted = load_trusted(settings, prefix)
+    location = settings["ssl.truststore.location"]
+    if location and str(settings["ssl.truststore.type"]).upper() == _PEM:
+        found["kafka.ssl.truststore.location"] = str(location)
+    elif trusted is not None:
+        found["kafka.ssl.truststore.certificates"] = trusted
+    return found
