@@ -60,6 +60,18 @@ def large(count: int, client: Client, topic: str) -> Sample:
     return {"bytes_per_second": count * len(data) / seconds}
 
 
+def sized(batch_bytes: int, client: Client, topic: str) -> Sample:
+    """Batches of about so many bytes: 256 MB of them, or as many as small ones can be sent in a few seconds."""
+    value_bytes = max(1, min(LARGE_VALUE_BYTES, batch_bytes - 70))
+    records = max(1, batch_bytes // (value_bytes + 10))
+    data = batch(records, value_bytes)
+    count = max(20, min(60_000, 256_000_000 // len(data)))
+    request = wire.produce_request(topic, data)
+    window = LARGE_WINDOW if len(data) > 100_000 else SMALL_WINDOW
+    seconds = client.produce_pipelined(topic, request, count, window=window, records=records)
+    return {"bytes_per_second": count * len(data) / seconds}
+
+
 def small(count: int, client: Client, topic: str) -> Sample:
     request = wire.produce_request(topic, batch(1, SMALL_VALUE_BYTES))
     seconds = client.produce_pipelined(topic, request, count, window=SMALL_WINDOW, records=1)
@@ -79,7 +91,8 @@ def measure(ours: Broker, kafka: Broker, run: Callable[[Client, str], Sample], r
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = benchmark_parser(__doc__, rounds=5, unmeasured=1)
-    parser.add_argument("--jobs", default="large,small,latency", help="which of them (default: all)")
+    parser.add_argument("--jobs", default="large,small,latency", help="of these and sized (default: %(default)s)")
+    parser.add_argument("--batch-bytes", type=int, default=16_000, help="of the job 'sized' (default: 16000)")
     parser.add_argument("--large-requests", type=int, default=400, help="a round (default: 400, 1 MB each)")
     parser.add_argument("--small-requests", type=int, default=60_000, help="a round (default: 60,000)")
     parser.add_argument("--latency-requests", type=int, default=5_000, help="a round (default: 5,000)")
@@ -95,6 +108,10 @@ def main(argv: Sequence[str] | None = None) -> None:
                 job = "produce, 1 MB batches, one connection"
                 result = Result.of(job, rounds, "bytes_per_second", unit="MB/s", scale=1e6, target=1.5)
                 report.add(result, rounds, requests=options.large_requests, window=LARGE_WINDOW)
+            if "sized" in jobs:
+                rounds = measure(ours, kafka, partial(sized, options.batch_bytes), options.rounds)
+                job = f"produce, batches of {options.batch_bytes:,} bytes"
+                report.add(Result.of(job, rounds, "bytes_per_second", unit="MB/s", scale=1e6), rounds)
             if "small" in jobs:
                 rounds = measure(ours, kafka, partial(small, options.small_requests), options.rounds)
                 job = "produce, small batches pipelined, one connection"

@@ -35,8 +35,8 @@ KAFKA_JVM_OPTIONS = (
     "-Djava.awt.headless=true",
 )
 
-#: Timestamps are old, and a topic that is thrown away goes at once.
-TOPIC_CONFIG: Mapping[str, str] = {"retention.ms": "-1", "file.delete.delay.ms": "0"}
+#: Timestamps are old, a topic that is thrown away goes at once, and batches of 10 MB are taken.
+TOPIC_CONFIG: Mapping[str, str] = {"retention.ms": "-1", "file.delete.delay.ms": "0", "max.message.bytes": "20971520"}
 
 
 class Broker(ABC):

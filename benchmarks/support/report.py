@@ -24,6 +24,8 @@ class Result:
     peer_name: str
     target: float | None = None
     more_is_better: bool = True
+    #: Ours and the peer's of each round, in `unit`.
+    pairs: tuple[tuple[float, float], ...] = ()
 
     @classmethod
     def of(
@@ -39,7 +41,8 @@ class Result:
     ) -> Result:
         """The medians of `what` in `rounds`, shown in `unit` after a division by `scale`."""
         ours, peer = (rounds.median(who, what) / scale for who in (rounds.ours, rounds.peer))
-        return cls(job, rounds.ratio(what), ours, peer, unit, rounds.peer, target, more_is_better)
+        pairs = tuple((a / scale, b / scale) for a, b in rounds.pairs(what))
+        return cls(job, rounds.ratio(what), ours, peer, unit, rounds.peer, target, more_is_better, pairs)
 
     @property
     def is_met(self) -> bool:

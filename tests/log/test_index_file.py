@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typing_extensions import Buffer
 
-from stratalog.log.index.index_search import WARM_BYTES, count_up_to
+from stratalog.log.index import search_kernel
+from stratalog.log.index.index_search import WARM_BYTES, address_of, count_up_to, warm_from
 
 KEY = struct.Struct(">q")
 
@@ -36,6 +37,9 @@ def test_the_count_is_that_of_a_bisection(steps: list[int], targets: list[int], 
     data = b"".join(bytes(at) + KEY.pack(key) + bytes(stride - at - KEY.size) for key in keys)
     for target in (*targets, *keys[::7], *(key - 1 for key in keys[::5]), *(key + 1 for key in keys[::3])):
         assert count_up_to(data, KEY, at, stride, len(keys), target) == bisect.bisect_right(keys, target)
+        if keys and at == 0:
+            limits = stride, KEY.size, len(keys), warm_from(len(keys), stride), target
+            assert search_kernel.count(address_of(data), *limits) == bisect.bisect_right(keys, target)
 
 
 @given(
@@ -47,6 +51,7 @@ def test_keys_in_disorder_end_in_some_count(keys: list[int], target: int) -> Non
     """On a damaged index the search ends, within the entries."""
     data = b"".join(KEY.pack(key) for key in keys)
     assert 0 <= count_up_to(data, KEY, 0, KEY.size, len(keys), target) <= len(keys)
+    assert 0 <= search_kernel.count(address_of(data), KEY.size, KEY.size, len(keys), 0, target) <= len(keys)
 
 
 class RecordingKey:

@@ -4,7 +4,7 @@ Kafka reads every record of every batch that a client sends. So does this, in on
 CRC of an uncompressed batch included. What a codec has packed is unpacked piece by piece and walked as it comes: a
 batch that is no row of records is refused at its first fault, and a large one costs no more memory than a piece.
 
-The native loops come with numba: 80 MB and a second. A process that reads few records never loads them: the plain twin
+The native loops take memory and a part of a second. A process that reads few records never loads them: the plain twin
 does that work, and once it has had enough of it they are loaded by a thread beside it. What would take the plain twin
 too long raises StillLoadingError until they are there: the loop of a broker does not wait for them (`load_beside`).
 What would hold up the loop itself raises LargeBatchError there (`batches_at_most`). Thread-safe.

@@ -118,8 +118,9 @@ class BulkPrinter(PlainPrinter):
         """Write the lines of batches [first, last) as far as the native loops take them; the first one not written."""
         state, gaps, rows = self._state, self._gaps, window.rows
         state.used, state.last_offset, state.gaps = 0, self.consecutive.last, 0
-        limits = rows.ctypes.data, first, last, window.position
-        reached: int = kernel.format_batches(*limits, self._deep, self._with_data, self._out, state.address, gaps)
+        limits = int(rows.ctypes.data), first, last, window.position
+        places = int(self._out.ctypes.data), state.address, int(gaps.ctypes.data)
+        reached: int = kernel.format_batches(*limits, self._deep, self._with_data, *places)
         self._output.lines(self._out[: state.used].data)
         self.consecutive.last = state.last_offset
         self.consecutive.gaps += [(int(a), int(b)) for a, b in gaps[: 2 * state.gaps].reshape(-1, 2)]

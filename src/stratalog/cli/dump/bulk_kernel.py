@@ -2,8 +2,8 @@
 
 No interpreter lock.
 
-Importing this module loads numba and compiles the loops, or reads them from numba's cache. What is not simple (control
-batches, malformed records) is left to the plain way: the loop stops before such a batch and says so.
+Importing this module loads the loops. What is not simple (control batches, malformed records) is left to the plain way:
+the loop stops before such a batch and says so.
 
 The caller has reserved `BATCH_TEXT_MAX` bytes for each batch and, when records are wanted, `RECORD_TEXT_MAX` for each
 record that the payload can hold plus `PAYLOAD_TEXT_FACTOR` times the size of the payload (each byte may become U+FFFD,
@@ -20,6 +20,7 @@ from stratalog.records import CODEC_MASK, CONTROL_BIT, SEQUENCE_MAX, TRANSACTION
 from stratalog.records import batch_format as fmt
 from stratalog.records.native import (
     Words,
+    as_i64,
     as_u8,
     batch_rows,
     compiled,
@@ -236,15 +237,15 @@ def _copy_decoded(out: Any, used: int, address: int, size: int) -> int:
 
 
 @native
-def _copy(out: Any, used: int, address: int, size: int) -> int:
+def _copy(out_at: int, used: int, address: int, size: int) -> int:
     """Write `size` bytes as text, as Java decodes them; where the text ends."""
     seen = numba.uint8(0)
-    source, target = as_u8(address), out[used : used + size]
+    source, target = as_u8(address), as_u8(out_at + used)
     for n in range(size):  # from 0, over arrays of their own: the form that becomes vector instructions
         byte = source[n]
         seen |= byte
         target[n] = byte
-    return used + size if seen < 0x80 else _copy_decoded(out, used, address, size)
+    return used + size if seen < 0x80 else _copy_decoded(as_u8(out_at), used, address, size)
 
 
 @native
@@ -283,8 +284,9 @@ def _batch(out: Any, used: int, batch: Any, position: int) -> int:
 
 
 @native
-def _records(out: Any, used: int, batch: Any, with_data: bool, state_at: int, gaps: Any) -> int:  # noqa: C901
+def _records(out_at: int, used: int, batch: Any, with_data: bool, state_at: int, gaps: Any) -> int:  # noqa: C901
     """Return the lines of a batch's records, which are its payload; -1 if they are not well-formed."""
+    out = as_u8(out_at)
     state = _text_state(state_at, 0)
     address = batch.payload
     payload = as_u8(address)
@@ -334,7 +336,7 @@ def _records(out: Any, used: int, batch: Any, with_data: bool, state_at: int, ga
                 return -1
             if header:
                 used = _word(out, used, _COMMA)
-            used = _copy(out, used, address + p, size)
+            used = _copy(out_at, used, address + p, size)
             size, p = varint(payload, p + size, record_end, True)
             if p < 0 or size > record_end - p or size < -1:
                 return -1
@@ -345,10 +347,10 @@ def _records(out: Any, used: int, batch: Any, with_data: bool, state_at: int, ga
         if with_data:
             if key_size >= 0:
                 used = _word(out, used, _KEY)
-                used = _copy(out, used, address + key_at, key_size)
+                used = _copy(out_at, used, address + key_at, key_size)
             if value_size >= 0:
                 used = _word(out, used, _PAYLOAD)
-                used = _copy(out, used, address + value_at, value_size)
+                used = _copy(out_at, used, address + value_at, value_size)
         used = _word(out, used, _END)
     if p != end:
         return -1
@@ -356,14 +358,15 @@ def _records(out: Any, used: int, batch: Any, with_data: bool, state_at: int, ga
     return used
 
 
-@compiled("int64(int64, int64, int64, int64, boolean, boolean, uint8[::1], int64, int64[::1])")
+@compiled("int64(int64, int64, int64, int64, boolean, boolean, int64, int64, int64)")
 def format_batches(
-    table: int, first: int, last: int, position: int, deep: bool, with_data: bool, out: Any, state_at: int, gaps: Any
+    table: int, first: int, last: int, position: int, deep: bool, with_data: bool, out_at: int, state_at: int, gaps: int
 ) -> int:
     """Write the lines of the batches [first, last) of a table, whose positions count from `position` of the file.
 
-    Gives the index of the first one that was not written.
+    Text goes to `out_at`, the gaps to `gaps`, both addresses. Gives the index of the first one that was not written.
     """
+    out, noted = as_u8(out_at), as_i64(gaps)
     state = _text_state(state_at, 0)
     for n in range(first, last):
         batch = batch_rows(table, n)
@@ -373,7 +376,7 @@ def format_batches(
             return n
         used = _batch(out, used_before, batch, position + batch.position)
         if deep:
-            used = _records(out, used, batch, with_data, state_at, gaps)
+            used = _records(out_at, used, batch, with_data, state_at, noted)
             if used < 0:
                 state.gaps = gaps_before
                 return n

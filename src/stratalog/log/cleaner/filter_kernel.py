@@ -1,8 +1,7 @@
 """Native loops that decide which records of a batch stay, and write what becomes of it. No interpreter lock.
 
 `filter_plain` has the plain twin. Every read stays within the chunk or payload that is given, every write within the
-capacities that the context states. Importing this module loads numba and compiles the loops, or reads them from its
-cache.
+capacities that the context states. Importing this module loads the loops.
 """
 
 from __future__ import annotations

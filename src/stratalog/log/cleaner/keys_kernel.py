@@ -1,8 +1,7 @@
 """Native loops that fill the offset map: keys are hashed where they lie, values are never touched. No interpreter lock.
 
 Every read stays within the chunk or payload that is given. What is malformed is exactly what
-`record_format.parse_records` says. Importing this module loads numba and compiles the loops, or reads them from numba's
-cache.
+`record_format.parse_records` says. Importing this module loads the loops.
 """
 
 from __future__ import annotations

@@ -7,17 +7,16 @@ as 32-bit instructions; the compiler would otherwise see 64-bit sums and masks.
 from __future__ import annotations
 
 import math
+from importlib import import_module
 from typing import Any, Final
 
-from llvmlite import ir  # type: ignore[import-untyped]
-
-from stratalog.records.native import as_i64, as_u8, copy_any, inlined, intrinsic, types
+from stratalog.records.native import Lazy, as_i64, as_u8, copy_any, inlined, intrinsic, ir, types
 
 DIGEST_SIZE: Final = 16
 #: The memory that `md5` needs: the digest, then room for the last two blocks of a message.
 SCRATCH_SIZE: Final = DIGEST_SIZE + 128
 
-_WORD: Final = ir.IntType(32)
+_WORD: Any = Lazy(lambda: import_module("llvmlite.ir").IntType(32))
 _INITIAL: Final = (0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476)
 _SINES: Final = tuple(int(abs(math.sin(step + 1)) * 2**32) for step in range(64))
 _SHIFTS: Final = ((7, 12, 17, 22), (5, 9, 14, 20), (4, 11, 16, 23), (6, 10, 15, 21))

@@ -10,6 +10,9 @@ from .index_file import (
 from .index_search import (
     Array as Array,
 )
+from .index_search import (
+    address_of as address_of,
+)
 from .offset_index import (
     OffsetIndex as OffsetIndex,
 )

@@ -20,16 +20,18 @@ thread may rename, flush and close. A file that has gone is FileNotFoundError; a
 
 from __future__ import annotations
 
+import struct
 import threading
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Final, Generic, Self, TypeVar
+from typing import Final, Generic, NamedTuple, Self, TypeVar
 
 from typing_extensions import Buffer
 
 from stratalog.errors import CorruptIndexError, KafkaStorageError
 from stratalog.log.format import OffsetPosition, TimestampOffset
 from stratalog.log.index.index_memory import INDEX_MEMORY
+from stratalog.log.index.index_search import NativeCount, address_of, count_up_to, native_count, warm_from
 from stratalog.util import REAL_FILESYSTEM, File, FileSystem, StrPath
 
 EntryT = TypeVar("EntryT", bound=OffsetPosition | TimestampOffset)
@@ -41,6 +43,16 @@ RELATIVE_OFFSET_MAX = 0x7FFF_FFFF
 
 #: Added entries are written in pieces of this size; and to read as much takes no longer than to read one entry.
 _PAGE: Final = 4096
+
+
+class PinnedEntries(NamedTuple):
+    """A copy of all entries, which stays where it is for as long as this is held."""
+
+    data: bytes
+    address: int
+    entries: int
+    warm_from: int
+    search: NativeCount
 
 
 class IndexFile(ABC, Generic[EntryT]):
@@ -78,6 +90,8 @@ class IndexFile(ABC, Generic[EntryT]):
         self._is_synced = True
         #: A copy of all entries.
         self._loaded: Entries | None = None
+        #: That copy for native loops, if nothing is added to it.
+        self._pinned: PinnedEntries | None = None
         self._lent = 0
         self._held_open: File | None = None
         self._closed = False
@@ -256,8 +270,23 @@ class IndexFile(ABC, Generic[EntryT]):
         """Return the entry in a slot. Raises IndexError unless 0 <= slot < entries."""
         return self._decoded(self._at(slot))
 
-    def _add(self, entry: bytes) -> None:
-        """Put an entry behind the last one; OSError, and it is not there."""
+    def append_packed(self, entries: bytes) -> None:
+        """Add entries as the file has them. The caller knows that they follow on the last one.
+
+        ValueError if there is no room for all of them; OSError, and none is added.
+        """
+        count = len(entries) // self.entry_size
+        if not count:
+            return
+        if self.entries + count > self.max_entries:
+            raise ValueError(
+                f"{self.path}: {count} more entries do not fit; {self.entries} of {self.max_entries} are there"
+            )
+        self._add(entries, count)
+        self._last = self._decoded(entries[-self.entry_size :])
+
+    def _add(self, entry: bytes, count: int = 1) -> None:
+        """Put an entry, or several, behind the last one; OSError, and it is not there."""
         if len(self._tail) >= _PAGE and not self._is_made_anew:
             self.write_out()
         with self._lock:
@@ -266,11 +295,12 @@ class IndexFile(ABC, Generic[EntryT]):
             if loaded is not None:
                 if isinstance(loaded, bytes):
                     loaded = self._loaded = bytearray(loaded)
+                    self._pinned = None
                 loaded += entry
                 if len(loaded) > self._lent:
                     self._lent = 2 * len(loaded)
                     INDEX_MEMORY.lend(self, self._lent)
-            self.entries += 1
+            self.entries += count
 
     def _all(self) -> Entries:
         """Return all entries, in memory; those that are added from now on may come to stand behind them."""
@@ -289,9 +319,30 @@ class IndexFile(ABC, Generic[EntryT]):
                 INDEX_MEMORY.lend(self, self._lent)
             return loaded
 
+    def _count(self, data: Entries, key: struct.Struct, target: int) -> int:
+        """Count the entries in `data`, which is `_all()`, with a key <= `target`; a key begins its entry."""
+        pinned = self._pinned
+        if pinned is None or pinned.data is not data:
+            pinned = self._native_search(data)
+        stride = self.entry_size
+        if pinned is None:
+            return count_up_to(data, key, 0, stride, len(data) // stride, target)
+        return pinned.search(pinned.address, stride, key.size, pinned.entries, pinned.warm_from, target)
+
+    def _native_search(self, data: Entries) -> PinnedEntries | None:
+        """Return these entries for the native search; None while there is none, or entries may be added to them."""
+        if isinstance(data, bytearray) or not data or (count := native_count()) is None:
+            return None
+        entries = len(data) // self.entry_size
+        pinned = PinnedEntries(data, address_of(data), entries, warm_from(entries, self.entry_size), count)
+        with self._lock:
+            if self._loaded is data:
+                self._pinned = pinned
+        return pinned
+
     def drop(self) -> None:
         """Forget the copy of the entries."""
-        self._loaded = None
+        self._loaded = self._pinned = None
 
     def _copy(self) -> bytes:
         """Return all entries as they are now; views of this one hinder no append."""

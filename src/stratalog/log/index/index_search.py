@@ -1,15 +1,22 @@
 """Searches over the fixed-size, ascending entries of an index, as they lie in its map. Pure.
 
-One target: `count_up_to`. Many: `count_up_to_many`, the same answers, with numpy, which is imported at the first use
-only.
+One target: `count_up_to`, and its native twin in `search_kernel`, which a thread loads beside the work once there were
+many lookups (`native_count`). Many targets: `look_up_many`, all of them in one native loop; `count_up_to_many` is its
+plain twin, with numpy.
 """
 
 from __future__ import annotations
 
+import logging
 import struct
+import threading
+from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Final
 
 from typing_extensions import Buffer
+
+logger = logging.getLogger(__name__)
 
 #: Consumers read near the end, so the last bytes of an index (two pages or three) are in memory: a search that ends in
 #: them stays in them, and a first look at the rest of an index does not make such a read wait for the disk. Kafka's
@@ -19,7 +26,37 @@ WARM_BYTES: Final = 8192
 #: One sample in so many entries for each level of `count_up_to_many`; two levels cover 10 million entries.
 _SAMPLE_STEP: Final = 2048
 
+#: So many lookups are made by the plain twin before the native one is worth its loading.
+_PLAIN_LOOKUPS_MAX: Final = 2_000
+
 Array = Any  # a one-dimensional numpy array
+#: `search_kernel.count`.
+NativeCount = Callable[[int, int, int, int, int, int], int]
+
+_native: NativeCount | None = None
+_plain_lookups = 0
+_loading = threading.Lock()
+
+
+def native_count() -> NativeCount | None:
+    """Return the native twin of `count_up_to`, once it is there; until then each call counts as one plain lookup."""
+    global _plain_lookups
+    if _native is None:
+        _plain_lookups += 1
+        if _plain_lookups == _PLAIN_LOOKUPS_MAX:
+            threading.Thread(target=load_native, name="stratalog-index-search", daemon=True).start()
+    return _native
+
+
+def load_native() -> None:
+    """Have the native twin, now. Without it, for whatever reason, the plain one goes on."""
+    global _native
+    with _loading:
+        if _native is None:
+            try:
+                _native = import_module("stratalog.log.index.search_kernel").count
+            except Exception:
+                logger.exception("The native loops cannot be loaded; indexes are searched by plain ones")
 
 
 def count_up_to(data: Buffer, key: struct.Struct, at: int, stride: int, entries: int, target: int) -> int:
@@ -37,7 +74,7 @@ def count_up_to(data: Buffer, key: struct.Struct, at: int, stride: int, entries:
     if target >= last:
         return entries
     low, high = 0, entries - 1
-    warm = max(0, entries - WARM_BYTES // stride)
+    warm = warm_from(entries, stride)
     if warm:
         if unpack(data, at + warm * stride)[0] <= target:
             low = warm + 1
@@ -83,6 +120,38 @@ def _enclose(  # noqa: PLR0917
         low = slot + 1
         width *= 8
     return low, high
+
+
+def address_of(data: Buffer) -> int:
+    """Return where bytes lie, for native loops; valid as long as the caller holds them."""
+    import numpy as np  # start-up cost
+
+    return int(np.frombuffer(memoryview(data), np.uint8).ctypes.data)
+
+
+def look_up_many(data: Buffer, stride: int, key_size: int, targets: Array) -> tuple[Array, Array]:
+    """Return key and value of the last entry with a key <= each target, both int64; -1 twice where there is none.
+
+    An entry is a key of `key_size` bytes and a value of the rest.
+    """
+    import numpy as np  # start-up cost
+
+    from stratalog.log.index import search_kernel
+
+    wanted = np.ascontiguousarray(targets, np.int64)
+    entries = memoryview(data).nbytes // stride
+    found = np.full((2, len(wanted)), -1, np.int64)
+    if not entries:
+        return found[0], found[1]
+    held = np.frombuffer(memoryview(data), np.uint8)
+    places = int(held.ctypes.data), stride, key_size, stride - key_size, entries, warm_from(entries, stride)
+    search_kernel.look_up(*places, int(wanted.ctypes.data), len(wanted), int(found.ctypes.data))
+    return found[0], found[1]
+
+
+def warm_from(entries: int, stride: int) -> int:
+    """Return the first slot of the warm section; 0 if all of the index is in it."""
+    return max(0, entries - WARM_BYTES // stride)
 
 
 def count_up_to_many(keys: Array, targets: Array) -> Array:

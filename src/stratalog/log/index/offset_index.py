@@ -20,7 +20,7 @@ from stratalog.log.format import (
     format_of,
 )
 from stratalog.log.index.index_file import RELATIVE_OFFSET_MAX, IndexFile
-from stratalog.log.index.index_search import Array, count_up_to, count_up_to_many
+from stratalog.log.index.index_search import Array, count_up_to, look_up_many
 from stratalog.util import REAL_FILESYSTEM, FileSystem, StrPath
 
 
@@ -84,12 +84,8 @@ class OffsetIndex(IndexFile[OffsetPosition]):
         last = self._last or self.last_entry
         if target >= last.offset:
             return last
-        data, entry_size = self._loaded, self.entry_size
-        if data is None:
-            data = self._load()
-        self.is_used = True
-        entries = len(data) // entry_size
-        slot = count_up_to(data, RELATIVE_OFFSET, 0, entry_size, entries, target - base_offset) - 1
+        data, entry_size = self._all(), self.entry_size
+        slot = self._count(data, RELATIVE_OFFSET, target - base_offset) - 1
         if slot < 0:
             return OffsetPosition(base_offset, 0)
         relative, position = self._unpack(data, slot * entry_size)
@@ -124,18 +120,9 @@ class OffsetIndex(IndexFile[OffsetPosition]):
         """
         import numpy as np  # start-up cost
 
-        from stratalog.log.format import offset_table
-
-        wanted = np.asarray(targets, dtype=np.int64)
-        data, base_offset = self._copy(), self.base_offset
-        if not data:
-            return np.full(len(wanted), base_offset), np.zeros(len(wanted), np.int64)
-        table = offset_table(data, self.format, len(data) // self.entry_size)
-        counts = count_up_to_many(table["offset"], wanted - base_offset)
-        found = table[np.maximum(counts - 1, 0)]
-        has_entry = counts > 0
-        offsets = np.where(has_entry, found["offset"].astype(np.int64) + base_offset, base_offset)
-        return offsets, np.where(has_entry, found["position"].astype(np.int64), 0)
+        relative = np.asarray(targets, dtype=np.int64) - self.base_offset
+        found, positions = look_up_many(self._copy(), self.entry_size, RELATIVE_OFFSET.size, relative)
+        return np.maximum(found, 0) + self.base_offset, np.maximum(positions, 0)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries with offsets >= `offset`."""

@@ -20,7 +20,7 @@ from typing_extensions import Buffer
 
 from stratalog.log.format import TimestampOffset
 from stratalog.log.index.index_file import IndexFile
-from stratalog.log.index.index_search import Array, count_up_to, count_up_to_many
+from stratalog.log.index.index_search import Array, count_up_to, look_up_many
 from stratalog.util import REAL_FILESYSTEM, FileSystem, StrPath
 
 ENTRY: Final = struct.Struct(">qi")
@@ -115,11 +115,8 @@ class TimeIndex(IndexFile[TimestampOffset]):
         last = self.last_entry
         if target_ms >= last.timestamp_ms:
             return last
-        data = self._loaded
-        if data is None:
-            data = self._load()
-        self.is_used = True
-        slot = count_up_to(data, _TIMESTAMP, 0, ENTRY_SIZE, len(data) // ENTRY_SIZE, target_ms) - 1
+        data = self._all()
+        slot = self._count(data, _TIMESTAMP, target_ms) - 1
         if slot < 0:
             return TimestampOffset(NO_TIMESTAMP, self.base_offset)
         return self._decoded(data, slot * ENTRY_SIZE)
@@ -131,18 +128,8 @@ class TimeIndex(IndexFile[TimestampOffset]):
         """
         import numpy as np  # start-up cost
 
-        from stratalog.log.format import time_table
-
-        wanted = np.asarray(targets_ms, dtype=np.int64)
-        data, base_offset = self._copy(), self.base_offset
-        if not data:
-            return np.full(len(wanted), NO_TIMESTAMP), np.full(len(wanted), base_offset)
-        table = time_table(data, len(data) // ENTRY_SIZE)
-        counts = count_up_to_many(table["timestamp"], wanted)
-        found = table[np.maximum(counts - 1, 0)]
-        has_entry = counts > 0
-        timestamps = np.where(has_entry, found["timestamp"].astype(np.int64), NO_TIMESTAMP)
-        return timestamps, np.where(has_entry, found["offset"].astype(np.int64) + base_offset, base_offset)
+        timestamps, relative = look_up_many(self._copy(), ENTRY_SIZE, _TIMESTAMP.size, targets_ms)
+        return timestamps, np.maximum(relative, 0) + self.base_offset
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries with offsets >= `offset`."""

@@ -15,6 +15,7 @@ from stratalog.errors import CorruptRecordError, InvalidRecordError, StratalogEr
 from stratalog.log.append import RELATIVE_OFFSET_MAX
 from stratalog.log.format import TimestampOffset
 from stratalog.log.producers import BATCHES_KEPT
+from stratalog.log.recovery.native_scan import NativeScan, Reached
 from stratalog.log.resumption import content_end, next_sound
 from stratalog.log.segment import LogBytes, SegmentIndexes, header_at
 from stratalog.records import (
@@ -99,8 +100,8 @@ def index_sound_batches(  # noqa: C901
     """Check every batch in a `.log`, and index those that are sound.
 
     The contract of `LogSegment.recover` says what is sound, which batches `on_batch` is told, and what `flushed_to`,
-    `end_offset`, `may_overflow`, `cut_torn_write` and `synced_to` mean. The loop is flat for speed. The indexes are
-    empty before it.
+    `end_offset`, `may_overflow`, `cut_torn_write` and `synced_to` mean. The loop is flat for speed, and most of what
+    is in order is taken by `NativeScan` in its place. The indexes are empty before it.
     """
     limit = log.size
     view, view_at = memoryview(b""), 0
@@ -115,7 +116,19 @@ def index_sound_batches(  # noqa: C901
     damage: list[DamagedRange] = []
     flaw: str | None = None
     gap: _Gap | None = None
+    native = NativeScan(
+        log, indexes, highest=highest, last_indexable=last_indexable, index_interval_bytes=index_interval_bytes
+    )
     while position < limit:
+        if native.plain_left:
+            native.plain_left -= 1
+        else:
+            before = Reached(position, expected_offset, largest, largest_offset, last_index_entry)
+            reached = native.go_on(before, epoch, recent)
+            if reached.position > position:
+                position, expected_offset, largest, largest_offset, last_index_entry = reached
+                view, view_at, readable, gap = memoryview(b""), position, position, None
+                continue
         behind = position + HEADER_SIZE
         if behind > readable and readable < limit:
             view, view_at = log.window(position), position

@@ -127,6 +127,12 @@ class SegmentIndexes:
         self.time.maybe_append(largest, largest_offset)
         self._is_full = None
 
+    def append_packed(self, offset_entries: bytes, time_entries: bytes) -> None:
+        """Add entries as the files have them, in order and larger than those that are there; the indexes have room."""
+        self.offset.append_packed(offset_entries)
+        self.time.append_packed(time_entries)
+        self._is_full = None
+
     def seal(self, max_timestamp: TimestampOffset) -> None:
         """Add the last time index entry and cut both files to what they hold: nothing more is appended."""
         self._is_full = None  # first: on a full disk, one may be trimmed and the other not

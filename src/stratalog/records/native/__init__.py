@@ -1,4 +1,4 @@
-"""Native loops over records and batches, compiled by numba at their first use."""
+"""Native loops over records and batches, compiled by numba, and kept as machine code that loads without it."""
 
 import lazy_loader
 

@@ -31,9 +31,7 @@ from .header_scan import (
 from .header_scan import (
     read_header as read_header,
 )
-from .jit import intrinsic as intrinsic
-from .jit import numba as numba
-from .jit import types as types
+from .lazy import Lazy as Lazy
 from .record import (
     put_varint as put_varint,
 )
@@ -80,6 +78,12 @@ from .toolkit import (
     inlined as inlined,
 )
 from .toolkit import (
+    intrinsic as intrinsic,
+)
+from .toolkit import (
+    ir as ir,
+)
+from .toolkit import (
     load_be32 as load_be32,
 )
 from .toolkit import (
@@ -87,6 +91,9 @@ from .toolkit import (
 )
 from .toolkit import (
     native as native,
+)
+from .toolkit import (
+    numba as numba,
 )
 from .toolkit import (
     store_be16 as store_be16,
@@ -99,4 +106,7 @@ from .toolkit import (
 )
 from .toolkit import (
     struct_at as struct_at,
+)
+from .toolkit import (
+    types as types,
 )

@@ -1,7 +1,7 @@
 """Native loops of `columns`: walk records in raw memory, write Arrow buffers. No interpreter lock.
 
-Importing this module loads numba and compiles the loops, or reads them from numba's cache. Every read stays within the
-payloads of the batches; every write within the capacities that the context states (and `DATA_SLACK` bytes after them).
+Importing this module loads the loops. Every read stays within the payloads of the batches; every write within the
+capacities that the context states (and `DATA_SLACK` bytes after them).
 
 Rows of `header_scan` say where the batches are, and a `DecodeContext` where their records go.
 """
@@ -96,6 +96,18 @@ def _append(column: Any, row: int, at: int, size: int, source: int, readable: in
 
 
 @inlined
+def _set_bits(bits: Any, first: int, count: int, byte: int) -> None:
+    """Set the bits from `first` on, at least `count` of them, to those of `byte`, which are all alike."""
+    at = first >> 3
+    before = (1 << (first & 7)) - 1
+    if first & 7 != 0:
+        bits[at] = (bits[at] & before) | (byte & ~before & 0xFF)
+        at += 1
+    for n in range(at, (first + count + 7) >> 3):
+        bits[n] = byte
+
+
+@inlined
 def _begin(offsets: int) -> None:
     """Write the first offset of a variable-length column, if that is wanted."""
     if offsets != 0:
@@ -187,6 +199,17 @@ def _decode_batch(context: int, batch: Any) -> bool:  # noqa: C901
     sequence_out = as_i32(c.sequence)
     headers_offsets = as_i32(c.headers_offsets)
     headers_valid = as_u8(c.headers_valid)
+    # In locals: a store to an output could otherwise change where the next one goes.
+    key_offsets = as_i32(c.key.offsets)
+    key_valid = as_u8(c.key.valid)
+    key_data = c.key.data
+    key_nulls = c.key.nulls
+    value_offsets = as_i32(c.value.offsets)
+    value_valid = as_u8(c.value.valid)
+    value_data = c.value.data
+    value_nulls = c.value.nulls
+    headers_nulls = c.headers_nulls
+    headers_used = c.headers.used
     first_row = c.rows.used
     row = first_row
     key_at = c.key.bytes.used
@@ -198,6 +221,13 @@ def _decode_batch(context: int, batch: Any) -> bool:  # noqa: C901
         _begin(c.key.offsets)
         _begin(c.value.offsets)
         _begin(c.headers_offsets)
+    rows_max = min(count, payload_end // RECORD_SIZE_MIN)  # for which there is room, whatever the header claims
+    if want_key:
+        _set_bits(key_valid, first_row, rows_max, 0xFF)
+    if want_value:
+        _set_bits(value_valid, first_row, rows_max, 0xFF)
+    if want_headers:
+        _set_bits(headers_valid, first_row, rows_max, 0)
     position = 0
     damage = 0
     for _ in range(count):
@@ -237,18 +267,29 @@ def _decode_batch(context: int, batch: Any) -> bool:  # noqa: C901
                 sequence = -1
             sequence_out[row] = sequence
         if want_key:
-            key_at = _append(c.key, row, key_at, key_size, address + key_start, payload_end - key_start)
-        if want_value:
-            value_at = _append(c.value, row, value_at, value_size, address + value_start, payload_end - value_start)
-        if want_headers:
-            if row & 7 == 0:
-                headers_valid[row >> 3] = 0xFF
-            if header_count == 0:
-                headers_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
-                c.headers_nulls += 1
+            if key_size < 0:
+                key_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+                key_nulls += 1
             else:
+                copy(key_data + key_at, address + key_start, key_size, payload_end - key_start)
+                key_at += key_size
+            key_offsets[row + 1] = key_at
+        if want_value:
+            if value_size < 0:
+                value_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+                value_nulls += 1
+            else:
+                copy(value_data + value_at, address + value_start, value_size, payload_end - value_start)
+                value_at += value_size
+            value_offsets[row + 1] = value_at
+        if want_headers:
+            if header_count == 0:
+                headers_nulls += 1
+            else:
+                headers_valid[row >> 3] |= 1 << (row & 7)
                 position = _write_headers(context, address, position, end, header_count, payload_end)
-            headers_offsets[row + 1] = c.headers.used
+                headers_used = c.headers.used
+            headers_offsets[row + 1] = headers_used
         elif header_count > 0:
             position = skip_headers(data, position, end, header_count)
         # Not a branch: the next record's address would wait for this record's fields instead of its length alone.
@@ -260,6 +301,9 @@ def _decode_batch(context: int, batch: Any) -> bool:  # noqa: C901
     c.rows.used = row
     c.key.bytes.used = key_at
     c.value.bytes.used = value_at
+    c.key.nulls = key_nulls
+    c.value.nulls = value_nulls
+    c.headers_nulls = headers_nulls
     _fill_constants(context, batch, first_row, row)
     return True
 

@@ -9,13 +9,11 @@ a fixed number of zero bytes (Mark Adler's construction).
 from __future__ import annotations
 
 import platform
+from importlib import import_module
 from typing import Any, Final
 
-import numpy as np
-from llvmlite import binding, ir  # type: ignore[import-untyped]
-
-from stratalog.records.native.jit import intrinsic, numba, types
-from stratalog.records.native.toolkit import as_u8, inlined, load_le64, native
+from stratalog.records.native.lazy import Lazy
+from stratalog.records.native.toolkit import as_u8, inlined, intrinsic, ir, load_le64, native, types
 from stratalog.util import crc32c
 
 _MASK: Final = 0xFFFF_FFFF
@@ -30,6 +28,8 @@ def _advance_over_zeros(state: int, size: int) -> int:
 
 def _advance_table(size: int) -> Any:
     """Return what each value of each of the four bytes of a state becomes after `size` zero bytes; 4 x 256, flat."""
+    import numpy as np  # start-up cost
+
     bits = [_advance_over_zeros(1 << bit, size) for bit in range(32)]
     table = np.zeros((4, 256), np.int64)
     for byte in range(4):
@@ -40,15 +40,24 @@ def _advance_table(size: int) -> Any:
     return table.ravel()
 
 
-_OVER_LONG: Final = _advance_table(_LONG)
-_OVER_SHORT: Final = _advance_table(_SHORT)
-_OVER_BYTE: Final = _advance_table(1)[:256].copy()
-_OVER_8: Final = np.concatenate([_advance_table(size)[:256] for size in range(8, 0, -1)])
+def _tables_of_eight() -> Any:
+    import numpy as np  # start-up cost
+
+    return np.concatenate([_advance_table(size)[:256] for size in range(8, 0, -1)])
+
+
+_OVER_LONG: Any = Lazy(lambda: _advance_table(_LONG))
+_OVER_SHORT: Any = Lazy(lambda: _advance_table(_SHORT))
+_OVER_BYTE: Any = Lazy(lambda: _advance_table(1)[:256].copy())
+_OVER_8: Any = Lazy(_tables_of_eight)
 
 
 def _instruction() -> tuple[str, int] | None:
     """Name of the instruction's intrinsic and bits of its state, if compiled code may use it."""
-    if numba.config.CPU_NAME or numba.config.CPU_FEATURES:  # type: ignore[attr-defined]
+    from llvmlite import binding  # for a compilation only
+
+    config = import_module("stratalog.records.native.jit").numba.config
+    if config.CPU_NAME or config.CPU_FEATURES:
         return None  # compiled for another processor than this one
     features = binding.get_host_cpu_features()
     if platform.machine() in ("x86_64", "AMD64") and features.get("sse4.2"):
@@ -81,8 +90,13 @@ def _software_step(state: int, word: int) -> int:
     return result
 
 
-_FOUND: Final = _instruction()
-_step: Any = _software_step if _FOUND is None else _hardware_step(*_FOUND)
+def _best_step() -> Any:
+    found = _instruction()
+    chosen: Any = _software_step if found is None else _hardware_step(*found)
+    return chosen.value
+
+
+_step: Any = Lazy(_best_step)
 
 
 @inlined

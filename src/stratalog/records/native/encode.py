@@ -1,7 +1,7 @@
 """Native loops of `columns_encode`: Arrow columns in raw memory to record batches in raw memory. No interpreter lock.
 
-Importing this module loads numba and compiles the loops, or reads them from numba's cache. The caller guarantees the
-columns (offsets within their data, one entry for each row). Every write stays within the output of the `EncodeContext`.
+Importing this module loads the loops. The caller guarantees the columns (offsets within their data, one entry for each
+row). Every write stays within the output of the `EncodeContext`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The one native scan of batch headers: a window of bytes to rows of `BatchRow`. No interpreter lock.
 
-Importing this module loads numba and compiles the loops, or reads them from numba's cache. Reads stay within the
-window, writes within the table.
+Importing this module loads the loops. Reads stay within the window, writes within the table.
 """
 
 from __future__ import annotations

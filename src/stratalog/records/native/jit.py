@@ -1,4 +1,4 @@
-"""The parts of numba that loops use. Import them from here, and nowhere else from numba.
+"""The parts of numba that the compilation of loops uses. Import them from here, and nowhere else from numba.
 
 numba's modules import each other in circles. Two threads that import numba at the same time through two modules can
 each see half of it, and the loops of one are then missing. Whatever needs numba waits for the import of this module.

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from stratalog.records.native.jit import numba
-from stratalog.records.native.toolkit import as_u8, copy_32, copy_any, inlined, native
+from stratalog.records.native.toolkit import as_u8, copy_32, copy_any, inlined, native, numba
 
 OVERRUN: Final = 32
 """Bytes that `record_fields` may read past a record unless it checks."""

@@ -1,7 +1,7 @@
 """Native loops of `record_scan`: walk the records of a batch without taking anything out of them. No interpreter lock.
 
-Importing this module loads numba and compiles the loops, or reads them from numba's cache. Every read stays within
-[address, address + size). What is malformed is exactly what `record_format.parse_records` says.
+Importing this module loads the loops. Every read stays within [address, address + size). What is malformed is exactly
+what `record_format.parse_records` says.
 
 A `RecordScan` holds what is found and, between two pieces of a stream, where in a record the walk is. `begin` sets
 it up.

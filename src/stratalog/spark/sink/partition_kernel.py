@@ -1,4 +1,4 @@
-"""Kafka's murmur2 over a binary column, in native loops. No interpreter lock. Importing this module loads numba."""
+"""Kafka's murmur2 over a binary column, in native loops. No interpreter lock. Importing this module loads them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,144 @@
+"""The native pass of recovery over what is in order in a segment, for `segment_recovery`, which is its plain twin.
+
+A thread loads the loop beside the work once many batches were taken the plain way: loading takes as long as some ten
+thousand of them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import threading
+from collections import deque
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+from stratalog.log.index import address_of
+from stratalog.log.producers import BATCHES_KEPT as POSITIONS_KEPT
+from stratalog.log.segment import LogBytes, SegmentIndexes
+
+logger = logging.getLogger(__name__)
+
+#: Bytes that are read and taken at once.
+CHUNK_BYTES: Final = 4 * 1024 * 1024
+#: So many batches are taken the plain way before the loop is worth its loading.
+_PLAIN_BATCHES_MAX: Final = 20_000
+#: Batches have 16 KB as a rule, and an index entry each.
+_ENTRIES_MAX: Final = CHUNK_BYTES // 1024
+_PRODUCERS_MAX: Final = 64
+#: A pass that took fewer batches was not worth its call; so many more are then taken by the plain way.
+_FEW: Final = 8
+PLAIN_BATCHES: Final = 64
+
+_lock = threading.Lock()
+_kernel: Any = None
+_is_loading = False
+_plain_batches = 0
+
+
+def load_native(kernel: Any = None) -> None:
+    """Have the native loop, now. Without it, for whatever reason, the plain way goes on."""
+    global _kernel
+    try:
+        _kernel = kernel or import_module("stratalog.log.recovery.scan_kernel")
+    except Exception:
+        logger.exception("The native loops cannot be loaded; segments are recovered by plain ones")
+
+
+def _native() -> Any:
+    """Return the loop if it is there; else `PLAIN_BATCHES` are taken the plain way, and loading may begin."""
+    global _is_loading, _plain_batches
+    if _kernel is None:
+        with _lock:
+            _plain_batches += PLAIN_BATCHES
+            if _plain_batches > _PLAIN_BATCHES_MAX and not _is_loading:
+                _is_loading = True
+                threading.Thread(target=load_native, name="stratalog-recovery-loop", daemon=True).start()
+    return _kernel
+
+
+class Reached(NamedTuple):
+    """Where a pass stopped, and what is known there; see `index_sound_batches`."""
+
+    position: int
+    expected_offset: int
+    largest: int
+    largest_offset: int
+    last_index_entry: int
+
+
+class NativeScan:
+    """The passes over one segment. The limits are as in `index_sound_batches`."""
+
+    def __init__(
+        self, log: LogBytes, indexes: SegmentIndexes, *, highest: int, last_indexable: int, index_interval_bytes: int
+    ) -> None:
+        self._log, self._indexes = log, indexes
+        self._limits = highest, last_indexable, index_interval_bytes
+        self._context: Any = None
+        self._offset_entries = bytearray()
+        self._time_entries = bytearray(12 * _ENTRIES_MAX)
+        self._producers: Any = None
+        self._positions: Any = None
+        #: So many batches are left to the plain way before the next pass.
+        self.plain_left = 0
+
+    def go_on(self, at: Reached, epoch: int, recent: dict[int, deque[int]]) -> Reached:
+        """Take what is in order from a position on; add index entries, and to `recent` positions of its producers.
+
+        The same position, if there is nothing to take, or not by native loops.
+        """
+        self.plain_left = PLAIN_BATCHES
+        kernel = _native()
+        if kernel is None or len(recent) > _PRODUCERS_MAX:
+            return at
+        context = self._begin(kernel, at, epoch, recent)
+        position, may_go_on = at.position, True
+        while may_go_on and position < self._log.size and self._has_room():
+            chunk = self._log.window(position, CHUNK_BYTES)
+            context.chunk, context.chunk_at, context.size = address_of(chunk), position, chunk.nbytes
+            context.used = context.offset_count = context.time_count = 0
+            is_cut = kernel.take_batches(context.address)
+            position += context.used
+            may_go_on = is_cut and context.used > 0
+            self._indexes.append_packed(
+                bytes(self._offset_entries[: context.offset_count * context.entry_size]),
+                bytes(self._time_entries[: context.time_count * 12]),
+            )
+        for number, kept in enumerate(recent.values()):
+            count, *last = self._positions[number * (1 + POSITIONS_KEPT) : (number + 1) * (1 + POSITIONS_KEPT)]
+            kept.extend(last[n % POSITIONS_KEPT] for n in range(max(0, count - POSITIONS_KEPT), count))
+        if context.taken >= _FEW:
+            self.plain_left = 1
+        return Reached(
+            position, context.expected_offset, context.largest, context.largest_offset, context.last_index_entry
+        )
+
+    def _begin(self, kernel: Any, at: Reached, epoch: int, recent: dict[int, deque[int]]) -> Any:
+        context = self._context
+        if context is None:
+            context = self._context = kernel.ScanContext()
+            context.base_offset = self._indexes.base_offset
+            context.highest, context.last_indexable, context.index_interval = self._limits
+            context.entry_size, context.entries_max = self._indexes.offset.entry_size, _ENTRIES_MAX
+            self._offset_entries = bytearray(context.entry_size * _ENTRIES_MAX)
+            self._producers = (ctypes.c_int64 * _PRODUCERS_MAX)()
+            context.offset_entries = _address(self._offset_entries)
+            context.time_entries = _address(self._time_entries)
+            context.producer_ids = ctypes.addressof(self._producers)
+        self._positions = (ctypes.c_int64 * (_PRODUCERS_MAX * (1 + POSITIONS_KEPT)))()
+        context.positions = ctypes.addressof(self._positions)
+        self._producers[: len(recent)] = list(recent)
+        context.producers, context.epoch, context.taken = len(recent), epoch, 0
+        context.expected_offset, context.largest, context.largest_offset, context.last_index_entry = at[1:]
+        context.last_time = self._indexes.time.last_entry.timestamp_ms
+        return context
+
+    def _has_room(self) -> bool:
+        """Return whether both indexes can take all entries of a chunk."""
+        offset, time = self._indexes.offset, self._indexes.time
+        return min(offset.max_entries - offset.entries, time.max_entries - 1 - time.entries) > _ENTRIES_MAX
+
+
+def _address(buffer: bytearray) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
