@@ -57,13 +57,12 @@ NOTES = {
     69: "the same",
     71: "told to clients with `stratalog.client.metrics`, answered always; in Kafka with a plug-in",
     72: "the same",
-    **dict.fromkeys((76, 77, 90, 91, 92), "with `share.version` 1"),
+    **dict.fromkeys((76, 77, 78, 79, 90, 91, 92), "with `share.version` 1"),
 }
 #: Why an API of Kafka is not served, or is served to fewer versions, by key.
 MISSING = {
     18: "version 5 is not in the schemas that are used here",
     42: "version 3 is not in the schemas that are used here",
-    **dict.fromkeys((78, 79), "share groups (KIP-932)"),
     88: "streams groups (KIP-1071); a member with an endpoint is told which source topics lack, where Kafka fails",
     89: "no descriptions of topologies, as Kafka without a plug-in",
     **dict.fromkeys((93, 94), "not in the schemas that are used here"),

@@ -487,6 +487,11 @@ class FencedStateEpochError(KafkaError):
     code = 124
 
 
+class ShareSessionLimitReachedError(KafkaError):
+    code = 133
+    retriable = True
+
+
 class InvalidStreamsTopologyError(KafkaError):
     code = 130
 

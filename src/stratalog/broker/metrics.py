@@ -17,6 +17,7 @@ from stratalog.broker.groups.consumer import ConsumerGroupState
 from stratalog.broker.quotas import AcceptReading, ClientQuotas, MeterReading, QuotaMeter
 from stratalog.broker.request_times import QUANTILES, RequestPart
 from stratalog.broker.services import BrokerServices
+from stratalog.broker.share import AckType, SharePartition
 from stratalog.broker.transactions import TransactionState
 from stratalog.config import METADATA_VERSION
 from stratalog.engine import LogManager
@@ -28,6 +29,8 @@ _CONTROLLER = "kafka.controller:type=KafkaController,name="
 _LOADER = "kafka.server:type=MetadataLoader,name="
 _MARKERS = "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name="
 _FETCH_SESSIONS = "kafka.server:type=FetchSessionCache,name="
+_SHARE_SESSIONS = "kafka.server:type=ShareSessionCache,name="
+_SHARE_PARTITIONS = "kafka.server:type=SharePartitionMetrics,name="
 _SOCKETS = "kafka.server:type=socket-server-metrics"
 _REQUESTS = "kafka.network:type=RequestMetrics,name="
 _GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
@@ -80,6 +83,21 @@ def _transactional_ids(broker: BrokerServices) -> Iterable[Sample]:
     for state in TransactionState:
         if state not in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE):  # never at rest
             yield Sample((state.title,), counts[state])
+
+
+def _share_acknowledged(broker: BrokerServices) -> Iterable[Sample]:
+    for kind in AckType:
+        if kind is not AckType.GAP:
+            yield Sample((kind.name.capitalize(),), broker.share_leader.acknowledged[kind])
+
+
+def _of_share_partitions(value: Callable[[SharePartition], int]) -> Callable[[BrokerServices], Iterable[Sample]]:
+    def read(broker: BrokerServices) -> Iterable[Sample]:
+        for shared in broker.share_leader:
+            labels = (shared.key.group_id, shared.partition.topic, str(shared.key.partition))
+            yield Sample(labels, value(shared))
+
+    return read
 
 
 def _queue(meter: Callable[[ClientQuotas], QuotaMeter]) -> Callable[[BrokerServices], Iterable[Sample]]:
@@ -241,6 +259,26 @@ METRICS: tuple[Metric[BrokerServices], ...] = (
     kafka_metric(_FETCH_SESSIONS + "IncrementalFetchSessionEvictionsPerSec",
                  lambda broker: single(broker.fetch_sessions.evictions),
                  "Fetch sessions that were evicted by others."),
+    kafka_metric(_SHARE_SESSIONS + "ShareSessionsCount", lambda broker: single(len(broker.share_leader.sessions)),
+                 "Share sessions that are open."),
+    kafka_metric(_SHARE_SESSIONS + "SharePartitionsCount",
+                 lambda broker: single(broker.share_leader.sessions.partition_count),
+                 "Partitions of all share sessions."),
+    kafka_metric(_SHARE_SESSIONS + "ShareSessionEvictionsPerSec",
+                 lambda broker: single(broker.share_leader.sessions.evictions),
+                 "Share sessions that ended with their connections."),
+    kafka_metric("kafka.server:type=ShareGroupMetrics,name=RecordAcknowledgementsPerSec", _share_acknowledged,
+                 "Records by what members of share groups said of them.", ("ackType",)),
+    kafka_metric(_SHARE_PARTITIONS + "InFlightMessageCount", _of_share_partitions(lambda shared: len(shared.delivery)),
+                 "Records of a partition that a share group was handed out and is not done with.",
+                 ("group", "topic", "partition")),
+    kafka_metric(_SHARE_PARTITIONS + "AcquisitionLockTimeoutPerSec",
+                 _of_share_partitions(lambda shared: shared.timeouts),
+                 "Records whose locks were over before their consumers said anything.",
+                 ("group", "topic", "partition")),
+    kafka_metric("kafka.server:type=DelayedShareFetchMetrics,name=ExpiresPerSec",
+                 lambda broker: single(broker.purgatory.share_expired),
+                 "Fetches of share groups whose time was over before there was enough for them."),
     kafka_metric(_GROUPS + "NumGroups", lambda broker: single(len(broker.groups.groups())),
                  "Groups of the classic protocol."),
     *(kafka_metric(_GROUPS + f"NumGroups{name}", _groups_in(state),

@@ -109,6 +109,8 @@ class Purgatory:
         self._changed: dict[Partition, None] = {}
         #: Waits that ended because their time was over.
         self.expired = 0
+        #: The same of fetches of share groups.
+        self.share_expired = 0
         #: Requests that wait for the remote tier, which keeps its own books, and those that did so for too long.
         self.remote_waiting = 0
         self.remote_expired = 0

@@ -20,7 +20,7 @@ from stratalog.broker.quotas import ClientQuotas
 from stratalog.broker.request_times import RequestTimes
 from stratalog.broker.security import IssuedTokens, Listener, ScramUsers
 from stratalog.broker.settings import BrokerSettings
-from stratalog.broker.share import ShareStates
+from stratalog.broker.share import ShareLeader, ShareStates
 from stratalog.broker.storage import TIERING_KEY, BrokerStorage
 from stratalog.broker.telemetry import ClientTelemetry
 from stratalog.broker.topic_deletions import TopicDeletions
@@ -64,6 +64,7 @@ class BrokerServices:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     share_states: ShareStates
+    share_leader: ShareLeader
     scram: ScramUsers
     tokens: IssuedTokens
     quotas: ClientQuotas
@@ -112,6 +113,7 @@ class BrokerServices:
         """Stop everything and leave the directories flushed."""
         self.tokens.close()
         self.transactions.close()
+        self.share_leader.close()
         self.groups.close()
         self.share_states.close()
         self.logs.take_no_new_ones()
@@ -144,6 +146,8 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         undo.callback(groups.close)
         transactions = TransactionCoordinator(storage, workers, groups)
         undo.callback(transactions.close)
+        share_leader = ShareLeader(storage, share_states, remote_reads, loop)
+        undo.callback(share_leader.close)
         topic_deletions = None
         if storage.cluster is None:
             groups.start()
@@ -179,6 +183,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         groups=groups,
         transactions=transactions,
         share_states=share_states,
+        share_leader=share_leader,
         topic_deletions=topic_deletions,
         scram=ScramUsers(storage.metadata),
         tokens=tokens,

@@ -83,7 +83,7 @@ def run(bootstrap_servers: str) -> dict[str, Any]:
     with Wire(bootstrap_servers) as wire:
         topic = {"name": TOPIC, "num_partitions": PARTITIONS, "replication_factor": 1, "assignments": [], "configs": []}
         wire.call(ApiKey.CREATE_TOPICS, 7, topics=[topic], timeout=10_000, validate_only=False)
-        _await_coordinator(StateTalk(wire))
+        await_coordinator(StateTalk(wire))
         talk = StateTalk(wire)
         _life(talk)
         _wrong(talk)
@@ -91,7 +91,7 @@ def run(bootstrap_servers: str) -> dict[str, Any]:
     return talk.answers
 
 
-def _await_coordinator(talk: StateTalk) -> None:
+def await_coordinator(talk: StateTalk) -> None:
     """Wait until there is one: it makes its topic first."""
     key = f"g:{uuid_to_base64(talk.id_of(TOPIC))}:0"
     deadline = time.monotonic() + WAIT_S

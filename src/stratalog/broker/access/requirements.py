@@ -1065,6 +1065,8 @@ GUARDS: Final[Mapping[ApiKey, Guard | None]] = {
     ApiKey.PUSH_TELEMETRY: None,
     ApiKey.STREAMS_GROUP_HEARTBEAT: _group(Op.READ),
     ApiKey.STREAMS_GROUP_DESCRIBE: _describe_streams_groups,
+    ApiKey.SHARE_FETCH: None,
+    ApiKey.SHARE_ACKNOWLEDGE: None,
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: _share_states("InitializeStateResult"),
     ApiKey.READ_SHARE_GROUP_STATE: _share_states("ReadStateResult", state_epoch=0, start_offset=0, state_batches=()),
     ApiKey.WRITE_SHARE_GROUP_STATE: _share_states("WriteStateResult"),

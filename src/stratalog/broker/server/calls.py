@@ -181,6 +181,7 @@ class Calls:
         if task is not None:
             self._host.finish(task)
         self._stop_muting()
+        self.broker.share_leader.connection_lost(self.peer)
 
     def forget_templates(self) -> None:
         """Answer the next request the long way, whatever it is like."""

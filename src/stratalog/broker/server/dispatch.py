@@ -191,6 +191,7 @@ class RequestContext:
     """What a handler knows of a request besides its message."""
 
     __slots__ = (
+        "_by_bytes",
         "_permit",
         "_worked_s",
         "begun_s",
@@ -223,11 +224,28 @@ class RequestContext:
         #: When the work on it began; None while no client has a quota for time.
         self.begun_s: float | None = None
         self._worked_s: float | None = None
+        self._by_bytes: QuotaThrottle | None = None
 
     @property
     def quota_client(self) -> QuotaClient:
         """The client, as quotas tell it from others."""
         return QuotaClient(self.peer.principal.name, self.client_id or "")
+
+    def fetch_bytes_max(self, wanted: int) -> int:
+        """Return how many of so many bytes the client may fetch at once, by its quota."""
+        pace = self.broker.quotas.pace
+        return wanted if pace is None else int(min(wanted, pace.fetch_bytes_max(self.quota_client)))
+
+    def count_fetched(self, size: int) -> bool:
+        """Count an answer of so many bytes; whether it may not go out, as the client has to wait."""
+        pace = self.broker.quotas.pace
+        if pace is None:
+            return False
+        if self._worked_s is None:
+            self.end_work()
+        self._by_bytes = pace.after_fetch(self.quota_client, size, self._worked_s or 0.0)
+        self.begun_s = None  # its time is counted with it
+        return self._by_bytes is not None
 
     def take_mutations(self, partitions: int, *, strict_since: int) -> None:
         """Take partitions that are to be made or deleted out of the client's quota.
@@ -247,7 +265,7 @@ class RequestContext:
 
     def throttle(self) -> QuotaThrottle | None:
         """Count a request that has been answered; return whether its client has to wait."""
-        by_time = None
+        by_time = self._by_bytes
         pace = self.broker.quotas.pace
         if pace is not None and self.begun_s is not None:
             if self._worked_s is None:

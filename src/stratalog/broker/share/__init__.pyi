@@ -1,23 +1,77 @@
-from .delivery import (
-    AckBatch as AckBatch,
+from .acknowledging import (
+    Acknowledged as Acknowledged,
 )
-from .delivery import (
-    AcquireLimits as AcquireLimits,
+from .acknowledging import (
+    check_share_request as check_share_request,
 )
-from .delivery import (
-    BatchOffsets as BatchOffsets,
+from .acknowledging import (
+    named_places as named_places,
 )
-from .delivery import (
-    DeliveryLimits as DeliveryLimits,
+from .acknowledging import (
+    place_of as place_of,
+)
+from .acknowledging import (
+    readable_topics as readable_topics,
+)
+from .acknowledging import (
+    refuse_share_request as refuse_share_request,
+)
+from .acknowledging import (
+    take_acknowledgements as take_acknowledgements,
 )
 from .delivery import (
     PartitionDelivery as PartitionDelivery,
 )
-from .delivery import (
+from .fetching import (
+    SharedFetch as SharedFetch,
+)
+from .fetching import (
+    ShareFetched as ShareFetched,
+)
+from .fetching import (
+    ShareWish as ShareWish,
+)
+from .leader import (
+    ShareLeader as ShareLeader,
+)
+from .record_runs import (
+    AckBatch as AckBatch,
+)
+from .record_runs import (
+    AckType as AckType,
+)
+from .record_runs import (
+    AcquireLimits as AcquireLimits,
+)
+from .record_runs import (
+    BatchOffsets as BatchOffsets,
+)
+from .record_runs import (
+    DeliveryLimits as DeliveryLimits,
+)
+from .record_runs import (
     RecordRun as RecordRun,
 )
-from .delivery import (
+from .record_runs import (
     RecordState as RecordState,
+)
+from .sessions import (
+    FINAL_EPOCH as FINAL_EPOCH,
+)
+from .sessions import (
+    INITIAL_EPOCH as INITIAL_EPOCH,
+)
+from .sessions import (
+    SharePlace as SharePlace,
+)
+from .sessions import (
+    ShareSession as ShareSession,
+)
+from .sessions import (
+    next_epoch as next_epoch,
+)
+from .share_partition import (
+    SharePartition as SharePartition,
 )
 from .state_changes import (
     ShareWrite as ShareWrite,

@@ -195,9 +195,14 @@ class ShareStates:
         return found
 
     async def write(self, key: ShareKey, state_epoch: int, leader_epoch: int, said: ShareWrite) -> None:
-        """Keep what has become of records."""
+        """Keep what has become of records; the topic is made for it."""
         _check_numbers(key, leader_epoch=leader_epoch, state_epoch=state_epoch)
         await self._find(key)
+        self.keep(key, state_epoch, leader_epoch, said)
+
+    def keep(self, key: ShareKey, state_epoch: int, leader_epoch: int, said: ShareWrite) -> None:
+        """Do what `write` does, at once, for one that has read the state."""
+        self._check_place(key)
         held = self._held.get(key)
         if held is None:
             raise InvalidRequestError("Write operation on uninitialized share partition not allowed.")
@@ -226,10 +231,13 @@ class ShareStates:
 
     async def _find(self, key: ShareKey) -> None:
         """Return when a state may be asked for; the topic is made for it."""
+        if self._is_active and not self.log.exists:
+            await self.log.ensure()
+        self._check_place(key)
+
+    def _check_place(self, key: ShareKey) -> None:
         if not self._is_active:
             raise CoordinatorNotAvailableError("Share coordinator is not available.")
-        if not self.log.exists:
-            await self.log.ensure()
         self.loading.check(str(key))
 
     def _check_partition(self, key: ShareKey) -> None:

@@ -17,7 +17,7 @@ class Absent(NamedTuple):
 
 
 _REASSIGNED = "what is moved by a reassignment is not counted by itself"
-_SHARE = "there are no share groups"
+_SHARE_CHANNEL = "one broker: what is asked of the share coordinator are calls, not requests"
 _TRANSACTIONS = "one broker: markers and verifications are calls, not requests to other brokers"
 _KRAFT = "the metadata is a local store, not a KRaft log: no controller, no quorum, no listener for it"
 
@@ -39,7 +39,6 @@ ABSENT = (
     Absent("kafka.server:type=BrokerMetadataListener*", _KRAFT),
     Absent("kafka.server:type=BrokerTopicMetrics,name=*MessageConversionsPerSec",
            "messages are not converted: neither Produce nor Fetch takes a version that would need it"),
-    Absent("kafka.server:type=BrokerTopicMetrics,name=*Share*", _SHARE),
     Absent("kafka.server:type=BrokerTopicMetrics,name=Reassignment*", _REASSIGNED),
     Absent("kafka.server:type=ControllerServer*", _KRAFT),
     Absent("kafka.server:type=DelayedProduceMetrics*", "no append waits for a follower"),
@@ -49,10 +48,11 @@ ABSENT = (
     Absent("kafka.server:type=KafkaServer,name=linux-disk-*", "the machine's node exporter has it"),
     Absent("kafka.server:type=KafkaServer,name=yammer-metrics-count", "internals of Kafka's metrics library"),
     Absent("kafka.server:type=MetadataLoader*", _KRAFT),
-    Absent("kafka.server:type=Persister-channel-metrics", _SHARE),
+    Absent("kafka.server:type=Persister-channel-metrics", _SHARE_CHANNEL),
     Absent("kafka.server:type=ReplicaAlterLogDirsManager*", "moves between log directories have no fetcher"),
     Absent("kafka.server:type=ReplicaManager,name=ReassigningPartitions", _REASSIGNED),
-    Absent("kafka.server:type=Share*", _SHARE),
+    Absent("kafka.server:type=ShareGroupDLQManager*", "records that were rejected go to no other topic"),
+    Absent("kafka.server:type=ShareGroupMetrics,name=PartitionLoadTimeMs", "states are read from memory"),
     Absent("kafka.server:type=SnapshotEmitter*", _KRAFT),
     Absent("kafka.server:type=alter-partition-metrics", _KRAFT),
     Absent("kafka.server:type=app-info", "texts; stratalog_build_info has the version"),
@@ -69,7 +69,8 @@ ABSENT = (
                                              "tells"),
     Absent("kafka.server:type=raft-*", _KRAFT),
     Absent("kafka.server:type=registration-metrics", _KRAFT),
-    Absent("kafka.server:type=share-coordinator-metrics", _SHARE),
+    Absent("kafka.server:type=share-coordinator-metrics*",
+           "of threads and batches that the coordinator here does not have"),
     Absent("kafka.server:type=socket-server-metrics", "there is no memory pool; max.connection.creation.rate shows by "
                                                       "listener"),
     Absent("kafka.server:type=socket-server-metrics,*networkProcessor*",

@@ -24,6 +24,11 @@ class TopicTraffic:
     #: What was fetched from leaders, and given to followers.
     replication_bytes_in: int = 0
     replication_bytes_out: int = 0
+    #: Requests of members of share groups, each once for a topic; those that failed are all that had an error.
+    share_fetch_requests: int = 0
+    failed_share_fetch_requests: int = 0
+    share_acknowledgement_requests: int = 0
+    failed_share_acknowledgement_requests: int = 0
     #: Refused: a CRC that does not fit.
     invalid_crc: int = 0
     #: Refused: a message format that Produce does not take.

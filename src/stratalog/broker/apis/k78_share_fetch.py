@@ -1,0 +1,202 @@
+"""ShareFetch (78): records for a member of a share group (KIP-932), and what it says of those that it has.
+
+v1 and v2. v2: strict limits of records, and locks that last longer. Requests belong to a share session. What is said of
+records is taken in before anything is handed out. While the feature `share.version` is 0: UNSUPPORTED_VERSION.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from stratalog.broker.groups import to_ms
+from stratalog.broker.server import ApiKey, RequestContext, handles
+from stratalog.broker.share import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    Acknowledged,
+    SharedFetch,
+    ShareFetched,
+    SharePlace,
+    ShareSession,
+    ShareWish,
+    check_share_request,
+    named_places,
+    next_epoch,
+    place_of,
+    readable_topics,
+    refuse_share_request,
+    take_acknowledgements,
+)
+from stratalog.errors import (
+    InvalidRequestError,
+    InvalidShareSessionEpochError,
+    ShareSessionLimitReachedError,
+    TopicAuthorizationFailedError,
+    UnknownServerError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from stratalog.log.format import Isolation
+from stratalog.wire import write_message
+
+_MODES = _BY_BATCHES, _STRICT = 0, 1
+_Told = Mapping[SharePlace, ShareFetched]
+
+
+@handles(ApiKey.SHARE_FETCH, versions=(1, 2), on_error=refuse_share_request, waits=True)
+async def share_fetch(ctx: RequestContext, request: Any) -> Any:
+    check_share_request(ctx, request)
+    is_renewal = getattr(request, "is_renew_ack", False)
+    if is_renewal:
+        _check_renewal(request)
+    names = named_places(ctx, request)
+    says_something = any(each.acknowledgement_batches for topic in request.topics for each in topic.partitions)
+    session = await _session(ctx, request, names, says_something=says_something)
+    places = {} if session is None else {place: known.topic for place, known in session.partitions.items()}
+    readable = readable_topics(ctx, {name for name in (*places.values(), *names.values()) if name is not None})
+    said = take_acknowledgements(ctx, request, names, readable) if says_something else {}
+    found: _Told = {}
+    if session is not None and not is_renewal:
+        found = await _fetched(ctx, request, places, readable)
+    told = _told(request, session, found)
+
+    def answer_with(told: _Told) -> Any:
+        lock_ms = ctx.broker.share_leader.settings(request.group_id)["share.record.lock.duration.ms"]
+        return ctx.respond(error_code=0, acquisition_lock_timeout=lock_ms, responses=_topics(ctx, told, said))
+
+    answer = answer_with(told)
+    if ctx.broker.quotas.pace is not None and ctx.count_fetched(len(write_message(answer))):
+        answer = answer_with({})
+    if session is None:
+        ctx.broker.share_leader.close_session(request.group_id, request.member_id)
+    return answer
+
+
+def _check_renewal(request: Any) -> None:
+    """Raise unless a request that renews locks wants no records."""
+    wishes = {
+        "maxBytes": request.max_bytes,
+        "minBytes": request.min_bytes,
+        "maxRecords": request.max_records,
+        "maxWaitMs": to_ms(request.max_wait),
+    }
+    wrong = [f"{name} must be set to 0, " for name, value in wishes.items() if value]
+    if wrong:
+        raise InvalidRequestError("".join(wrong) + "if isRenewAck is true.")
+
+
+async def _session(
+    ctx: RequestContext, request: Any, names: Mapping[SharePlace, str | None], *, says_something: bool
+) -> ShareSession | None:
+    """Return the session with what the request changes about it; None for one that it closes."""
+    sessions = ctx.broker.share_leader.sessions
+    group_id, member_id, epoch = request.group_id, request.member_id, request.share_session_epoch
+    if epoch == FINAL_EPOCH:
+        sessions.get(group_id, member_id)
+        return None
+    if epoch == INITIAL_EPOCH:
+        if says_something:
+            raise InvalidRequestError("The first request of a share session has no acknowledgements.")
+        try:
+            return sessions.open(group_id, member_id, names.items(), ctx.peer)
+        except ShareSessionLimitReachedError:
+            await asyncio.sleep(max(to_ms(request.max_wait), 0) / 1000)  # or the member would ask again at once
+            raise
+    session = sessions.go_on(group_id, member_id, epoch)
+    forgotten = (place_of(topic, number) for topic in request.forgotten_topics_data for number in topic.partitions)
+    session.update(names.items(), forgotten)
+    return session
+
+
+async def _fetched(
+    ctx: RequestContext, request: Any, places: Mapping[SharePlace, str | None], readable: set[str]
+) -> _Told:
+    broker = ctx.broker
+    results: dict[SharePlace, ShareFetched] = {}
+    wanted: list[tuple[SharePlace, str]] = []
+    for place, topic in places.items():
+        if topic is None:
+            results[place] = ShareFetched(UnknownTopicIdError.code)
+        elif topic not in readable:
+            results[place] = ShareFetched(TopicAuthorizationFailedError.code)
+        elif not broker.has_partition(topic, place.partition):
+            results[place] = ShareFetched(UnknownTopicOrPartitionError.code)
+        else:
+            wanted.append((place, topic))
+    mode = getattr(request, "share_acquire_mode", 0)
+    if wanted and mode not in _MODES:
+        raise UnknownServerError(f"Unknown share acquire mode id: {mode}")
+    max_bytes = ctx.fetch_bytes_max(min(request.max_bytes, broker.config["fetch.max.bytes"]))
+    is_committed = broker.share_leader.settings(request.group_id)["share.isolation.level"] == "read_committed"
+    wish = ShareWish(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        places=_rotated(wanted, request.share_session_epoch),
+        records_max=request.max_records,
+        batch_size=request.batch_size,
+        is_strict=mode == _STRICT,
+        min_bytes=min(request.min_bytes, max_bytes),
+        max_bytes=max_bytes,
+        max_wait_ms=to_ms(request.max_wait),
+        isolation=Isolation.TXN_COMMITTED if is_committed else Isolation.HIGH_WATERMARK,
+    )
+    ctx.end_work()  # what follows may be a wait for records
+    return {**await SharedFetch(broker, wish).answers(), **results}
+
+
+def _rotated(wanted: Sequence[tuple[SharePlace, str]], epoch: int) -> Sequence[tuple[SharePlace, str]]:
+    """Begin with another partition each time, so that each is the first one now and then."""
+    at = epoch % len(wanted) if wanted else 0
+    return (*wanted[at:], *wanted[:at])
+
+
+def _told(request: Any, session: ShareSession | None, found: _Told) -> _Told:
+    """Return what the member has to see of what was found."""
+    if session is None or request.share_session_epoch == INITIAL_EPOCH:
+        return found
+    if session.epoch != next_epoch(request.share_session_epoch):
+        raise InvalidShareSessionEpochError("The share session has gone on without waiting for this answer.")
+    return {
+        place: each
+        for place, each in found.items()
+        if session.must_tell(place, has_records=bool(each.records), is_error=each.error_code != 0)
+    }
+
+
+def _topics(ctx: RequestContext, told: _Told, said: Mapping[SharePlace, Acknowledged]) -> list[Any]:
+    partitions: dict[SharePlace, Any] = {
+        place: _partition(ctx, place, told.get(place, ShareFetched()), said.get(place, Acknowledged()))
+        for place in _both(told, said)
+    }
+    topic_ids = dict.fromkeys(place.topic_id for place in partitions)
+    return [
+        ctx.make(
+            "ShareFetchableTopicResponse",
+            topic_id=topic_id,
+            partitions=[each for place, each in partitions.items() if place.topic_id == topic_id],
+        )
+        for topic_id in topic_ids
+    ]
+
+
+def _both(told: Iterable[SharePlace], said: Iterable[SharePlace]) -> Iterable[SharePlace]:
+    return dict.fromkeys((*told, *said))
+
+
+def _partition(ctx: RequestContext, place: SharePlace, fetched: ShareFetched, said: Acknowledged) -> Any:
+    acquired = [
+        ctx.make("AcquiredRecords", first_offset=run.first, last_offset=run.last, delivery_count=run.delivery_count)
+        for run in fetched.acquired
+    ]
+    return ctx.make(
+        "PartitionData",
+        partition_index=place.partition,
+        error_code=fetched.error_code,
+        acknowledge_error_code=said.error_code,
+        acknowledge_error_message=said.message,
+        current_leader=ctx.make("LeaderIdAndEpoch"),
+        records=fetched.records,
+        acquired_records=acquired,
+    )

@@ -1,0 +1,146 @@
+"""What a request says of records that its member has, partition by partition.
+
+Source: `KafkaApis.handleAcknowledgements` and `validateAcknowledgementBatches` of Kafka 4.4.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from stratalog.broker.access import AclOperation, ResourceType
+from stratalog.broker.share.record_runs import AckBatch, AckType
+from stratalog.broker.share.sessions import SharePlace
+from stratalog.broker.share.state_records import ShareKey
+from stratalog.config import SHARE_VERSION
+from stratalog.errors import (
+    GroupAuthorizationFailedError,
+    InvalidRequestError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+    wire_code,
+)
+
+if TYPE_CHECKING:
+    from stratalog.broker.server import RequestContext
+
+_NO_TOPIC = UUID(int=0)
+_MEMBER_ID_MAX = 36
+_RENEW_FROM = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """What became of it; a message only where the leader of the partition has one."""
+
+    error_code: int = 0
+    message: str | None = None
+
+
+def check_share_request(ctx: RequestContext, request: Any) -> None:
+    """Raise for a request that cannot be of a member, or may not be."""
+    if ctx.broker.metadata.features.level(SHARE_VERSION) < 1:
+        raise UnsupportedVersionError("The version of API is not supported.")
+    if request.group_id is None:
+        raise InvalidRequestError("Invalid group id in the request.")
+    access = ctx.broker.access
+    if access is not None and not access.allows(
+        ctx.peer, ctx.key, AclOperation.READ, ResourceType.GROUP, request.group_id
+    ):
+        raise GroupAuthorizationFailedError("Group authorization failed.")
+    if not request.member_id or len(request.member_id) > _MEMBER_ID_MAX:
+        raise InvalidRequestError("Invalid member id in the request.")
+
+
+def refuse_share_request(ctx: RequestContext, request: Any, error: BaseException) -> Any:  # noqa: ARG001
+    """Return the response that says only the number of an error, as Kafka has it here."""
+    return ctx.respond(error_code=wire_code(error))
+
+
+def place_of(topic: Any, partition: int) -> SharePlace:
+    """Return a partition of a topic of a request."""
+    return SharePlace(topic.topic_id or _NO_TOPIC, partition)
+
+
+def named_places(ctx: RequestContext, request: Any) -> dict[SharePlace, str | None]:
+    """Return the partitions of a request with the names of their topics; None for an id that nobody knows."""
+    return {
+        place_of(topic, partition.partition_index): ctx.broker.topic_name((topic.topic_id or _NO_TOPIC).bytes)
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+
+
+def readable_topics(ctx: RequestContext, topics: Iterable[str]) -> set[str]:
+    """Return the topics, of these, that the client may read."""
+    access = ctx.broker.access
+    if access is None:
+        return set(topics)
+    return access.allowed_names(ctx.peer, ctx.key, AclOperation.READ, ResourceType.TOPIC, topics)
+
+
+def take_acknowledgements(
+    ctx: RequestContext, request: Any, names: Mapping[SharePlace, str | None], readable: set[str]
+) -> dict[SharePlace, Acknowledged]:
+    """Take in what a request says of each partition; partitions of which nothing is said come with others only."""
+    may_renew, renews = ctx.version >= _RENEW_FROM, getattr(request, "is_renew_ack", False)
+    results: dict[SharePlace, Acknowledged] = {}
+    silent: list[SharePlace] = []
+    failed: dict[str, bool] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            place = place_of(topic, partition.partition_index)
+            batches = [_batch(each) for each in partition.acknowledgement_batches]
+            try:
+                name = names[place]
+                if name is None:
+                    raise UnknownTopicIdError("This server does not host this topic ID.")
+                _check_batches(batches, may_renew=may_renew, renews=renews)
+                if name not in readable:
+                    raise TopicAuthorizationFailedError("Topic authorization failed.")
+                if not ctx.broker.has_partition(name, place.partition):
+                    raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
+            except KafkaError as error:
+                results[place] = Acknowledged(error.code)
+                continue
+            if not batches:
+                silent.append(place)
+                continue
+            try:
+                ctx.broker.share_leader.acknowledge(ShareKey(request.group_id, *place), request.member_id, batches)
+                results[place] = Acknowledged()
+                failed.setdefault(name, False)
+            except KafkaError as error:
+                results[place] = Acknowledged(error.code, str(error))
+                failed[name] = True
+    if failed:
+        results.update(dict.fromkeys(silent, Acknowledged()))
+    for name, has_failed in failed.items():
+        partition = ctx.broker.partition(name, 0)
+        if partition is not None:
+            partition.traffic.share_acknowledgement_requests += 1
+            partition.traffic.failed_share_acknowledgement_requests += has_failed
+    return results
+
+
+def _batch(said: Any) -> AckBatch:
+    return AckBatch(said.first_offset, said.last_offset, tuple(said.acknowledge_types))
+
+
+def _check_batches(batches: Sequence[AckBatch], *, may_renew: bool, renews: bool) -> None:
+    highest = AckType.RENEW if may_renew else AckType.REJECT
+    behind = -1
+    for batch in batches:
+        types, size = batch.types, batch.last - batch.first + 1
+        if size < 1 or not types or (len(types) > 1 and len(types) != size):
+            raise InvalidRequestError("The acknowledgement batch is not valid.")
+        if batch.first < behind:
+            raise InvalidRequestError("The acknowledgement batch begins before the one in front of it ends.")
+        behind = batch.last
+        if any(not 0 <= each <= highest for each in types) or (AckType.RENEW in types and not renews):
+            raise InvalidRequestError("The acknowledgement batch has a type that is not known.")

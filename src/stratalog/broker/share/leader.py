@@ -1,0 +1,175 @@
+"""What this broker leads for share groups: their partitions, and the sessions of their members.
+
+Source: `SharePartitionManager` of Kafka 4.4.0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from stratalog.broker.metadata import GROUP
+from stratalog.broker.share.record_runs import AckBatch, AckType
+from stratalog.broker.share.sessions import ShareSession, ShareSessionCache
+from stratalog.broker.share.share_partition import ENDS_IT, SharePartition
+from stratalog.broker.share.state_records import ShareKey
+from stratalog.config import GroupConfig, offset_reset_duration_ms
+from stratalog.errors import (
+    KafkaError,
+    NotLeaderOrFollowerError,
+    OffsetNotAvailableError,
+    UnknownTopicOrPartitionError,
+)
+from stratalog.log.format import Isolation
+
+if TYPE_CHECKING:
+    from stratalog.broker.fetch import SharedRemoteReads
+    from stratalog.broker.share.states import ShareStates
+    from stratalog.broker.storage import BrokerStorage
+    from stratalog.engine import Partition
+
+NOT_HERE = "This server does not host this topic-partition."
+
+
+class ShareLeader:
+    """Everything belongs to the loop's thread."""
+
+    def __init__(
+        self,
+        storage: BrokerStorage,
+        states: ShareStates,
+        remote_reads: SharedRemoteReads,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._storage = storage
+        self._remote_reads = remote_reads
+        self._loop = loop
+        self.states = states
+        self.sessions = ShareSessionCache(storage.config["group.share.max.share.sessions"])
+        self._partitions: dict[ShareKey, SharePartition] = {}
+        #: Records by what was said of them.
+        self.acknowledged: Counter[AckType] = Counter()
+
+    def close(self) -> None:
+        """Hand out no more records."""
+        for key in list(self._partitions):
+            self.end(key)
+
+    def settings(self, group_id: str) -> GroupConfig:
+        return GroupConfig(self._storage.metadata.resource_configs(GROUP, group_id), self._storage.config)
+
+    def __iter__(self) -> Iterator[SharePartition]:
+        return iter(self._partitions.values())
+
+    # --- partitions ---------------------------------------------------------------------------------------------------
+
+    def get(self, key: ShareKey) -> SharePartition | None:
+        """Return a partition that is in use, unless it is led in another epoch by now, or not at all."""
+        found = self._partitions.get(key)
+        if found is not None and found.partition.leader_epoch != found.leader_epoch:
+            self.end(key)
+            return None
+        return found
+
+    async def open(self, key: ShareKey, topic: str) -> SharePartition:
+        """Return a partition, ready for use. What the coordinator says is raised, and the next one begins again."""
+        found = self.get(key)
+        if found is None:
+            found = self._partitions[key] = SharePartition(
+                key, self._led(topic, key.partition), self.states, partial(self.settings, key.group_id), self._loop
+            )
+        try:
+            await found.open(partial(self._start_offset, found.partition))
+        except KafkaError:
+            self.end(key)
+            raise
+        return found
+
+    def _led(self, topic: str, number: int) -> Partition:
+        partition = self._storage.logs.get(topic, number)
+        if partition is None:
+            raise UnknownTopicOrPartitionError(NOT_HERE)
+        if partition.failure is not None:
+            raise partition.failure
+        if partition.leader_epoch < 0:
+            raise NotLeaderOrFollowerError(f"{topic}-{number} is not led by this broker")
+        return partition
+
+    async def _start_offset(self, partition: Partition, reset: str) -> int:
+        """Return where a group begins that has not begun yet."""
+        if reset == "earliest":
+            return partition.log.log_start_offset
+        if reset == "latest":
+            return partition.latest_offset(Isolation.HIGH_WATERMARK)
+        time_ms = self._storage.clock.now_ms() - (offset_reset_duration_ms(reset) or 0)
+        search = partial(partition.offset_for_timestamp, time_ms)
+        if partition.is_remote(partition.log.log_start_offset):
+            timeout_ms = self._storage.config["remote.list.offsets.request.timeout.ms"]
+            found = await self._remote_reads.run(search, timeout_ms)
+        else:
+            found = search()
+        if found is None:
+            raise OffsetNotAvailableError(f"Offset for timestamp {time_ms} not found for topic partition: {partition}")
+        return found.offset
+
+    def end(self, key: ShareKey) -> None:
+        """Forget a partition: the next fetch reads its state again."""
+        found = self._partitions.pop(key, None)
+        if found is not None:
+            found.fence()
+
+    # --- what members say ---------------------------------------------------------------------------------------------
+
+    def acknowledge(self, key: ShareKey, member_id: str, batches: Sequence[AckBatch]) -> None:
+        """Take in what a member says of records of a partition: all or, with an error, nothing of it."""
+        found = self.get(key)
+        if found is None:
+            raise UnknownTopicOrPartitionError(NOT_HERE)
+        try:
+            found.acknowledge(member_id, batches)
+        except ENDS_IT:
+            self.end(key)
+            raise
+        for batch in batches:
+            each = batch.last - batch.first + 1 if len(batch.types) == 1 else 1
+            for number in batch.types:
+                self.acknowledged[AckType(number)] += each
+
+    def close_session(self, group_id: str, member_id: str) -> None:
+        """Close a session; others may have what its member has. Harmless when there is none."""
+        session = self.sessions.remove(group_id, member_id)
+        if session is not None:
+            self._release(session)
+
+    def _release(self, session: ShareSession) -> None:
+        for place in session.partitions:
+            key = ShareKey(session.group_id, *place)
+            found = self.get(key)
+            if found is not None:
+                try:
+                    found.release(session.member_id)
+                except KafkaError:  # what cannot be kept now comes back when the locks are over
+                    self.end(key)
+
+    def connection_lost(self, connection: object) -> None:
+        """End the session that came with a connection; a group without sessions begins again with its next."""
+        lost = self.sessions.lost_with(connection)
+        if lost is None:
+            return
+        group_id, session = lost
+        if session is not None:
+            self.close_session(group_id, session.member_id)
+        if not self.sessions.has_members(group_id):
+            self._end_all(key for key in self._partitions if key.group_id == group_id)
+
+    def _end_all(self, keys: Iterable[ShareKey]) -> None:
+        for key in list(keys):
+            self.end(key)
+
+    def switch_off(self) -> None:
+        """Forget everything, as share groups are no longer a feature of the cluster."""
+        self.sessions.clear()
+        self._end_all(self._partitions)

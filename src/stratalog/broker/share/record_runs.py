@@ -1,0 +1,184 @@
+"""Records of a share group in rows of neighbours alike, and what is said of them. Pure values."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+
+class RecordState(IntEnum):
+    """The numbers are those of the records of `__share_group_state`."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVED = 4
+
+    @property
+    def is_done(self) -> bool:
+        return self in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
+
+
+class AckType(IntEnum):
+    """What a member says of a record; the numbers are those of the requests."""
+
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOffsets:
+    """The offsets of a batch; both are in it."""
+
+    first: int
+    last: int
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRun:
+    """Neighbouring records alike; both offsets are in it. `member_id` and `due_ms` are of the lock.
+
+    `batch` is the row that they were handed out in at first. As long as all of that fare alike it is looked at as one;
+    once they did not, `is_single` says that each record is looked at by itself.
+    """
+
+    first: int
+    last: int
+    state: RecordState
+    delivery_count: int
+    member_id: str = ""
+    due_ms: int = 0
+    batch: BatchOffsets | None = field(default=None, compare=False)
+    is_single: bool = field(default=False, compare=False)
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+    @property
+    def whole(self) -> BatchOffsets:
+        """Its batch."""
+        return self.batch or BatchOffsets(self.first, self.last)
+
+    def part(self, first: int, last: int) -> RecordRun:
+        """Return what of it lies between two offsets."""
+        return replace(self, first=max(first, self.first), last=min(last, self.last), batch=self.whole)
+
+    def without(self, ranges: Iterable[BatchOffsets]) -> Iterator[RecordRun]:
+        """Yield what of it lies outside of ranges, which ascend."""
+        first = self.first
+        for gone in ranges:
+            if gone.last < first or gone.first > self.last:
+                continue
+            if first < gone.first:
+                yield self.part(first, gone.first - 1)
+            first = gone.last + 1
+        if first <= self.last:
+            yield self.part(first, self.last)
+
+    def unlocked(self, state: RecordState) -> RecordRun:
+        """Return it in a state in which no member has it."""
+        return replace(self, state=state, member_id="", due_ms=0)
+
+    def given_up(self, deliveries_max: int) -> RecordRun:
+        """Return it without its lock: to be handed out again, or archived when that was done too often."""
+        spent = self.delivery_count >= deliveries_max
+        return self.unlocked(RecordState.ARCHIVED if spent else RecordState.AVAILABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class AckBatch:
+    """What a member says of the records from `first` to `last`: one type for all of them, or one for each."""
+
+    first: int
+    last: int
+    types: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AcquireLimits:
+    """How much one fetch may get: `records` softly (its last batch is whole) unless `is_strict`.
+
+    A row of new records of more than `batch` is told in several pieces that end where batches of the log do.
+    """
+
+    records: int
+    batch: int
+    is_strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryLimits:
+    """`locks`: records in flight at most; `deliveries`: of one record; `lock_ms`: how long it stays acquired.
+
+    `may_renew`: whether a member may have a lock last longer.
+    """
+
+    locks: int = 2_000
+    deliveries: int = 5
+    lock_ms: int = 30_000
+    may_renew: bool = True
+
+    @property
+    def careful_from(self) -> int:
+        """From how many deliveries on records come in ever smaller rows: one of them may be what harms members."""
+        return max(2, (self.deliveries + 1) // 2)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLock:
+    """Who has records, and until when."""
+
+    member_id: str
+    due_ms: int
+
+    def on(self, run: RecordRun) -> RecordRun:
+        """Return a run that is handed out once more."""
+        return replace(
+            run,
+            state=RecordState.ACQUIRED,
+            delivery_count=run.delivery_count + 1,
+            member_id=self.member_id,
+            due_ms=self.due_ms,
+        )
+
+
+def split_run(run: RecordRun, first: int, last: int) -> Iterator[RecordRun]:
+    """Yield a run in pieces of which one is what lies between two offsets."""
+    if run.first < first:
+        yield run.part(run.first, first - 1)
+    yield run.part(first, last)
+    if last < run.last:
+        yield run.part(last + 1, run.last)
+
+
+def isolated(runs: list[RecordRun], first: int, last: int) -> range:
+    """Split runs so that some cover exactly what there is between two offsets; the places of these."""
+    if not runs or first > last:
+        return range(0)
+    begin = max(bisect_right(runs, first, key=lambda run: run.first) - 1, 0)
+    end = bisect_right(runs, last, key=lambda run: run.first)
+    pieces = [
+        piece
+        for run in runs[begin:end]
+        for piece in split_run(run, max(run.first, first), min(run.last, last))
+        if piece.first <= piece.last
+    ]
+    if len(pieces) > end - begin:
+        _look_at_each(runs, pieces, begin, end)
+    runs[begin:end] = pieces
+    within = [at for at, run in enumerate(pieces, begin) if run.first >= first and run.last <= last]
+    return range(within[0], within[-1] + 1) if within else range(0)
+
+
+def _look_at_each(runs: list[RecordRun], pieces: list[RecordRun], begin: int, end: int) -> None:
+    """Look at the records of batches by themselves, as they no longer fare alike."""
+    before = {run.whole for run in runs[begin:end] if not run.is_single}
+    pieces[:] = [replace(piece, is_single=True) if piece.whole in before else piece for piece in pieces]
