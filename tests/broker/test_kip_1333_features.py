@@ -115,7 +115,7 @@ def test_other_features_of_kafka_are_kept_at_their_level(tmp_path: Path) -> None
         refused = wire.call(ApiKey.UPDATE_FEATURES, 2, timeout=1000, feature_updates=[*updates, bad])
         assert refused.error_code == INVALID_UPDATE_VERSION
         assert "Local controller 1 only supports versions 0-1" in refused.error_message
-        new = {"group.version": 1, "streams.version": 1, "transaction.version": 2}
+        new = {"group.version": 1, "share.version": 2, "streams.version": 1, "transaction.version": 2}
         assert broker.services.metadata.features.others == new
         answer = wire.call(ApiKey.UPDATE_FEATURES, 2, timeout=1000, feature_updates=updates)
         assert answer.error_code == 0

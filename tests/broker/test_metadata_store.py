@@ -79,14 +79,14 @@ def test_a_store_without_an_epoch_of_features_begins_at_0(tmp_path: Path) -> Non
         db.execute("DELETE FROM meta WHERE key = 'features.epoch'")
     store = MetadataStore.open(tmp_path)
     assert store.features == FinalizedFeatures(
-        31, 0, {"group.version": 1, "streams.version": 1, "transaction.version": 2}
+        31, 0, {"group.version": 1, "share.version": 2, "streams.version": 1, "transaction.version": 2}
     )
     store.finalize({"metadata.version": 31})
     assert store.features.epoch == 0
     store.finalize({"metadata.version": 32})
     store = reopen(store)
     assert store.features == FinalizedFeatures(
-        32, 1, {"group.version": 1, "streams.version": 1, "transaction.version": 2}
+        32, 1, {"group.version": 1, "share.version": 2, "streams.version": 1, "transaction.version": 2}
     )
     store.close()
 

@@ -221,7 +221,7 @@ def test_the_release_switches_large_segments_on_and_nothing_switches_them_off(cl
     cli.refused(*large, "segment.bytes=4294967296")
     up = cli.good("features", "upgrade", "--release-version", "4.4")
     assert "metadata.version was upgraded to 33.\n" in up.out
-    assert "share.version was upgraded to 2.\n" in up.out
+    assert "eligible.leader.replicas.version was upgraded to 1.\n" in up.out
     cli.good(*large, "segment.bytes=4294967296")
     for options in ((), ("--unsafe",), ("--dry-run",)):
         said = cli.refused("features", "downgrade", "--feature", "metadata.version=31", *options)
@@ -236,7 +236,7 @@ def test_the_release_switches_large_segments_on_and_nothing_switches_them_off(cl
 )
 def test_a_release_means_its_newest_level(cli: CommandLine, release: str, level: int) -> None:
     cli.good("features", "downgrade", "--feature", "metadata.version=7")
-    for feature in ("group.version", "streams.version", "transaction.version"):
+    for feature in ("group.version", "share.version", "streams.version", "transaction.version"):
         cli.good("features", "downgrade", "--feature", f"{feature}=0")
     done = cli.good("features", "upgrade", "--release-version", release, "--json").json
     others = {name: level_with(name, level) for name in OTHER_FEATURES}

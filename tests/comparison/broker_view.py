@@ -11,6 +11,7 @@ from uuid import UUID
 
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
+from stratalog.util import uuid_to_base64
 from stratalog.wire.api_keys import ApiKey
 from tests.broker.record_cases import NOW, UNKNOWN_ID
 from tests.comparison.plain_reader import read_response
@@ -86,6 +87,8 @@ class BrokerView:
         for key_type in (0, 1):
             ask = partial(self._wire.call, ApiKey.FIND_COORDINATOR, 3, key="k", key_type=key_type)
             _until(lambda ask=ask: ask().error_code == 0)
+        shares = {"key_type": 2, "coordinator_keys": [f"g:{uuid_to_base64(UNKNOWN_ID)}:0"]}
+        _until(lambda: self._wire.call(ApiKey.FIND_COORDINATOR, 6, **shares).coordinators[0].error_code == 0)
         self._create([{"name": _BARRIER, "num_partitions": 1, "replication_factor": 1}])
 
     def begin(self, names: Names) -> None:

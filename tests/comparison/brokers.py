@@ -10,7 +10,11 @@ from stratalog.broker.server.server import Broker
 from tests.comparison.broker_view import BrokerView
 from tests.support.reference_kafka import SINGLE_NODE_CONFIG, ReferenceKafka
 
-ALIKE = {"auto.create.topics.enable": "false", "log.retention.ms": "-1"}
+ALIKE = {
+    "auto.create.topics.enable": "false",
+    "log.retention.ms": "-1",
+    "share.coordinator.state.topic.num.partitions": "1",
+}
 #: KIP-760 is not in Kafka 4.4.0: its minimum of an hour is out of the way.
 OURS = {"min.topic.segment.ms": "1", "node.id": "1"}
 #: Eligible leader replicas put `min.insync.replicas` among the dynamic configs of Kafka's cluster.

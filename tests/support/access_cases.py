@@ -18,6 +18,7 @@ from typing import Any
 from stratalog.broker.access import AclOperation, ResourceType
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
+from stratalog.util import uuid_to_base64
 from stratalog.wire.api_keys import ApiKey
 from stratalog.wire.protocol import message_module, request_class
 from tests.support.wire import TIMEOUT_S, Wire
@@ -301,12 +302,33 @@ def cases(ids: dict[str, uuid.UUID]) -> list[AccessCase]:
         AccessCase(ApiKey.STREAMS_GROUP_DESCRIBE, (0, 1), {
             "group_ids": ["no-such-group"], "include_authorized_operations": True,
         }),
+        AccessCase(ApiKey.SHARE_GROUP_HEARTBEAT, (1,), {
+            "group_id": "beating", "member_id": "nobody", "member_epoch": 5, "subscribed_topic_names": ["open"],
+        }),
+        AccessCase(ApiKey.SHARE_GROUP_HEARTBEAT, (1,), {
+            "group_id": "beating", "member_id": "nobody", "member_epoch": 5,
+            "subscribed_topic_names": ["open", "secret"],
+        }, name="two topics"),
+        AccessCase(ApiKey.SHARE_GROUP_DESCRIBE, (1,), {
+            "group_ids": ["no-such-group"], "include_authorized_operations": True,
+        }),
+        AccessCase(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, (0, 1), {
+            "groups": [{"group_id": "seen", "topics": _shared(partitions=[7])}, {"group_id": "none", "topics": None}],
+        }),
+        AccessCase(ApiKey.ALTER_SHARE_GROUP_OFFSETS, (0,), {
+            "group_id": "altered", "topics": _shared(partitions=[{"partition_index": 7, "start_offset": 1}]),
+        }),
+        AccessCase(ApiKey.DELETE_SHARE_GROUP_OFFSETS, (0,), {"group_id": "no-such-group", "topics": _shared()}),
         AccessCase(ApiKey.LIST_CONFIG_RESOURCES, (0,)),
         AccessCase(ApiKey.DESCRIBE_TOPIC_PARTITIONS, (0,), {
             "topics": [{"name": name} for name in ("open", "secret", "missing")], "response_partition_limit": 10,
         }),
         AccessCase(ApiKey.DESCRIBE_TOPIC_PARTITIONS, (0,), {"topics": [], "response_partition_limit": 10}, name="all"),
     ]  # fmt: skip
+
+
+def _shared(**fields: Any) -> list[dict[str, Any]]:
+    return [{"topic_name": name, **fields} for name in ("open", "secret", "missing")]
 
 
 def _streams_join(*topics: str) -> dict[str, Any]:
@@ -322,7 +344,17 @@ def _streams_join(*topics: str) -> dict[str, Any]:
 
 
 _CREATED = ("open", "secret", "kept")
-_SHOWN = {"name", "topic", "group_id", "transactional_id", "key", "num_partitions", "partition_index", "partition"}
+_SHOWN = {
+    "name",
+    "topic",
+    "topic_name",
+    "group_id",
+    "transactional_id",
+    "key",
+    "num_partitions",
+    "partition_index",
+    "partition",
+}
 #: Answers that only say that a coordinator is not ready yet.
 _AGAIN = {14, 15, 16, 51}
 
@@ -350,6 +382,8 @@ def prepare(bootstrap_servers: str) -> dict[str, uuid.UUID]:
         )
         _until_ready(lambda: wire.call(ApiKey.FIND_COORDINATOR, 4, key_type=1, coordinator_keys=["txn"]))
         _until_ready(lambda: wire.call(ApiKey.INIT_PRODUCER_ID, 4, transactional_id="txn", transaction_timeout=60_000))
+        share_key = f"none:{uuid_to_base64(created[0].topic_id)}:0"
+        _until_ready(lambda: wire.call(ApiKey.FIND_COORDINATOR, 6, key_type=2, coordinator_keys=[share_key]))
         ids = {topic.name: topic.topic_id for topic in created}
         # The rules have reached the authorizer that is asked when the last of them counts.
         with WireFrom(bootstrap_servers, address_of("DELETE missing")) as last:

@@ -3,9 +3,10 @@
 Kafka's tools set all of them when a release is finalized (`kafka-features upgrade --release-version`), so their levels
 are kept and told (`FeatureVersion` of 4.4.0). 0 is what "not finalized" means.
 
-Three of them mean something here. With `transaction.version` 2 clients of 4.x have their epoch raised with every
-transaction and leave adding partitions to the broker (KIP-890). `group.version` and `streams.version` 1 bring groups of
-the consumer protocol and streams groups. A new data directory has these three at their highest, and the others at 0.
+Four of them mean something here. With `transaction.version` 2 clients of 4.x have their epoch raised with every
+transaction and leave adding partitions to the broker (KIP-890). `group.version`, `share.version` and `streams.version`
+1 bring groups of the consumer protocol, share groups and streams groups. A new data directory has these four at their
+highest, and the others at 0.
 """
 
 from __future__ import annotations

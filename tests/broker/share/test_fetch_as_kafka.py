@@ -13,7 +13,6 @@ from tests.support.wire import Wire
 
 from stratalog.broker.server.server import Broker
 from stratalog.broker.share import decode_share_key, decode_share_value
-from stratalog.wire.api_keys import ApiKey
 
 #: Steps that are answered in another way, and why.
 EXPLAINED = {
@@ -23,13 +22,6 @@ EXPLAINED = {
 #: How many changes come before locks end: those Kafka keeps one by one, when it gets to each.
 _UNTIL_LOCKS_END = {"locks 0": 2}
 KAFKA: dict[str, Any] = json.loads(ANSWERS.read_text())
-
-
-def switch_on(broker: Broker) -> None:
-    with Wire(broker.bootstrap_servers) as wire:
-        update = {"feature": "share.version", "max_version_level": 1, "upgrade_type": 1}
-        answer = wire.call(ApiKey.UPDATE_FEATURES, 1, timeout=10_000, feature_updates=[update], validate_only=False)
-        assert answer.error_code == 0, answer
 
 
 def _stored(records: list[tuple[bytes, bytes | None]]) -> dict[str, list[Any]]:
@@ -53,7 +45,6 @@ def vars_of(batch: Any) -> tuple[int, int, int, int]:
 
 def test_answers_and_records_are_kafkas(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path, config=CONFIG) as broker:
-        switch_on(broker)
         answers = json.loads(json.dumps(run(broker.bootstrap_servers)))
     assert answers.keys() == KAFKA.keys()
     different = {step: (found, KAFKA[step]) for step, found in answers.items() if found != KAFKA[step]}
@@ -77,13 +68,11 @@ def _compare(ours: dict[str, list[Any]], kafka: dict[str, list[Any]]) -> None:
 
 
 def test_after_a_restart_what_was_said_is_known_and_what_was_not_comes_again(tmp_path: Path) -> None:
-    with Broker(data_dir=tmp_path, config=CONFIG) as broker:
-        switch_on(broker)
-        with Wire(broker.bootstrap_servers) as wire:
-            talk = FetchTalk(wire)
-            talk.topic("t", 10, 10, group="g")
-            talk.fetch("all", "g", "a", 0, "t")
-            talk.acknowledge("some", "g", "a", 1, of("t", (0, 4, [1]), (8, 9, [1]), (12, 12, [2])))
+    with Broker(data_dir=tmp_path, config=CONFIG) as broker, Wire(broker.bootstrap_servers) as wire:
+        talk = FetchTalk(wire)
+        talk.topic("t", 10, 10, group="g")
+        talk.fetch("all", "g", "a", 0, "t")
+        talk.acknowledge("some", "g", "a", 1, of("t", (0, 4, [1]), (8, 9, [1]), (12, 12, [2])))
     with Broker(data_dir=tmp_path, config=CONFIG) as broker, Wire(broker.bootstrap_servers) as wire:
         talk = FetchTalk(wire)
         got = talk.fetch("again", "g", "b", 0, "t").responses[0].partitions[0].acquired_records

@@ -19,6 +19,7 @@ CONFIG = {
     "allow.everyone.if.no.acl.found": "true",
     "super.users": "User:nobody",
     "auto.create.topics.enable": "false",
+    "share.coordinator.state.topic.num.partitions": "1",
 }
 
 

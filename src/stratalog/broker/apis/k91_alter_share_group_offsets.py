@@ -26,14 +26,24 @@ async def alter_share_group_offsets(ctx: RequestContext, request: Any) -> Any:
         topic = topics[asked.topic_name]
         if topic is not None:
             known = [each for each in asked.partitions if each.partition_index < topic.partition_count]
-            offsets[topic.topic_id] = {each.partition_index: each.start_offset for each in known}
+            said = {each.partition_index: each.start_offset for each in known}
+            offsets.setdefault(topic.topic_id, {}).update(said)
     failures = await ctx.broker.groups.alter_share_offsets(request.group_id, offsets)
+    numbers: dict[str, list[int]] = {}
+    for asked in request.topics:
+        numbers.setdefault(asked.topic_name, []).extend([each.partition_index for each in asked.partitions])
     return ctx.respond(
-        error_code=0, responses=[_topic(ctx, asked, topics[asked.topic_name], failures) for asked in request.topics]
+        error_code=0, responses=[_topic(ctx, name, topics[name], numbers[name], failures) for name in topics]
     )
 
 
-def _topic(ctx: RequestContext, asked: Any, topic: Topic | None, failures: dict[tuple[UUID, int], KafkaError]) -> Any:
+def _topic(
+    ctx: RequestContext,
+    name: str,
+    topic: Topic | None,
+    numbers: list[int],
+    failures: dict[tuple[UUID, int], KafkaError],
+) -> Any:
     def partition(number: int) -> Any:
         error: KafkaError | None = UnknownTopicOrPartitionError(UNKNOWN_TOPIC)
         if topic is not None and number < topic.partition_count:
@@ -47,7 +57,7 @@ def _topic(ctx: RequestContext, asked: Any, topic: Topic | None, failures: dict[
 
     return ctx.make(
         "AlterShareGroupOffsetsResponseTopic",
-        topic_name=asked.topic_name,
+        topic_name=name,
         topic_id=_NO_TOPIC if topic is None else topic.topic_id,
-        partitions=tuple([partition(each.partition_index) for each in asked.partitions]),
+        partitions=tuple([partition(number) for number in numbers]),
     )

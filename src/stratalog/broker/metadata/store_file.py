@@ -11,6 +11,7 @@ from stratalog.config import (
     LEVEL_MAX,
     LEVEL_MIN,
     METADATA_VERSION,
+    SHARE_VERSION,
     STREAMS_VERSION,
     TRANSACTION_VERSION,
     is_supported,
@@ -114,7 +115,7 @@ def raise_clearer(path: Path, error: BaseException) -> NoReturn:
 
 
 #: Those that a new store has at the level of its metadata version.
-_FEATURES_WITH_EFFECT = (GROUP_VERSION, STREAMS_VERSION, TRANSACTION_VERSION)
+_FEATURES_WITH_EFFECT = (GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION, TRANSACTION_VERSION)
 
 
 def _create(connection: sqlite3.Connection, cluster_id: str, metadata_version: int) -> None:

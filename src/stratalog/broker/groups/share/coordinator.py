@@ -244,7 +244,7 @@ class ShareGroupCoordinator:
         names_of = named(partitions, topics)
         return [
             *(DeletedOffsets(names_of[topic_id], topic_id, None) for topic_id in done),
-            *(DeletedOffsets(name, None, UnknownTopicOrPartitionError(why)) for name, why in refused.items()),
+            *(DeletedOffsets(name, None, UnknownTopicOrPartitionError(why)) for name, why in refused),
             *(DeletedOffsets(names_of[topic_id], topic_id, error) for topic_id, error in failed.items()),
         ]
 

@@ -137,22 +137,22 @@ def deleting_all(held: StatePartitions, known: TopicsView) -> tuple[StatePartiti
 
 def deleting_some(
     held: StatePartitions, names: Iterable[str], known: TopicsView
-) -> tuple[StatePartitions, Partitions, dict[str, str]]:
+) -> tuple[StatePartitions, Partitions, list[tuple[str, str]]]:
     """Return what is held while states of topics are removed, their partitions, and why not for the other topics."""
     left, deleting = dict(held.initialized), dict(held.deleting)
     partitions: dict[UUID, Collection[int]] = {}
-    refused: dict[str, str] = {}
+    refused: list[tuple[str, str]] = []
     for name in names:
         topic = known.topic(name)
         if topic is None:
-            refused[name] = UNKNOWN_TOPIC
+            refused.append((name, UNKNOWN_TOPIC))
         elif topic.topic_id in left:
             partitions[topic.topic_id] = left.pop(topic.topic_id).partitions
             deleting[topic.topic_id] = name
         elif topic.topic_id in deleting:
             partitions[topic.topic_id] = range(topic.partition_count)
         else:
-            refused[name] = "There is no offset information to delete."
+            refused.append((name, "There is no offset information to delete."))
     return replace(held, initialized=left, deleting=named(deleting, known)), partitions, refused
 
 
