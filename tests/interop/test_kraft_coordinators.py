@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -124,45 +124,116 @@ class Reader:
 
 
 class Copier:
-    """Copies `in` to `out`, exactly once, with transactions that hold its commits too."""
+    """Copies `in` to `out`, exactly once, with transactions that hold its commits too.
+
+    librdkafka 2.16 may stop for good when its coordinator dies: it asks for the coordinator before the cluster knows,
+    is told the dead one, and from then on neither connects nor asks again, whatever the time limit of the call. It does
+    so with Kafka's brokers too. So a client whose call does not return is left alone, and the next one fences it.
+    """
 
     def __init__(self, world: World, load: Load, name: str) -> None:
         self._world, self._load, self._name = world, load, name
         self.transactions = 0
         self.errors: list[KafkaException] = []
+        #: Clients that were given up.
+        self.abandoned = 0
         load.start(self._run)
 
     def _run(self) -> None:
         while not self._load.stopping.is_set():
-            try:
-                self._copy()
-            except KafkaException as error:  # the next one fences this one
+            client = _CopyingClient(self._world, self._load, self._name)
+            while not client.is_over.wait(0.1):
+                if client.is_stuck:
+                    self.abandoned += 1
+                    client.abandon()
+                    break
+                self.transactions += client.take_transactions()
+            self.transactions += client.take_transactions()
+            error = client.error
+            if isinstance(error, KafkaException):  # the next one fences this one
                 self.errors.append(error)
+            elif error is not None:
+                raise error
+
+
+class _CopyingClient:
+    """A producer and a consumer, on a thread that is not waited for."""
+
+    def __init__(self, world: World, load: Load, name: str) -> None:
+        self._load, self._name = load, name
+        self._servers = {"bootstrap.servers": world.bootstrap}
+        config = {"group.id": name, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+        self._consumer = Consumer({**self._servers, **config, "isolation.level": "read_committed"})
+        self._called_s: float | None = None
+        self._is_abandoned = self._has_left = False
+        self._leaving = threading.Lock()
+        self._committed = 0
+        self._taken = 0
+        self.error: BaseException | None = None
+        self.is_over = threading.Event()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a call has not returned long after its time limit."""
+        called_s = self._called_s
+        return called_s is not None and time.monotonic() - called_s > 3 * COPIER_S
+
+    def take_transactions(self) -> int:
+        """Return how many were committed since the last call."""
+        committed = self._committed
+        new, self._taken = committed - self._taken, committed
+        return new
+
+    def abandon(self) -> None:
+        """Leave the group, so that the next one gets its partitions."""
+        self._is_abandoned = True
+        self._leave()
+
+    def _leave(self) -> None:
+        with self._leaving:
+            if not self._has_left:
+                self._has_left = True
+                self._consumer.close()
+
+    def _run(self) -> None:
+        try:
+            self._copy()
+        except BaseException as error:
+            self.error = error
+        finally:
+            self._leave()
+            self.is_over.set()
+
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        self._called_s = time.monotonic()
+        try:
+            yield
+        finally:
+            self._called_s = None
 
     def _copy(self) -> None:
-        servers = {"bootstrap.servers": self._world.bootstrap}
-        producer = Producer({**servers, "transactional.id": self._name, "transaction.timeout.ms": 20_000})
-        producer.init_transactions(COPIER_S)
-        config = {"group.id": self._name, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
-        consumer = Consumer({**servers, **config, "isolation.level": "read_committed"})
-        try:
-            consumer.subscribe(["in"])
-            while not self._load.stopping.is_set():
-                messages = [each for each in consumer.consume(500, 0.2) if each.error() is None]
-                if messages:
-                    self._transact(producer, consumer, messages)
-        finally:
-            consumer.close()
+        producer = Producer({**self._servers, "transactional.id": self._name, "transaction.timeout.ms": 20_000})
+        with self._calling():
+            producer.init_transactions(COPIER_S)
+        self._consumer.subscribe(["in"])
+        while not (self._load.stopping.is_set() or self._is_abandoned):
+            messages = [each for each in self._consumer.consume(500, 0.2) if each.error() is None]
+            if messages:
+                self._transact(producer, messages)
 
-    def _transact(self, producer: Producer, consumer: Consumer, messages: list[object]) -> None:
+    def _transact(self, producer: Producer, messages: list[object]) -> None:
         producer.begin_transaction()
         for each in messages:
             producer.produce("out", each.value(), partition=each.partition())  # type: ignore[attr-defined]
-        producer.send_offsets_to_transaction(
-            consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), COPIER_S
-        )
-        producer.commit_transaction(COPIER_S)
-        self.transactions += 1
+        read = self._consumer.position(self._consumer.assignment())
+        group = self._consumer.consumer_group_metadata()
+        with self._calling():
+            producer.send_offsets_to_transaction(read, group, COPIER_S)
+        with self._calling():
+            producer.commit_transaction(COPIER_S)
+        self._committed += 1
 
 
 def lead(world: World, topic: str, replicas: list[int]) -> None:

@@ -124,6 +124,12 @@ class World:
     def wait_for_isr(self, topic: str, *wanted: set[int]) -> None:
         wait_until(lambda: self.isr(topic) == list(wanted), f"{topic} is in sync on {wanted}")
 
+    def elect_preferred(self, topic: str) -> bool:
+        """Have the first replica of each partition elected; always False, as the metadata comes later."""
+        asked = [{"topic": topic, "partitions": list(range(len(self.leaders(topic))))}]
+        self.client.any.call(ApiKey.ELECT_LEADERS, (2, 2), election_type=0, topic_partitions=asked, timeout=20_000)
+        return False
+
     def wait_until_not_leading(self, topic: str, node: int) -> None:
         wait_until(lambda: node not in self.leaders(topic), f"broker {node} leads nothing of {topic}")
 
@@ -220,6 +226,34 @@ def test_nothing_confirmed_is_lost_when_leaders_are_killed(world: World) -> None
     assert set(values) == writer.confirmed
     assert len(values) == 3000, "nothing twice"
     world.wait_until_equal("killed", places)
+
+
+def test_a_leader_that_is_stopped_confirms_nothing_more_and_follows_when_it_goes_on(world: World) -> None:
+    """SIGSTOP for longer than a session: what waited for it is written once, by the leader that came after."""
+    places = [[FIRST, SECOND, JVM], [FIRST, JVM, SECOND], [JVM, FIRST, SECOND]]
+    world.create("stopped", *places, min_insync_replicas="2")
+    writer = Writer(world, "stopped", len(places))
+    writer.write(300)
+    writer.flush()
+    stopped = world.ours[FIRST].process
+    stopped.send_signal(signal.SIGSTOP)
+    try:
+        writer.write(300)  # some of it waits in the buffers of the one that is stopped
+        wait_until(lambda: FIRST not in world.leaders("stopped"), "others lead")
+        writer.write(300)
+        writer.flush()
+    finally:
+        stopped.send_signal(signal.SIGCONT)
+    world.wait_for_isr("stopped", *map(set, places))
+    assert stopped.poll() is None
+    wait_until(lambda: world.leaders("stopped")[0] == FIRST or world.elect_preferred("stopped"), "it leads again")
+    writer.write(300)
+    writer.flush()
+    assert (len(writer.confirmed), writer.refused) == (1200, [])
+    values = world.read("stopped", len(places), 1200)
+    assert set(values) == writer.confirmed
+    assert len(values) == 1200, "nothing twice"
+    world.wait_until_equal("stopped", places)
 
 
 def test_a_partition_is_moved_from_a_jvm_broker_to_ours_and_back_by_kafkas_tool(world: World, tmp_path: Path) -> None:

@@ -212,6 +212,7 @@ def test_groups_and_transactions_go_on_through_a_take_over_and_back(three: Three
     copied = read_committed(world, "out", len(writer.confirmed))
     threads.stop()
     print(f"the copier began again {len(copier.errors)} times: {[str(each) for each in copier.errors]}")
+    print(f"{copier.abandoned} clients of the copier were given up")
     assert Counter(copied) == Counter(writer.confirmed), "each once: nothing lost, nothing of a torn transaction"
     assert len(writer.confirmed) == len(set(writer.confirmed))
     assert table(three.bootstrap, max(writer.latest.values())) == writer.latest
