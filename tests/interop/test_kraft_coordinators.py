@@ -126,9 +126,9 @@ class Reader:
 class Copier:
     """Copies `in` to `out`, exactly once, with transactions that hold its commits too.
 
-    librdkafka 2.16 may stop for good when its coordinator dies: it asks for the coordinator before the cluster knows,
-    is told the dead one, and from then on neither connects nor asks again, whatever the time limit of the call. It does
-    so with Kafka's brokers too. So a client whose call does not return is left alone, and the next one fences it.
+    A producer of librdkafka 2.16 may stop for good when a coordinator dies: it is told the dead one, as the cluster
+    does not know yet, then sends nothing more, and the call never returns, whatever its time limit. It does so where
+    all brokers are Kafka's too. So a client whose call does not return is left alone, and the next one fences it.
     """
 
     def __init__(self, world: World, load: Load, name: str) -> None:
