@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from tests.cli.test_fsck import data
 from tests.cli.test_tier import Tier, made, tier
+from tests.support.waiting import wait_until
 
 import stratalog
-from stratalog.cli.doctor import places
+from stratalog.broker.metadata import STORE_FILE
+from stratalog.cli.cluster.status import PartitionStatus
+from stratalog.cli.doctor import brokers, places
 from stratalog.cli.main import run
+from stratalog.testing.broker import BrokerUnderTest
 
 __all__ = ["data", "made", "tier"]
 
@@ -144,3 +149,136 @@ def test_a_failed_directory_is_told_of_with_the_transactions_that_it_hides(capsy
         status, findings = doctor(capsys, "-b", broker.bootstrap_servers)
     assert status == 1
     assert "failed-directory" in {each["kind"] for each in findings}
+
+
+# --- the remote tier --------------------------------------------------------------------------------------------------
+
+
+def test_uploads_that_fail_are_an_error_with_the_reason(capsys: Captured) -> None:
+    with BrokerUnderTest({"remote.log.storage.system.enable": "true"}) as broker:
+        tiered = {"remote.storage.enable": "true", "segment.bytes": "1048576"}
+        broker.create_topic("orders", 1, tiered)
+        broker.faults.store_down()
+        with_records(broker, "orders")
+        (failing,) = wait_until(
+            lambda: [
+                each for each in doctor(capsys, "-b", broker.bootstrap_servers)[1] if each["kind"] == "tier-failing"
+            ],
+            "the failure is told",
+        )
+    assert (failing["severity"], failing["where"]) == ("error", "broker 1")
+    assert failing["found"].startswith("orders-0: copy has failed ")
+    assert failing["mend"].startswith(f"stratalog tier status -b {broker.bootstrap_servers}")
+
+
+def test_uploads_that_wait_are_a_warning_once_they_are_large(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    with BrokerUnderTest({"remote.log.storage.system.enable": "true"}) as broker:
+        held = {"remote.storage.enable": "true", "segment.bytes": "1048576", "remote.copy.lag.ms": "3600000"}
+        broker.create_topic("orders", 1, {**held, "local.retention.ms": "7200000"})
+        with_records(broker, "orders")
+        assert "tier-backlog" not in [each["kind"] for each in doctor(capsys, "-b", broker.bootstrap_servers)[1]]
+        monkeypatch.setattr(brokers, "BACKLOG_BYTES", 1_000_000)
+        found = doctor(capsys, "-b", broker.bootstrap_servers)[1]
+    (backlog,) = [each for each in found if each["kind"] == "tier-backlog"]
+    assert backlog["severity"] == "warning"
+    assert "2 sealed segments wait to be uploaded, most of orders-0: " in backlog["found"]
+    assert "remote.copy.lag.ms" in backlog["found"]
+
+
+def with_records(broker: stratalog.Broker, topic: str) -> None:
+    """Write two sealed segments of 1 MiB, and the active one."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "batch.size": 100_000})
+    for _ in range(30):
+        producer.produce(topic, bytes(100_000))
+    assert producer.flush(30) == 0
+
+
+# --- replicas ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "kind"),
+    [
+        (1, [1, 2, 3], None),
+        (1, [3, 1, 2], None),
+        (1, [1, 2], "under-replicated"),
+        (1, [1], "under-min-isr"),
+        (-1, [], "offline-partition"),
+        (-1, [2], "offline-partition"),
+    ],
+)
+def test_replicas_that_are_behind_count_by_what_they_cost(leader: int, isr: list[int], kind: str | None) -> None:
+    state = PartitionStatus("t", 0, leader, [1, 2, 3], isr)
+    assert [each.kind for each in brokers.replicas([state], {"t": 2}, "h:1")] == ([kind] if kind else [])
+
+
+# --- the metadata of a broker -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """A directory with a topic."""
+    with stratalog.Broker(data_dir=tmp_path / "kept") as broker:
+        broker.create_topic("orders", 2)
+    return tmp_path / "kept"
+
+
+def metadata_findings(capture: Captured, path: Path) -> list[tuple[str, str]]:
+    found = doctor(capture, "--data-dir", path)[1]
+    return [(each["kind"], each["severity"]) for each in found if each["kind"].startswith("metadata")]
+
+
+def test_metadata_that_is_sound_is_not_worth_a_word(capsys: Captured, kept: Path) -> None:
+    assert metadata_findings(capsys, kept) == []
+
+
+def test_metadata_that_cannot_be_read_is_an_error(capsys: Captured, kept: Path) -> None:
+    store = kept / STORE_FILE
+    data = bytearray(store.read_bytes())
+    data[:100] = bytes(100)
+    store.write_bytes(data)
+    assert metadata_findings(capsys, kept) == [("metadata-unreadable", "error")]
+
+
+def test_metadata_that_does_not_know_a_partition_is_a_warning(capsys: Captured, kept: Path) -> None:
+    (kept / "orders-1").rename(kept / "orders-2")
+    assert metadata_findings(capsys, kept) == [("metadata-unlike", "warning")]
+
+
+# --- settings and Spark -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        ("log.retention.hours=1\n", None, ""),
+        ("retension.ms=5\n", "setting-without-effect", "retension.ms"),
+        ("stratalog.remote.url=s3://b/t\n", "setting-without-effect", "no effect while"),
+        ("create.topic.policy.class.name=a.B\n", "setting-refused", "a policy for what clients ask for"),
+        ("log.retention.hours=often\n", "setting-refused", "log.retention.hours"),
+        ("listeners=SASL_SSL://0.0.0.0:9093\nprocess.roles=controller\n", "setting-refused", "process.roles"),
+    ],
+)
+def test_settings_are_looked_at_as_at_a_start(
+    capsys: Captured, tmp_path: Path, text: str, kind: str | None, said: str
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(text)
+    status, found = doctor(capsys, "--config", file)
+    assert (status, [each["kind"] for each in found]) == ((1, [kind]) if kind else (0, []))
+    assert all(each["where"] == str(file) and said in each["found"] for each in found)
+
+
+def test_a_configuration_that_is_not_there_is_an_error(capsys: Captured, tmp_path: Path) -> None:
+    status, (found,) = doctor(capsys, "--config", tmp_path / "none")
+    assert (status, found["kind"], found["found"]) == (1, "unreadable", "No such file or directory")
+
+
+@pytest.mark.spark
+def test_what_keeps_spark_from_starting_is_an_error(
+    capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "none"))
+    status, found = doctor(capsys, "--spark")
+    assert (status, {each["where"] for each in found}) == (1, {"Spark on this machine"})
+    assert [each for each in found if each["severity"] == "error" and "none" in each["found"]]

@@ -41,6 +41,7 @@ class GroupSpec:
 COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("demo", "stratalog.cli.demo:demo", "Run the main job end to end on real data and check every answer."),
     CommandSpec("serve", "stratalog.cli.serve:serve", "Serve a data directory to Kafka clients."),
+    CommandSpec("top", "stratalog.cli.top.command:top", "Show a broker live: rates, times, lag, tiers and disks."),
     CommandSpec("completion", "stratalog.cli.completion:completion", "Print a script for the completion of a shell."),
     CommandSpec("produce", "stratalog.cli.produce.command:produce", "Write records to a topic."),
     CommandSpec("consume", "stratalog.cli.consume.command:consume", "Read records of topics, and follow them."),

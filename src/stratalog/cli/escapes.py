@@ -1,4 +1,4 @@
-"""Text of the command line that stands for bytes: separators and formats with escapes."""
+"""Escapes: text of the command line that stands for bytes, and text of others that a terminal would obey."""
 
 from __future__ import annotations
 
@@ -24,3 +24,11 @@ def unescaped(text: str, option: str) -> bytes:
         else:
             raise UsageError(f"{option} {text}: unknown escape \\{escape}; known are \\n \\t \\r \\0 \\\\ \\xHH")
     return bytes(found + text[at:].encode())
+
+
+def visible(text: object) -> str:
+    """Return a text of one line, without what would move the cursor of a terminal or colour it."""
+    line = str(text)
+    if line.isprintable():
+        return line
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in line)

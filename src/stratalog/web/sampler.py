@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from stratalog.broker import QUANTILES, BrokerServices, RequestPart
 from stratalog.engine.metrics import TopicTraffic
@@ -18,10 +18,23 @@ from stratalog.engine.metrics import TopicTraffic
 EVERY_S: Final = 2.0
 _KEPT: Final = 300
 _ASK_EVERY_S: Final = 0.2
+#: How often the times of requests are read, on the broker's loop.
+_READ_EVERY_S: Final = 1.0
 #: Waits that a quantile is taken of: those of the last minute.
 _WAITS: Final = 300
 _MEDIAN: Final = QUANTILES.index(0.5)
 _HIGH: Final = QUANTILES.index(0.99)
+
+
+class RequestFigures(NamedTuple):
+    """How many requests of one name there were, and how long they took in all: those of the last minutes."""
+
+    name: str
+    requests: int
+    per_second: float
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +68,9 @@ class RateSampler:
         #: Bytes in, bytes out and records in a second, by topic.
         self.topic_rates: Mapping[str, tuple[float, float, float]] = {}
         self._asked_at: float | None = None
-        #: p50 and p99 of Produce and of Fetch, in milliseconds.
-        self._request_times = (0.0, 0.0, 0.0, 0.0)
+        #: By name, as of `_read_at`; replaced as a whole.
+        self._requests: Mapping[str, RequestFigures] = {}
+        self._read_at = float("-inf")
 
     def start(self) -> None:
         self._thread.start()
@@ -69,6 +83,10 @@ class RateSampler:
     @property
     def points(self) -> list[RatePoint]:
         return list(self._points)
+
+    def requests(self) -> list[RequestFigures]:
+        """Return the figures of all requests by their name, as of a second ago or two."""
+        return list(self._requests.values())
 
     def waits_now_ms(self) -> float:
         """Return how long the question that is under way waits already."""
@@ -95,7 +113,8 @@ class RateSampler:
 
         def answered() -> None:
             self._waits.append((clock.monotonic() - asked) * 1000)
-            self._request_times = (*self._median_and_high("Produce"), *self._median_and_high("Fetch"))
+            if clock.monotonic() - self._read_at >= _READ_EVERY_S:
+                self._read_requests(clock.monotonic())
             self._asked_at = None
 
         try:
@@ -104,12 +123,22 @@ class RateSampler:
             return False
         return True
 
-    def _median_and_high(self, name: str) -> tuple[float, float]:
+    def _read_requests(self, now: float) -> None:
         """Belongs to the loop's thread."""
-        times = self._broker.request_times.of(name)
-        times.settle()
-        quantiles = times.summary(RequestPart.TOTAL).quantiles
-        return quantiles[_MEDIAN], quantiles[_HIGH]
+        seconds, was = now - self._read_at, self._requests
+        found = {}
+        for name, times in self._broker.request_times.items():
+            summary = times.summary(RequestPart.TOTAL)
+            more = summary.requests - (was[name].requests if name in was else 0)
+            found[name] = RequestFigures(
+                name,
+                requests=summary.requests,
+                per_second=more / seconds,
+                p50_ms=summary.quantiles[_MEDIAN],
+                p99_ms=summary.quantiles[_HIGH],
+                max_ms=times.max_ms,
+            )
+        self._requests, self._read_at = found, now
 
     def _count(self) -> dict[str, tuple[int, int, int, int]]:
         traffic = self._broker.logs.traffic
@@ -123,7 +152,8 @@ class RateSampler:
             rates[name] = tuple(max(new - old, 0) / seconds for new, old in zip(now, was, strict=True))
         self._counts = counts
         self.topic_rates = {name: (each[0], each[1], each[2]) for name, each in rates.items()}
-        produce_p50_ms, produce_p99_ms, fetch_p50_ms, fetch_p99_ms = self._request_times
+        none = RequestFigures("", 0, 0.0, 0.0, 0.0, 0.0)
+        produce, fetch = (self._requests.get(name, none) for name in ("Produce", "Fetch"))
         waits = sorted([*self._waits, *([self.waits_now_ms()] if self._asked_at is not None else [])])
         self._points.append(
             RatePoint(
@@ -134,10 +164,10 @@ class RateSampler:
                 requests=sum(each[3] for each in rates.values()),
                 wait_p50_ms=quantile(waits, 0.5),
                 wait_p99_ms=quantile(waits, 0.99),
-                produce_p50_ms=produce_p50_ms,
-                produce_p99_ms=produce_p99_ms,
-                fetch_p50_ms=fetch_p50_ms,
-                fetch_p99_ms=fetch_p99_ms,
+                produce_p50_ms=produce.p50_ms,
+                produce_p99_ms=produce.p99_ms,
+                fetch_p50_ms=fetch.p50_ms,
+                fetch_p99_ms=fetch.p99_ms,
             )
         )
 
@@ -172,4 +202,18 @@ def points_json(points: list[RatePoint]) -> list[dict[str, Any]]:
             "fetchP99Ms": round(point.fetch_p99_ms, 2),
         }
         for point in points
+    ]
+
+
+def requests_json(requests: list[RequestFigures]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": each.name,
+            "requests": each.requests,
+            "perSecond": round(each.per_second, 1),
+            "p50Ms": round(each.p50_ms, 3),
+            "p99Ms": round(each.p99_ms, 3),
+            "maxMs": round(each.max_ms, 3),
+        }
+        for each in requests
     ]

@@ -81,7 +81,7 @@ def status(bootstrap_server: BootstrapServer, command_config: CommandConfig = No
     """
     with open_cluster(bootstrap_server, command_config) as cluster:
         cluster_id = cluster.cluster_id()
-        partitions = _partitions(cluster.any)
+        partitions = all_partitions(cluster.any)
         leader_epoch, controllers, lags = _quorum(cluster.any)
         brokers = _brokers(cluster, partitions, lags)
     behind = [each for each in partitions if each.is_offline or each.is_behind]
@@ -103,7 +103,8 @@ def status(bootstrap_server: BootstrapServer, command_config: CommandConfig = No
     return 1 if behind or any(each.is_fenced for each in brokers) else 0
 
 
-def _partitions(client: Client) -> list[PartitionStatus]:
+def all_partitions(client: Client) -> list[PartitionStatus]:
+    """Ask a broker for the state of every partition of the cluster."""
     told = client.call(ApiKey.METADATA, (1, 12), topics=None, allow_auto_topic_creation=False)
     return [
         PartitionStatus(

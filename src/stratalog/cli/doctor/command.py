@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
 from stratalog.cli.fsck import require_log_directory
 from stratalog.cli.options import (
     CommandConfig,
@@ -21,13 +26,21 @@ def doctor(
     remote: Remote = None,
     command_config: CommandConfig = None,
     remote_option: RemoteOptions = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="A broker's server.properties.")
+    ] = None,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Start a Spark session on this machine, and look at it.")
+    ] = False,
     as_json: JsonLines = False,
 ) -> int:
     """Say what is wrong with a directory, a broker or a bucket, most urgent first, and the command that mends it.
 
-    Give one or more of --data-dir, --bootstrap-server and --remote. Nothing is changed. A directory is checked as by
-    fsck, unless a broker has it open; brokers are asked for partitions without a leader, failed and full directories,
-    and transactions that hang; a bucket is checked as by tier audit.
+    Give one or more of --data-dir, --bootstrap-server, --remote, --config and --spark. Nothing is changed. A directory
+    is checked as by fsck, unless a broker has it open, and with it what its broker knows of topics. Brokers are asked
+    for partitions without a leader or with replicas that are behind, brokers that are fenced, failed and full
+    directories, uploads that fail or wait, and transactions that hang. A bucket is checked as by tier audit, a
+    configuration as at the start of a broker, Spark as by spark doctor.
 
     Exit code 0: nothing is wrong, or notes only.
     Exit code 1: errors or warnings.
@@ -35,23 +48,32 @@ def doctor(
 
     \b
     Examples:
-      stratalog doctor --data-dir /var/lib/stratalog
+      stratalog doctor --data-dir /var/lib/stratalog --config server.properties
       stratalog doctor -b localhost:9092 --remote s3://bucket/tiered --json
     """
     directories = list(dict.fromkeys(data_dir or ()))
-    if not directories and remote is None and bootstrap_server is None:
+    is_given = bool(directories) or remote is not None or config is not None or spark
+    if bootstrap_server is None and not is_given:
         bootstrap_server = bootstrap_from_environment()
-    if not directories and bootstrap_server is None and remote is None:
-        raise UsageError("give what to look at: --data-dir DIR, --bootstrap-server HOST:PORT or --remote URL")
+    if bootstrap_server is None and not is_given:
+        raise UsageError(
+            "give what to look at: --data-dir DIR, --bootstrap-server HOST:PORT, --remote URL, --config FILE or --spark"
+        )
     for path in directories:
         require_log_directory(path)
-    from stratalog.cli.doctor import diagnosis, places  # they load numpy, which --help can do without
+    from stratalog.cli.doctor import (
+        brokers,
+        diagnosis,
+        places,
+        sessions,
+        settings,
+    )  # some load what --help does without
     from stratalog.cli.tier import open_data_dirs, open_store
     from stratalog.jobs import Severity
 
     found = [each for path in directories for each in places.examine_directory(path)]
     if bootstrap_server is not None:
-        found += places.examine_brokers(bootstrap_server, command_config)
+        found += brokers.examine_brokers(bootstrap_server, command_config)
     if remote is not None:
         try:
             store = open_store(remote, remote_option)
@@ -59,6 +81,11 @@ def doctor(
             found.append(places.unreadable(remote, error))
         else:
             found += places.examine_bucket(remote, store, open_data_dirs(directories))
-    looked_at = [*map(str, directories), *(each for each in (bootstrap_server, remote) if each is not None)]
+    if config is not None:
+        found += settings.examine_settings(config)
+    if spark:
+        found += sessions.examine_spark()
+    named = (bootstrap_server, remote, None if config is None else str(config), "Spark" if spark else None)
+    looked_at = [*map(str, directories), *(each for each in named if each is not None)]
     diagnosis.print_all(found, looked_at, as_json=as_json)
     return 1 if any(each.severity > Severity.NOTE for each in found) else 0

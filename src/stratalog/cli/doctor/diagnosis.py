@@ -43,12 +43,21 @@ def by_kind(where: str, findings: Iterable[tuple[Finding, str, bool]], look: str
             severity,
             where,
             kind.value,
-            texts[0] if len(texts) == 1 else f"{len(texts):,} times, first: {texts[0]}",
+            _first(texts),
             repair if is_repairable else look,
         )
         for (severity, kind, is_repairable), texts in groups.items()
         if severity > Severity.NOTE
     ]
+
+
+def one_of(severity: Severity, where: str, kind: str, texts: Sequence[str], mend: str) -> list[Diagnosis]:
+    """Return one diagnosis for texts of a kind, if there are any."""
+    return [Diagnosis(severity, where, kind, _first(texts), mend)] if texts else []
+
+
+def _first(texts: Sequence[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"{len(texts):,} times, first: {texts[0]}"
 
 
 def room(where: str, free: int, total: int) -> list[Diagnosis]:

@@ -16,12 +16,12 @@ from stratalog.broker.metadata import (
     import_document,
     parse_document,
 )
+from stratalog.cli.metadata.differences import unlike
 from stratalog.cli.options import Json, PlanOnly
 from stratalog.cli.out import counted, notice, print_json
-from stratalog.engine.dirs import is_served, partitions_in, stored_cluster_id
+from stratalog.engine.dirs import is_served, stored_cluster_id
 from stratalog.errors import DataDirError, UsageError
-from stratalog.log.format import noted_topic_id, parse_partition_dir
-from stratalog.util import REAL_FILESYSTEM, uuid_to_base64, write_atomic
+from stratalog.util import REAL_FILESYSTEM, write_atomic
 
 DataDir = Annotated[Path, typer.Option("--data-dir", help="The first data directory of the broker.")]
 Document = Annotated[
@@ -116,7 +116,7 @@ def check(
     document = _read(file)
     found = document_problems(document)
     if data_dir is not None:
-        found += _unlike(document, data_dir)
+        found += unlike(document, data_dir)
     if as_json:
         print_json({"problems": found, "topics": len(document["topics"]), "clusterId": document["clusterId"]})
     else:
@@ -144,26 +144,3 @@ def _check_cluster(document: dict[str, Any], data_dir: Path) -> None:
     stored = stored_cluster_id(data_dir)
     if stored is not None and stored != document["clusterId"]:
         raise DataDirError(f"{data_dir} belongs to cluster {stored}, the document to {document['clusterId']}")
-
-
-def _unlike(document: dict[str, Any], data_dir: Path) -> list[str]:
-    """Return what of a directory the document does not know, or knows otherwise."""
-    found = []
-    stored = stored_cluster_id(data_dir)
-    if stored not in (None, document["clusterId"]):
-        found.append(f"{data_dir} belongs to cluster {stored}, the document to {document['clusterId']}")
-    topics = {topic["name"]: topic for topic in document["topics"]}
-    for path in sorted(partitions_in(data_dir, REAL_FILESYSTEM)):
-        name, number = parse_partition_dir(path.name) or ("", 0)
-        topic = topics.get(name)
-        topic_id = noted_topic_id(path)
-        if topic is None:
-            found.append(f"{path.name}: the document has no topic {name}; its records would not be served")
-        elif topic_id is not None and uuid_to_base64(topic_id) != topic["id"]:
-            found.append(
-                f"{path.name}: its topic has the id {uuid_to_base64(topic_id)}, in the document it is {topic['id']}; "
-                "the directory would be set aside"
-            )
-        elif number >= topic["partitions"]:
-            found.append(f"{path.name}: in the document {name} has {counted(topic['partitions'], 'partition')}")
-    return found

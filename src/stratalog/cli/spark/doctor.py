@@ -33,6 +33,18 @@ def doctor(
       stratalog spark doctor --master spark://host:7077 --json
       stratalog spark doctor --remote-session sc://host:15002
     """
+    health = examined(master, remote_session, conf)
+    if as_json:
+        print_json(_document(health))
+    else:
+        _print(health)
+    return 0 if health.works else 1
+
+
+def examined(
+    master: str | None = None, remote_session: str | None = None, conf: list[str] | None = None
+) -> SessionHealth:
+    """Return the health of this machine, and of a session where one starts."""
     asked = key_values("--conf", conf)
     from stratalog.spark import session  # --help does without
 
@@ -45,11 +57,7 @@ def doctor(
                 health = session.examine_session(spark, asked)
         except session.WorkerPythonError as error:
             health = session.with_error(health, error)
-    if as_json:
-        print_json(_document(health))
-    else:
-        _print(health)
-    return 0 if health.works else 1
+    return health
 
 
 def _document(health: SessionHealth) -> dict[str, Any]:

@@ -6,9 +6,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlsplit
-from urllib.request import urlopen
 
 import typer
 
@@ -19,13 +16,13 @@ from stratalog.cli.missing import require_topics
 from stratalog.cli.options import CommandConfig, Json, OptionalBootstrapServer, Topics, bootstrap_from_environment
 from stratalog.cli.out import on_terminal, print_json
 from stratalog.cli.tier.times import time_text
+from stratalog.cli.web_address import WebAddress, login_of_file
 from stratalog.errors import UsageError
 from stratalog.jobs import size_text
 from stratalog.util import TableColumn, print_table
 from stratalog.wire.client import UnreachableError
 
 EXIT_FAILING = 1
-_TIMEOUT_S = 30.0
 
 _COLUMNS = (
     TableColumn("partition"),
@@ -74,7 +71,7 @@ def status(
     if bootstrap_server is not None:
         partitions = _from_cluster(bootstrap_server, command_config)
     elif web is not None:
-        partitions = _from_web(web)
+        partitions = _from_web(web, command_config)
     else:
         from stratalog.cli.tier.status_offline import from_data_dirs  # loads the broker, which other sources do without
 
@@ -102,28 +99,24 @@ def _from_cluster(bootstrap_server: str, command_config: Path | None) -> list[di
     return partitions
 
 
-def _from_web(url: str) -> list[dict[str, Any]]:
-    if "://" not in url:
-        url = f"http://{url}"
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise UsageError(f"--web {url}: expected HOST:PORT")
-    where = f"{url.rstrip('/')}/api/{quote('tier-status')}"
-    try:
-        with urlopen(where, timeout=_TIMEOUT_S) as answer:
-            return _partitions(answer.read(), where)
-    except HTTPError as error:
-        raise UnreachableError(f"{where} answers with status {error.code}") from error
-    except (URLError, OSError) as error:
-        why = error.reason if isinstance(error, URLError) else error
-        raise UnreachableError(f"cannot reach {where}: {getattr(why, 'strerror', None) or why}") from error
+def _from_web(address: str, command_config: Path | None) -> list[dict[str, Any]]:
+    web = WebAddress(address, login_of_file(command_config))
+    return _checked(web.get("/api/tier-status"), f"{web.url}/api/tier-status")
 
 
 def _partitions(data: bytes, whose: str) -> list[dict[str, Any]]:
     try:
-        partitions = json.loads(data)["partitions"]
+        return _checked(json.loads(data), whose)
+    except ValueError:
+        raise UnreachableError(f"{whose} does not answer like a stratalog broker") from None
+
+
+def _checked(told: Any, whose: str) -> list[dict[str, Any]]:
+    try:
+        partitions = told["partitions"]
         if all({"topic", "partition", "isFailing", "reason"} <= partition.keys() for partition in partitions):
             return list(partitions)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError):
         pass
     raise UnreachableError(f"{whose} does not answer like a stratalog broker")
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from stratalog.broker import metrics
 from stratalog.broker.server import ApiKey
 from stratalog.engine import Partition
 from stratalog.errors import GroupIdNotFoundError, StratalogError
@@ -31,9 +32,10 @@ _STATES: Final = (
 FIELDS = (
     words("q", longest=500, help="Part of the group's name."),
     choice("state", _STATES),
-    choice("sort", ("name", "state")),
+    choice("sort", ("name", "state", "lag")),
     choice("order", ("asc", "desc")),
     whole("page", 1, 1, 100_000),
+    whole("size", _PAGE_SIZE, 1, 1000, help="Groups on a page."),
 )
 GROUP_FIELDS = (words("id", longest=32_767, help="The group."),)
 
@@ -44,12 +46,29 @@ def view(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> 
     found = [
         each for each in _listed(viewer) if query in each["id"].lower() and (state == "any" or each["state"] == state)
     ]
-    field = {"name": "id", "state": "state"}[values["sort"]]
-    found.sort(key=lambda each: (each[field], each["id"]), reverse=values["order"] == "desc")
-    pages = max((len(found) + _PAGE_SIZE - 1) // _PAGE_SIZE, 1)
+    lags = _lags(viewer) if values["sort"] == "lag" else {}
+    keys: dict[str, Callable[[dict[str, Any]], Any]] = {
+        "name": lambda each: each["id"],
+        "state": lambda each: each["state"],
+        "lag": lambda each: lags.get(each["id"], 0),
+    }
+    key = keys[values["sort"]]
+    found.sort(key=lambda each: (key(each), each["id"]), reverse=values["order"] == "desc")
+    size = values["size"]
+    pages = max((len(found) + size - 1) // size, 1)
     page = min(values["page"], pages)
-    shown = found[(page - 1) * _PAGE_SIZE : page * _PAGE_SIZE]
+    shown = found[(page - 1) * size : page * size]
     return {"found": len(found), "pageAt": page, "pages": pages, "groups": [_with_lag(viewer, each) for each in shown]}
+
+
+def _lags(viewer: ConsoleViewer) -> dict[str, float]:
+    """Return the lag of all groups, without asking for the offsets of each."""
+    sources = viewer.on_loop(lambda: metrics.LagSources.of(viewer.broker))
+    found: dict[str, float] = {}
+    for metric in metrics.LAG_METRICS:
+        for sample in metric.read(sources):
+            found[sample.labels[0]] = found.get(sample.labels[0], 0) + sample.value
+    return found
 
 
 def group_rows(viewer: ConsoleViewer, topic: str) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from stratalog.broker.server import ApiKey
 from stratalog.web.declarations import Console
 from stratalog.web.pages.partition_numbers import TierNumbers, numbers_by_topic, total
-from stratalog.web.sampler import points_json
+from stratalog.web.sampler import points_json, requests_json
 from stratalog.web.viewer import BrokerStalledError, ConsoleViewer
 
 _DISK_WARN: Final = 0.85
@@ -48,6 +48,7 @@ def view(viewer: ConsoleViewer, console: Console, _: Mapping[str, Any]) -> dict[
         "numbers": sums.json(),
         "isTiered": broker.logs.remote is not None,
         "rates": points_json(points) if sees_all else [],
+        "requests": requests_json(console.sampler.requests()) if sees_all else [],
         "disks": disks,
         "attention": sorted(attention, key=lambda each: _RANK[each["severity"]]),
         "busiest": _busiest(console, users),

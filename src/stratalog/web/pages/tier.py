@@ -21,7 +21,7 @@ FIELDS = (
 #: What to do about a task that fails.
 _PASSES: Final = (
     "This error may pass by itself, and the broker tries again. If it stays: is the store reachable from this machine "
-    "(network, DNS, proxy), and does it answer in time? stratalog doctor tests the store with the broker's settings."
+    "(network, DNS, proxy), and does it answer in time? stratalog doctor --remote URL looks at it from here."
 )
 _STAYS: Final = (
     "This does not pass by itself. Compare bucket, endpoint, credentials and their rights with the settings "

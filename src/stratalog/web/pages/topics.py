@@ -11,7 +11,7 @@ from stratalog.web.fields import choice, whole, words
 from stratalog.web.pages.partition_numbers import TierNumbers, numbers_by_topic
 from stratalog.web.viewer import ConsoleViewer
 
-SORTS: Final = ("name", "partitions", "records", "local", "remote", "upload", "rate")
+SORTS: Final = ("name", "partitions", "records", "local", "remote", "upload", "rate", "out")
 PAGE_SIZE: Final = 50
 _PAGE_MAX: Final = 100_000
 
@@ -43,6 +43,7 @@ def view(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> 
         "remote": lambda name: numbers[name].remote_bytes,
         "upload": lambda name: numbers[name].upload_bytes,
         "rate": lambda name: rates.get(name, (0.0,))[0],
+        "out": lambda name: rates.get(name, (0.0, 0.0))[1],
     }
     shown.sort(key=keys[values["sort"]], reverse=values["order"] == "desc")
     size = values["size"]

@@ -1,0 +1,16 @@
+"""What is wrong with Spark on this machine."""
+
+from __future__ import annotations
+
+from stratalog.cli.doctor.diagnosis import Diagnosis
+from stratalog.cli.spark.doctor import examined
+from stratalog.jobs import Severity
+
+_WHERE = "Spark on this machine"
+
+
+def examine_spark() -> list[Diagnosis]:
+    """Start a session on this machine, and return what `stratalog spark doctor` says of it."""
+    return [
+        Diagnosis(Severity[each.weight.name], _WHERE, "spark", each.what, each.mend) for each in examined().problems
+    ]

@@ -1,0 +1,1 @@
+"""`stratalog top`: a broker as it is now, in a terminal."""

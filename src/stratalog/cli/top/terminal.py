@@ -1,0 +1,68 @@
+"""Keys of a terminal as they are pressed, and waits that a key, a new size or news from a thread ends."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import termios
+import tty
+from types import FrameType, TracebackType
+from typing import Any, Final, Self
+
+_READ: Final = 64
+
+
+class KeyWaiter:
+    """Within its `with`, keys arrive at once and without echo, where standard input is a terminal.
+
+    `wake` may be called from any thread.
+    """
+
+    def __init__(self, *, reads_keys: bool) -> None:
+        self.reads_keys = reads_keys
+        self._before: list[Any] | None = None
+        self._handler: Any = None
+        self._woken, self._wakes = os.pipe()
+        os.set_blocking(self._wakes, False)
+
+    def __enter__(self) -> Self:
+        if self.reads_keys:
+            self._before = termios.tcgetattr(sys.stdin)
+            tty.setcbreak(sys.stdin)
+            self._handler = signal.signal(signal.SIGWINCH, self._resized)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGWINCH, self._handler)
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
+        os.close(self._wakes)
+        os.close(self._woken)
+
+    def wake(self) -> None:
+        """End a wait that is under way, or the next one."""
+        try:
+            os.write(self._wakes, b".")
+        except BlockingIOError:
+            return  # as many wakes are waiting already as the pipe holds
+
+    def wait(self, seconds: float) -> str:
+        """Return the keys that were pressed; nothing after that time, after `wake`, and when the size has changed."""
+        sources = [self._woken, *([sys.stdin.fileno()] if self.reads_keys else [])]
+        ready, _, _ = select.select(sources, [], [], max(seconds, 0))
+        if self._woken in ready:
+            os.read(self._woken, _READ)
+        if self.reads_keys and sys.stdin.fileno() in ready:
+            keys = os.read(sys.stdin.fileno(), _READ)
+            if not keys:  # the terminal has gone
+                self.reads_keys = False
+                return "q"
+            return keys.decode(errors="ignore")
+        return ""
+
+    def _resized(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        self.wake()

@@ -1,0 +1,89 @@
+"""Looks at a broker again and again, on a thread of its own, so that keys are answered while a broker is slow."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stratalog.cli.top.snapshot import TopOrder, TopSnapshot, look
+from stratalog.cli.web_address import NotOursError, WebAddress
+from stratalog.errors import StratalogError
+from stratalog.util import SYSTEM_CLOCK, Clock
+from stratalog.wire.client import UnreachableError
+
+
+@dataclass(frozen=True, slots=True)
+class TopState:
+    """The last snapshot, and why there is no newer one. `looks` counts attempts, `fatal` ends the watch."""
+
+    snapshot: TopSnapshot | None = None
+    problem: str | None = None
+    problem_since_ms: int = 0
+    looks: int = 0
+    fatal: NotOursError | None = None
+
+    def after(self, seen: TopSnapshot | StratalogError, now_ms: int) -> TopState:
+        """Return the state after one more look."""
+        if isinstance(seen, TopSnapshot):
+            return TopState(seen, looks=self.looks + 1)
+        since_ms = self.problem_since_ms if self.problem is not None else now_ms
+        # A broker that was one of ours and answers otherwise now is starting, or another has taken its port.
+        fatal = seen if isinstance(seen, NotOursError) and self.snapshot is None else None
+        return TopState(self.snapshot, str(seen), since_ms, self.looks + 1, fatal)
+
+
+class BrokerWatch:
+    """Looks every `interval_s` from `start` to `close`, and calls `told` after each look."""
+
+    def __init__(
+        self,
+        web: WebAddress,
+        order: TopOrder,
+        interval_s: float,
+        told: Callable[[], None],
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._web, self._interval_s, self._told, self._clock = web, interval_s, told, clock
+        self._order = order
+        self._changed = threading.Event()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="stratalog-top", daemon=True)
+        self.state = TopState()
+        #: While it is set, nothing is asked.
+        self.is_paused = False
+
+    @property
+    def order(self) -> TopOrder:
+        return self._order
+
+    @order.setter
+    def order(self, order: TopOrder) -> None:
+        self._order = order
+        self._changed.set()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Look no more. A look that is under way is not waited for."""
+        self._ended.set()
+        self._changed.set()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            if not self.is_paused:
+                seen = self.look()
+                if self._ended.is_set():
+                    return
+                self.state = self.state.after(seen, self._clock.now_ms())
+                self._told()
+            self._changed.wait(self._interval_s)
+            self._changed.clear()
+
+    def look(self) -> TopSnapshot | StratalogError:
+        """Return what is seen at one look, or why nothing is."""
+        try:
+            return look(self._web, self._order)
+        except (UnreachableError, NotOursError) as error:
+            return error
