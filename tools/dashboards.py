@@ -137,6 +137,8 @@ BROKER = Dashboard(
         _graph("Bytes out, by topic", "Bps", (_by_topic(_rate(_TRAFFIC + "bytesout_total", _OF)), "{{topic}}")),
         _graph("Bytes on the disk, by topic", "bytes",
                (_by_topic(f"kafka_log_log_size{{{_OF}}}"), "{{topic}}")),
+        _graph("Free on the disks", "bytes",
+               (f"stratalog_log_directory_free_bytes{{{_AT}}}", "{{instance}} {{logDirectory}}")),
         _graph("Flushes", "ms",
                (_mean("kafka_log_logflushstats_logflushrateandtimems"), "{{instance}}"),
                help_="Milliseconds that a flush took, on the average."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -115,6 +116,20 @@ def _dirs(
     return lambda logs: (Sample((path,), value) for path, value in read(logs))
 
 
+def _room(read: Callable[[os.statvfs_result], int]) -> Callable[[LogManager], Iterable[Sample]]:
+    """One value of the disk of each log directory that serves; none where the disk does not say it."""
+
+    def samples(logs: LogManager) -> Iterable[Sample]:
+        for path in logs.dirs.live:
+            try:
+                room = os.statvfs(path.path)
+            except OSError:  # the directory goes offline by what is written to it, not by this question
+                continue
+            yield Sample((str(path.path),), read(room) * room.f_frsize)
+
+    return samples
+
+
 METRICS: tuple[Metric[LogManager], ...] = (
     kafka_metric(_LOG + "Size", of_logs(lambda log: log.size_bytes),
                  "Bytes of all local segments of the partition.", PARTITION),
@@ -150,6 +165,10 @@ METRICS: tuple[Metric[LogManager], ...] = (
     kafka_metric(_MANAGER + "LogDirectoryOffline",
                  _dirs(lambda logs: ((str(path), logs.dirs.is_offline(path)) for path in logs.dirs.paths)),
                  "1 for a log directory that failed, 0 for one that serves.", DIRECTORY),
+    own_metric("log_directory_free_bytes", _room(lambda room: room.f_bavail),
+               "Bytes that may still be written to the disk of a log directory.", DIRECTORY),
+    own_metric("log_directory_disk_bytes", _room(lambda room: room.f_blocks),
+               "Size of the disk of a log directory.", DIRECTORY),
     kafka_metric(_PARTITION + "InSyncReplicasCount", of_partitions(lambda partition: _isr(partition).in_sync),
                  "Replicas in sync of a partition that is led here.", PARTITION),
     kafka_metric(_PARTITION + "ReplicasCount", of_partitions(lambda partition: _isr(partition).replicas),
