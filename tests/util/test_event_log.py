@@ -6,6 +6,8 @@ import io
 import json
 import logging
 import sys
+import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -161,3 +163,40 @@ def test_the_process_writes_to_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
         logging.getLogger("tests.of_the_process").warning("x")
     assert (logging.root.handlers, logging.root.level) == before
     assert json.loads(stream.getvalue())["logger"] == "tests.of_the_process"
+
+
+def test_what_python_itself_would_print_is_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that an error ends, an error that nobody can catch, and a warning: a document each."""
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    before = threading.excepthook, sys.unraisablehook, warnings.showwarning
+
+    def fail() -> None:
+        raise OSError("no room")
+
+    class Unlucky:
+        def __del__(self) -> None:
+            fail()
+
+    with log_events("json", logging.WARNING):
+        thread = threading.Thread(target=fail, name="copier")
+        thread.start()
+        thread.join()
+        Unlucky()
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            logging.captureWarnings(True)
+            warnings.warn("of old", stacklevel=1)
+    assert (threading.excepthook, sys.unraisablehook, warnings.showwarning) == before
+    died, ignored, warned = map(json.loads, stream.getvalue().splitlines())
+    assert (died["level"], died["message"]) == ("ERROR", "An error ended thread copier")
+    assert died["exception"].endswith("OSError: no room")
+    assert "Unlucky.__del__" in ignored["message"]
+    assert (warned["level"], warned["logger"]) == ("WARN", "py.warnings")
+    assert "of old" in warned["message"]
+
+
+def test_numbers_that_json_has_not_are_texts(world: World) -> None:
+    world.logger.warning("x", extra={"ratio": float("nan"), "rate": float("inf"), "share": 0.5})
+    (event,) = world.events
+    assert (event["ratio"], event["rate"], event["share"]) == ("nan", "inf", 0.5)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
 import threading
 import time
@@ -19,6 +20,8 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TextIO
+
+logger = logging.getLogger(__name__)
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _LEVELS = {"CRITICAL": "FATAL", "WARNING": "WARN", "Level 5": "TRACE"}
@@ -45,7 +48,7 @@ class JsonLines(logging.Formatter):
         }
         for name, value in record.__dict__.items():
             if name not in _COMMON:
-                fields.setdefault(name, value if isinstance(value, _SCALARS) else str(value))
+                fields.setdefault(name, _plain(value))
         if record.exc_info and record.exc_info[0] is not None:
             fields["exception"] = self.formatException(record.exc_info)
         if record.stack_info:
@@ -173,6 +176,8 @@ class EventHandler(logging.StreamHandler[TextIO]):
 def log_events(form: str, level: int, *, every: Collection[str] = ()) -> Iterator[None]:
     """Write the events of the process to stderr while the block runs, as "text" or "json".
 
+    Warnings of Python, and errors that end a thread, are events too.
+
     Repeats of the loggers `every` are written too.
     """
     handler = EventHandler(sys.stderr, RepeatLimit(never=every))
@@ -181,11 +186,41 @@ def log_events(form: str, level: int, *, every: Collection[str] = ()) -> Iterato
     logging.root.addHandler(handler)
     logging.root.setLevel(level)
     try:
-        yield
+        with _all_is_logged():
+            yield
     finally:
         logging.root.setLevel(before)
         logging.root.removeHandler(handler)
         handler.close()
+
+
+@contextmanager
+def _all_is_logged() -> Iterator[None]:
+    """Let what Python itself would write to stderr be events: errors that end threads, those of `__del__`, warnings."""
+
+    def ended(args: threading.ExceptHookArgs) -> None:
+        if args.exc_type is not SystemExit and args.exc_value is not None:
+            name = "a thread" if args.thread is None else f"thread {args.thread.name}"
+            logger.error("An error ended %s", name, exc_info=args.exc_value)
+
+    def ignored(args: Any) -> None:
+        logger.error("%s: %r", args.err_msg or "An error was ignored", args.object, exc_info=args.exc_value)
+
+    before = threading.excepthook, sys.unraisablehook
+    threading.excepthook, sys.unraisablehook = ended, ignored
+    logging.captureWarnings(True)
+    try:
+        yield
+    finally:
+        logging.captureWarnings(False)
+        threading.excepthook, sys.unraisablehook = before
+
+
+def _plain(value: object) -> object:
+    """Return a value that JSON has."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if isinstance(value, _SCALARS) else str(value)
 
 
 def _printable(character: str) -> str:
