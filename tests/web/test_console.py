@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from starlette.requests import Request
+from starlette.routing import Route
 from tests.support.schema_registry import schema_registry
 
 from stratalog.broker.access import Acl, AclOperation, PatternType, Permission, ResourceType
@@ -32,11 +33,13 @@ from stratalog.web.declarations import Console
 from stratalog.web.events import EventKeeper
 from stratalog.web.fields import moment_ms
 from stratalog.web.gate import Gate, NoLoginError, is_this_machine
+from stratalog.web.pages import ACTIONS, PAGES
 from stratalog.web.pages.record_text import shown, visible
 from stratalog.web.pages.segments import BLOCKS_MAX, MapSegment, _blocks
 from stratalog.web.sampler import RateSampler
 from stratalog.web.server import WebServer
 
+RAW = "/topics/{topic}/partitions/{partition}/raw"
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -536,10 +539,33 @@ def test_quotas_are_set_and_removed(plain: Client) -> None:
 def test_openapi_describes_every_path_and_each_is_served(plain: Client) -> None:
     document = plain.get("/api/openapi.json").json
     assert document["openapi"].startswith("3.1")
+    names = []
     for path, methods in document["paths"].items():
+        names += [each["operationId"] for each in methods.values()]
+        asked = path.replace("{topic}", "orders").replace("{partition}", "0")
         if "get" in methods:
-            asked = path.replace("{topic}", "orders").replace("{partition}", "0")
-            assert plain.get(asked).status == (404 if path == "/api/group" else 200), path
+            status = plain.get(asked).status
+            assert status == (404 if path in ("/api/group", RAW) else 200), path
+            assert str(status) in methods["get"]["responses"], path
+        if "post" in methods:
+            status = plain.ask("POST", asked, "{", Content_Type="application/json").status
+            assert str(status) in methods["post"]["responses"], (path, status)
+    assert len(set(names)) == len(names)
+
+
+def test_openapi_leaves_out_only_what_is_for_people(plain: Client, tmp_path: Path) -> None:
+    described = plain.get("/api/openapi.json").json["paths"]
+    pages = {each.path for each in (*PAGES, *ACTIONS)}
+    with Broker(data_dir=tmp_path) as broker:
+        console = Console(broker.services, RateSampler(broker.services), EventKeeper(SYSTEM_CLOCK), "h:1")
+        routes = [each for each in make_app(broker.services, console).routes if isinstance(each, Route)]
+    served: dict[str, set[str]] = {}
+    for route in routes:
+        if not route.path.startswith("/static/") and route.path not in pages:
+            served.setdefault(route.path, set()).update(each.lower() for each in (route.methods or {"GET"}))
+    assert {path: set(methods) for path, methods in described.items()} == {
+        path: methods - {"head"} for path, methods in served.items()
+    }
 
 
 def test_topics_are_paged_and_a_page_beyond_the_last_is_the_last(plain: Client) -> None:

@@ -1,4 +1,7 @@
-"""The OpenAPI document of the JSON API, made of the declarations of the pages."""
+"""The OpenAPI document of the web address: the JSON API, made of the declarations of the pages, and what is beside it.
+
+Pages for people, and their scripts and styles, are not in it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 from stratalog.web.declarations import Page, PageChange
 from stratalog.web.fields import InputField
 
+_JSON = "application/json"
 _PATH_TYPES = {"partition": {"type": "integer", "minimum": 0}}
 _ERRORS = {
     "400": "A field is wrong: `errors` has a text for each.",
@@ -19,6 +23,102 @@ _ERRORS = {
 }
 
 
+_TEXT = {"type": "string"}
+_HEALTH = {"200": "It is.", "503": "It is not; `status` says what is the matter."}
+_OPEN: list[dict[str, list[str]]] = [{}]
+
+
+def _beside() -> dict[str, dict[str, Any]]:
+    """Return what is no page."""
+    one = "/topics/{topic}/partitions/{partition}/raw"
+    part = {"type": "string", "enum": ["value", "key"], "default": "value"}
+    login = {"type": "object", "properties": {"user": _TEXT, "password": _TEXT}, "required": ["user", "password"]}
+    token = {"type": "object", "properties": {"form_token": _TEXT}}
+    answers = {"303": "Go on there.", "400": "The form cannot be read, or comes from elsewhere."}
+    return {
+        "/health": {"get": _plain("health", "The same as /health/ready.", _HEALTH, _JSON, security=_OPEN)},
+        "/health/live": {"get": _plain("live", "Whether the broker's loop turns.", _HEALTH, _JSON, security=_OPEN)},
+        "/health/ready": {
+            "get": _plain("ready", "Whether clients of every kind are served.", _HEALTH, _JSON, security=_OPEN)
+        },
+        "/metrics": {
+            "get": _plain(
+                "metrics",
+                "Metrics for Prometheus, as text or as OpenMetrics.",
+                {"200": "The metrics.", "401": _ERRORS["401"], "503": _ERRORS["503"]},
+                "text/plain",
+                security=[{}, {"basic": []}, {"metricsToken": []}],
+            )
+        },
+        "/api/tier-status": {
+            "get": _plain(
+                "tierStatus",
+                "Why segments are still local, or not yet remote.",
+                {"200": "One object for each partition.", "401": _ERRORS["401"]},
+                _JSON,
+                [{"name": "topic", "in": "query", "description": "Only this topic, tiered or not.", "schema": _TEXT}],
+            )
+        },
+        "/api/openapi.json": {"get": _plain("openapi", "This document.", {"200": "This document."}, _JSON)},
+        one: {
+            "get": _plain(
+                "raw",
+                "The bytes of a key or a value, to be saved.",
+                {
+                    "200": "The bytes.",
+                    "303": "To the login.",
+                    **{code: _ERRORS[code] for code in ("403", "404", "503")},
+                },
+                "application/octet-stream",
+                [
+                    *_path_parameters(one),
+                    {"name": "offset", "in": "query", "required": True, "schema": {"type": "integer", "minimum": 0}},
+                    {"name": "part", "in": "query", "schema": part},
+                ],
+            )
+        },
+        "/login": {
+            "get": _plain("loginPage", "The form to log in by.", {"200": "The form."}, "text/html", security=_OPEN),
+            "post": {
+                **_plain("login", "Begin a session.", {**answers, "401": "Wrong."}, "text/html", security=_OPEN),
+                "requestBody": _form(login),
+            },
+        },
+        "/logout": {
+            "post": {
+                **_plain("logout", "End a session.", answers, "text/html", security=_OPEN),
+                "requestBody": _form(token),
+            }
+        },
+    }
+
+
+def _plain(
+    name: str,
+    summary: str,
+    answers: dict[str, str],
+    content: str,
+    parameters: Iterable[dict[str, Any]] = (),
+    *,
+    security: list[dict[str, list[str]]] | None = None,
+) -> dict[str, Any]:
+    schema = {"type": "object"} if content == _JSON else _TEXT
+    return {
+        "operationId": name,
+        "summary": summary,
+        "parameters": list(parameters),
+        "responses": {
+            code: {"description": text, **({"content": {content: {"schema": schema}}} if code == "200" else {})}
+            for code, text in answers.items()
+        },
+        **({} if security is None else {"security": security}),
+    }
+
+
+def _form(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"required": True, "content": {"application/x-www-form-urlencoded": {"schema": schema}}}
+
+
 def api_path(path: str) -> str:
     """Return where the JSON of a page is."""
     return "/api/overview" if path == "/" else f"/api{path}"
@@ -26,7 +126,7 @@ def api_path(path: str) -> str:
 
 def openapi(pages: Iterable[Page], actions: Iterable[PageChange], version: str) -> dict[str, Any]:
     """Return the document."""
-    paths: dict[str, dict[str, Any]] = {}
+    paths = _beside()
     for page in pages:
         paths[api_path(page.path)] = {"get": _get(page)}
     for action in actions:
@@ -36,12 +136,18 @@ def openapi(pages: Iterable[Page], actions: Iterable[PageChange], version: str) 
         "info": {
             "title": "stratalog console",
             "version": version,
-            "description": "What the pages of the console show, as JSON. Times are milliseconds since 1970, UTC.",
+            "description": "What the pages of the console show, as JSON, and what else the web address serves. "
+            "Times are milliseconds since 1970, UTC.",
         },
         "paths": paths,
         "components": {
             "securitySchemes": {
                 "basic": {"type": "http", "scheme": "basic", "description": "A user of the broker."},
+                "metricsToken": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "stratalog.web.metrics.token.",
+                },
                 "session": {"type": "apiKey", "in": "cookie", "name": "stratalog_session"},
             }
         },
@@ -65,7 +171,7 @@ def _post(action: PageChange) -> dict[str, Any]:
         "operationId": f"change_{action.path.strip('/').replace('/', '_').replace('{', '').replace('}', '')}",
         "summary": action.summary,
         "parameters": _path_parameters(action.path),
-        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
+        "requestBody": {"required": True, "content": {_JSON: {"schema": body}}},
         "responses": {
             **_responses(),
             "409": {"description": "It has been changed by somebody else since it was shown."},
@@ -90,6 +196,6 @@ def _schema(field: InputField) -> dict[str, Any]:
 
 def _responses() -> dict[str, Any]:
     return {
-        "200": {"description": "As asked for.", "content": {"application/json": {"schema": {"type": "object"}}}},
+        "200": {"description": "As asked for.", "content": {_JSON: {"schema": {"type": "object"}}}},
         **{code: {"description": text} for code, text in _ERRORS.items()},
     }
