@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shlex
 import shutil
@@ -274,11 +275,11 @@ def test_a_configuration_that_is_not_there_is_an_error(capsys: Captured, tmp_pat
     assert (status, found["kind"], found["found"]) == (1, "unreadable", "No such file or directory")
 
 
-@pytest.mark.spark
-def test_what_keeps_spark_from_starting_is_an_error(
-    capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "none"))
+def test_what_keeps_spark_from_starting_is_an_error(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its packages no session is begun."""
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyspark" else find(name))
     status, found = doctor(capsys, "--spark")
-    assert (status, {each["where"] for each in found}) == (1, {"Spark on this machine"})
-    assert [each for each in found if each["severity"] == "error" and "none" in each["found"]]
+    (missing,) = [each for each in found if each["severity"] == "error"]
+    assert (status, missing["where"], missing["found"]) == (1, "Spark on this machine", "pyspark is not installed")
+    assert missing["mend"] == "pip install 'stratalog[spark]'"

@@ -102,14 +102,12 @@ def lines_of(view: TopView, width: int, height: int | None) -> list[Text]:
 
 def _title(view: TopView) -> Text:
     at = datetime.fromtimestamp(view.now_ms / 1000, UTC).strftime("%H:%M:%SZ")
-    paused = "  PAUSED" if view.is_paused else ""
+    title = Text.assemble(("stratalog top", "bold"), f"  {at}  ", ("PAUSED  " if view.is_paused else "", "bold yellow"))
     if view.snapshot is None:
-        return Text.assemble(("stratalog top", "bold"), f"  {at}  {visible(view.web)}{paused}")
+        return title.append(visible(view.web))
     broker = view.snapshot.broker
-    where = f"broker {broker['nodeId']} at {visible(broker['bootstrapServers'])}"
-    return Text.assemble(
-        ("stratalog top", "bold"), f"  {at}  ", (where, "bold"), f"  cluster {visible(broker['clusterId'])}{paused}"
-    )
+    title.append(f"broker {broker['nodeId']} at {visible(broker['bootstrapServers'])}", "bold")
+    return title.append(f"  cluster {visible(broker['clusterId'])}")
 
 
 def _problem(view: TopView) -> list[Text]:
@@ -196,11 +194,11 @@ def _footer(view: TopView) -> list[Text]:
 def _sections(shown: TopSnapshot, view: TopView) -> list[_Section]:
     requests = (
         _Column("REQUEST", lambda row: visible(row["name"])),
-        _Column("PER SECOND", lambda row: _number(row["perSecond"])),
-        _Column("P50", lambda row: _ms(row["p50Ms"])),
+        _Column("RATE", lambda row: f"{_number(row['perSecond'])}/s"),
+        _Column("P50", lambda row: _ms(row["p50Ms"]), 1),
         _Column("P99", lambda row: _ms(row["p99Ms"])),
-        _Column("LONGEST", lambda row: _ms(row["maxMs"]), 1),
-        _Column("SO FAR", lambda row: _number(row["requests"]), 2),
+        _Column("LONGEST", lambda row: _ms(row["maxMs"]), 2),
+        _Column("SO FAR", lambda row: _number(row["requests"]), 3),
     )
     topics = (
         _Column(f"TOPIC by {view.order.value}", lambda row: visible(row["name"])),
@@ -282,6 +280,8 @@ def _that_fit(columns: Sequence[_Column], rows: Sequence[Row], width: int) -> li
     widths = {each.title: max(map(len, (each.title, *map(each.cell, rows)))) + _GAP for each in columns[1:]}
     while len(shown) > 1 and sum(widths[each.title] for each in shown[1:]) + _NAME_MIN > width:
         last = max(shown[1:], key=lambda each: each.rank)
+        if not last.rank:
+            break
         shown.remove(last)
     return shown
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import Final
 
 from rich.console import Console, Group
@@ -52,7 +53,7 @@ def show_lines(watch: BrokerWatch, waits: KeyWaiter, url: str, *, as_json: bool)
 def show_screen(watch: BrokerWatch, waits: KeyWaiter, url: str) -> None:
     """Draw until q or Ctrl-C. Raises NotOursError."""
     console = Console(markup=False, highlight=False)
-    with console.screen(hide_cursor=True) as screen:
+    with suppress(KeyboardInterrupt), console.screen(hide_cursor=True) as screen:
         while True:
             state = watch.state
             if state.fatal is not None:
@@ -67,11 +68,7 @@ def show_screen(watch: BrokerWatch, waits: KeyWaiter, url: str) -> None:
             )
             size = console.size
             screen.update(Group(*lines_of(view, size.width, size.height)))
-            try:
-                keys = waits.wait(_TICK_S)
-            except KeyboardInterrupt:
-                return
-            if _pressed(keys, watch):
+            if _pressed(waits.wait(_TICK_S), watch):
                 return
 
 
