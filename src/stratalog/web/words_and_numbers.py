@@ -54,6 +54,13 @@ def span(ms: float | None) -> str:
     return f"{ms:.0f}{_NARROW}ms"
 
 
+def ms(value: float) -> str:
+    """Return a short time, given in milliseconds, to three digits or so."""
+    if value >= 1000:
+        return f"{value / 1000:.1f}{_NARROW}s"
+    return f"{value:.2f}{_NARROW}ms" if value < 10 else f"{value:.0f}{_NARROW}ms"
+
+
 def rate(count: float, unit: str = "B") -> str:
     """Return so many a second."""
     return f"{size(count) if unit == 'B' else number(round(count, 1))}/s"
