@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from stratalog.broker import tier_status_field
-from stratalog.cli.cluster.status import PartitionStatus, all_partitions
+from stratalog.cli.cluster import PartitionStatus, all_partitions
 from stratalog.cli.connection import open_cluster
 from stratalog.cli.doctor.diagnosis import Diagnosis, command, one_of, room
 from stratalog.cli.log_dirs import describe_log_dirs

@@ -8,7 +8,7 @@ from shlex import quote
 
 from stratalog.broker.metadata import STORE_FILE, document_problems, export_document
 from stratalog.cli.doctor.diagnosis import Diagnosis, by_kind, command, one_of, room
-from stratalog.cli.metadata.differences import unlike
+from stratalog.cli.metadata import unlike
 from stratalog.errors import DataDirError, RemoteStorageError
 from stratalog.inspect import DataDirSet
 from stratalog.jobs import Severity, terminal_progress

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stratalog.cli.doctor.diagnosis import Diagnosis
-from stratalog.cli.spark.doctor import examined
+from stratalog.cli.spark import examined
 from stratalog.jobs import Severity
 
 _WHERE = "Spark on this machine"

@@ -1,1 +1,5 @@
 """`stratalog spark`: jobs over whole data directories and buckets."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -8,7 +8,7 @@ import typer
 
 from stratalog.cli.options import CommandConfig
 from stratalog.cli.out import on_terminal
-from stratalog.cli.tier.times import span_ms
+from stratalog.cli.tier import span_ms
 from stratalog.cli.top.snapshot import TopOrder
 from stratalog.cli.web_address import WebAddress, login_of_file
 from stratalog.errors import UsageError

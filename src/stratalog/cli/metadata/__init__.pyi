@@ -1,0 +1,3 @@
+from .differences import (
+    unlike as unlike,
+)

@@ -1,0 +1,3 @@
+from .doctor import (
+    examined as examined,
+)
