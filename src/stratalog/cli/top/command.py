@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from stratalog.cli.options import CommandConfig
+from stratalog.cli.options import CommandConfig, JsonLines
 from stratalog.cli.out import on_terminal
 from stratalog.cli.tier import span_ms
 from stratalog.cli.top.snapshot import TopOrder
@@ -33,7 +33,7 @@ def top(
         TopOrder, typer.Option("--sort", "-s", help="What topics are sorted by.", case_sensitive=False)
     ] = TopOrder.IN,
     once: Annotated[bool, typer.Option("--once", "-1", help="Look once, and end.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines, one object for each look.")] = False,
+    as_json: JsonLines = False,
 ) -> int:
     """Show a broker live: rates, request times, topics, groups with their lag, the remote tier, disks.
 
