@@ -230,8 +230,8 @@ def test_paper_gets_the_page_without_its_controls_dark_on_white(chromium: Any, s
         page.emulate_media(media="print")
         for path in ("/", "/topics", "/topics/orders", "/topics/orders/settings", "/groups", "/security", "/cluster"):
             page.goto(served.url + path)
-            hidden = page.locator("header, button, nav, main form input, main form select, main form textarea")
-            assert [each.inner_text() for each in hidden.all() if each.is_visible()] == [], path
+            controls = page.locator("header, nav, button, select, textarea, details, input:not(td input)")
+            assert [each.evaluate("e => e.outerHTML") for each in controls.all() if each.is_visible()] == [], path
             assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
             texts = "[...document.querySelectorAll('main h1, main h2, main td, main p')]"
             colours = page.evaluate(f"{texts}.map(each => getComputedStyle(each).color)")
