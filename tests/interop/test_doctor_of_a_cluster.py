@@ -33,9 +33,9 @@ def test_what_a_dead_broker_leaves_behind_is_said_with_its_urgency(
         second = cluster.start_broker(2)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         topics = [
-            NewTopic("strict", replica_assignment=[[1, 2]], config={"min.insync.replicas": "2"}),
-            NewTopic("loose", replica_assignment=[[1, 2]], config={"min.insync.replicas": "1"}),
-            NewTopic("alone", replica_assignment=[[2]]),
+            NewTopic("strict", 1, replica_assignment=[[1, 2]], config={"min.insync.replicas": "2"}),
+            NewTopic("loose", 1, replica_assignment=[[1, 2]], config={"min.insync.replicas": "1"}),
+            NewTopic("alone", 1, replica_assignment=[[2]]),
         ]
         for made in admin.create_topics(topics).values():
             made.result(30)
