@@ -306,3 +306,30 @@ def test_a_topic_that_is_deleted_takes_its_remote_segments_along_once(pair: Tier
     assert pair.objects(), "a replica that moves away deletes nothing"
     pair.engines[1].apply(ReplicaChanges(deletes=frozenset({KEY}), remote_deletes=frozenset({KEY})))
     until(lambda: not pair.objects(), "the remote segments go")
+
+
+def test_a_deletion_whose_broker_died_is_finished_by_the_leader_of_the_metadata(
+    pair: TieredPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair.append(40)
+    pair.tier()
+    original = ObjectStoreRemoteStorageManager.delete_log_segment_data
+    storage = pair.remotes[1].storage
+
+    def unreachable(rsm: ObjectStoreRemoteStorageManager, metadata: Any) -> None:
+        if rsm is storage:
+            raise RetriableRemoteStorageError("the store is away")
+        original(rsm, metadata)
+
+    monkeypatch.setattr(ObjectStoreRemoteStorageManager, "delete_log_segment_data", unreachable)
+    for node in (1, 2):
+        pair.remotes[node].start()
+    for node, remote in ((2, frozenset()), (1, frozenset({KEY}))):
+        pair.engines[node].apply(ReplicaChanges(deletes=frozenset({KEY}), remote_deletes=remote))
+    until(lambda: any(not each.is_readable for each in pair.remotes[2].segments(KEY)), "the deletion begins")
+    pair.remotes[1].close()
+    assert pair.objects()
+    for _ in range(2):
+        pair.remotes[2].take_over_deletions(0)
+    until(lambda: not pair.objects(), "the remote segments go")
+    until(lambda: pair.remotes[2].segments(KEY) == [], "they are known to be gone")

@@ -129,7 +129,7 @@ def check_cluster(
         found.append(_error("in-use", f"node {owner.node_id}", what, remedy))
     tiered = sorted(set(facts.tiered) & set(topics))
     if tiered:
-        what = "these topics are tiered, and brokers of ours do not follow or lead tiered partitions in a cluster"
+        what = "these topics are tiered, and brokers of ours do not copy into the remote tier of Kafka's plugins"
         found.append(
             _error("tiered", _names(tiered), what, "move their replicas away with kafka-reassign-partitions.sh")
         )

@@ -45,6 +45,8 @@ def tier(partitions: Iterable[Partition], remote: RemoteLogManager) -> None:
     leading, following = [], []
     for partition in partitions:
         leads = partition.leader_epoch >= 0
+        if leads and partition.topic == REMOTE_LOG_METADATA_TOPIC and partition.role.role is Role.LEADER:
+            remote.take_over_deletions(partition.partition)
         if partition.log.config.remote_storage_enable:
             partition.remote = remote
             if leads:

@@ -164,12 +164,17 @@ class TopicBasedRemoteLogMetadataManager:
 
     def unfinished_partition_deletes(self) -> list[TopicIdPartition]:
         """Partitions whose deletion was begun and not finished; reads every metadata partition to its end."""
-        found: list[TopicIdPartition] = []
-        for replayed in self._partitions:
-            with replayed.lock:
-                self._make_current(replayed)
-                found += replayed.deletes
-        return sorted(found)
+        return sorted(each for number in range(len(self._partitions)) for each in self.unfinished_deletes_in(number))
+
+    def unfinished_deletes_in(self, number: int) -> list[TopicIdPartition]:
+        """Return those whose events lie in one metadata partition, which is read to its end."""
+        replayed = self._partitions[number]
+        end = self._log.newest_end(number) if isinstance(self._log, FollowsLeaders) else 0
+        with replayed.lock:
+            self._make_current(replayed)
+            if replayed.next_offset < end:
+                raise RetriableRemoteStorageError(f"partition {number} of the remote log metadata is being read")
+            return sorted(replayed.deletes)
 
     # --- life -------------------------------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from stratalog.remote.reading import RemoteIndexCache, RemoteLogReader, RemoteRe
 from stratalog.remote.tier.counters import RemoteTopicCounts
 from stratalog.remote.tier.health import RemoteHealth
 from stratalog.remote.tier.log_view import LogView, topic_id_partition
-from stratalog.remote.tier.partition_deletion import PartitionDeleter, RemembersDeletions
+from stratalog.remote.tier.partition_deletion import KeepsDeletionsApart, PartitionDeleter, RemembersDeletions
 from stratalog.remote.tier.quota import RateQuota
 from stratalog.remote.tier.remote_history import read_remote_history
 from stratalog.remote.tier.services import PartitionCount, TierServices, not_known
@@ -139,6 +139,8 @@ class RemoteLogManager:
         self._by_topic: Counter[str] = Counter()
         #: Partitions that are tiered again before what they had is deleted, and whether as leader.
         self._waiting: dict[TopicIdPartition, tuple[LogView, bool]] = {}
+        #: Metadata partitions whose unfinished deletions are looked for.
+        self._taking_over: set[int] = set()
         self._lock = threading.Lock()
         #: Set once it is known what an earlier process left to delete; no task has its turn before.
         self._resumed = threading.Event()
@@ -289,7 +291,7 @@ class RemoteLogManager:
     def _resume_deletions(self) -> bool:
         """Before any task has its turn: what an earlier process had begun to delete is not to be read or added to.
 
-        In a cluster the topics of such partitions are gone, and nobody leads them.
+        In a cluster that is the affair of those who lead the metadata partitions: `take_over_deletions`.
         """
         if not self._services.is_shared and isinstance(self._plain_rlmm, RemembersDeletions):
             unfinished = list(self._plain_rlmm.unfinished_partition_deletes())
@@ -302,6 +304,34 @@ class RemoteLogManager:
         self._resumed.set()
         self._schedule.poke()
         return True
+
+    def take_over_deletions(self, number: int) -> None:
+        """Go on with deletions that other brokers have begun, whose events are in this metadata partition.
+
+        For the broker that leads it. Partitions of topics that there still are belong to their own leaders.
+        """
+        with self._lock:
+            if self._closed or number in self._taking_over:
+                return
+            self._taking_over.add(number)
+
+        def resume() -> bool:
+            if not isinstance(self._plain_rlmm, KeepsDeletionsApart):
+                return True
+            try:
+                unfinished = list(self._plain_rlmm.unfinished_deletes_in(number))
+            except RetriableRemoteStorageError as error:
+                logger.debug("Deletions of metadata partition %d are not known yet: %s", number, error)
+                return False
+            gone = [each for each in unfinished if self._services.partition_count(each.topic_id) is None]
+            self._deletions.resume(gone)
+            if len(gone) < len(unfinished):
+                return False  # of a topic that there is, or of which this broker has not heard yet that there is not
+            with self._lock:
+                self._taking_over.discard(number)
+            return True
+
+        self._schedule.add(f"deletions of metadata partition {number}", resume, self.expirers, once=True)
 
     def _partition_deleted(self, partition: TopicIdPartition) -> None:
         with self._lock:

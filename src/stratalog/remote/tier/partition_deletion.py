@@ -26,6 +26,15 @@ class RemembersDeletions(Protocol):
     def unfinished_partition_deletes(self) -> Iterable[TopicIdPartition]: ...
 
 
+@runtime_checkable
+class KeepsDeletionsApart(Protocol):
+    """A metadata manager whose events lie in partitions of a topic, each with a leader of its own."""
+
+    def unfinished_deletes_in(self, number: int) -> Iterable[TopicIdPartition]:
+        """Return what of `unfinished_partition_deletes` lies in one of them."""
+        ...
+
+
 class PartitionDeleter:
     """Deletions in progress, each retried until it succeeds. Thread-safe.
 
