@@ -161,6 +161,19 @@ def test_a_loop_that_wants_more_than_python_has_is_not_kept(tmp_path: Path) -> N
     assert not list(tmp_path.rglob("*.loop"))
 
 
+def test_a_user_without_a_home_has_the_loops_that_are_beside_their_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    assert [path.parent.name for path in kept_loops._places(no_home)] == ["__pycache__"]
+    assert kept_loops.load(no_home, "void()") is None
+
+
 def test_what_is_no_object_wants_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="ELF"):
         kept_loops.wanted_symbols(b"\x7fELF\x01")

@@ -134,7 +134,12 @@ def _places(function: Callable[..., Any]) -> Iterator[Path]:
         yield Path(chosen) / "stratalog" / name
         return
     yield source.parent / "__pycache__" / name
-    own = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    own = os.environ.get("XDG_CACHE_HOME")
+    if not own:
+        try:
+            own = str(Path.home() / ".cache")
+        except RuntimeError:  # of a user without a home, as in a container under any number
+            return
     yield Path(own) / "stratalog" / hashlib.sha256(bytes(source.parent)).hexdigest()[:16] / name
 
 
