@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from stratalog.records.native.lazy import Lazy
-from stratalog.records.native.toolkit import as_u8, inlined, intrinsic, ir, load_le64, native, types
+from stratalog.records.native.toolkit import as_u8, inlined, intrinsic, ir, load_le64, native, prefetch, types
 from stratalog.util import crc32c
 
 _MASK: Final = 0xFFFF_FFFF
@@ -115,10 +115,15 @@ def _three_streams(address: int, state: int, size: int, table: Any) -> int:
     """Return the state after the 3 * `size` bytes at `address`; `table` advances over `size` zero bytes."""
     second = 0
     third = 0
-    for at in range(address, address + size, 8):
-        state = _step(state, load_le64(at))
-        second = _step(second, load_le64(at + size))
-        third = _step(third, load_le64(at + 2 * size))
+    for line in range(address, address + size, 64):
+        # The next three streams: each is too short for the processor to see where it goes.
+        prefetch(line + 3 * size)
+        prefetch(line + 4 * size)
+        prefetch(line + 5 * size)
+        for at in range(line, line + 64, 8):
+            state = _step(state, load_le64(at))
+            second = _step(second, load_le64(at + size))
+            third = _step(third, load_le64(at + 2 * size))
     return _advance(table, _advance(table, state) ^ second) ^ third
 
 

@@ -144,6 +144,22 @@ store_be32 = _store(32)
 store_be64 = _store(64)
 
 
+def _prefetch(_typing: Any, address: Any) -> Any:  # noqa: ARG001
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        read, keep, data = (ir.Constant(word, value) for value in (0, 3, 1))
+        builder.call(fetch, [builder.inttoptr(args[0], byte), read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
+
+
+#: prefetch(address): have the line at an address, which need not be readable, in the cache soon.
+prefetch: Any = intrinsic(_prefetch)
+
+
 def _copy_32(_typing: Any, target: Any, source: Any) -> Any:  # noqa: ARG001
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         pointer = ir.VectorType(ir.IntType(8), 32).as_pointer()
