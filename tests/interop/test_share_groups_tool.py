@@ -18,23 +18,17 @@ pytestmark = [pytest.mark.interop, pytest.mark.soak]
 COMMAND = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 STEPS = {
     "list": ["--list"],
-    "list with states": ["--list", "--state"],
-    "describe": ["--describe", "--group", "g"],
     "describe offsets": ["--describe", "--group", "g", "--offsets", "--verbose"],
     "describe members": ["--describe", "--group", "g", "--members", "--verbose"],
     "describe state": ["--describe", "--group", "g", "--state", "--verbose"],
     "reset with members": ["--reset-offsets", "--group", "g", "--topic", "in", "--to-earliest", "--execute"],
     "delete with members": ["--delete", "--group", "g"],
     "leave": [],
-    "dry run": ["--reset-offsets", "--group", "g", "--topic", "in", "--to-earliest", "--dry-run"],
     "reset": ["--reset-offsets", "--group", "g", "--topic", "in", "--to-latest", "--execute"],
     "offsets then": ["--describe", "--group", "g", "--offsets"],
     "delete offsets": ["--delete-offsets", "--group", "g", "--topic", "in"],
-    "delete offsets again": ["--delete-offsets", "--group", "g", "--topic", "in"],
-    "offsets are gone": ["--describe", "--group", "g", "--offsets"],
     "delete": ["--delete", "--group", "g"],
     "list nothing": ["--list"],
-    "describe nothing": ["--describe", "--group", "g"],
 }
 
 
