@@ -249,6 +249,8 @@ class BrokerView:
             for key, name in self._names.items():
                 if isinstance(key, (str, UUID)) and str(key) in value:
                     value = value.replace(str(key), name)
+                if isinstance(key, UUID):
+                    value = value.replace(uuid_to_base64(key), name)  # as Kafka prints one
         return value
 
     def _is_left_out(self, item: Any) -> bool:

@@ -33,7 +33,8 @@ async def alter_share_group_offsets(ctx: RequestContext, request: Any) -> Any:
     for asked in request.topics:
         numbers.setdefault(asked.topic_name, []).extend([each.partition_index for each in asked.partitions])
     return ctx.respond(
-        error_code=0, responses=[_topic(ctx, name, topics[name], numbers[name], failures) for name in topics]
+        error_code=0,
+        responses=[_topic(ctx, name, topics[name], numbers[name], failures) for name in topics if numbers[name]],
     )
 
 
