@@ -61,13 +61,8 @@ def doctor(
         )
     for path in directories:
         require_log_directory(path)
-    from stratalog.cli.doctor import (
-        brokers,
-        diagnosis,
-        places,
-        sessions,
-        settings,
-    )  # some load what --help does without
+    # --help does without what these load
+    from stratalog.cli.doctor import brokers, diagnosis, places, sessions, settings
     from stratalog.cli.tier import open_data_dirs, open_store
     from stratalog.jobs import Severity
 
