@@ -54,7 +54,9 @@ class OurMember:
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self.process.stdout is not None
-        assert self.process.stdout.readline().startswith("ready broker="), (self.directory / "log").read_text()
+        if not self.process.stdout.readline().startswith("ready broker="):
+            self.process.communicate(timeout=PATIENCE_S)
+            raise AssertionError((self.directory / "log").read_text())
 
     def end(self, how: signal.Signals) -> int:
         self.process.send_signal(how)
