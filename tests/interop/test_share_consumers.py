@@ -70,10 +70,10 @@ class Reader:
         assert ["CLOSED"] in self.lines
 
     def kill(self) -> None:
-        """Kill it with signal 9, if it is still there."""
-        self.process.kill()
-        self.process.wait(30)
-        self._thread.join(30)
+        """Kill it with signal 9, if it is still there, and close what leads to it."""
+        with self.process:
+            self.process.kill()
+            self._thread.join(30)
 
 
 @pytest.fixture
