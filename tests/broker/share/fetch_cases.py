@@ -337,7 +337,7 @@ def deliveries(talk: FetchTalk) -> None:
     talk.fetch("twice: 0", "twice", "a", 0, "twice")
     for turn in range(1, 4):
         talk.acknowledge(f"twice: release {turn}", "twice", "a", 2 * turn - 1, of("twice", (0, 9, [RELEASE])))
-        talk.fetch(f"twice: {turn}", "twice", "a", 2 * turn)
+        talk.fetch(f"twice: {turn}", "twice", "a", 2 * turn, wait=5_000 if turn == 1 else 100)
     talk.stored("twice: state", "twice", "twice")
 
 
@@ -485,7 +485,7 @@ def connections(talk: FetchTalk, connect: Callable[[], Wire]) -> None:
     talk.acknowledge("lines: a is gone", "lines", "a", 1, of("lines", (0, 1, [ACCEPT])))
     with connect() as wire:
         other = FetchTalk(wire)
-        other.fetch("begin", "lines", "c", 0, "lines")
+        other.fetch("begin", "lines", "c", 0, "lines", wait=10)
     time.sleep(0.3)
     talk.acknowledge("lines: b has them still", "lines", "b", 2, of("lines", (0, 1, [ACCEPT])))
     with connect() as wire:
