@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from heapq import heappop, heappush
 
 from stratalog.broker.groups.streams.values import InternalTopic, StreamsTopology, Subtopology
 from stratalog.broker.java_hashing import in_hash_order, string_hash
@@ -123,7 +124,8 @@ def _decide(
     topology: StreamsTopology, groups: Mapping[str, list[set[str]]], existing: PartitionCounts
 ) -> dict[str, int]:
     """Return how many partitions each internal topic is to have."""
-    parts = [topology.by_id()[part_id] for part_id in in_hash_order(list(topology.by_id()), string_hash)]
+    by_id = topology.by_id()
+    parts = [by_id[part_id] for part_id in in_hash_order(list(by_id), string_hash)]
     decided: dict[str, int] = {}
 
     def count(name: str) -> int | None:
@@ -134,9 +136,10 @@ def _decide(
     sources = [topic for part in parts for topic in part.repartition_sources]
     fixed = {topic.name for topic in sources if topic.partitions}
     internal = {topic.name for topic in sources}
+    fixed_counts = _FixedCounts(fixed, count)
     for part in parts:
         for names in groups[part.subtopology_id]:
-            decided.update(_copartitioned(names, fixed, internal, count))
+            decided.update(_copartitioned(names, fixed_counts, internal, count))
     for part in parts:
         counts = [_known(count, name) for name in part.inputs()]
         if not counts:
@@ -152,28 +155,30 @@ def _known(count: PartitionCounts, name: str) -> int:
     return found
 
 
+class _FixedCounts:
+    """The repartition topics that ask for a number of partitions, and these numbers, looked up once for all groups."""
+
+    def __init__(self, names: set[str], count: PartitionCounts) -> None:
+        self.names = names
+        self._count = count
+        self._numbers: set[int] | None = None
+
+    @property
+    def numbers(self) -> set[int]:
+        if self._numbers is None:
+            self._numbers = {_known(self._count, name) for name in self.names}
+        return self._numbers
+
+
 def _repartition_counts(parts: list[Subtopology], count: PartitionCounts) -> dict[str, int]:
     """Return as many partitions for each repartition topic as it asks for, or else as the subtopology before it has."""
     counts = {topic.name: topic.partitions for part in parts for topic in part.repartition_sources if topic.partitions}
-    while True:
-        is_open = has_moved = False
-        for part in parts:
-            for sink in part.repartition_sinks:
-                if sink in counts:
-                    continue
-                found = _input_count(part, counts, count)
-                if found is None:
-                    is_open = True
-                else:
-                    counts[sink] = found
-                    has_moved = True
-        if not is_open:
-            break
-        if not has_moved:
-            raise InvalidStreamsTopologyError(
-                "Failed to compute number of partitions for all repartition topics. There may be loops in the "
-                "topology that cannot be resolved."
-            )
+    _spread_counts(parts, counts, count)
+    if any(sink not in counts for part in parts for sink in part.repartition_sinks):
+        raise InvalidStreamsTopologyError(
+            "Failed to compute number of partitions for all repartition topics. There may be loops in the topology "
+            "that cannot be resolved."
+        )
     if any(topic.name not in counts for part in parts for topic in part.repartition_sources):
         raise InvalidStreamsTopologyError(
             "Failed to compute number of partitions for all repartition topics, because a repartition source topic is "
@@ -182,13 +187,41 @@ def _repartition_counts(parts: list[Subtopology], count: PartitionCounts) -> dic
     return counts
 
 
+def _spread_counts(parts: list[Subtopology], counts: dict[str, int], count: PartitionCounts) -> None:
+    """Give each repartition topic the largest number that is known of what the subtopology before it reads.
+
+    Kafka goes through all subtopologies again and again, and a number counts from where it is found on. Here each is
+    looked at once, at the turn (round, place) at which Kafka finds it: the result is the same, also where a
+    subtopology reads several topics of which some are not known by then.
+    """
+    readers: dict[str, list[int]] = {}
+    for place, part in enumerate(parts):
+        for topic in part.repartition_sources:
+            readers.setdefault(topic.name, []).append(place)
+    turns = [(0, place) for place, part in enumerate(parts) if _input_count(part, counts, count) is not None]
+    begun = {place for _, place in turns}
+    while turns:
+        turn, place = heappop(turns)
+        part = parts[place]
+        for sink in part.repartition_sinks:
+            if sink in counts:
+                continue
+            found = _input_count(part, counts, count)
+            assert found is not None
+            counts[sink] = found
+            for reader in readers.get(sink, ()):
+                if reader not in begun:
+                    begun.add(reader)
+                    heappush(turns, (turn if reader > place else turn + 1, reader))
+
+
 def _input_count(part: Subtopology, counts: Mapping[str, int], count: PartitionCounts) -> int | None:
     found = [counts.get(topic.name) for topic in part.repartition_sources]
     found += [count(name) for name in part.source_topics]
     return max((each for each in found if each is not None), default=None)
 
 
-def _copartitioned(names: set[str], fixed: set[str], internal: set[str], count: PartitionCounts) -> dict[str, int]:
+def _copartitioned(names: set[str], fixed: _FixedCounts, internal: set[str], count: PartitionCounts) -> dict[str, int]:
     """Return one number of partitions for the repartition topics of a group, or raise that it cannot be."""
     if not names:
         return {}
@@ -196,9 +229,9 @@ def _copartitioned(names: set[str], fixed: set[str], internal: set[str], count: 
     repartition = {name: number for name, number in counts.items() if name in internal}
     others = {name: number for name, number in counts.items() if name not in internal}
     if others:
-        wanted = _same(others, others)
-    elif fixed:
-        wanted = _same({name: _known(count, name) for name in fixed}, repartition)
+        wanted = _same(set(others.values()), others)
+    elif fixed.names:
+        wanted = _same(fixed.numbers, repartition)
     else:
         wanted = max(repartition.values())
         if not wanted:
@@ -207,7 +240,7 @@ def _copartitioned(names: set[str], fixed: set[str], internal: set[str], count: 
                 f"All topics in the copartition group had undefined partition number: [{topics}]"
             )
     for name, number in repartition.items():
-        if name in fixed and number != wanted:
+        if name in fixed.names and number != wanted:
             raise _ProblemError(
                 StreamsStatus.INCORRECTLY_PARTITIONED_TOPICS,
                 f"Number of partitions [{number}] of repartition topic [{name}] doesn't match number of partitions "
@@ -216,15 +249,14 @@ def _copartitioned(names: set[str], fixed: set[str], internal: set[str], count: 
     return dict.fromkeys(repartition, wanted)
 
 
-def _same(counts: Mapping[str, int], named: Mapping[str, int]) -> int:
-    numbers = set(counts.values())
+def _same(numbers: set[int], named: Mapping[str, int]) -> int:
     if len(numbers) > 1:
         listed = ", ".join(f"{name}={number}" for name, number in sorted(named.items()))
         raise _ProblemError(
             StreamsStatus.INCORRECTLY_PARTITIONED_TOPICS,
             f"Following topics do not have the same number of partitions: [{{{listed}}}]",
         )
-    return numbers.pop()
+    return next(iter(numbers))
 
 
 def _configured(part: Subtopology, existing: PartitionCounts, decided: Mapping[str, int]) -> ConfiguredSubtopology:
