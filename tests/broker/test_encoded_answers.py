@@ -10,8 +10,10 @@ from uuid import UUID
 import pytest
 from tests.support.wire import Wire, build
 
+from stratalog.broker import encoded_topics
 from stratalog.broker.apis import k03_metadata
-from stratalog.broker.metadata import config_entries
+from stratalog.broker.encoded_topics import EncodedTopics
+from stratalog.broker.metadata import Topic, config_entries
 from stratalog.broker.server.dispatch import REGISTRY, RequestContext
 from stratalog.broker.server.server import Broker
 from stratalog.wire.api_keys import ApiKey
@@ -238,10 +240,83 @@ def test_a_partition_is_encoded_once_for_all_of_them(broker: Broker, monkeypatch
         encoded.append(message)
         return write_message(message)
 
-    monkeypatch.setattr(k03_metadata, "write_message", counted)
-    message, _ = answered(broker, ApiKey.METADATA, 12, topics=None)
+    monkeypatch.setattr(encoded_topics, "write_message", counted)
+    broker.services.encoded_topics._shapes.clear()
+    for _ in range(2):
+        message, _ = answered(broker, ApiKey.METADATA, 12, topics=None)
     assert sum(len(topic.partitions) for topic in message.topics) >= 5
     assert [type(each).__name__ for each in encoded] == ["MetadataResponsePartition"]
+
+
+def test_topics_are_encoded_once_and_again_when_they_or_their_leaders_have_changed(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[str] = []
+    encode = EncodedTopics._encode
+
+    def counted(self: EncodedTopics, topic: Topic, epochs: tuple[int, ...]) -> bytes:
+        encoded.append(topic.name)
+        return encode(self, topic, epochs)
+
+    monkeypatch.setattr(EncodedTopics, "_encode", counted)
+    services = broker.services
+    services.topics.create("moving", 2)
+    services.encoded_topics._shapes.clear()
+
+    def seen() -> tuple[list[str], dict[str, list[int]]]:
+        """Return what was encoded for an answer, and the epochs in it."""
+        encoded.clear()
+        message, _ = answered(broker, ApiKey.METADATA, 12, topics=None)
+        names = [name for name in encoded if not name.startswith("__")]
+        return names, {topic.name: [part.leader_epoch for part in topic.partitions] for topic in message.topics}
+
+    assert seen()[0] == ["moving", "plain", "tuned"]
+    assert seen()[0] == []
+    moving = services.partition("moving", 1)
+    assert moving is not None
+    moving.become_leader(9)
+    assert seen() == (["moving"], seen()[1])
+    assert seen()[1]["moving"] == [0, 9]
+    moving.resign()
+    assert seen()[1]["moving"] == [0, -1]
+    services.topics.add_partitions("moving", 3)
+    assert (seen()[1]["moving"], encoded) == ([0, -1, 0], ["moving"])
+    first = services.metadata.topic("moving")
+    services.topics.delete("moving")
+    assert "moving" not in seen()[1]
+    assert all("moving" not in shape._known for shape in services.encoded_topics._shapes.values())
+    again = services.topics.create("moving", 1)
+    assert first is not None
+    message, _ = answered(broker, ApiKey.METADATA, 12, topics=[{"name": "moving"}])
+    assert message.topics[0].topic_id == again.topic_id != first.topic_id
+    services.topics.delete("moving")
+
+
+def test_what_is_kept_of_topics_has_a_bound_whoever_asks_for_which(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoded_topics, "_KNOWN_MAX", 3)
+    encodings = broker.services.encoded_topics
+    encodings._shapes.clear()
+    for number in range(10):
+        broker.services.topics.create("passing", 1)
+        answered(broker, ApiKey.METADATA, 12, topics=[{"name": "passing"}, {"name": ("plain", "tuned")[number % 2]}])
+        broker.services.topics.delete("passing")
+    for version in range(1, 14):
+        answered(broker, ApiKey.METADATA, version, topics=None)
+    assert len(encodings._shapes) == 4
+    assert all(len(shape._known) <= 3 for shape in encodings._shapes.values())
+    encodings._shapes.clear()
+
+
+def test_others_have_their_turn_while_many_topics_are_listed(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, turns = answered(broker, ApiKey.METADATA, 12, topics=None)
+    assert turns == 0
+    monkeypatch.setattr(k03_metadata, "_PIECE", 4)
+    message, turns = answered(broker, ApiKey.METADATA, 12, topics=None)
+    internal, (plain, tuned) = message.topics[:-2], message.topics[-2:]
+    assert (len(plain.partitions), len(tuned.partitions)) == (2, 3)
+    assert turns == len(internal) + 1
 
 
 def test_what_topics_do_not_set_is_looked_up_once_and_others_have_their_turn(

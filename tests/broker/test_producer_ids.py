@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
+from tests.support.wire import Wire
 
-from stratalog.broker.metadata.store import MetadataStore
+from stratalog.broker.metadata.store import MetadataStore, ProducerIdBlock
 from stratalog.broker.producer_ids import ProducerIds
 from stratalog.broker.server.server import Broker
 from stratalog.cli.main import run
 from stratalog.errors import KafkaStorageError
+from stratalog.wire.api_keys import ApiKey
 
 
 class FailingConnection:
@@ -59,6 +62,47 @@ def test_ids_are_given_once_whatever_statement_of_a_new_block_fails(tmp_path: Pa
     store.close()
     assert len(set(given)) == len(given) == 3_003
     assert given[-1] == max(given)
+
+
+def test_the_loop_never_waits_for_a_block_of_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block costs a write to the disk; the next one is there before the last is used up."""
+    takers: list[int] = []
+    take = MetadataStore.allocate_producer_ids
+
+    def noted(self: MetadataStore, size: int = 1000) -> ProducerIdBlock:
+        takers.append(threading.get_ident())
+        return take(self, size)
+
+    monkeypatch.setattr(MetadataStore, "allocate_producer_ids", noted)
+    with Broker(tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
+        loop_thread = broker._thread.ident
+        asked = {"transactional_id": None, "transaction_timeout": 60_000}
+        for _ in range(2500):
+            wire.send(ApiKey.INIT_PRODUCER_ID, 4, **asked)
+        given = [int(wire.receive(ApiKey.INIT_PRODUCER_ID, 4).producer_id) for _ in range(2500)]
+        assert given == list(range(2500))
+        assert len(takers) == 3
+        assert loop_thread not in takers
+
+
+def test_a_block_that_cannot_be_taken_ahead_is_tried_again_and_its_failure_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_broken = True
+    take = MetadataStore.allocate_producer_ids
+
+    def allocate(self: MetadataStore, size: int = 1000) -> ProducerIdBlock:
+        if is_broken:
+            raise KafkaStorageError("the disk is full")
+        return take(self, size)
+
+    monkeypatch.setattr(MetadataStore, "allocate_producer_ids", allocate)
+    with Broker(tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
+        asked = {"transactional_id": None, "transaction_timeout": 60_000}
+        refused = wire.call(ApiKey.INIT_PRODUCER_ID, 4, **asked)
+        assert (int(refused.error_code), refused.producer_id) == (KafkaStorageError.code, -1)
+        is_broken = False
+        assert int(wire.call(ApiKey.INIT_PRODUCER_ID, 4, **asked).producer_id) == 0
 
 
 def test_a_directory_that_is_taken_over_keeps_its_producers_ids_for_itself(tmp_path: Path) -> None:

@@ -5,9 +5,12 @@ Invariant: of connections that are new, or took long before, one is worked on in
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from pathlib import Path
@@ -18,6 +21,7 @@ from typing_extensions import Buffer
 from stratalog.broker.server import Broker, connection
 from stratalog.broker.server.acceptor import Acceptor
 from stratalog.broker.server.connection import Connection
+from stratalog.broker.server.entrance import Entrance
 from stratalog.util import give_back_maps
 from stratalog.wire.api_keys import ApiKey
 
@@ -33,6 +37,10 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 def connect(broker: Broker) -> socket.socket:
     host, _, port = broker.bootstrap_servers.rpartition(":")
     return socket.create_connection((host, int(port)), timeout=30)
+
+
+def acceptor_of(broker: Broker) -> Acceptor:
+    return next(each for each in gc.get_objects() if isinstance(each, Acceptor) and each.services is broker.services)
 
 
 def answered(sock: socket.socket) -> None:
@@ -52,6 +60,7 @@ def test_only_connections_that_are_new_or_took_long_wait_in_line(
             sock.sendall(REQUEST)
             answered(sock)
         assert len(waited) == 1
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), broker.services.loop).result(30)  # the last one is over
         monkeypatch.setattr(connection, "_QUICK_S", 0.0)
         for _ in range(5):
             sock.sendall(REQUEST)
@@ -99,3 +108,58 @@ def test_maps_that_are_given_back_are_empty() -> None:
     give_back_maps(maps)
     assert maps == []
     assert one[:10] == bytes(10)
+
+
+def test_the_rest_of_a_large_request_waits_in_line_however_quick_its_client_is(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To receive a megabyte takes less than what makes a client slow; forty clients may send one in the same turn."""
+    waited: list[object] = []
+    give_turn = Acceptor.give_turn
+    monkeypatch.setattr(Acceptor, "give_turn", lambda self, turn: (waited.append(turn), give_turn(self, turn)))
+    monkeypatch.setattr(connection, "_QUICK_S", 60.0)
+    size = 8 << 20
+    with connect(broker) as sock:
+        sock.sendall(REQUEST)
+        answered(sock)
+        assert len(waited) == 1  # it was new
+        sock.sendall(struct.pack(">ihhih", size, ApiKey.PRODUCE, 9, 1, -1))
+        sent = 14
+        while sent < size // 2:
+            sent += sock.send(bytes(65536))
+        (served,) = acceptor_of(broker).connections
+        while not served.framing.is_large_begun:
+            time.sleep(0.001)
+        before = len(waited)
+        sock.sendall(bytes(65536))
+        while len(waited) == before:
+            time.sleep(0.001)
+
+
+def test_a_crowd_of_connections_is_accepted_a_few_in_each_turn(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+    on_acceptable, let_in = Entrance._on_acceptable, Entrance._connect
+    gate = threading.Event()
+
+    def noted_turn(self: Entrance) -> None:
+        gate.wait(30)  # all are there by then
+        counts.append(0)
+        on_acceptable(self)
+
+    def noted(self: Entrance, sock: socket.socket, address: object) -> None:
+        counts[-1] += 1
+        let_in(self, sock, address)
+
+    monkeypatch.setattr(Entrance, "_connect", noted)
+    monkeypatch.setattr(Entrance, "_on_acceptable", noted_turn)
+    for entrance in acceptor_of(broker)._entrances:  # their callbacks are bound already
+        broker.services.loop.call_soon_threadsafe(entrance._pause)
+        broker.services.loop.call_soon_threadsafe(entrance.accept_again)
+    many = [connect(broker) for _ in range(40)]  # fewer than the backlog of the listener
+    gate.set()
+    for sock in many:
+        sock.sendall(REQUEST)
+        answered(sock)
+        sock.close()
+    assert sum(counts) == 40
+    assert max(counts) <= 16

@@ -167,6 +167,10 @@ class CoordinatorLog:
             raise CoordinatorNotAvailableError(f"{self.topic}-{number} is not there")
         return partition
 
+    def end_offset(self, owner: str) -> int:
+        """Return where the next record of `owner` lies, unless others write first. Any thread may ask."""
+        return self.partition_of(owner).log.log_end_offset
+
     async def settled(self, owner: str) -> None:
         """Return once the replicas have what the partition of `owner` holds now; an answer that rests on it may go.
 
@@ -197,8 +201,25 @@ class CoordinatorLog:
         A failure is raised as what clients of a coordinator understand; those of a producer (fenced, not verified) as
         they are.
         """
+        if not entries:
+            return []
+        return self.append_batch(owner, self.batch(entries, transaction), transaction)
+
+    def batch(self, entries: Sequence[KeyValue], transaction: TransactionalWrite | None = None) -> bytes:
+        """Return records of one owner as the batch that `append_batch` takes. Any thread may do it."""
+        now_ms = self._storage.clock.now_ms()
+        return build_batch(
+            [Record(at, now_ms, key, value) for at, (key, value) in enumerate(entries)],
+            codec=self._codec(),
+            producer_id=NO_PRODUCER_ID if transaction is None else transaction.producer_id,
+            producer_epoch=NO_PRODUCER_EPOCH if transaction is None else transaction.producer_epoch,
+            is_transactional=transaction is not None,
+        )
+
+    def append_batch(self, owner: str, batch: bytes, transaction: TransactionalWrite | None = None) -> list[int]:
+        """`append` of records that have become a batch, for the same transaction or for none."""
         with self._failures_for_clients(owner, transaction):
-            return self._append(self.partition_of(owner), entries, transaction)
+            return self._append(self.partition_of(owner), batch, transaction)
 
     def append_to(self, number: int, entries: Iterable[KeyValue]) -> Partition:
         """Append records of any owners whose partition has this number; that partition. Failures as `append`.
@@ -208,7 +229,7 @@ class CoordinatorLog:
         with self._failures_for_clients(f"partition {number}", None):
             partition = self._partition(number)
             for piece in in_batches(entries):
-                self._append(partition, piece, None)
+                self._append(partition, self.batch(piece), None)
             return partition
 
     @contextmanager
@@ -228,19 +249,7 @@ class CoordinatorLog:
         code = KafkaStorageError.code if isinstance(error, OSError) else wire_code(error)
         return _APPEND_ERRORS.get(code, UnknownServerError)(f"{self.topic}: {owner}: {error}")
 
-    def _append(
-        self, partition: Partition, entries: Sequence[KeyValue], transaction: TransactionalWrite | None
-    ) -> list[int]:
-        if not entries:
-            return []
-        now_ms = self._storage.clock.now_ms()
-        batch = build_batch(
-            [Record(at, now_ms, key, value) for at, (key, value) in enumerate(entries)],
-            codec=self._codec(),
-            producer_id=NO_PRODUCER_ID if transaction is None else transaction.producer_id,
-            producer_epoch=NO_PRODUCER_EPOCH if transaction is None else transaction.producer_epoch,
-            is_transactional=transaction is not None,
-        )
+    def _append(self, partition: Partition, batch: bytes, transaction: TransactionalWrite | None) -> list[int]:
         guard = None if transaction is None else transaction.guard
         epoch = None if self.epochs is None else self.epochs.get(partition.partition, -1)
         if partition.replicated:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
+from stratalog.broker.loop_turns import LoopTurns
 from stratalog.engine import Partition
 from stratalog.log.format import Isolation
 
@@ -76,11 +78,13 @@ class Growth:
 class _Waiters:
     """Those who wait for one partition with one isolation."""
 
-    __slots__ = ("growth", "waiters")
+    __slots__ = ("asked", "growth", "waiters")
 
     def __init__(self, growth: Growth) -> None:
         self.growth = growth
         self.waiters: dict[Waiter, None] = {}
+        #: Those who are about to be asked.
+        self.asked: set[Waiter] = set()
 
     def due(self) -> list[Waiter]:
         """Return those who have to be asked now."""
@@ -99,7 +103,7 @@ class _Waiters:
 class Purgatory:
     """Knows who waits for which partition. Everything but `notify` belongs to the loop's thread.
 
-    Waiters are asked in a later turn of the loop, once for all appends of this turn.
+    Waiters are asked in a later turn of the loop, once for all appends of this turn; when they are many, in several.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -107,6 +111,7 @@ class Purgatory:
         self._thread = threading.get_ident()
         self._waiting: dict[Partition, dict[Isolation, _Waiters]] = {}
         self._changed: dict[Partition, None] = {}
+        self._turns = LoopTurns(loop)
         #: Waits that ended because their time was over.
         self.expired = 0
         #: The same of fetches of share groups.
@@ -177,9 +182,20 @@ class Purgatory:
         for partition in changed:
             for each in list(self._waiting.get(partition, {}).values()):
                 for waiter in each.due():
-                    try:
-                        if waiter in each.waiters and waiter.changed(partition):
-                            each.waiters.pop(waiter, None)
-                    except Exception:  # the others wait too; this one has a timer of its own
-                        logger.exception("A request that waits for %s-%d failed", partition.topic, partition.partition)
+                    if waiter not in each.asked:
+                        each.asked.add(waiter)
+                        self._turns.run(partial(self._ask_one, partition, each, waiter))
+
+    def _ask_one(self, partition: Partition, each: _Waiters, waiter: Waiter) -> None:
+        each.asked.discard(waiter)
+        try:
+            if waiter in each.waiters and waiter.changed(partition):
+                each.waiters.pop(waiter, None)
+        except Exception:  # the others wait too; this one has a timer of its own
+            logger.exception("A request that waits for %s-%d failed", partition.topic, partition.partition)
+        if not each.waiters:
             self._drop_empty(partition)
+
+    def end_wait(self, end: Callable[[], object]) -> None:
+        """Call `end` of a wait whose time is over; when there are many of them, in a later turn of the loop."""
+        self._turns.run(end)

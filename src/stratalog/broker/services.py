@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from stratalog.broker.access import AccessControl, access_control
+from stratalog.broker.encoded_topics import TopicEncodings
 from stratalog.broker.fetch import FetchSessionCache, SharedRemoteReads
 from stratalog.broker.groups import GroupCoordinator
 from stratalog.broker.metadata import ClusterControl, ClusterMetadata, MetadataStore
@@ -70,6 +71,7 @@ class BrokerServices:
     quotas: ClientQuotas
     telemetry: ClientTelemetry
     request_times: RequestTimes
+    encoded_topics: TopicEncodings
     #: None in a cluster, where the controllers delete topics.
     topic_deletions: TopicDeletions | None
     #: The cluster that the broker is a member of; None for a broker by itself.
@@ -190,6 +192,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         quotas=ClientQuotas(storage.metadata, storage.config, storage.clock, loop),
         telemetry=ClientTelemetry(storage.metadata, storage.clock, storage.config["telemetry.max.bytes"]),
         request_times=RequestTimes(),
+        encoded_topics=TopicEncodings(storage.logs),
         access=access,
         cluster=storage.cluster,
         metadata_copies=_metadata_copies(storage),

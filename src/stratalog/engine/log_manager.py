@@ -495,6 +495,10 @@ class LogManager:
         """Return the partition; also one that is offline, whose every use raises KafkaStorageError."""
         return self._partitions.get(topic, partition)
 
+    def leader_epochs(self, topic: str, count: int) -> tuple[int, ...]:
+        """Return the epochs in which the first `count` partitions of a topic are led; -1 for one that is not."""
+        return self._partitions.leader_epochs(topic, count)
+
     def partitions(self, topic: str | None = None) -> list[Partition]:
         """Return all partitions that are served, or those of one topic, in order."""
         with self._lock:

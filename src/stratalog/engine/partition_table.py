@@ -16,7 +16,7 @@ class PartitionTable:
 
     Every method but `all` and `ordered` costs as much as it returns, however many partitions there are.
 
-    `get` may be called by any thread; everything else under a lock of the caller's.
+    `get` and `leader_epochs` may be called by any thread; everything else under a lock of the caller's.
     """
 
     def __init__(self) -> None:
@@ -32,6 +32,11 @@ class PartitionTable:
 
     def get(self, topic: str, number: int) -> Partition | None:
         return self._by_key.get((topic, number))
+
+    def leader_epochs(self, topic: str, count: int) -> tuple[int, ...]:
+        """Return the epochs in which the first `count` partitions of a topic are led; -1 for one that is not."""
+        find = self._by_topic.get(topic, {}).get
+        return tuple([-1 if (found := find(number)) is None else found.leader_epoch for number in range(count)])
 
     def all(self) -> list[Partition]:
         return list(self._by_key.values())

@@ -177,5 +177,5 @@ def test_too_many_commits_of_a_transaction_are_refused_as_those_without_one(tmp_
         write = coordinator_log.TransactionalWrite(1, 0, None)
         many = {TopicPartition("orders", number): CommittedOffset(1, "x" * 2_000, 0) for number in range(700)}
         with pytest.raises(UnknownServerError):
-            on_loop(broker, lambda: commits.store("a", many, write))
+            on_loop(broker, lambda: commits.store(commits.encode("a", many, write), write))
         assert not commits.pending.has_group("a")

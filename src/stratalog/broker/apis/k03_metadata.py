@@ -7,11 +7,12 @@ Without an authorizer every operation is authorized, as in Kafka.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import struct
 from collections.abc import Iterable
 from typing import Any
 
+from stratalog.broker.encoded_topics import EncodedTopics
 from stratalog.broker.metadata import Topic
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.topics import INTERNAL_TOPICS, check_topic_name
@@ -24,8 +25,7 @@ from stratalog.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from stratalog.util import encode_unsigned
-from stratalog.wire import INT16, INT32, write_message
+from stratalog.wire import write_message
 
 logger = logging.getLogger(__name__)
 
@@ -36,15 +36,10 @@ _CLUSTER_OPERATIONS = sum(1 << n for n in (5, 7, 8, 9, 10, 11, 12))
 
 #: Bytes behind the array of topics: the cluster's operations, and later an error code.
 _BEHIND_TOPICS = {8: 4, 9: 4, 10: 4, 13: 2}
-_TOPIC_OPERATIONS_FROM = 8
-_LEADER_EPOCH_FROM = 7
-_FLEXIBLE_FROM = 9
 _TOPIC_IDS_FROM = 10
-_INTERNAL_FROM = 1
 _BY_ID_FROM = 12
-_NO_ERROR = INT16.pack(0)
-_WITH_EPOCH = struct.Struct(">hiii")
-_WITHOUT_EPOCH = struct.Struct(">hii")
+#: How many topics and partitions are looked at before the loop has its turn: some milliseconds.
+_PIECE = 5000
 
 
 @handles(ApiKey.METADATA, versions=(0, 13))
@@ -101,9 +96,9 @@ def _refused_all(ctx: RequestContext, request: Any) -> Any:
 async def _asked_topics(ctx: RequestContext, request: Any) -> list[bytes]:
     store = ctx.broker.metadata
     operations = _TOPIC_OPERATIONS if getattr(request, "include_topic_authorized_operations", False) else -(2**31)
-    partitions = _Partitions(ctx)
+    encoded = ctx.broker.encoded_topics.shape(ctx, operations)
     if request.topics is None or (ctx.version == 0 and not request.topics):
-        return [_describe(ctx, topic, operations, partitions) for topic in store.topics()]
+        return await _all(encoded, store.topics())
     may_create = getattr(request, "allow_auto_topic_creation", True) and ctx.broker.config["auto.create.topics.enable"]
     answers = []
     described: set[str] = set()
@@ -128,7 +123,20 @@ async def _asked_topics(ctx: RequestContext, request: Any) -> list[bytes]:
         else:
             if topic.name not in described:  # named twice: by its name and by its id
                 described.add(topic.name)
-                answers.append(_describe(ctx, topic, operations, partitions))
+                answers.append(encoded.of(topic))
+    return answers
+
+
+async def _all(encoded: EncodedTopics, topics: list[Topic]) -> list[bytes]:
+    answers = []
+    size = 0
+    for topic in topics:
+        size += 1 + topic.partition_count
+        if size > _PIECE:
+            size = 0
+            await asyncio.sleep(0)  # others have their turn
+        answers.append(encoded.of(topic))
+    encoded.forget_others(topics)
     return answers
 
 
@@ -163,60 +171,3 @@ async def _create(ctx: RequestContext, name: str | None, may_create: bool) -> To
     except KafkaError as error:
         logger.warning("Topic %s was asked for and cannot be created: %s", name, error)
         raise
-
-
-def _describe(ctx: RequestContext, topic: Topic, operations: int, partitions: _Partitions) -> bytes:
-    """Return the topic as bytes: of each of thousands, kio would take more time than all else together."""
-    version = ctx.version
-    name, encoded = topic.name.encode(), partitions.of(topic)
-    if version >= _FLEXIBLE_FROM:
-        parts = [_NO_ERROR, encode_unsigned(len(name) + 1), name]
-    else:
-        parts = [_NO_ERROR, INT16.pack(len(name)), name]
-    if version >= _TOPIC_IDS_FROM:
-        parts.append(topic.topic_id.bytes)
-    if version >= _INTERNAL_FROM:
-        parts.append(b"\1" if topic.name in INTERNAL_TOPICS else b"\0")
-    parts.append(encode_unsigned(len(encoded) + 1) if version >= _FLEXIBLE_FROM else INT32.pack(len(encoded)))
-    parts += encoded
-    if version >= _TOPIC_OPERATIONS_FROM:
-        parts.append(INT32.pack(operations))
-    if version >= _FLEXIBLE_FROM:
-        parts.append(b"\0")
-    return b"".join(parts)
-
-
-class _Partitions:
-    """Partitions as bytes of one version of the response.
-
-    All are alike but for the index and, from 7 on, the leader epoch.
-
-    They begin with: error code int16, partition index int32, leader id int32, leader epoch int32 (from 7 on).
-    """
-
-    def __init__(self, ctx: RequestContext) -> None:
-        node_id = ctx.broker.node_id
-        one = write_message(
-            ctx.make(
-                "MetadataResponsePartition",
-                leader_id=node_id,
-                replica_nodes=(node_id,),
-                isr_nodes=(node_id,),
-            )
-        )
-        self._node_id = node_id
-        self._logs = ctx.broker.logs
-        self._has_epoch = ctx.version >= _LEADER_EPOCH_FROM
-        self._tail = one[_WITH_EPOCH.size if self._has_epoch else _WITHOUT_EPOCH.size :]
-
-    def of(self, topic: Topic) -> list[bytes]:
-        node_id, tail, name = self._node_id, self._tail, topic.name
-        if not self._has_epoch:
-            pack = _WITHOUT_EPOCH.pack
-            return [pack(0, index, node_id) + tail for index in range(topic.partition_count)]
-        get, pack = self._logs.get, _WITH_EPOCH.pack
-        encoded = []
-        for index in range(topic.partition_count):
-            partition = get(name, index)
-            encoded.append(pack(0, index, node_id, -1 if partition is None else partition.leader_epoch) + tail)
-        return encoded

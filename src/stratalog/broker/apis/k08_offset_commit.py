@@ -7,6 +7,7 @@ names topics by id. A group without members may be committed to by anyone, with 
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Container
 from typing import Any
@@ -24,6 +25,8 @@ from stratalog.errors import (
 _GROUP_NOT_FOUND_FROM = 9
 _TOPIC_IDS_FROM = 10
 _FLEXIBLE_FROM = 8
+#: How many partitions are looked at before the loop has its turn.
+_PIECE = 500
 #: A partition of the response: its index, the error code.
 _PARTITION = struct.Struct(">ih")
 
@@ -34,9 +37,15 @@ async def offset_commit(ctx: RequestContext, request: Any) -> Any:
     unknown: set[int] = set()
     #: Commits and where they stand in the request; a partition that is named again is in another one.
     turns: list[dict[TopicPartition, tuple[tuple[int, int], CommittedOffset]]] = []
+    named: dict[TopicPartition, int] = {}
     now_ms = ctx.broker.clock.now_ms()
     expiry = _expiry(request, now_ms)
+    looked_at = 0
     for at, requested in enumerate(request.topics):
+        looked_at += len(requested.partitions)
+        if looked_at > _PIECE:
+            looked_at = 0
+            await asyncio.sleep(0)  # others have their turn
         topic, error_code = requested_topic(ctx.broker, requested, by_id=ctx.version >= _TOPIC_IDS_FROM)
         if topic is None:
             unknown.add(at)
@@ -47,11 +56,10 @@ async def offset_commit(ctx: RequestContext, request: Any) -> Any:
                 codes[at, number] = UnknownTopicOrPartitionError.code
             else:
                 key = TopicPartition(topic.name, partition.partition_index)
-                turn = next((turn for turn in turns if key not in turn), None)
-                if turn is None:
-                    turn = {}
-                    turns.append(turn)
-                turn[key] = (
+                times = named[key] = named.get(key, -1) + 1
+                if times == len(turns):
+                    turns.append({})
+                turns[times][key] = (
                     (at, number),
                     CommittedOffset(
                         partition.committed_offset,
@@ -64,7 +72,9 @@ async def offset_commit(ctx: RequestContext, request: Any) -> Any:
                 )
     as_asked = not codes and not unknown
     missing = GroupIdNotFoundError if ctx.version >= _GROUP_NOT_FOUND_FROM else IllegalGenerationError
-    for turn in turns:
+    for at, turn in enumerate(turns):
+        if at:
+            await asyncio.sleep(0)
         commits = {key: commit for key, (_, commit) in turn.items()}
         try:
             stored = await ctx.broker.groups.commit(

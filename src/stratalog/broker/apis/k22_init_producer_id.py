@@ -34,6 +34,7 @@ async def _begin(ctx: RequestContext, request: Any) -> ProducerIdAndEpoch:
     )
     if (old.id == NO_PRODUCER_ID) != (old.epoch == NO_PRODUCER_EPOCH):
         raise InvalidRequestError(f"producer id {old.id} with epoch {old.epoch}, expected both or neither")
+    await ctx.broker.producer_ids.ready(ctx.broker.workers)
     if request.transactional_id is None:
         return ProducerIdAndEpoch(ctx.broker.producer_ids.next(), 0)
     transactions = ctx.broker.transactions

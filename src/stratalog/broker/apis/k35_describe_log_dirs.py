@@ -25,21 +25,26 @@ _TAGGED_FROM = 2
 
 @handles(ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 5))
 async def describe_log_dirs(ctx: RequestContext, request: Any) -> Any:
-    logs = ctx.broker.logs
-    if request.topics is None:
-        partitions = logs.partitions()
-    else:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-        found = (logs.get(topic, index) for topic, index in sorted(wanted))
-        partitions = [partition for partition in found if partition is not None]
-    response = await ctx.broker.workers.run(_response, ctx, partitions)
+    logs, workers = ctx.broker.logs, ctx.broker.workers
+    partitions = await workers.run(_asked, ctx, request)
+    response = await workers.run(_response, ctx, partitions)
     tiered = [partition for partition in partitions if partition.remote is not None]
     if not tiered or ctx.version < _TAGGED_FROM:
         return response
-    fields = {TAG: encode(await ctx.broker.workers.run(remote_sizes, tiered))}
+    fields = {TAG: encode(await workers.run(remote_sizes, tiered))}
     if ctx.client_id == tier_status_field.CLIENT_ID:
-        fields[tier_status_field.TAG] = await ctx.broker.workers.run(tier_status_field.encoded, logs, tiered)
+        fields[tier_status_field.TAG] = await workers.run(tier_status_field.encoded, logs, tiered)
     return Tagged(response, fields)
+
+
+def _asked(ctx: RequestContext, request: Any) -> Sequence[Partition]:
+    """Return the partitions of a request; runs beside the loop, as a partition that is being made keeps them locked."""
+    logs = ctx.broker.logs
+    if request.topics is None:
+        return logs.partitions()
+    wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    found = (logs.get(topic, index) for topic, index in sorted(wanted))
+    return [partition for partition in found if partition is not None]
 
 
 def _response(ctx: RequestContext, partitions: Sequence[Partition]) -> Any:

@@ -318,7 +318,7 @@ class PendingFetch(Deferred):
                     self._set_available((wanted.partition, wanted.request.fetch_offset), got.size)
         #: Anything new is enough, or has to be looked at.
         self.missing = 1
-        self._timer = state.loop.call_later(plan.max_wait_ms / 1000, self._expire)
+        self._timer = state.loop.call_later(plan.max_wait_ms / 1000, state.purgatory.end_wait, self._expire)
         state.purgatory.watch(self, self._wanted)  # before ends are noted: what comes behind them is counted
         if plan.min_bytes > 1:
             for place in self._available:

@@ -6,6 +6,7 @@ In `__consumer_offsets` first, then in memory, transactions' commits apart until
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -29,6 +30,21 @@ if TYPE_CHECKING:
 _MINUTE_MS = 60_000
 #: How many commits are forgotten before the loop has its turn.
 _PIECE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedCommits:
+    """Commits of a group as a batch for the log.
+
+    `codes` has the error code of each; `stored` those that are taken, as they lie in the log if the batch begins at
+    `first`.
+    """
+
+    group_id: str
+    codes: dict[TopicPartition, int]
+    stored: Sequence[tuple[TopicPartition, CommittedOffset]] = ()
+    first: int = -1
+    batch: bytes = b""
 
 
 class GroupCommits:
@@ -55,27 +71,44 @@ class GroupCommits:
         else:
             self.pending.put(producer_id, group_id, partition, commit)
 
-    def store(
+    def encode(
         self,
         group_id: str,
         commits: Mapping[TopicPartition, CommittedOffset],
         transaction: TransactionalWrite | None = None,
-    ) -> dict[TopicPartition, int]:
-        """Store commits, those of a transaction until it ends.
-
-        The error code of each: too long metadata is not taken.
-        """
+    ) -> EncodedCommits:
+        """Return commits as `store` takes them. Any thread may do it: of thousands it takes tens of milliseconds."""
         metadata_max = self._config["offset.metadata.max.bytes"]
         good = {partition: commit for partition, commit in commits.items() if len(commit.metadata) <= metadata_max}
         entries: list[KeyValue] = [
             (encode_offset_key(OffsetKey(group_id, partition)), encode_offset_value(commit))
             for partition, commit in good.items()
         ]
-        offsets = self._log.append(group_id, entries, transaction)
-        producer_id = None if transaction is None else transaction.producer_id
-        for (partition, commit), offset in zip(good.items(), offsets, strict=True):
-            self._put(group_id, partition, commit.stored_at(offset), producer_id)
-        return {partition: 0 if partition in good else OffsetMetadataTooLargeError.code for partition in commits}
+        codes = {partition: 0 if partition in good else OffsetMetadataTooLargeError.code for partition in commits}
+        if not good:
+            return EncodedCommits(group_id, codes)
+        first = self._log.end_offset(group_id)
+        stored = [
+            (partition, commit.stored_at(offset)) for offset, (partition, commit) in enumerate(good.items(), first)
+        ]
+        return EncodedCommits(group_id, codes, stored, first, self._log.batch(entries, transaction))
+
+    def store(
+        self, encoded: EncodedCommits, transaction: TransactionalWrite | None = None
+    ) -> dict[TopicPartition, int]:
+        """Store commits, those of a transaction until it ends.
+
+        The error code of each: too long metadata is not taken.
+        """
+        if encoded.batch:
+            first = self._log.append_batch(encoded.group_id, encoded.batch, transaction)[0]
+            stored = encoded.stored
+            if first != encoded.first:  # others have written meanwhile
+                stored = [(partition, commit.stored_at(at)) for at, (partition, commit) in enumerate(stored, first)]
+            producer_id = None if transaction is None else transaction.producer_id
+            for partition, commit in stored:
+                self._put(encoded.group_id, partition, commit, producer_id)
+        return encoded.codes
 
     def transaction_ended(self, producer_id: int, number: int, *, committed: bool) -> None:
         """Complete a producer's transaction in partition `number` of `__consumer_offsets`.

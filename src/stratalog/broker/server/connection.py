@@ -40,7 +40,8 @@ _TURN_BYTES: Final = 512 * 1024
 #: Who takes more CPU waits in line the next time. More than a small request takes, less than anybody notices. By the
 #: clock, a machine with other work would put quick clients behind all slow ones.
 _QUICK_S: Final = 0.001
-#: How often in a row a client has to take more: one large batch now and then does no harm.
+#: How often in a row a client has to take more: one large batch now and then does no harm. The rest of a large request
+#: waits in line at once: to receive a megabyte takes most of that time, and many clients may do it in one turn.
 _SLOW_TURNS: Final = 2
 
 #: What the kernel says of a connection whose other side has closed it.
@@ -147,7 +148,7 @@ class Connection:
         if self._is_held():
             self._look()
             return
-        if self._slow_turns >= _SLOW_TURNS:
+        if self._slow_turns >= _SLOW_TURNS or self.framing.is_large_begun:
             self._is_in_line = True
             self._host.give_turn(self._take_in_and_proceed)
         else:

@@ -56,6 +56,10 @@ class House(Protocol):
     def connection_count(self) -> int: ...
 
 
+#: How many connections are accepted before the others have their turn: that is a millisecond.
+_ACCEPTED_A_TURN: Final = 16
+
+
 class Entrance:
     """Accepts the clients of one listener. Belongs to the loop's thread."""
 
@@ -97,7 +101,7 @@ class Entrance:
     def _on_acceptable(self) -> None:
         house, name = self._house, self.listener.name
         limits = house.limits
-        while True:
+        for _ in range(_ACCEPTED_A_TURN):
             if not limits.has_room(name):
                 self._pause()  # the end of a connection goes on
                 return
