@@ -26,6 +26,10 @@ class FakePartition:
         self.stable_offset: int | None = None
 
     @property
+    def read_epoch(self) -> int:
+        return self.leader_epoch
+
+    @property
     def log(self) -> FakePartition:
         return self
 
