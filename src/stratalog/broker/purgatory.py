@@ -37,6 +37,10 @@ class Waiter(Protocol):
         ...
 
 
+#: Numbers that say where the last readable byte lies, if its segment is known.
+_WITH_SEGMENT = 4
+
+
 class Growth:
     """Measures the bytes that arrive in a partition for readers of one isolation."""
 
@@ -54,14 +58,16 @@ class Growth:
         """
         segment, position = self._segment, self._position
         self._segment, self._position = now, end = self._end()
-        if now is None or now != segment:
-            return 0 if now == segment and end == position else None
+        if now != segment:
+            return None
+        if len(now) < _WITH_SEGMENT:
+            return 0 if end == position else None
         return end - position
 
-    def _end(self) -> tuple[tuple[int, ...] | None, int]:
-        """Return the segment of the last readable byte and its position.
+    def _end(self) -> tuple[tuple[int, ...], int]:
+        """Return the epoch and the segment of the last readable byte, and its position.
 
-        Without a segment where only the offset is known.
+        Where only the offset is known, or nothing may be read: the epoch without a segment, and the offset or -1.
         """
         partition, isolation = self._partition, self._isolation
         epoch = partition.read_epoch
@@ -71,7 +77,7 @@ class Growth:
         truncations = log.truncations
         end = log.readable_end(isolation)
         if end is None:
-            return None, partition.latest_offset(isolation)
+            return (epoch, truncations), partition.latest_offset(isolation)
         return (epoch, truncations, log.log_start_offset, end.segment_base_offset), end.position
 
 
