@@ -32,7 +32,6 @@ DIFFERENT_TOPIC_KEYS = {
 #: Broker keys that are described in another way here, and why.
 DIFFERENT_BROKER_KEYS = {
     "log.segment.bytes": "KIP-1333 makes it a long",
-    "max.connections.per.ip.overrides": "Kafka's text is a list here",
     "remote.log.metadata.manager.class.name": "no class of Java",
     **dict.fromkeys(
         ("log.dir", "log.dirs", "listeners", "advertised.listeners", "broker.id", "process.roles"),
@@ -42,6 +41,7 @@ DIFFERENT_BROKER_KEYS = {
     **dict.fromkeys(
         (
             "group.consumer.assignment.interval.ms",
+            "group.share.assignment.interval.ms",
             "group.streams.assignment.interval.ms",
             "listener.security.protocol.map",
             "sasl.enabled.mechanisms",

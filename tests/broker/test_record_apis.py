@@ -306,6 +306,7 @@ def test_api_versions_tells_what_is_registered(wire: Wire, version: int) -> None
         assert [(entry.name, entry.max_version_level) for entry in response.finalized_features] == [
             ("metadata.version", 31),
             ("group.version", 1),
+            ("share.version", 2),
             ("streams.version", 1),
             ("transaction.version", 2),
         ]

@@ -75,4 +75,4 @@ def test_what_does_nothing_on_a_topic_is_told_when_it_is_set(tmp_path: Path, cap
     caplog.set_level(logging.WARNING)
     with Broker(tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
         assert create(wire, "t", unclean_leader_election_enable="true").error_code == 0
-    assert "Topic t: unclean.leader.election.enable=true has no effect: a partition has one" in caplog.text
+    assert "Topic t: unclean.leader.election.enable=true has no effect: a broker by itself keeps one" in caplog.text

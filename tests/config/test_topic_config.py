@@ -49,7 +49,6 @@ def test_the_finest_spelling_of_a_time_wins(properties: dict[str, str], expected
         ),
         ("cleanup.policy", "shred", "String must be one of: compact, delete"),
         ("cleanup.policy", "delete,", "Configuration 'cleanup.policy' values must not be empty."),
-        ("cleanup.policy", "compact, compact", "Configuration 'cleanup.policy' values must not be duplicated."),
         ("preallocate", "yes", "Expected value to be either true or false"),
         ("min.cleanable.dirty.ratio", "1.5", "Value must be no more than 1"),
         ("max.message.bytes", "99999999999", "Not a number of type INT"),

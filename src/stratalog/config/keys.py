@@ -120,14 +120,12 @@ def one_of_any_case(*allowed: str) -> Validator:
 
 
 class ListOf:
-    """Allows a list of some words, each at most once, as Kafka's `ValidList` does."""
+    """Allows a list of some words and none that is empty, as Kafka's `ValidList` does."""
 
     def __init__(self, *allowed: str) -> None:
         self._allowed = allowed
 
     def __call__(self, key: str, value: Any) -> None:
-        if len(set(value)) < len(value):
-            raise InvalidConfigError(f"Configuration '{key}' values must not be duplicated.")
         for item in value:
             if not item:
                 raise InvalidConfigError(f"Configuration '{key}' values must not be empty.")
