@@ -53,6 +53,8 @@ ABSENT = (
     Absent("kafka.server:type=ReplicaManager,name=ReassigningPartitions", _REASSIGNED),
     Absent("kafka.server:type=ShareGroupDLQManager*", "records that were rejected go to no other topic"),
     Absent("kafka.server:type=ShareGroupMetrics,name=PartitionLoadTimeMs", "states are read from memory"),
+    Absent("kafka.server:type=SharePartitionMetrics,name=FetchLock*", "fetches of a share group take no lock"),
+    Absent("kafka.server:type=SharePartitionMetrics,name=InFlightBatch*", "records in flight are counted one by one"),
     Absent("kafka.server:type=SnapshotEmitter*", _KRAFT),
     Absent("kafka.server:type=alter-partition-metrics", _KRAFT),
     Absent("kafka.server:type=app-info", "texts; stratalog_build_info has the version"),
