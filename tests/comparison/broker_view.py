@@ -61,6 +61,8 @@ _BARRIER = "barrier"
 _CONFIGS_OF_KAFKA_ALONE = {"errors.deadletterqueue.group.enable", "max.decompressed.message.bytes"}
 #: Times from here on are of the broker's clock: those of records are of 2023.
 _OF_NOW = NOW + 10_000_000_000
+#: The attribute of a batch whose timestamps are the broker's.
+_LOG_APPEND_TIME = 0x08
 
 
 class BrokerView:
@@ -267,6 +269,8 @@ class BrokerView:
 
     def _steady_batch(self, batch: bytes) -> str:
         if len(batch) < 61:
+            if len(batch) > 22 and batch[22] & _LOG_APPEND_TIME:  # the checksum and what follows are of the moment
+                batch = batch[:17] + bytes(4) + batch[21:27] + bytes(max(0, len(batch) - 27))
             return f"cut: {batch.hex()}"
         copy = bytearray(batch)
         (attributes,) = struct.unpack_from(">h", copy, 21)

@@ -103,7 +103,7 @@ def compare(
         def both(method: str, *arguments: Any) -> list[Any]:
             answers = list(pool.map(lambda view: getattr(view, method)(*arguments), (theirs, ours)))
             if method == "ask" and arguments[0].key is ApiKey.DESCRIBE_CONFIGS:
-                _leave_out_own_keys(*answers)
+                leave_out_own_keys(*answers)
             return answers
 
         both("warm_up")
@@ -155,7 +155,7 @@ def asked(versions: Mapping[ApiKey, tuple[int, int]], *, seed: int, count: int) 
     return requests
 
 
-def _leave_out_own_keys(theirs: Any, ours: Any) -> None:
+def leave_out_own_keys(theirs: Any, ours: Any) -> None:
     """Take from our list of all keys of a broker those that Kafka does not have."""
     for kafka, own in zip(theirs["results"], ours["results"], strict=True):
         names = {config["name"] for config in kafka["configs"]}

@@ -49,7 +49,12 @@ def test_the_archive_has_all_that_executors_import_but_spark() -> None:
 def test_every_module_that_compiles_for_executors_is_packed_compiled() -> None:
     packed = {module for use in WARMED for module in KERNELS[use]}
     registered = {module for modules in KERNELS.values() for module in modules}
-    others = {"stratalog.records.native.record_scan", "stratalog.cli.dump.bulk_kernel"}  # a broker's, and the dump's
+    others = {  # a broker's, and the dump's
+        "stratalog.records.native.record_scan",
+        "stratalog.cli.dump.bulk_kernel",
+        "stratalog.log.index.search_kernel",
+        "stratalog.log.recovery.scan_kernel",
+    }
     assert packed == registered - others
 
 

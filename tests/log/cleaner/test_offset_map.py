@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.log.cleaner import map_kernel, md5_kernel
+from stratalog.log.cleaner.md5_kernel import md5
 from stratalog.log.cleaner.offset_map import ENTRY_SIZE, NOT_FOUND, OffsetMap
 from stratalog.records.native.toolkit import as_u8, compiled
 
@@ -37,7 +38,7 @@ def get_natively(source: OffsetMap, key: bytes) -> int:
 @compiled("void(int64, int64, int64)")
 def _digest(address: int, size: int, scratch: int) -> None:
     as_u8(scratch)[0] = 1  # what is left of the digest before does not matter
-    md5_kernel.md5(address, size, scratch)
+    md5(address, size, scratch)
 
 
 def assert_right_digest(data: bytes) -> None:
