@@ -21,7 +21,7 @@ Source: the schemas ConsumerGroup*Key and ConsumerGroup*Value of Kafka 4.4.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from stratalog.broker.coordinator_log import KeyValue
@@ -40,14 +40,26 @@ from stratalog.broker.groups.consumer.values import (
     Target,
     TargetEpoch,
 )
+from stratalog.broker.groups.member_records import (
+    NO_TAGS,
+    decode_key,
+    encode_key,
+    flexible_reader,
+    put_names,
+    put_numbers,
+    put_target,
+    read_names,
+    read_numbers,
+    read_target,
+    tag_reader,
+    tagged_number,
+)
 from stratalog.broker.groups.values import Protocol
 from stratalog.broker.record_fields import INT8, INT16, INT32, INT64, FieldReader, put_count, put_string, put_tags
-from stratalog.errors import CorruptRecordError
 
 _NAMED = frozenset({ChangeKind.MEMBER, ChangeKind.TARGET, ChangeKind.CURRENT, ChangeKind.REGEX})
 _WHAT = "consumer group record in __consumer_offsets"
 _KINDS = {kind.value: kind for kind in ChangeKind}
-_NO_TAGS: dict[int, bytes] = {}
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -55,11 +67,8 @@ _NO_TAGS: dict[int, bytes] = {}
 
 def encode_change(group_id: str, change: GroupChange) -> KeyValue:
     """Return key and value of the record."""
-    key = bytearray(INT16.pack(change.kind))
-    put_string(key, group_id)
-    if change.kind in _NAMED:
-        put_string(key, change.name)
-    return bytes(key), None if change.value is None else _encode_value(change.value)
+    key = encode_key(change.kind, group_id, change.name if change.kind in _NAMED else None)
+    return key, None if change.value is None else _encode_value(change.value)
 
 
 def _encode_value(value: ChangeValue) -> bytes:
@@ -76,53 +85,37 @@ def _encode_value(value: ChangeValue) -> bytes:
         out += INT32.pack(value.epoch) + INT32.pack(value.previous_epoch) + INT8.pack(value.state)
         _put_epochs(out, value.assigned)
         _put_epochs(out, value.revoking)
-        put_tags(out, _NO_TAGS)
+        put_tags(out, NO_TAGS)
     elif isinstance(value, ResolvedRegex):
-        _put_names(out, value.topics)
+        put_names(out, value.topics)
         out += INT64.pack(value.version) + INT64.pack(value.timestamp_ms)
-        put_tags(out, _NO_TAGS)
+        put_tags(out, NO_TAGS)
     elif isinstance(value, OldPartitionMetadata):
         raise AssertionError("only the tombstone of this record is written")
     else:
-        put_count(out, len(value), flexible=True)
-        for topic_id, partitions in value.items():
-            out += topic_id.bytes
-            _put_numbers(out, partitions)
-            put_tags(out, _NO_TAGS)
-        put_tags(out, _NO_TAGS)
+        put_target(out, value)
+        put_tags(out, NO_TAGS)
     return bytes(out)
 
 
-def _number_tag(number: int) -> dict[int, bytes]:
-    return {0: INT64.pack(number)} if number else _NO_TAGS
-
-
-def _put_names(out: bytearray, names: Collection[str]) -> None:
-    put_count(out, len(names), flexible=True)
-    for name in sorted(names, key=lambda each: each.encode("utf-16-be", "surrogatepass")):
-        put_string(out, name, flexible=True)
-
-
-def _put_numbers(out: bytearray, numbers: Collection[int]) -> None:
-    put_count(out, len(numbers), flexible=True)
-    for number in numbers:
-        out += INT32.pack(number)
+def _number_tag(number: int) -> Mapping[int, bytes]:
+    return {0: INT64.pack(number)} if number else NO_TAGS
 
 
 def _put_epochs(out: bytearray, assigned: PartitionEpochs) -> None:
     put_count(out, len(assigned), flexible=True)
     for topic_id, partitions in assigned.items():
         out += topic_id.bytes
-        _put_numbers(out, partitions.keys())
+        put_numbers(out, partitions.keys())
         epochs = bytearray()
-        _put_numbers(epochs, partitions.values())
-        put_tags(out, {0: bytes(epochs)} if partitions else _NO_TAGS)
+        put_numbers(epochs, partitions.values())
+        put_tags(out, {0: bytes(epochs)} if partitions else NO_TAGS)
 
 
 def _put_subscription(out: bytearray, said: MemberSubscription) -> None:
     for text in (said.instance_id, said.rack_id, said.client_id, said.client_host):
         put_string(out, text, flexible=True)
-    _put_names(out, said.topics)
+    put_names(out, said.topics)
     put_string(out, said.regex, flexible=True)
     out += INT32.pack(said.rebalance_timeout_ms)
     put_string(out, said.assignor, flexible=True)
@@ -136,8 +129,8 @@ def _classic_facts(facts: ClassicFacts) -> bytes:
         put_string(out, protocol.name, flexible=True)
         put_count(out, len(protocol.metadata), flexible=True)
         out += protocol.metadata
-        put_tags(out, _NO_TAGS)
-    put_tags(out, _NO_TAGS)
+        put_tags(out, NO_TAGS)
+    put_tags(out, NO_TAGS)
     return bytes(out)
 
 
@@ -146,53 +139,35 @@ def _classic_facts(facts: ClassicFacts) -> bytes:
 
 def decode_change(key: bytes, value: bytes | None) -> tuple[str, GroupChange] | None:
     """Return the group and its change, or None for a record of another kind. CorruptRecordError for damage."""
-    reader = FieldReader(key, f"key of a {_WHAT}")
-    number = reader.int16()
-    kind = _KINDS.get(number)
-    if kind is None:
+    found = decode_key(key, _KINDS, _NAMED, _WHAT)
+    if found is None:
         return None
-    group_id = reader.string()
-    name = reader.string() if kind in _NAMED else ""
+    kind, group_id, name = found
     return group_id, GroupChange(kind, name, None if value is None else _decode_value(kind, value))
 
 
 def _decode_value(kind: ChangeKind, data: bytes) -> ChangeValue:
     if kind is ChangeKind.PARTITION_METADATA:
         return OldPartitionMetadata()
-    reader = FieldReader(data, _WHAT)
-    reader.version(0, 0)
-    return _DECODERS[kind](reader)
+    return _DECODERS[kind](flexible_reader(data, _WHAT))
 
 
 def _group_epoch(reader: FieldReader) -> GroupEpoch:
-    return GroupEpoch(reader.int32(), _number(reader.tags()))
+    return GroupEpoch(reader.int32(), _number(reader))
 
 
 def _target_epoch(reader: FieldReader) -> TargetEpoch:
-    return TargetEpoch(reader.int32(), _number(reader.tags()))
+    return TargetEpoch(reader.int32(), _number(reader))
 
 
-def _number(tags: Mapping[int, bytes]) -> int:
-    data = tags.get(0)
-    if data is None:
-        return 0
-    if len(data) != INT64.size:
-        raise CorruptRecordError(f"{_WHAT}: a tagged number of {len(data)} bytes, not 8")
-    return int(INT64.unpack(data)[0])
-
-
-def _names(reader: FieldReader) -> frozenset[str]:
-    return frozenset([reader.string() for _ in range(reader.count())])
-
-
-def _numbers(reader: FieldReader) -> tuple[int, ...]:
-    return tuple([reader.int32() for _ in range(reader.count())])
+def _number(reader: FieldReader) -> int:
+    return tagged_number(reader.tags(), 0, INT64, 0, _WHAT)
 
 
 def _subscription(reader: FieldReader) -> MemberSubscription:
     instance_id, rack_id = reader.nullable_string(), reader.nullable_string()
     client_id, client_host = reader.string(), reader.string()
-    topics, regex = _names(reader), reader.nullable_string()
+    topics, regex = read_names(reader), reader.nullable_string()
     timeout_ms, assignor = reader.int32(), reader.nullable_string()
     facts = reader.tags().get(0)
     classic = None if facts is None or facts[:1] == b"\0" else _decode_classic_facts(facts)
@@ -210,8 +185,7 @@ def _subscription(reader: FieldReader) -> MemberSubscription:
 
 
 def _decode_classic_facts(data: bytes) -> ClassicFacts:
-    reader = FieldReader(b"\0\0" + data[1:], _WHAT)
-    reader.version(0, 0)
+    reader = tag_reader(data[1:], _WHAT)
     session_timeout_ms = reader.int32()
     protocols = []
     for _ in range(reader.count()):
@@ -222,11 +196,7 @@ def _decode_classic_facts(data: bytes) -> ClassicFacts:
 
 
 def _target(reader: FieldReader) -> Target:
-    target: dict[UUID, tuple[int, ...]] = {}
-    for _ in range(reader.count()):
-        topic_id = reader.uuid()
-        target[topic_id] = _numbers(reader)
-        reader.tags()
+    target = read_target(reader)
     reader.tags()
     return target
 
@@ -244,7 +214,7 @@ def _epochs(reader: FieldReader, member_epoch: int) -> PartitionEpochs:
     found: dict[UUID, dict[int, int]] = {}
     for _ in range(reader.count()):
         topic_id = reader.uuid()
-        partitions = _numbers(reader)
+        partitions = read_numbers(reader)
         epochs = _tagged_numbers(reader.tags().get(0))
         if epochs is None or len(epochs) != len(partitions):
             epochs = (max(member_epoch, 0),) * len(partitions)
@@ -255,13 +225,11 @@ def _epochs(reader: FieldReader, member_epoch: int) -> PartitionEpochs:
 def _tagged_numbers(data: bytes | None) -> tuple[int, ...] | None:
     if data is None or data[:1] == b"\0":
         return None
-    reader = FieldReader(b"\0\0" + data, _WHAT)
-    reader.version(0, 0)
-    return _numbers(reader)
+    return read_numbers(tag_reader(data, _WHAT))
 
 
 def _regex(reader: FieldReader) -> ResolvedRegex:
-    resolved = ResolvedRegex(_names(reader), reader.int64(), reader.int64())
+    resolved = ResolvedRegex(read_names(reader), reader.int64(), reader.int64())
     reader.tags()
     return resolved
 

@@ -18,11 +18,24 @@ Source: the schemas ShareGroup*Key and ShareGroup*Value of Kafka 4.4.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from stratalog.broker.coordinator_log import KeyValue
 from stratalog.broker.groups.consumer import Target, TargetEpoch
+from stratalog.broker.groups.member_records import (
+    NO_TAGS,
+    decode_key,
+    encode_key,
+    flexible_reader,
+    put_names,
+    put_numbers,
+    put_target,
+    read_names,
+    read_numbers,
+    read_target,
+    tagged_number,
+)
 from stratalog.broker.groups.share.values import (
     ShareAssignment,
     ShareChangeKind,
@@ -34,12 +47,10 @@ from stratalog.broker.groups.share.values import (
     StateTopic,
 )
 from stratalog.broker.record_fields import INT8, INT16, INT32, INT64, FieldReader, put_count, put_string, put_tags
-from stratalog.errors import CorruptRecordError
 
 _NAMED = frozenset({ShareChangeKind.MEMBER, ShareChangeKind.TARGET, ShareChangeKind.CURRENT})
 _WHAT = "share group record in __consumer_offsets"
 _KINDS = {kind.value: kind for kind in ShareChangeKind}
-_NO_TAGS: dict[int, bytes] = {}
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -47,49 +58,31 @@ _NO_TAGS: dict[int, bytes] = {}
 
 def encode_share_change(group_id: str, change: ShareGroupChange) -> KeyValue:
     """Return key and value of the record."""
-    key = bytearray(INT16.pack(change.kind))
-    put_string(key, group_id)
-    if change.kind in _NAMED:
-        put_string(key, change.member_id)
-    return bytes(key), None if change.value is None else _encode_value(change.value)
+    key = encode_key(change.kind, group_id, change.member_id if change.kind in _NAMED else None)
+    return key, None if change.value is None else _encode_value(change.value)
 
 
 def _encode_value(value: ShareChangeValue) -> bytes:
     out = bytearray(INT16.pack(0))
-    tags = _NO_TAGS
+    tags: Mapping[int, bytes] = NO_TAGS
     if isinstance(value, ShareSubscription):
         for text in (value.rack_id, value.client_id, value.client_host):
             put_string(out, text, flexible=True)
-        put_count(out, len(value.topics), flexible=True)
-        for name in sorted(value.topics, key=lambda each: each.encode("utf-16-be", "surrogatepass")):
-            put_string(out, name, flexible=True)
+        put_names(out, value.topics)
     elif isinstance(value, ShareGroupEpoch):
         out += INT32.pack(value.epoch) + INT64.pack(value.metadata_hash)
     elif isinstance(value, TargetEpoch):
         out += INT32.pack(value.epoch)
-        tags = {0: INT64.pack(value.timestamp_ms)} if value.timestamp_ms else _NO_TAGS
+        tags = {0: INT64.pack(value.timestamp_ms)} if value.timestamp_ms else NO_TAGS
     elif isinstance(value, ShareAssignment):
         out += INT32.pack(value.epoch) + INT32.pack(value.previous_epoch) + INT8.pack(value.state)
-        _put_target(out, value.assigned)
+        put_target(out, value.assigned)
     elif isinstance(value, StatePartitions):
         _put_state_partitions(out, value)
     else:
-        _put_target(out, value)
+        put_target(out, value)
     put_tags(out, tags)
     return bytes(out)
-
-
-def _put_numbers(out: bytearray, numbers: Collection[int]) -> None:
-    put_count(out, len(numbers), flexible=True)
-    out += b"".join([INT32.pack(number) for number in numbers])
-
-
-def _put_target(out: bytearray, target: Target) -> None:
-    put_count(out, len(target), flexible=True)
-    for topic_id, partitions in target.items():
-        out += topic_id.bytes
-        _put_numbers(out, partitions)
-        put_tags(out, _NO_TAGS)
 
 
 def _put_state_partitions(out: bytearray, value: StatePartitions) -> None:
@@ -98,13 +91,13 @@ def _put_state_partitions(out: bytearray, value: StatePartitions) -> None:
         for topic_id, topic in topics.items():
             out += topic_id.bytes
             put_string(out, topic.name, flexible=True)
-            _put_numbers(out, topic.partitions)
-            put_tags(out, _NO_TAGS)
+            put_numbers(out, topic.partitions)
+            put_tags(out, NO_TAGS)
     put_count(out, len(value.deleting), flexible=True)
     for topic_id, name in value.deleting.items():
         out += topic_id.bytes
         put_string(out, name, flexible=True)
-        put_tags(out, _NO_TAGS)
+        put_tags(out, NO_TAGS)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -112,19 +105,15 @@ def _put_state_partitions(out: bytearray, value: StatePartitions) -> None:
 
 def decode_share_change(key: bytes, value: bytes | None) -> tuple[str, ShareGroupChange] | None:
     """Return the group and its change, or None for a record of another kind. CorruptRecordError for damage."""
-    reader = FieldReader(key, f"key of a {_WHAT}")
-    kind = _KINDS.get(reader.int16())
-    if kind is None:
+    found = decode_key(key, _KINDS, _NAMED, _WHAT)
+    if found is None:
         return None
-    group_id = reader.string()
-    member_id = reader.string() if kind in _NAMED else ""
+    kind, group_id, member_id = found
     return group_id, ShareGroupChange(kind, member_id, None if value is None else _decode_value(kind, value))
 
 
 def _decode_value(kind: ShareChangeKind, data: bytes) -> ShareChangeValue:
-    reader = FieldReader(data, _WHAT)
-    reader.version(0, 0)
-    return _DECODERS[kind](reader)
+    return _DECODERS[kind](flexible_reader(data, _WHAT))
 
 
 def _subscription(reader: FieldReader) -> ShareSubscription:
@@ -132,7 +121,7 @@ def _subscription(reader: FieldReader) -> ShareSubscription:
         rack_id=reader.nullable_string(),
         client_id=reader.string(),
         client_host=reader.string(),
-        topics=frozenset([reader.string() for _ in range(reader.count())]),
+        topics=read_names(reader),
     )
     reader.tags()
     return said
@@ -145,20 +134,17 @@ def _group_epoch(reader: FieldReader) -> ShareGroupEpoch:
 
 
 def _target_epoch(reader: FieldReader) -> TargetEpoch:
-    epoch, data = reader.int32(), reader.tags().get(0)
-    if data is not None and len(data) != INT64.size:
-        raise CorruptRecordError(f"{_WHAT}: a tagged number of {len(data)} bytes, not {INT64.size}")
-    return TargetEpoch(epoch, 0 if data is None else INT64.unpack(data)[0])
+    return TargetEpoch(reader.int32(), tagged_number(reader.tags(), 0, INT64, 0, _WHAT))
 
 
 def _target(reader: FieldReader) -> Target:
-    target = _partitions(reader)
+    target = read_target(reader)
     reader.tags()
     return target
 
 
 def _assignment(reader: FieldReader) -> ShareAssignment:
-    current = ShareAssignment(reader.int32(), reader.int32(), reader.int8(), _partitions(reader))
+    current = ShareAssignment(reader.int32(), reader.int32(), reader.int8(), read_target(reader))
     reader.tags()
     return current
 
@@ -174,26 +160,13 @@ def _state_partitions(reader: FieldReader) -> StatePartitions:
     return StatePartitions(initializing, initialized, deleting)
 
 
-def _partitions(reader: FieldReader) -> Target:
-    target: dict[UUID, tuple[int, ...]] = {}
-    for _ in range(reader.count()):
-        topic_id = reader.uuid()
-        target[topic_id] = _numbers(reader)
-        reader.tags()
-    return target
-
-
 def _state_topics(reader: FieldReader) -> dict[UUID, StateTopic]:
     topics: dict[UUID, StateTopic] = {}
     for _ in range(reader.count()):
         topic_id = reader.uuid()
-        topics[topic_id] = StateTopic(reader.string(), _numbers(reader))
+        topics[topic_id] = StateTopic(reader.string(), read_numbers(reader))
         reader.tags()
     return topics
-
-
-def _numbers(reader: FieldReader) -> tuple[int, ...]:
-    return tuple([reader.int32() for _ in range(reader.count())])
 
 
 _DECODERS: Mapping[ShareChangeKind, Callable[[FieldReader], ShareChangeValue]] = {

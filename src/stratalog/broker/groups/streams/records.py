@@ -22,12 +22,23 @@ StreamsGroup*Value of Kafka 4.4.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from struct import Struct
 from typing import TypeVar
 
 from stratalog.broker.coordinator_log import KeyValue
 from stratalog.broker.groups.consumer import TargetEpoch
+from stratalog.broker.groups.member_records import (
+    NO_TAGS,
+    decode_key,
+    encode_key,
+    flexible_reader,
+    in_text_order,
+    put_numbers,
+    read_numbers,
+    tag_reader,
+    tagged_number,
+)
 from stratalog.broker.groups.streams.values import (
     NO_TOPOLOGY,
     CopartitionGroup,
@@ -48,12 +59,10 @@ from stratalog.broker.groups.streams.values import (
     UserEndpoint,
 )
 from stratalog.broker.record_fields import INT8, INT16, INT32, INT64, FieldReader, put_count, put_string, put_tags
-from stratalog.errors import CorruptRecordError
 
 _NAMED = frozenset({StreamsChangeKind.MEMBER, StreamsChangeKind.TARGET, StreamsChangeKind.CURRENT})
 _WHAT = "streams group record in __consumer_offsets"
 _KINDS = {kind.value: kind for kind in StreamsChangeKind}
-_NO_TAGS: dict[int, bytes] = {}
 _UINT16 = Struct(">H")
 
 _Entry = TypeVar("_Entry")
@@ -64,22 +73,19 @@ _Entry = TypeVar("_Entry")
 
 def encode_streams_change(group_id: str, change: StreamsGroupChange) -> KeyValue:
     """Return key and value of the record."""
-    key = bytearray(INT16.pack(change.kind))
-    put_string(key, group_id)
-    if change.kind in _NAMED:
-        put_string(key, change.member_id)
-    return bytes(key), None if change.value is None else _encode_value(change.value)
+    key = encode_key(change.kind, group_id, change.member_id if change.kind in _NAMED else None)
+    return key, None if change.value is None else _encode_value(change.value)
 
 
 def _encode_value(value: StreamsChangeValue) -> bytes:
     out = bytearray(INT16.pack(0))
-    tags = _NO_TAGS
+    tags: Mapping[int, bytes] = NO_TAGS
     if isinstance(value, StreamsGroupEpoch):
         out += INT32.pack(value.epoch) + INT64.pack(value.metadata_hash)
         tags = _epoch_tags(value)
     elif isinstance(value, TargetEpoch):
         out += INT32.pack(value.epoch)
-        tags = {0: INT64.pack(value.timestamp_ms)} if value.timestamp_ms else _NO_TAGS
+        tags = {0: INT64.pack(value.timestamp_ms)} if value.timestamp_ms else NO_TAGS
     elif isinstance(value, MemberFacts):
         _put_facts(out, value)
     elif isinstance(value, Tasks):
@@ -121,17 +127,7 @@ def _put_text(out: bytearray, text: str | None) -> None:
 def _put_pair(out: bytearray, pair: tuple[str, str]) -> None:
     _put_text(out, pair[0])
     _put_text(out, pair[1])
-    put_tags(out, _NO_TAGS)
-
-
-def _put_numbers(out: bytearray, numbers: Iterable[int], form: Struct = INT32) -> None:
-    packed = [form.pack(number) for number in numbers]
-    put_count(out, len(packed), flexible=True)
-    out += b"".join(packed)
-
-
-def _in_text_order(names: Iterable[str]) -> list[str]:
-    return sorted(names, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+    put_tags(out, NO_TAGS)
 
 
 def _put_facts(out: bytearray, facts: MemberFacts) -> None:
@@ -145,26 +141,26 @@ def _put_facts(out: bytearray, facts: MemberFacts) -> None:
         out += INT8.pack(1)
         _put_text(out, facts.endpoint.host)
         out += _UINT16.pack(facts.endpoint.port)
-        put_tags(out, _NO_TAGS)
-    _put_array(out, [(name, facts.tags[name]) for name in _in_text_order(facts.tags)], _put_pair)
+        put_tags(out, NO_TAGS)
+    _put_array(out, [(name, facts.tags[name]) for name in in_text_order(facts.tags)], _put_pair)
 
 
 def _put_tasks(out: bytearray, tasks: TaskSets) -> None:
     put_count(out, len(tasks), flexible=True)
-    for subtopology in _in_text_order(tasks):
+    for subtopology in in_text_order(tasks):
         _put_text(out, subtopology)
-        _put_numbers(out, sorted(tasks[subtopology]))
-        put_tags(out, _NO_TAGS)
+        put_numbers(out, sorted(tasks[subtopology]))
+        put_tags(out, NO_TAGS)
 
 
 def _put_active(out: bytearray, tasks: TaskEpochs) -> None:
     put_count(out, len(tasks), flexible=True)
-    for subtopology in _in_text_order(tasks):
+    for subtopology in in_text_order(tasks):
         held = sorted(tasks[subtopology].items())
         _put_text(out, subtopology)
-        _put_numbers(out, [number for number, _ in held])
+        put_numbers(out, [number for number, _ in held])
         epochs = bytearray()
-        _put_numbers(epochs, [epoch for _, epoch in held])
+        put_numbers(epochs, [epoch for _, epoch in held])
         put_tags(out, {0: bytes(epochs)})
 
 
@@ -172,13 +168,13 @@ def _put_internal_topic(out: bytearray, topic: InternalTopic) -> None:
     _put_text(out, topic.name)
     out += INT32.pack(topic.partitions) + INT16.pack(topic.replication_factor)
     _put_array(out, topic.configs, _put_pair)
-    put_tags(out, _NO_TAGS)
+    put_tags(out, NO_TAGS)
 
 
 def _put_copartition_group(out: bytearray, group: CopartitionGroup) -> None:
     for places in (group.source_topics, group.source_topic_regex, group.repartition_source_topics):
-        _put_numbers(out, places, INT16)
-    put_tags(out, _NO_TAGS)
+        put_numbers(out, places, INT16)
+    put_tags(out, NO_TAGS)
 
 
 def _put_subtopology(out: bytearray, part: Subtopology) -> None:
@@ -189,7 +185,7 @@ def _put_subtopology(out: bytearray, part: Subtopology) -> None:
     _put_array(out, part.repartition_sinks, _put_text)
     _put_array(out, part.repartition_sources, _put_internal_topic)
     _put_array(out, part.copartition_groups, _put_copartition_group)
-    put_tags(out, _NO_TAGS)
+    put_tags(out, NO_TAGS)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -197,42 +193,19 @@ def _put_subtopology(out: bytearray, part: Subtopology) -> None:
 
 def decode_streams_change(key: bytes, value: bytes | None) -> tuple[str, StreamsGroupChange] | None:
     """Return the group and its change, or None for a record of another kind. CorruptRecordError for damage."""
-    reader = FieldReader(key, f"key of a {_WHAT}")
-    kind = _KINDS.get(reader.int16())
-    if kind is None:
+    found = decode_key(key, _KINDS, _NAMED, _WHAT)
+    if found is None:
         return None
-    group_id = reader.string()
-    member_id = reader.string() if kind in _NAMED else ""
+    kind, group_id, member_id = found
     return group_id, StreamsGroupChange(kind, member_id, None if value is None else _decode_value(kind, value))
 
 
 def _decode_value(kind: StreamsChangeKind, data: bytes) -> StreamsChangeValue:
-    reader = _flexible(data)
-    return _DECODERS[kind](reader)
-
-
-def _flexible(data: bytes) -> FieldReader:
-    reader = FieldReader(data, _WHAT)
-    reader.version(0, 0)
-    return reader
-
-
-def _tag_reader(data: bytes) -> FieldReader:
-    """Return a reader of what stands behind a tag, as of version 0."""
-    return _flexible(b"\0\0" + data)
+    return _DECODERS[kind](flexible_reader(data, _WHAT))
 
 
 def _array(reader: FieldReader, read: Callable[[FieldReader], _Entry]) -> tuple[_Entry, ...]:
     return tuple([read(reader) for _ in range(reader.count())])
-
-
-def _number(tags: Mapping[int, bytes], tag: int, form: Struct, default: int) -> int:
-    data = tags.get(tag)
-    if data is None:
-        return default
-    if len(data) != form.size:
-        raise CorruptRecordError(f"{_WHAT}: a tagged number of {len(data)} bytes, not {form.size}")
-    return int(form.unpack(data)[0])
 
 
 def _pair(reader: FieldReader) -> tuple[str, str]:
@@ -248,15 +221,15 @@ def _group_epoch(reader: FieldReader) -> StreamsGroupEpoch:
     return StreamsGroupEpoch(
         epoch,
         metadata_hash,
-        _number(tags, 0, INT32, NO_TOPOLOGY),
-        None if configs is None or configs[:1] == b"\0" else _array(_tag_reader(configs), _pair),
-        _number(tags, 2, INT32, NO_TOPOLOGY),
-        _number(tags, 3, INT32, NO_TOPOLOGY),
+        tagged_number(tags, 0, INT32, NO_TOPOLOGY, _WHAT),
+        None if configs is None or configs[:1] == b"\0" else _array(tag_reader(configs, _WHAT), _pair),
+        tagged_number(tags, 2, INT32, NO_TOPOLOGY, _WHAT),
+        tagged_number(tags, 3, INT32, NO_TOPOLOGY, _WHAT),
     )
 
 
 def _target_epoch(reader: FieldReader) -> TargetEpoch:
-    return TargetEpoch(reader.int32(), _number(reader.tags(), 0, INT64, 0))
+    return TargetEpoch(reader.int32(), tagged_number(reader.tags(), 0, INT64, 0, _WHAT))
 
 
 def _facts(reader: FieldReader) -> MemberFacts:
@@ -283,15 +256,11 @@ def _endpoint(reader: FieldReader) -> UserEndpoint | None:
     return endpoint
 
 
-def _numbers(reader: FieldReader) -> tuple[int, ...]:
-    return _array(reader, FieldReader.int32)
-
-
 def _tasks(reader: FieldReader) -> TaskSets:
     tasks: dict[str, frozenset[int]] = {}
     for _ in range(reader.count()):
         subtopology = reader.string()
-        tasks[subtopology] = frozenset(_numbers(reader))
+        tasks[subtopology] = frozenset(read_numbers(reader))
         reader.tags()
     return tasks
 
@@ -300,9 +269,9 @@ def _active(reader: FieldReader, member_epoch: int) -> TaskEpochs:
     """Read tasks with their epochs; those without count as got at the member's."""
     tasks: dict[str, dict[int, int]] = {}
     for _ in range(reader.count()):
-        subtopology, numbers = reader.string(), _numbers(reader)
+        subtopology, numbers = reader.string(), read_numbers(reader)
         data = reader.tags().get(0)
-        epochs = None if data is None or data[:1] == b"\0" else _numbers(_tag_reader(data))
+        epochs = None if data is None or data[:1] == b"\0" else read_numbers(tag_reader(data, _WHAT))
         if epochs is None or len(epochs) != len(numbers):
             epochs = (member_epoch,) * len(numbers)
         tasks[subtopology] = dict(zip(numbers, epochs, strict=True))
