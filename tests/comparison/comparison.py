@@ -101,10 +101,7 @@ def compare(
     with ThreadPoolExecutor(2) as pool:
 
         def both(method: str, *arguments: Any) -> list[Any]:
-            answers = list(pool.map(lambda view: getattr(view, method)(*arguments), (theirs, ours)))
-            if method == "ask" and arguments[0].key is ApiKey.DESCRIBE_CONFIGS:
-                leave_out_own_keys(*answers)
-            return answers
+            return list(pool.map(lambda view: getattr(view, method)(*arguments), (theirs, ours)))
 
         both("warm_up")
         while outcome.requests < count:
@@ -117,14 +114,14 @@ def compare(
                 if request.key is ApiKey.DESCRIBE_CONFIGS:
                     # Kafka answers an alteration before each of its readers has it.
                     deadline = monotonic() + 2
-                    while list(different("", *answers)) and monotonic() < deadline:
+                    while list(differences(request, *answers)) and monotonic() < deadline:
                         answers = both("ask", request)
                 if verbose:
                     print(at, request, "\n   K", answers[0], "\n   o", answers[1], flush=True)
                 outcome.requests += 1
                 version = (request.key, request.version)
                 outcome.asked[version] = outcome.asked.get(version, 0) + 1
-                for where, kafka, own in different("", *answers):
+                for where, kafka, own in differences(request, *answers):
                     outcome.note(Difference(seed, number, at, request, where, kafka, own, (answers[0], answers[1])))
             both("end")
             number += 1
@@ -155,12 +152,19 @@ def asked(versions: Mapping[ApiKey, tuple[int, int]], *, seed: int, count: int) 
     return requests
 
 
-def leave_out_own_keys(theirs: Any, ours: Any) -> None:
-    """Take from our list of all keys of a broker those that Kafka does not have."""
-    for kafka, own in zip(theirs["results"], ours["results"], strict=True):
-        names = {config["name"] for config in kafka["configs"]}
-        if own["resource_type"] == BROKER and len(names) > _SOME_KEYS:
-            own["configs"] = [config for config in own["configs"] if config["name"] in names]
+def differences(request: Request, theirs: Any, ours: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the path and both values of each field of the answers that differs; keys of ours alone do not count."""
+    if request.key is ApiKey.DESCRIBE_CONFIGS and isinstance(theirs, dict) and isinstance(ours, dict):
+        ours = {**ours, "results": list(map(_without_own_keys, theirs["results"], ours["results"]))}
+    yield from different("", theirs, ours)
+
+
+def _without_own_keys(kafka: Any, own: Any) -> Any:
+    """Return our list of all keys of a broker without those that Kafka does not have; other lists as they are."""
+    names = {config["name"] for config in kafka["configs"]}
+    if own["resource_type"] != BROKER or len(names) <= _SOME_KEYS:
+        return own
+    return {**own, "configs": [config for config in own["configs"] if config["name"] in names]}
 
 
 def different(where: str, theirs: Any, ours: Any) -> Iterator[tuple[str, Any, Any]]:

@@ -6,10 +6,10 @@ feature `group.version` is 0: UNSUPPORTED_VERSION for every group.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+from stratalog.broker.described_groups import described_assignment, refuse_groups, refused_group
 from stratalog.broker.groups import (
     GROUP_OPERATIONS,
     OPERATIONS_UNKNOWN,
@@ -17,16 +17,12 @@ from stratalog.broker.groups import (
 )
 from stratalog.broker.groups.consumer import ConsumerGroup, ConsumerMember
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.errors import KafkaError, wire_code
+from stratalog.errors import KafkaError
 
 _CLASSIC, _CONSUMER = 0, 1
 
 
-def _refuse(ctx: RequestContext, request: Any, error: BaseException) -> Any:
-    return ctx.respond(groups=[_refused(ctx, group_id, wire_code(error), None) for group_id in request.group_ids])
-
-
-@handles(ApiKey.CONSUMER_GROUP_DESCRIBE, versions=(0, 1), on_error=_refuse)
+@handles(ApiKey.CONSUMER_GROUP_DESCRIBE, versions=(0, 1), on_error=refuse_groups)
 def consumer_group_describe(ctx: RequestContext, request: Any) -> Any:
     check_consumer_protocol(ctx.broker)
     operations = GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_UNKNOWN
@@ -37,7 +33,7 @@ def _describe(ctx: RequestContext, group_id: str, operations: int) -> Any:
     try:
         group = ctx.broker.groups.known_consumer(group_id)
     except KafkaError as error:
-        return _refused(ctx, group_id, error.code, str(error))
+        return refused_group(ctx, group_id, error.code, str(error))
     default = ctx.broker.groups.consumers.assignors[0]
     return ctx.make(
         "DescribedGroup",
@@ -49,16 +45,6 @@ def _describe(ctx: RequestContext, group_id: str, operations: int) -> Any:
         assignor_name=group.preferred_assignor(None, None, default),
         members=[_member(ctx, group, member) for member in group.members.values()],
         authorized_operations=operations,
-    )
-
-
-def _refused(ctx: RequestContext, group_id: str, code: int, message: str | None) -> Any:
-    return ctx.make(
-        "DescribedGroup",
-        group_id=group_id,
-        error_code=code,
-        error_message=message,
-        authorized_operations=OPERATIONS_UNKNOWN,
     )
 
 
@@ -78,18 +64,7 @@ def _member(ctx: RequestContext, group: ConsumerGroup, member: ConsumerMember) -
         client_host=said.client_host,
         subscribed_topic_names=sorted(said.topics),
         subscribed_topic_regex=said.regex,
-        assignment=_assignment(ctx, held),
-        target_assignment=_assignment(ctx, group.targets.get(member.member_id, {})),
+        assignment=described_assignment(ctx, held),
+        target_assignment=described_assignment(ctx, group.targets.get(member.member_id, {})),
         member_type=_CLASSIC if member.uses_classic_protocol else _CONSUMER,
     )
-
-
-def _assignment(ctx: RequestContext, partitions: Mapping[UUID, Iterable[int]]) -> Any:
-    parts = []
-    for topic_id, numbers in partitions.items():
-        topic = ctx.broker.metadata.topic_by_id(topic_id)
-        if topic is not None:
-            parts.append(
-                ctx.make("TopicPartitions", topic_id=topic_id, topic_name=topic.name, partitions=tuple(numbers))
-            )
-    return ctx.make("Assignment", topic_partitions=parts)

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from stratalog.broker.described_groups import described_assignment, refuse_groups, refused_group
 from stratalog.broker.groups import GROUP_OPERATIONS, OPERATIONS_UNKNOWN, check_share_protocol
 from stratalog.broker.groups.share import ASSIGNOR, ShareMember
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.errors import InvalidGroupIdError, KafkaError, wire_code
+from stratalog.errors import InvalidGroupIdError, KafkaError
 
 
-def _refuse(ctx: RequestContext, request: Any, error: BaseException) -> Any:
-    return ctx.respond(groups=[_refused(ctx, group_id, wire_code(error), None) for group_id in request.group_ids])
-
-
-@handles(ApiKey.SHARE_GROUP_DESCRIBE, versions=(1, 1), on_error=_refuse)
+@handles(ApiKey.SHARE_GROUP_DESCRIBE, versions=(1, 1), on_error=refuse_groups)
 def share_group_describe(ctx: RequestContext, request: Any) -> Any:
     check_share_protocol(ctx.broker)
     operations = GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_UNKNOWN
@@ -31,7 +28,7 @@ def _describe(ctx: RequestContext, group_id: str, operations: int) -> Any:
             raise InvalidGroupIdError
         group = ctx.broker.groups.known_share(group_id)
     except KafkaError as error:
-        return _refused(ctx, group_id, error.code, str(error) or None)
+        return refused_group(ctx, group_id, error.code, str(error) or None)
     return ctx.make(
         "DescribedGroup",
         error_code=0,
@@ -45,22 +42,7 @@ def _describe(ctx: RequestContext, group_id: str, operations: int) -> Any:
     )
 
 
-def _refused(ctx: RequestContext, group_id: str, code: int, message: str | None) -> Any:
-    return ctx.make(
-        "DescribedGroup",
-        group_id=group_id,
-        error_code=code,
-        error_message=message,
-        authorized_operations=OPERATIONS_UNKNOWN,
-    )
-
-
 def _member(ctx: RequestContext, member: ShareMember) -> Any:
-    parts = []
-    for topic_id, partitions in member.current.assigned.items():
-        topic = ctx.broker.metadata.topic_by_id(topic_id)
-        if topic is not None:
-            parts.append(ctx.make("TopicPartitions", topic_id=topic_id, topic_name=topic.name, partitions=partitions))
     return ctx.make(
         "Member",
         member_id=member.member_id,
@@ -69,5 +51,5 @@ def _member(ctx: RequestContext, member: ShareMember) -> Any:
         client_id=member.said.client_id,
         client_host=member.said.client_host,
         subscribed_topic_names=sorted(member.said.topics),
-        assignment=ctx.make("Assignment", topic_partitions=parts),
+        assignment=described_assignment(ctx, member.current.assigned),
     )

@@ -10,21 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from stratalog.broker.described_groups import refuse_groups, refused_group
 from stratalog.broker.groups import GROUP_OPERATIONS, OPERATIONS_UNKNOWN, check_streams_protocol
 from stratalog.broker.groups.streams import ASSIGNOR, InternalTopic, StreamsGroup, StreamsMember, Tasks
 from stratalog.broker.java_hashing import in_hash_order, string_hash
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.errors import InvalidGroupIdError, KafkaError, wire_code
+from stratalog.errors import InvalidGroupIdError, KafkaError
 
 #: Whether a description of the topology was asked for and is there.
 _NOT_REQUESTED, _NOT_STORED = 0, 1
 
 
-def _refuse(ctx: RequestContext, request: Any, error: BaseException) -> Any:
-    return ctx.respond(groups=[_refused(ctx, group_id, wire_code(error), None) for group_id in request.group_ids])
-
-
-@handles(ApiKey.STREAMS_GROUP_DESCRIBE, versions=(0, 1), on_error=_refuse)
+@handles(ApiKey.STREAMS_GROUP_DESCRIBE, versions=(0, 1), on_error=refuse_groups)
 def streams_group_describe(ctx: RequestContext, request: Any) -> Any:
     check_streams_protocol(ctx.broker)
     operations = GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_UNKNOWN
@@ -38,9 +35,9 @@ def _describe(ctx: RequestContext, group_id: str, operations: int, status: int) 
             raise InvalidGroupIdError
         group = ctx.broker.groups.known_streams(group_id)
     except InvalidGroupIdError as error:
-        return _refused(ctx, group_id, error.code, None)
+        return refused_group(ctx, group_id, error.code, None)
     except KafkaError as error:
-        return _refused(ctx, group_id, error.code, str(error))
+        return refused_group(ctx, group_id, error.code, str(error))
     return ctx.make(
         "DescribedGroup",
         error_code=0,
@@ -53,16 +50,6 @@ def _describe(ctx: RequestContext, group_id: str, operations: int, status: int) 
         authorized_operations=operations,
         topology_description_status=status,
         assignor_name=ASSIGNOR,
-    )
-
-
-def _refused(ctx: RequestContext, group_id: str, code: int, message: str | None) -> Any:
-    return ctx.make(
-        "DescribedGroup",
-        group_id=group_id,
-        error_code=code,
-        error_message=message,
-        authorized_operations=OPERATIONS_UNKNOWN,
     )
 
 

@@ -1,0 +1,39 @@
+"""What the answers that describe consumer, streams and share groups have in common (APIs 69, 77 and 89)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from stratalog.broker.groups import OPERATIONS_UNKNOWN
+from stratalog.broker.server import RequestContext
+from stratalog.errors import wire_code
+
+
+def refuse_groups(ctx: RequestContext, request: Any, error: BaseException) -> Any:
+    """Answer a request that failed as a whole: each of its groups gets the error."""
+    return ctx.respond(groups=[refused_group(ctx, group_id, wire_code(error), None) for group_id in request.group_ids])
+
+
+def refused_group(ctx: RequestContext, group_id: str, code: int, message: str | None) -> Any:
+    """Return the description of a group that cannot be described."""
+    return ctx.make(
+        "DescribedGroup",
+        group_id=group_id,
+        error_code=code,
+        error_message=message,
+        authorized_operations=OPERATIONS_UNKNOWN,
+    )
+
+
+def described_assignment(ctx: RequestContext, partitions: Mapping[UUID, Iterable[int]]) -> Any:
+    """Return partitions by the id of their topic as an `Assignment`, without topics that are gone."""
+    parts = []
+    for topic_id, numbers in partitions.items():
+        topic = ctx.broker.metadata.topic_by_id(topic_id)
+        if topic is not None:
+            parts.append(
+                ctx.make("TopicPartitions", topic_id=topic_id, topic_name=topic.name, partitions=tuple(numbers))
+            )
+    return ctx.make("Assignment", topic_partitions=parts)
