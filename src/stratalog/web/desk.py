@@ -46,6 +46,8 @@ _FIELDS_MAX: Final = 200
 _LOGIN_BYTES_MAX: Final = 64 * 1024
 _LOGINS_AT_ONCE: Final = 8
 _PARTITION: Final = re.compile(r"\d{1,7}", re.ASCII)
+#: The header of a page that asks for itself again: what was done is shown to the page that a person opens.
+_REFRESH: Final = "stratalog-refresh"
 _NAV: Final = (
     ("/", "Overview", ("overview",)),
     ("/topics", "Topics", ("topics", "partitions", "settings", "consumers", "messages", "produce", "retention",
@@ -144,6 +146,7 @@ class Desk:
             "errors": errors,
             "fields": {each.name: each for each in page.fields},
             "problem": problem,
+            "corrected": refused is not None,
             **model,
         }
         return self._render(request, f"{page.name}.html", context, status, viewer)
@@ -156,7 +159,7 @@ class Desk:
         if session is None and viewer is not None and viewer.may_change:
             session, begun = self._gate.sessions.begin(), True
         message = None
-        if session is not None:
+        if session is not None and _REFRESH not in request.headers:
             message, session.message = session.message, None
         name = template.removesuffix(".html")
         html = self._templates.get_template(template).render(

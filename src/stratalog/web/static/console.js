@@ -55,7 +55,7 @@ async function load(url, { push = false, timeout = 9000 } = {}) {
   const control = (loading = new AbortController());
   const timer = setTimeout(() => control.abort(), timeout);
   try {
-    const answer = await fetch(url, { headers: { Accept: "text/html" }, signal: control.signal });
+    const answer = await fetch(url, { headers: { Accept: "text/html", "Stratalog-Refresh": "yes" }, signal: control.signal });
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const fresh = page.getElementById("main");
     if (!fresh || control !== loading) return false;
@@ -65,7 +65,6 @@ async function load(url, { push = false, timeout = 9000 } = {}) {
     if (push) history.replaceState(null, "", url);
     const rates = page.getElementById("rates"), shown = document.getElementById("rates");
     if (rates && shown) shown.textContent = rates.textContent;
-    fresh.querySelectorAll("[data-once]").forEach((each) => each.remove());
     merge(main(), fresh);
     if (page.title) document.title = page.title;
     decorate();
