@@ -47,8 +47,7 @@ def write(spark: Any, sink: str, request: dict[str, Any]) -> float:
 
 def ingest(spark: Any, sink: str, request: dict[str, Any]) -> float:
     """How long our own job takes for the files."""
-    from stratalog.spark.ingest import Rows
-    from stratalog.spark.ingest import ingest as load
+    from stratalog.spark.ingest import Rows, ingest as load
 
     options = {name: value for name, value in request["options"].items() if name != "topic"}
     start = time.perf_counter()

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka import TopicPartition as AioTopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition as AioTopicPartition
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -24,8 +23,7 @@ from stratalog.records.compression import Codec
 
 with warnings.catch_warnings():  # kafka-python reads its resources by a deprecated function
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaConsumer, KafkaProducer
-    from kafka import TopicPartition as PyTopicPartition
+    from kafka import KafkaConsumer, KafkaProducer, TopicPartition as PyTopicPartition
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 COUNT = 300

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.broker.frames import read_response, request_frame
 from tests.support.wire import Wire
 

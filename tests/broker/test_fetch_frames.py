@@ -8,8 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from tests.broker.frames import after_header, joined, read_response, request_frame
 
 from stratalog.broker.fetch.fetch_frames import (

@@ -14,8 +14,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.engine.test_log_manager import NOW_MS, batch, spec, values
-from tests.log.writers import append
-from tests.log.writers import batch as one_batch
+from tests.log.writers import append, batch as one_batch
 from tests.support.killable_broker import KillableBroker
 from tests.support.waiting import wait_until
 

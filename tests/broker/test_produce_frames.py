@@ -7,8 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.broker.frames import after_header, read_response, request_frame
 
 from stratalog.broker.produce.produce_frames import (

@@ -17,8 +17,7 @@ from typing import Any
 
 import pytest
 from tests.broker.frames import request_frame
-from tests.broker.test_group_and_admin_versions import ASKED as GROUPS_AND_ADMIN
-from tests.broker.test_group_and_admin_versions import _fitting
+from tests.broker.test_group_and_admin_versions import ASKED as GROUPS_AND_ADMIN, _fitting
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 

@@ -8,8 +8,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.cli.dump_cases import LOG_NAME, batches, with_right_crc
 
 from stratalog.cli.dump import log_dump

@@ -12,8 +12,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from stratalog.broker import metrics as broker_metrics
-from stratalog.engine.metrics import Metric, MetricKind
-from stratalog.engine.metrics import catalogue as engine_metrics
+from stratalog.engine.metrics import Metric, MetricKind, catalogue as engine_metrics
 
 promql_parser: Any = pytest.importorskip("promql_parser", reason="queries are parsed by it; ./stratalog installs it")
 

@@ -13,8 +13,7 @@ import pytest
 from tests.support.huge_log import huge_directory, write_huge_partition
 from tests.support.jmx_exporter import exporter_name
 
-from stratalog.broker.metrics import LAG_METRICS
-from stratalog.broker.metrics import METRICS as BROKER_METRICS
+from stratalog.broker.metrics import LAG_METRICS, METRICS as BROKER_METRICS
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
 from stratalog.engine.log_manager import LogManager, TopicSpec

@@ -4,8 +4,7 @@ from collections import Counter
 from pathlib import Path
 from uuid import UUID
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from stratalog.engine.partition import OfflinePartition, Partition

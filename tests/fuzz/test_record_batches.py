@@ -10,12 +10,18 @@ import sys
 import cramjam
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stratalog.errors import CorruptRecordError, InvalidRecordError, StratalogError
-from stratalog.records import Codec, Record, RecordBatch, build_batch, iter_batches, validate_client_batches
-from stratalog.records import batch_format as fmt
+from stratalog.records import (
+    Codec,
+    Record,
+    RecordBatch,
+    batch_format as fmt,
+    build_batch,
+    iter_batches,
+    validate_client_batches,
+)
 from stratalog.records.columns import decode_columns, decode_columns_plain
 from stratalog.records.compression import compress, decompress
 from stratalog.util.checksum import crc32c

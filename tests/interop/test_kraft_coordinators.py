@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition as KafkaPartition
 
 from stratalog.wire import ApiKey
 from stratalog.wire.client import Cluster, ConnectionOptions

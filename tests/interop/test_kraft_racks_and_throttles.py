@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
-from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka import Consumer, TopicPartition as KafkaPartition
 
 from stratalog.wire import ApiKey
 from stratalog.wire.client import Client, Cluster, ConnectionOptions

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka import Consumer, Producer, TopicPartition as KafkaPartition
 
 from stratalog.engine.dirs import format_dir
 from stratalog.wire import ApiKey

@@ -12,15 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka import Consumer, Producer, TopicPartition as KafkaPartition
 
 from stratalog.wire import ApiKey
 from stratalog.wire.client import Cluster, ConnectionOptions
-from tests.interop.test_kraft_coordinators import Copier, Reader, read_committed
-from tests.interop.test_kraft_coordinators import Load as Threads
-from tests.interop.test_kraft_take_over import NODES, PATIENCE_S, PLACES, OurBroker, wait_until
-from tests.interop.test_kraft_take_over import SETTINGS as BROKER_SETTINGS
+from tests.interop.test_kraft_coordinators import Copier, Load as Threads, Reader, read_committed
+from tests.interop.test_kraft_take_over import (
+    NODES,
+    PATIENCE_S,
+    PLACES,
+    SETTINGS as BROKER_SETTINGS,
+    OurBroker,
+    wait_until,
+)
 from tests.support import waiting
 from tests.support.kraft_cluster import KraftCluster
 from tests.support.reference_kafka import require_reference_kafka

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka import Consumer, Producer, TopicPartition as KafkaPartition
 
 from stratalog.engine.dirs import format_dir
 from stratalog.wire import ApiKey

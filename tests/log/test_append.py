@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import (
@@ -18,8 +17,7 @@ from stratalog.errors import (
     KafkaError,
     MessageTooLargeError,
 )
-from stratalog.log.append import preparation as module
-from stratalog.log.append import validation
+from stratalog.log.append import preparation as module, validation
 from stratalog.log.append.preparation import (
     AppendRules,
     PreparedAppend,

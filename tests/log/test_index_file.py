@@ -8,8 +8,7 @@ import struct
 from typing import cast
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from typing_extensions import Buffer
 
 from stratalog.log.index import search_kernel

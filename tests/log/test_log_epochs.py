@@ -8,8 +8,7 @@ from tempfile import TemporaryDirectory
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stratalog.config.topic import LogConfig
 from stratalog.errors import CorruptRecordError, InconsistentTopicIdError, InvalidRecordError

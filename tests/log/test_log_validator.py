@@ -14,8 +14,7 @@ from stratalog.config.topic import LogConfig
 from stratalog.errors import KafkaError
 from stratalog.log.append import validation
 from stratalog.log.append.preparation import AppendRules, prepare_leader_append
-from stratalog.records import batch_format as fmt
-from stratalog.records import record_scan
+from stratalog.records import batch_format as fmt, record_scan
 from stratalog.records.batch import RecordBatch
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec

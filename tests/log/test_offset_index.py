@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stratalog.errors import CorruptIndexError, KafkaStorageError
 from stratalog.log.format.offset_index_format import LARGE, LEGACY, OffsetIndexFormat

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.detection import SparseLog, by_document
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stratalog.log.format.offset_index_detection import detect_in_file
 from stratalog.log.format.offset_index_format import (

@@ -6,8 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.records.legacy_cases import FILES, KAFKA_READS, log_bytes, shown
 
 from stratalog.errors import (
@@ -16,8 +15,7 @@ from stratalog.errors import (
     KafkaError,
     UnsupportedCompressionTypeError,
 )
-from stratalog.records import Codec, ControlType, Record, build_batch, end_transaction_marker
-from stratalog.records import batch_format as fmt
+from stratalog.records import Codec, ControlType, Record, batch_format as fmt, build_batch, end_transaction_marker
 from stratalog.records.columns import COLUMN_NAMES, COLUMN_SCHEMA, decode_columns, decode_columns_plain
 from stratalog.records.record_format import encode_record
 from stratalog.util.checksum import crc32c

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import cramjam
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stratalog.errors import CorruptRecordError, UnsupportedCompressionTypeError
 from stratalog.records.compression import (

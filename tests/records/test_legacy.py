@@ -7,13 +7,11 @@ import zlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.records.legacy_cases import FILES, KAFKA_READS, content, log_bytes, shown
 
 from stratalog.errors import CorruptRecordError, InvalidRecordError, KafkaError
-from stratalog.records import Codec, Record, RecordBatch, build_batch, iter_batches
-from stratalog.records import batch_format as fmt
+from stratalog.records import Codec, Record, RecordBatch, batch_format as fmt, build_batch, iter_batches
 from stratalog.records.batch import batch_at, checked_batch_size
 from stratalog.records.legacy.messages import LegacyBatch
 from stratalog.testing.legacy_builder import build_legacy

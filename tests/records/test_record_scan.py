@@ -8,13 +8,11 @@ import tracemalloc
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.golden.validator.make import malformed, sealed, with_inner, with_payload
 
 from stratalog.errors import InvalidRecordError, KafkaError, MessageTooLargeError, RequestTimedOutError
-from stratalog.records import batch_format as fmt
-from stratalog.records import record_scan
+from stratalog.records import batch_format as fmt, record_scan
 from stratalog.records.batch import RecordBatch
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.compression import Codec, compress

@@ -15,11 +15,11 @@ from stratalog.records import (
     Codec,
     ControlType,
     Record,
+    batch_format as fmt,
     build_batch,
     end_transaction_marker,
     validate_client_batches,
 )
-from stratalog.records import batch_format as fmt
 from stratalog.testing.legacy_builder import build_legacy
 from stratalog.util.checksum import crc32c
 

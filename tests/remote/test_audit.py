@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from stratalog.jobs import Severity, Threads
 from stratalog.jobs.audit.bucket import AuditOptions, audit_bucket
@@ -394,8 +393,7 @@ def test_any_faults_are_each_found_and_repair_ends(faults: list[Fault | None], s
 
 def test_an_unreadable_store_is_an_error_and_no_finding(sound: SoundBucket) -> None:
     from stratalog.errors import RemoteStorageError
-    from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore
-    from stratalog.testing.faulty_store import StoreFault as StoreFault
+    from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore, StoreFault as StoreFault
 
     faults = FaultPlan()
     bucket = sound.copy()
@@ -431,8 +429,7 @@ def test_an_audit_that_fails_leaves_no_threads_to_the_garbage_collector(sound: S
 
 def crash_points(sound: SoundBucket, spoil: Callable[[SpoiltBucket], object]) -> int:
     """Repair with a crash at every call, each time from the start; how many calls there were."""
-    from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore, SimulatedCrash
-    from stratalog.testing.faulty_store import StoreFault as StoreFault
+    from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore, SimulatedCrash, StoreFault as StoreFault
 
     step = 0
     while True:
@@ -472,8 +469,7 @@ def test_a_crash_at_any_step_of_repair_leaves_nothing_worse(sound: SoundBucket) 
 def test_a_store_that_fails_at_any_step_of_repair_leaves_nothing_worse(name: str, sound: SoundBucket) -> None:
     """What is not done is done by the next repair, and what was sound stays so, whatever one call answers."""
     from stratalog.errors import RemoteStorageError
-    from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore
-    from stratalog.testing.faulty_store import StoreFault as StoreFault
+    from stratalog.testing.faulty_store import FaultPlan, FaultyObjectStore, StoreFault as StoreFault
 
     step, steps = 0, 1
     while step < steps:

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stratalog.remote.api.interfaces import RemoteLogSegmentId, TopicIdPartition
 from stratalog.remote.storage.object_names import ObjectKey, ObjectKind, parse_topic_directory

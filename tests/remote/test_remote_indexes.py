@@ -7,8 +7,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stratalog.errors import CorruptIndexError
 from stratalog.log.format.offset_index_format import LARGE, LEGACY

@@ -4,8 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stratalog.errors import RetriableRemoteStorageError
 from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata

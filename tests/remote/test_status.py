@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stratalog.config.topic import LogConfig
 from stratalog.remote.tier.status import Reason, TaskFailure, TierFacts, partition_status

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession, functions as F
 
 from stratalog.broker.server.server import Broker
 from stratalog.spark.options.read_options import ReadOptions

@@ -11,8 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from pyspark.errors import PythonException
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, Row, SparkSession, functions as F
 from pyspark.sql.pandas.functions import pandas_udf
 
 from stratalog.records.compression import Codec

@@ -6,8 +6,7 @@ from __future__ import annotations
 from itertools import accumulate
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stratalog.log.format.offset_index_format import LARGE, LEGACY, OffsetIndexFormat
 from stratalog.spark.planning.indexes import offset_entries

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException, PythonException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 import stratalog.spark
 from stratalog.records.compression import Codec

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from stratalog.log.format.offset_index_format import FORMATS, OffsetIndexFormat
 from stratalog.records.compression import Codec

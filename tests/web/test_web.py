@@ -25,16 +25,14 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 
-from stratalog.broker.metrics import LAG_METRICS
-from stratalog.broker.metrics import METRICS as BROKER_METRICS
+from stratalog.broker.metrics import LAG_METRICS, METRICS as BROKER_METRICS
 from stratalog.broker.server.listen_address import ListenAddress
 from stratalog.broker.server.server import Broker
 from stratalog.engine.metrics.catalogue import METRICS
 from stratalog.engine.metrics.metric import Metric, MetricKind, Sample, own_metric
 from stratalog.errors import UsageError
 from stratalog.web import server as web_server
-from stratalog.web.documentation import main as documentation
-from stratalog.web.documentation import page
+from stratalog.web.documentation import main as documentation, page
 from stratalog.web.hosts import OwnHosts
 from stratalog.web.metrics_text import family
 from stratalog.web.server import WebServer

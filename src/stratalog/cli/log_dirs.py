@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stratalog.broker import TAG as REMOTE_SIZES_TAG
-from stratalog.broker import decode
+from stratalog.broker import TAG as REMOTE_SIZES_TAG, decode
 from stratalog.cli.connection import open_cluster
 from stratalog.cli.options import BootstrapServer, CommandConfig, Json, Topics
 from stratalog.cli.out import on_terminal, print_json

@@ -17,8 +17,7 @@ import pyarrow as pa
 from typing_extensions import Buffer
 
 from stratalog.errors import CorruptRecordError, RecordListTooLargeError
-from stratalog.records import batch_format as fmt
-from stratalog.records import native
+from stratalog.records import batch_format as fmt, native
 from stratalog.records.batch import RecordBatch, batch_at, checked_batch_size, iter_batches
 from stratalog.records.columns_output import ColumnsOutput, rows_without_columns
 from stratalog.records.compression import Codec, codec_of, decompress

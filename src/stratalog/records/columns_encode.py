@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 from typing_extensions import Buffer
 
 from stratalog.errors import InvalidRecordError, InvalidTimestampError, RecordListTooLargeError
-from stratalog.records import batch_format as fmt
-from stratalog.records import native
+from stratalog.records import batch_format as fmt, native
 from stratalog.records.columns import HEADER_TYPE
 from stratalog.records.compression import Codec, compress
 from stratalog.util import crc32c

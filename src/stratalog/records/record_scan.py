@@ -25,8 +25,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.errors import InvalidRecordError, LargeBatchError, MessageTooLargeError, StillLoadingError
-from stratalog.records import batch_format as fmt
-from stratalog.records import native
+from stratalog.records import batch_format as fmt, native
 from stratalog.records.batch import RecordBatch
 from stratalog.records.compression import (
     Codec,

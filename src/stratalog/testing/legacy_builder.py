@@ -10,10 +10,8 @@ import zlib
 from collections.abc import Iterable
 from typing import Final
 
-from stratalog.records import Codec, RecordLike, compress
-from stratalog.records import batch_format as fmt
-from stratalog.records.legacy import message_format as legacy
-from stratalog.records.legacy import with_kafkas_checksum
+from stratalog.records import Codec, RecordLike, batch_format as fmt, compress
+from stratalog.records.legacy import message_format as legacy, with_kafkas_checksum
 
 _PREFIX: Final = struct.Struct(">qiI")
 

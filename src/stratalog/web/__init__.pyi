@@ -1,3 +1,1 @@
-from .server import (
-    WebServer as WebServer,
-)
+from .server import WebServer as WebServer

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stratalog.broker import metrics as broker_metrics
-from stratalog.engine.metrics import ABSENT, Metric
-from stratalog.engine.metrics import catalogue as engine_metrics
+from stratalog.engine.metrics import ABSENT, Metric, catalogue as engine_metrics
 from stratalog.remote.tier import MEANING
 
 _HEAD = """\

@@ -13,8 +13,7 @@ from typing import Any
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from stratalog.broker import BrokerServices
-from stratalog.broker import metrics as broker_metrics
+from stratalog.broker import BrokerServices, metrics as broker_metrics
 from stratalog.engine.metrics import Metric, MetricKind, Sample, read_metrics
 
 #: How long a scrape waits for the loop, which is this late only when something is badly wrong.

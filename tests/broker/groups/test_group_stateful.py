@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.broker.groups.machine import REBALANCE_MS, SESSION_MS, Machine
 

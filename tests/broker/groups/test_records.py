@@ -10,8 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.broker.groups.scenario import play
 from tests.golden.groups.make import GOLDEN
 from tests.support.consumer_offsets import StoredRecord, stored_records

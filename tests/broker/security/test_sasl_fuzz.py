@@ -12,8 +12,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-from tests.broker.security.test_oauth_bearer import Issuer
-from tests.broker.security.test_oauth_bearer import config_of as oauth_config
+from tests.broker.security.test_oauth_bearer import Issuer, config_of as oauth_config
 from tests.broker.security.test_sasl import sasl_config, serving
 from tests.support.waiting import wait_until
 

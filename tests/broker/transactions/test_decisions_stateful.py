@@ -6,8 +6,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from stratalog.broker.groups.offsets import TopicPartition

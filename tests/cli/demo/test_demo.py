@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.cli.demo import flights as source
-from stratalog.cli.demo import run as demo_run
+from stratalog.cli.demo import flights as source, run as demo_run
 from stratalog.cli.demo.flights import Delays, Flight, FlightFacts
 from stratalog.cli.demo.report import DemoReport
 from stratalog.engine.dirs.data_dir import is_served

@@ -6,8 +6,7 @@ import hashlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stratalog.log.cleaner import map_kernel, md5_kernel
 from stratalog.log.cleaner.md5_kernel import md5

@@ -3,8 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stratalog.remote.api.interfaces import INT32_MAX, RemoteLogSegmentId, RemoteLogSegmentMetadata
 from stratalog.remote.api.segment_state import RemoteLogSegmentState, is_valid_transition

@@ -4,8 +4,7 @@ import logging
 import struct
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stratalog.errors import CorruptRecordError, CorruptSnapshotError
 from stratalog.remote.api.interfaces import RemoteLogMetadata, RemotePartitionDeleteMetadata

@@ -3,8 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stratalog.errors import RemoteResourceNotFoundError, RetriableRemoteStorageError
 from stratalog.remote.api.interfaces import RemotePartitionDeleteMetadata

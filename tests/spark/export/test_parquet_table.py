@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stratalog.errors import UsageError
 from stratalog.spark.export.commits import Commit, CorruptCommitError, OffsetRange, next_commit

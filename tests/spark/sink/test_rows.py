@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stratalog.errors import InvalidRecordError, UsageError
 from stratalog.remote.metadata.partitioner import murmur2

@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
-from stratalog.broker.access.acls import AclOperation as Op
-from stratalog.broker.access.acls import ResourceType
+from stratalog.broker.access.acls import AclOperation as Op, ResourceType
 from stratalog.broker.access.guard import Asker, Finish, Guard, GuardStep, added, between_brokers, both, only, with_each
 from stratalog.broker.security import Principal, may_ask_for_tokens
 from stratalog.errors import (

@@ -32,8 +32,7 @@ from stratalog.errors import (
 )
 from stratalog.log.append import CheckedRecords
 from stratalog.log.producers import VerificationGuard
-from stratalog.records import Codec, checked_batch_size, iter_batches, load_beside
-from stratalog.records import batch_format as fmt
+from stratalog.records import Codec, batch_format as fmt, checked_batch_size, iter_batches, load_beside
 from stratalog.wire import INT32
 
 logger = logging.getLogger(__name__)

@@ -1,6 +1,1 @@
-from .status import (
-    PartitionStatus as PartitionStatus,
-)
-from .status import (
-    all_partitions as all_partitions,
-)
+from .status import PartitionStatus as PartitionStatus, all_partitions as all_partitions

@@ -8,8 +8,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from stratalog.cli.demo import flights as source
-from stratalog.cli.demo import spark_job, tiers, traffic
+from stratalog.cli.demo import flights as source, spark_job, tiers, traffic
 from stratalog.cli.demo.broker_process import BrokerProcess
 from stratalog.cli.demo.report import DemoReport
 from stratalog.engine.dirs import is_served

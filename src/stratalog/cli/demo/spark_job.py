@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession, functions as F
 
 from stratalog.cli.demo.flights import Delays, FlightFacts
 from stratalog.cli.demo.traffic import TOPIC

@@ -16,8 +16,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from stratalog.records import CODEC_MASK, CONTROL_BIT, SEQUENCE_MAX, TRANSACTIONAL_BIT
-from stratalog.records import batch_format as fmt
+from stratalog.records import CODEC_MASK, CONTROL_BIT, SEQUENCE_MAX, TRANSACTIONAL_BIT, batch_format as fmt
 from stratalog.records.native import (
     Words,
     as_i64,

@@ -1,3 +1,1 @@
-from .queries import (
-    list_groups as list_groups,
-)
+from .queries import list_groups as list_groups

@@ -1,3 +1,1 @@
-from .differences import (
-    unlike as unlike,
-)
+from .differences import unlike as unlike

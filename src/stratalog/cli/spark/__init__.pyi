@@ -1,3 +1,1 @@
-from .doctor import (
-    examined as examined,
-)
+from .doctor import examined as examined

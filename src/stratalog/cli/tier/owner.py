@@ -15,8 +15,7 @@ from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, ope
 from stratalog.cli.tier.times import time_text
 from stratalog.engine.dirs import stored_cluster_id, stored_node_id
 from stratalog.errors import UsageError
-from stratalog.remote.ownership import BucketOwner, OwnershipFile, give_up, owners
-from stratalog.remote.ownership import take_over as take_over_bucket
+from stratalog.remote.ownership import BucketOwner, OwnershipFile, give_up, owners, take_over as take_over_bucket
 from stratalog.util import TableColumn
 
 _COLUMNS = (

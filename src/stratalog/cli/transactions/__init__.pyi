@@ -1,2 +1,1 @@
-from .queries import active_producers as active_producers
-from .queries import hanging as hanging
+from .queries import active_producers as active_producers, hanging as hanging

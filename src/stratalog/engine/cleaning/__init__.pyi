@@ -1,9 +1,3 @@
-from .cleaner_config import (
-    CleanerConfig as CleanerConfig,
-)
-from .cleaner_manager import (
-    CleanerManager as CleanerManager,
-)
-from .log_cleaner import (
-    LogCleaner as LogCleaner,
-)
+from .cleaner_config import CleanerConfig as CleanerConfig
+from .cleaner_manager import CleanerManager as CleanerManager
+from .log_cleaner import LogCleaner as LogCleaner

@@ -16,10 +16,8 @@ import numpy.typing as npt
 from stratalog.jobs.compaction import keys_kernel
 from stratalog.jobs.compaction.sources import CHUNK_BYTES, OpenRecords, open_records
 from stratalog.jobs.compaction.values import KeysTask, SegmentSummary
-from stratalog.log.cleaner import SCRATCH_SIZE, Chunk, CleanedTransactions, address_of
-from stratalog.log.cleaner import context as at
-from stratalog.records import ControlType, RecordBatch, parse_control_key
-from stratalog.records import batch_format as fmt
+from stratalog.log.cleaner import SCRATCH_SIZE, Chunk, CleanedTransactions, address_of, context as at
+from stratalog.records import ControlType, RecordBatch, batch_format as fmt, parse_control_key
 from stratalog.util import SYSTEM_CLOCK
 
 #: Entries that are gathered before they are handed on: at least, at most, and for each bucket.

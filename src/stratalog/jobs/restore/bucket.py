@@ -30,8 +30,7 @@ from stratalog.jobs.restore.plan import (
     judge_all,
     plan_partition,
 )
-from stratalog.log.format import EpochEntry, decode_epochs
-from stratalog.log.format import decode as decode_producers
+from stratalog.log.format import EpochEntry, decode as decode_producers, decode_epochs
 from stratalog.remote.api import RemoteLogSegmentMetadata, TopicIdPartition
 from stratalog.remote.storage import ObjectKind, ObjectStore, SegmentManifest
 

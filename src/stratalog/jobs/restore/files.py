@@ -23,13 +23,13 @@ from stratalog.log.format import (
     PARTITION_METADATA,
     PartitionMetadataFile,
     ProducerSnapshotEntry,
+    decode as decode_producers,
     encode_epochs,
     log_file,
     offset_index_file,
     snapshot_file,
     time_index_file,
 )
-from stratalog.log.format import decode as decode_producers
 from stratalog.log.producers import NEVER
 from stratalog.records import ControlType, Record, build_batch, end_transaction_marker
 from stratalog.remote.api import (

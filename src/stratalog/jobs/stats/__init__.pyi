@@ -1,6 +1,2 @@
-from .result import (
-    TopicStats as TopicStats,
-)
-from .run import (
-    SAMPLE_BYTES as SAMPLE_BYTES,
-)
+from .result import TopicStats as TopicStats
+from .run import SAMPLE_BYTES as SAMPLE_BYTES

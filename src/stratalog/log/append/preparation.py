@@ -27,8 +27,15 @@ from stratalog.config import LogConfig
 from stratalog.errors import InvalidRecordError, KafkaError, StillLoadingError
 from stratalog.log.append.roll import segment_ms_max
 from stratalog.log.append.validation import validated
-from stratalog.records import Codec, RecordBatch, are_regular, iter_batches, load_native, scan_records
-from stratalog.records import batch_format as fmt
+from stratalog.records import (
+    Codec,
+    RecordBatch,
+    are_regular,
+    batch_format as fmt,
+    iter_batches,
+    load_native,
+    scan_records,
+)
 from stratalog.util import crc32c
 
 CLIENT: Final = "client"

@@ -34,6 +34,7 @@ from stratalog.records import (
     Record,
     RecordBatch,
     RecordFacts,
+    batch_format as fmt,
     batches_at_most,
     build_batch,
     compress,
@@ -43,7 +44,6 @@ from stratalog.records import (
     set_max_timestamp,
     validate_client_batches,
 )
-from stratalog.records import batch_format as fmt
 from stratalog.records.legacy import LegacyBatch
 from stratalog.util import crc32c
 

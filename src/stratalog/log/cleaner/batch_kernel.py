@@ -6,8 +6,7 @@ Every write stays within what the caller has found room for (`context.RECORD_GRO
 from __future__ import annotations
 
 from stratalog.log.cleaner.chunk_kernel import context_at
-from stratalog.records import ATTRIBUTES_AT, HEADER_SIZE, LENGTH_AT, LOG_OVERHEAD
-from stratalog.records import batch_format as fmt
+from stratalog.records import ATTRIBUTES_AT, HEADER_SIZE, LENGTH_AT, LOG_OVERHEAD, batch_format as fmt
 from stratalog.records.native import (
     as_u8,
     copy_any,

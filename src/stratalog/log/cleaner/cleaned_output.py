@@ -12,8 +12,7 @@ from typing_extensions import Buffer
 
 from stratalog.errors import CorruptRecordError
 from stratalog.log.append import RELATIVE_OFFSET_MAX, BatchFacts
-from stratalog.log.cleaner import context as at
-from stratalog.log.cleaner import output_kernel
+from stratalog.log.cleaner import context as at, output_kernel
 from stratalog.log.cleaner.chunk import Chunk, address_of
 from stratalog.log.segment import LogSegment
 from stratalog.records import HEADER_SIZE, RECORD_SIZE_MIN, RecordBatch

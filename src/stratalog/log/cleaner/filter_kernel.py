@@ -12,8 +12,7 @@ from stratalog.log.cleaner.batch_kernel import write_header, write_retained
 from stratalog.log.cleaner.chunk_kernel import check_batch, context_at
 from stratalog.log.cleaner.context import DONE, MALFORMED, OUT_FULL, RECORD_GROWTH, SPECIAL, UNUSUAL, CleanedRow
 from stratalog.log.cleaner.map_kernel import is_superseded, map_state
-from stratalog.records import HEADER_SIZE, NO_TIMESTAMP
-from stratalog.records import batch_format as fmt
+from stratalog.records import HEADER_SIZE, NO_TIMESTAMP, batch_format as fmt
 from stratalog.records.native import (
     as_u8,
     compiled,

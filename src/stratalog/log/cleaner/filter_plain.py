@@ -14,8 +14,7 @@ from typing_extensions import Buffer
 
 from stratalog.log.cleaner.superseded import NewerRecords
 from stratalog.log.cleaner.verdict import BatchVerdict
-from stratalog.records import Record, RecordBatch, build_batch
-from stratalog.records import batch_format as fmt
+from stratalog.records import Record, RecordBatch, batch_format as fmt, build_batch
 from stratalog.util import crc32c
 
 

@@ -13,8 +13,7 @@ from typing import Final
 import numpy as np
 
 from stratalog.errors import CorruptRecordError
-from stratalog.log.cleaner import context as at
-from stratalog.log.cleaner import keys_kernel
+from stratalog.log.cleaner import context as at, keys_kernel
 from stratalog.log.cleaner.chunk import Chunk, address_of
 from stratalog.log.cleaner.log_view import aborted_transactions, segments_between
 from stratalog.log.cleaner.offset_map import OffsetMap
@@ -23,8 +22,7 @@ from stratalog.log.cleaner.transactions import CleanedTransactions
 from stratalog.log.cleaner.values import CleanerStats
 from stratalog.log.partition_log import PartitionLog
 from stratalog.log.segment import LogSegment
-from stratalog.records import RecordBatch
-from stratalog.records import batch_format as fmt
+from stratalog.records import RecordBatch, batch_format as fmt
 
 _GOES_ON: Final = False
 _IS_FULL: Final = True

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stratalog.log.cleaner import context as at
-from stratalog.log.cleaner import filter_kernel
+from stratalog.log.cleaner import context as at, filter_kernel
 from stratalog.log.cleaner.chunk import Chunk, RecordsFile, address_of
 from stratalog.log.cleaner.cleaned_output import CleanedOutput
 from stratalog.log.cleaner.filter_plain import FilteredBatch, FilterRules, empty_batch, filter_batch
@@ -21,8 +20,7 @@ from stratalog.log.cleaner.transactions import CleanedTransactions
 from stratalog.log.cleaner.values import CleanerStats, LastRecord
 from stratalog.log.cleaner.verdict import BatchVerdict, judge
 from stratalog.log.segment import LogSegment
-from stratalog.records import Codec, RecordBatch, compress
-from stratalog.records import batch_format as fmt
+from stratalog.records import Codec, RecordBatch, batch_format as fmt, compress
 from stratalog.util import crc32c
 
 

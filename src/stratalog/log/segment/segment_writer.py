@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final
 from stratalog.config import LogConfig
 from stratalog.errors import RecordListTooLargeError
 from stratalog.log.append import BatchFacts, roll_reason, segment_ms_max, time_waited
-from stratalog.log.format import encode as encode_producers
-from stratalog.log.format import snapshot_file
+from stratalog.log.format import encode as encode_producers, snapshot_file
 from stratalog.log.segment.segment import LogSegment
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem
 

@@ -5,9 +5,10 @@ each see half of it, and the loops of one are then missing. Whatever needs numba
 """
 
 import numba as numba
-from numba.core import cgutils as cgutils
-from numba.core import types as types
-from numba.core.caching import CompileResultCacheImpl as CompileResultCacheImpl
-from numba.core.caching import FunctionCache as FunctionCache
-from numba.core.caching import InTreeCacheLocator as InTreeCacheLocator
+from numba.core import cgutils as cgutils, types as types
+from numba.core.caching import (
+    CompileResultCacheImpl as CompileResultCacheImpl,
+    FunctionCache as FunctionCache,
+    InTreeCacheLocator as InTreeCacheLocator,
+)
 from numba.extending import intrinsic as intrinsic

@@ -22,9 +22,7 @@ from stratalog.errors import (
     ReplacedRemoteObjectError,
     RetriableRemoteStorageError,
 )
-from stratalog.remote.storage.aiven import DataKeys, data_keys
-from stratalog.remote.storage.aiven import keys as aiven_keys
-from stratalog.remote.storage.aiven import manifest as aiven_manifest
+from stratalog.remote.storage.aiven import DataKeys, data_keys, keys as aiven_keys, manifest as aiven_manifest
 from stratalog.remote.storage.chunk_codec import AesGcm, ChunkCodec, Compression
 from stratalog.remote.storage.keyring import KeyFiles, Keyring
 from stratalog.remote.storage.manifest import Encryption, ObjectLayout, SegmentManifest

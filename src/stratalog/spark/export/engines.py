@@ -10,8 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from stratalog.errors import UsageError
 from stratalog.jobs import Progress

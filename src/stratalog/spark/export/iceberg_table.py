@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, functions as F
 
 from stratalog.errors import UsageError
 from stratalog.spark.export.commits import Commit

@@ -9,8 +9,7 @@ from functools import reduce
 from typing import Any, Final
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, Observation, SparkSession, functions as F
 from pyspark.sql.types import BinaryType, DateType, IntegerType, LongType, StringType
 
 from stratalog.errors import UsageError

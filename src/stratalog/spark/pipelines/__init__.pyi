@@ -1,6 +1,1 @@
-from .read import (
-    read_rows as read_rows,
-)
-from .read import (
-    source_options as source_options,
-)
+from .read import read_rows as read_rows, source_options as source_options

@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession, functions as F
 
 from stratalog.jobs import SILENT, Progress, measure_topics
 from stratalog.jobs.stats import SAMPLE_BYTES, TopicStats

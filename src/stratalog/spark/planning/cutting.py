@@ -6,8 +6,7 @@ import logging
 from dataclasses import dataclass, replace
 
 from stratalog.inspect import ByteSources, Place, PlaceMissingError, PlaceTier
-from stratalog.records import RecordBatch
-from stratalog.records import batch_format as fmt
+from stratalog.records import RecordBatch, batch_format as fmt
 from stratalog.spark.model import Piece, Segment, SegmentRange
 from stratalog.spark.planning.index_access import IndexAccess
 from stratalog.spark.planning.splits import apart, cut_segment, needs_index

@@ -18,8 +18,7 @@ from stratalog.errors import (
     UnknownTopicOrPartitionError,
 )
 from stratalog.log.index import AbortedTransaction
-from stratalog.records import ControlType, RecordBatch, parse_control_key
-from stratalog.records import batch_format as fmt
+from stratalog.records import ControlType, RecordBatch, batch_format as fmt, parse_control_key
 from stratalog.spark.model import Piece
 from stratalog.spark.options import OnDataLoss
 from stratalog.spark.planning import INT64_MAX

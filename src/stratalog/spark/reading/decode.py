@@ -17,8 +17,14 @@ import pyarrow as pa
 
 from stratalog.errors import KafkaError, RecordListTooLargeError
 from stratalog.log.index import AbortedTransaction
-from stratalog.records import batch_at, checked_batch_size, decode_columns, decode_rows, rows_without_columns
-from stratalog.records import batch_format as fmt
+from stratalog.records import (
+    batch_at,
+    batch_format as fmt,
+    checked_batch_size,
+    decode_columns,
+    decode_rows,
+    rows_without_columns,
+)
 from stratalog.spark.model import Piece
 from stratalog.spark.options import OnDataLoss
 from stratalog.spark.planning import Intervals

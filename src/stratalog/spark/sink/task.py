@@ -15,8 +15,7 @@ from typing_extensions import Buffer
 
 from stratalog.errors import StratalogError
 from stratalog.log.segment import SegmentWriter, WrittenSegment
-from stratalog.records import BatchSettings, encode_batches
-from stratalog.records import batch_format as fmt
+from stratalog.records import BatchSettings, batch_format as fmt, encode_batches
 from stratalog.spark.sink.options import SinkOptions
 from stratalog.spark.sink.plan import BulkTaskResult, TaskSegment, WritePlan
 from stratalog.spark.sink.rows import RowSplitter

@@ -1,4 +1,3 @@
-from .catalog import ACTIONS as ACTIONS
-from .catalog import PAGES as PAGES
+from .catalog import ACTIONS as ACTIONS, PAGES as PAGES
 from .record_text import visible as visible
 from .records import raw as raw

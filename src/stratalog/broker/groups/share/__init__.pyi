@@ -1,33 +1,11 @@
-from .coordinator import (
-    DeletedOffsets as DeletedOffsets,
-)
-from .coordinator import (
-    ShareGroupCoordinator as ShareGroupCoordinator,
-)
-from .group import (
-    ShareGroup as ShareGroup,
-)
+from .coordinator import DeletedOffsets as DeletedOffsets, ShareGroupCoordinator as ShareGroupCoordinator
+from .group import ShareGroup as ShareGroup
 from .heartbeat import (
     ShareHeartbeat as ShareHeartbeat,
-)
-from .heartbeat import (
     ShareReply as ShareReply,
-)
-from .heartbeat import (
     check_share_heartbeat as check_share_heartbeat,
 )
-from .records import (
-    decode_share_change as decode_share_change,
-)
-from .simple_assignor import (
-    ASSIGNOR as ASSIGNOR,
-)
-from .state_topics import (
-    UNKNOWN_TOPIC as UNKNOWN_TOPIC,
-)
-from .values import (
-    ShareGroupChange as ShareGroupChange,
-)
-from .values import (
-    ShareMember as ShareMember,
-)
+from .records import decode_share_change as decode_share_change
+from .simple_assignor import ASSIGNOR as ASSIGNOR
+from .state_topics import UNKNOWN_TOPIC as UNKNOWN_TOPIC
+from .values import ShareGroupChange as ShareGroupChange, ShareMember as ShareMember
