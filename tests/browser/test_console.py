@@ -105,6 +105,12 @@ def serving(directory: Path) -> Iterator[Served]:
         yield Served(broker, web)
 
 
+def follow(page: Any, leads: str) -> None:
+    """Click a link, or the button that sends a form, and wait for the page that comes."""
+    with page.expect_navigation():
+        page.click(leads)
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with serving(tmp_path_factory.mktemp("console")) as made:
@@ -198,7 +204,7 @@ def test_hostile_keys_values_headers_and_groups_are_text(page: Any, served: Serv
     assert "rtl\\u202e" in text
     assert "00 01 ff" in text
     page.goto(f"{served.url}/groups")
-    page.click("td.name a")
+    follow(page, "td.name a")
     assert page.inner_text("h1") == GROUP
     assert "hostile" in page.inner_text("tbody >> nth=0")
     assert page.evaluate("window.hacked") is None
@@ -210,8 +216,7 @@ def test_a_segment_leads_to_its_batches_and_they_to_their_records(page: Any, ser
     page.keyboard.press("Enter")
     page.wait_for_url("**/batches?offset=*")
     first = int(page.url.partition("offset=")[2])
-    page.click("tbody tr >> nth=0 >> a")
-    page.wait_for_url("**/records?offset=*")
+    follow(page, "tbody tr >> nth=0 >> a")
     assert int(page.inner_text(".record >> nth=0 >> .at b").replace("\u202f", "")) == first
 
 
@@ -270,13 +275,13 @@ def test_sliders_try_another_retention_and_change_nothing(page: Any, served: Ser
 def test_everything_is_there_without_scripts(chromium: Any, served: Served) -> None:
     with open_page(chromium, java_script_enabled=False) as page:
         page.goto(served.url)
-        page.click("nav >> text=Topics")
+        follow(page, "nav >> text=Topics")
         page.fill("input[name=q]", "orders")
-        page.click("button:has-text('Search')")
-        page.click("td.name a")
-        page.click("td.name a")
-        page.click("svg[data-lane] a >> nth=0")
-        page.click("tbody tr >> nth=0 >> a")
+        follow(page, "button:has-text('Search')")
+        follow(page, "td.name a")
+        follow(page, "td.name a")
+        follow(page, "svg[data-lane] a >> nth=0")
+        follow(page, "tbody tr >> nth=0 >> a")
         assert page.locator(".record").count() == 20
 
 
@@ -310,10 +315,8 @@ def test_a_broker_that_stalls_is_said_to(chromium: Any, served: Served, monkeypa
 
 
 def _set(page: Any, key: str, value: str) -> None:
-    row = page.locator(f"tr[id='{key}']")
-    row.locator("input[name=value]").fill(value)
-    with page.expect_navigation():
-        row.locator("button:has-text('Set')").click()
+    page.fill(f"tr[id='{key}'] input[name=value]", value)
+    follow(page, f"tr[id='{key}'] button:has-text('Set')")
 
 
 def test_a_setting_is_changed_and_two_tabs_do_not_overwrite_each_other(chromium: Any, served: Served) -> None:
@@ -335,8 +338,7 @@ def test_a_record_is_produced(page: Any, served: Served) -> None:
     page.fill("input[name=key]", "clé")
     page.fill("textarea[name=value]", "two\nlines")
     page.fill("textarea[name=headers]", "trace=abc\nodd=a=b")
-    with page.expect_navigation():
-        page.click("main button:has-text('Produce')")
+    follow(page, "main button:has-text('Produce')")
     text = page.inner_text(".record >> nth=0")
     assert "clé" in text
     assert "two\nlines" in text

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from tests.browser.test_console import Served, chromium, open_page, serving
+from tests.browser.test_console import Served, chromium, follow, open_page, serving
 
 from stratalog.broker.security import credential_of_password
 from stratalog.broker.server.listen_address import ListenAddress
@@ -57,12 +57,6 @@ def page(chromium: Any) -> Iterator[Any]:
         yield made
 
 
-def send(page: Any, button: str) -> None:
-    """Press the button that sends a form, and wait for the page that answers it."""
-    with page.expect_navigation():
-        page.click(button)
-
-
 def done(page: Any) -> str:
     return str(page.inner_text("#done > .notice.good"))
 
@@ -74,25 +68,25 @@ def test_a_topic_is_made_changed_and_deleted(page: Any, served: Served) -> None:
     page.goto(f"{served.url}/topics")
     page.fill("input[name=new_topic]", "a b")
     page.fill("textarea[name=configs]", "retention.ms=86400000")
-    send(page, "button:has-text('Create')")
+    follow(page, "button:has-text('Create')")
     assert "invalid" in page.inner_text(".field:has(input[name=new_topic]) .wrong").lower()
     assert page.input_value("textarea[name=configs]") == "retention.ms=86400000"
     page.fill("input[name=new_topic]", "made.here")
     page.fill("input[name=partitions]", "3")
-    send(page, "button:has-text('Create')")
+    follow(page, "button:has-text('Create')")
     assert done(page) == "topic made.here is created"
     assert page.locator("tbody tr").count() == 3
     assert served.setting("made.here", "retention.ms") == "86400000"
 
     page.click(".tabs >> text=Settings")
-    send(page, "tr[id='retention.ms'] button:has-text('Back to default')")
+    follow(page, "tr[id='retention.ms'] button:has-text('Back to default')")
     assert served.setting("made.here", "retention.ms") is None
 
     page.fill("input[name=confirm]", "made")
-    send(page, "button:has-text('Delete')")
+    follow(page, "button:has-text('Delete')")
     assert "type the name" in page.inner_text(".field:has(input[name=confirm]) .wrong")
     page.fill("input[name=confirm]", "made.here")
-    send(page, "button:has-text('Delete')")
+    follow(page, "button:has-text('Delete')")
     assert done(page) == "topic made.here is deleted"
     assert served.broker.services.metadata.topic("made.here") is None
 
@@ -103,12 +97,12 @@ def test_records_of_bytes_and_tombstones_are_produced(page: Any, served: Served)
     page.fill("input[name=partition]", "1")
     page.fill("input[name=key]", "00 ff")
     page.fill("textarea[name=value]", "zz")
-    send(page, "main button:has-text('Produce')")
+    follow(page, "main button:has-text('Produce')")
     assert "expected bytes in hexadecimal" in page.inner_text(".field:has(textarea[name=value]) .wrong")
     assert page.input_value("input[name=key]") == "00 ff"
     page.fill("textarea[name=value]", "")
     page.select_option("select[name=tombstone]", "yes")
-    send(page, "main button:has-text('Produce')")
+    follow(page, "main button:has-text('Produce')")
     assert done(page) == "appended to orders-1 at offset 0"
     text = page.inner_text(".record >> nth=0")
     assert "00 ff" in text
@@ -129,11 +123,11 @@ def test_a_group_goes_on_where_the_form_says(page: Any, served: Served) -> None:
     page.fill("input[name=reset_partition]", "0")
     page.select_option("select[name=reset_to]", "offset")
     page.fill("input[name=reset_value]", "soon")
-    send(page, "button:has-text('Set')")
+    follow(page, "button:has-text('Set')")
     assert page.inner_text(".field:has(input[name=reset_value]) .wrong") == "expected an offset"
     assert page.get_attribute("main", "data-live") is None, "a refresh would take away what was typed wrong"
     page.fill("input[name=reset_value]", "4")
-    send(page, "button:has-text('Set')")
+    follow(page, "button:has-text('Set')")
     assert done(page) == "the group goes on in orders-0 at 4"
     assert page.inner_text("td[data-label=Lag] >> nth=0") == "6"
     served.produce("orders", b"x")
@@ -151,13 +145,13 @@ def test_a_limit_is_set_and_taken_away(page: Any, served: Served) -> None:
         page.fill("input[name=quota_user]", "alice")
         page.select_option("select[name=quota_key]", "producer_byte_rate")
         page.fill("input[name=quota_value]", value)
-        send(page, "#quotas button:has-text('Set')")
+        follow(page, "#quotas button:has-text('Set')")
         assert done(page)
         assert ("producer_byte_rate = 1048576" in page.inner_text("#quotas")) is shown
     page.click("summary:has-text('Set a limit')")
     page.fill("input[name=quota_user]", "alice")
     page.fill("input[name=quota_value]", "much")
-    send(page, "#quotas button:has-text('Set')")
+    follow(page, "#quotas button:has-text('Set')")
     assert page.is_visible("#quotas .wrong")
 
 
@@ -165,30 +159,30 @@ def test_users_and_rules_are_made_and_removed_by_who_has_logged_in(page: Any, gu
     page.goto(f"{guarded}/security")
     page.fill("input[name=user]", "admin")
     page.fill("input[name=password]", "admin-secret")
-    send(page, "main button:has-text('Log in')")
+    follow(page, "main button:has-text('Log in')")
     page.wait_for_url("**/security")
 
     page.click("summary:has-text('password')")
     page.fill("#users details input[name=user]", "alice")
-    send(page, "#users button:has-text('Set')")
+    follow(page, "#users button:has-text('Set')")
     assert page.is_visible("#users details .wrong")
     page.fill("#users details input[name=user]", "alice")
     page.fill("#users details input[name=password]", "alice-secret")
-    send(page, "#users button:has-text('Set')")
+    follow(page, "#users button:has-text('Set')")
     assert "alice" in page.inner_text("#users tbody")
     assert "alice-secret" not in page.content()
 
     page.click("summary:has-text('Add a rule')")
     page.fill("#acls details input[name=principal]", "User:alice")
     page.fill("#acls details input[name=name]", "orders")
-    send(page, "#acls button:has-text('Add')")
+    follow(page, "#acls button:has-text('Add')")
     assert "User:alice" in page.inner_text("#acls tbody")
-    send(page, "#acls tbody button:has-text('Remove')")
+    follow(page, "#acls tbody button:has-text('Remove')")
     page.wait_for_selector("#acls .empty")
 
-    send(page, "#users tbody tr:has-text('alice') button:has-text('Remove')")
+    follow(page, "#users tbody tr:has-text('alice') button:has-text('Remove')")
     assert "alice" not in page.inner_text("#users tbody")
-    send(page, "header button:has-text('Log out')")
+    follow(page, "header button:has-text('Log out')")
     page.wait_for_url("**/login")
 
 
