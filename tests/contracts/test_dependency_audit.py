@@ -1,4 +1,7 @@
-"""The audit of dependencies: what it finds, and what it says where nothing answers. The database is one of one entry."""
+"""The audit of dependencies: what it finds, and what it says where nothing answers.
+
+The database holds one advisory.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-
-from tools.audit_dependencies import uv_program
-
 from tests.support.reference_kafka import free_port
+from tools.audit_dependencies import uv_program
 
 ROOT = Path(__file__).parents[2]
 ADVISORY = {
@@ -94,7 +95,8 @@ def audited(project: Path, version: str, address: str, *options: str) -> subproc
     if uv_program() is None:
         pytest.skip("there is no uv, neither of the set-up nor on the path")
     (project / "pyproject.toml").write_text(
-        f'[project]\nname = "project"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["starlette=={version}"]\n'
+        '[project]\nname = "project"\nversion = "1"\nrequires-python = ">=3.11"\n'
+        f'dependencies = ["starlette=={version}"]\n'
     )
     registry = f"{address}/simple"
     (project / "uv.lock").write_text(LOCK.format(version=version, registry=registry, hash="0" * 64))
