@@ -15,23 +15,21 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.set_up import ROOT, UV_HOME, UV_VERSION
-
+ROOT = Path(__file__).resolve().parent.parent
 #: What `uv` says when the database, or the way to it, does not answer.
 _UNREACHED = ("error sending request", "Request failed", "timed out", "HTTP status")
 
 
 def uv_program() -> str | None:
     """Return the uv of the set-up, else one on the path, else None."""
-    own = UV_HOME / "bin" / "uv"
-    return str(own) if own.is_file() else shutil.which("uv")
+    return next((str(each) for each in ROOT.glob(".setup/uv-*/bin/uv")), None) or shutil.which("uv")
 
 
 def audit(project: Path, arguments: Sequence[str], *, required: bool) -> int:
     """Print what is known about the locked packages of a project; return the exit code."""
     uv = uv_program()
     if uv is None:
-        print(f"audit: there is no uv; run ./run-tests once, or pip install uv=={UV_VERSION}", file=sys.stderr)
+        print("audit: there is no uv; run ./run-tests once, or pip install uv", file=sys.stderr)
         return 2
     command = [uv, "audit", "--frozen", "--preview-features", "audit-command", "--project", str(project), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
