@@ -4,7 +4,8 @@
         quorum.write(some_record)                   # committed at once
 
 It is what the broker needs of KRaft's `ControllerServer` and no more; who decides what is Kafka's is asked of Kafka.
-What clients sent is in `forwarded`, with the principal that came with it.
+What clients sent is in `forwarded`, with the principal that came with it; `answers` says what others than CreateAcls
+are answered, by key, and `envelope_errors` which error the next envelopes have.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from uuid import UUID
 from stratalog.records import Record, build_batch
 from stratalog.wire import (
     ApiKey,
+    build_message,
     make_message,
     message_module,
     principal_class,
@@ -82,6 +84,9 @@ class ModelQuorum:
         self.refuses: dict[ApiKey, int] = {}
         self.versions = dict(_VERSIONS)
         self.forwarded: list[Forwarded] = []
+        #: Fields of the response to a forwarded request, from its message.
+        self.answers: dict[ApiKey, Callable[[Any], dict[str, Any]]] = {}
+        self.envelope_errors: list[int] = []
         self.lock = threading.RLock()
         self._unfenced: set[int] = set()
         self._numbers = itertools.count(1)
@@ -218,9 +223,15 @@ class ModelQuorum:
         self.forwarded.append(
             Forwarded(key, asker, bool(principal.token_authenticated), bytes(request.client_host_address))
         )
-        assert key is ApiKey.CREATE_ACLS
-        body = self._create_acls(version, inner, may=asker in self.super_users)
-        return {"response_data": struct.pack(">iB", correlation_id, 0) + write_message(body)}
+        if self.envelope_errors:
+            return {"error_code": self.envelope_errors.pop(0)}
+        if key in self.answers:
+            body = build_message(response_class(key, version), self.answers[key](inner))
+        else:
+            assert key is ApiKey.CREATE_ACLS
+            body = self._create_acls(version, inner, may=asker in self.super_users)
+        head = struct.pack(">i", correlation_id) + (b"\0" if type(body).__flexible__ else b"")
+        return {"response_data": head + write_message(body)}
 
     def _create_acls(self, version: int, request: Any, *, may: bool) -> Any:
         result = message_module(ApiKey.CREATE_ACLS, version, "response").AclCreationResult

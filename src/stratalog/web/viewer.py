@@ -7,7 +7,7 @@ log are those of clients. Questions to the engine, which is thread-safe, are pre
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -15,15 +15,18 @@ from stratalog.broker import BrokerServices
 from stratalog.broker.access import GUARDS, AclOperation, ResourceType, guarded
 from stratalog.broker.apis import load_apis
 from stratalog.broker.security import Peer, Principal
-from stratalog.broker.server import ApiKey, RequestContext
+from stratalog.broker.server import ApiKey, Registry, RequestContext
+from stratalog.config import LogConfig
 from stratalog.engine import Partition
 from stratalog.errors import (
     ClusterAuthorizationFailedError,
     StratalogError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
     error_for_code,
 )
+from stratalog.web.in_process import CLIENT_ID, ask_by_frame
 from stratalog.wire import (
     EncodedResponse,
     make_message,
@@ -80,12 +83,9 @@ class ConsoleViewer:
 
         `build` is given what makes a part of the request by name, and returns the fields of the request.
         """
-        apis = load_apis()
-        if self.broker.access is not None:
-            apis = guarded(apis, self.broker.access, GUARDS)
-        api = apis[key]
-        assert api.handler is not None
-        handler = api.handler
+        api = self._apis().get(int(key))
+        if api is None or not api.min_version <= version <= api.max_version:
+            raise UnsupportedVersionError(f"neither this broker nor its controllers take {key.message} {version}")
         module = message_module(key, version, "request")
 
         def part(name: str, /, **fields: Any) -> Any:
@@ -94,8 +94,10 @@ class ConsoleViewer:
         request = make_message(request_class(key, version), build(part))
 
         async def ask() -> Any:
-            ctx = RequestContext(self.broker, key, version, client_id="stratalog-console", peer=self.peer())
-            response = handler(ctx, request)
+            if api.handler is None:
+                return await ask_by_frame(self.broker, api, version, self.peer(), request)
+            ctx = RequestContext(self.broker, key, version, client_id=CLIENT_ID, peer=self.peer())
+            response = api.handler(ctx, request)
             if asyncio.iscoroutine(response):
                 response = await response
             if isinstance(response, EncodedResponse):
@@ -104,9 +106,15 @@ class ConsoleViewer:
 
         return self.wait_for(ask())
 
+    def _apis(self) -> Registry:
+        """Return what the broker answers itself, and what it has its controllers answer, with their guards."""
+        cluster, access = self.broker.cluster, self.broker.access
+        apis = load_apis() if cluster is None else cluster.served
+        return apis if access is None else guarded(apis, access, GUARDS)
+
     def serves(self, key: ApiKey) -> bool:
         """Return whether the broker speaks an API."""
-        return key in load_apis()
+        return key in self._apis()
 
     # --- access -------------------------------------------------------------------------------------------------------
 
@@ -153,8 +161,43 @@ class ConsoleViewer:
         """Return a partition of a topic that was checked. Raises UnknownTopicOrPartitionError."""
         found = self.broker.logs.get(topic, number)
         if found is None:
-            raise UnknownTopicOrPartitionError(f"{topic} has no partition {number} here")
+            elsewhere = self.elsewhere(topic, number)
+            raise UnknownTopicOrPartitionError(elsewhere or f"{topic} has no partition {number} here")
         return found
+
+    def leader(self, topic: str, number: int) -> int | None:
+        """Return who leads a partition, -1 where no broker does; None where there is no such partition."""
+        if self.broker.cluster is not None:
+            found = self.broker.cluster.leader(topic, number)
+            return None if found is None else found[0]
+        return self.broker.node_id if self.broker.has_partition(topic, number) else None
+
+    def elsewhere(self, topic: str, number: int) -> str | None:
+        """Return where to look for a partition of which this broker has no replica; None where there is none."""
+        leader = self.leader(topic, number)
+        if leader is None or leader == self.broker.node_id:
+            return None
+        where = "no broker leads it now" if leader < 0 else f"broker {leader} leads it: look at its console"
+        return f"{topic}-{number} has no replica on this broker; {where}"
+
+    def here(self, topic: str) -> list[Partition]:
+        """Return the partitions of a topic of which this broker has a replica, in order."""
+        return sorted(self.broker.logs.partitions(topic), key=lambda each: each.partition)
+
+    def not_here(self, topic: str) -> str | None:
+        """Return which partitions of a topic other brokers have alone, in a sentence; None where all are here."""
+        known = self.broker.metadata.topic(topic)
+        here = {each.partition for each in self.broker.logs.partitions(topic)}
+        missing = [n for n in range(0 if known is None else known.partition_count) if n not in here]
+        if not missing:
+            return None
+        shown = ", ".join(map(str, missing[:10])) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
+        return f"Partitions {shown} of {topic} have no replica on this broker, and are not shown."
+
+    def log_config(self, configs: Mapping[str, str]) -> LogConfig:
+        """Return the configuration of a topic with these properties. InvalidConfigError for those that clash."""
+        large = self.broker.metadata.large_segments
+        return LogConfig.from_properties(configs, self.broker.config, use_large_index_format=large)
 
 
 def check_code(code: int, message: str | None = None) -> None:

@@ -1,4 +1,5 @@
 from .api_keys import ApiKey as ApiKey
+from .nested_messages import build_message as build_message, request_frame as request_frame
 from .protocol import (
     INT16 as INT16,
     INT32 as INT32,

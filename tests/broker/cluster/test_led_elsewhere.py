@@ -18,8 +18,7 @@ from stratalog.broker.apis.k61_describe_producers import describe_producers
 from stratalog.broker.groups import TopicPartition
 from stratalog.broker.server import RequestContext
 from stratalog.records import Record, build_batch
-from stratalog.wire import ApiKey, request_class
-from stratalog.wire.client.connection import _build
+from stratalog.wire import ApiKey, build_message, request_class
 
 UNKNOWN, LEADER_NOT_AVAILABLE, NOT_LEADER, TIMED_OUT, FENCED, OFFSET_NOT_AVAILABLE = 3, 5, 6, 7, 74, 78
 ORDERS = TopicPartition("orders", 0)
@@ -53,7 +52,7 @@ async def ask(node: PlayedNode, handler: Callable[..., Any], key: ApiKey, versio
         logs=SimpleNamespace(write_checkpoints=lambda: None),
     )
     ctx = RequestContext(broker, key, version, peer=SimpleNamespace())  # type: ignore[arg-type]
-    answer = handler(ctx, _build(request_class(key, version), fields))
+    answer = handler(ctx, build_message(request_class(key, version), fields))
     return await answer if asyncio.iscoroutine(answer) else answer
 
 

@@ -132,7 +132,7 @@ def _row(viewer: ConsoleViewer, topic: str, committed: Any) -> dict[str, Any]:
     }
     partition = viewer.broker.logs.get(topic, number)
     if partition is None:
-        return {**row, "note": "there is no such partition any more"}
+        return {**row, "note": viewer.elsewhere(topic, number) or "there is no such partition any more"}
     try:
         log = partition.log
         start, end = log.log_start_offset, log.high_watermark

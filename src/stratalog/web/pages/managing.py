@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from stratalog.broker.server import ApiKey
 from stratalog.engine import Partition
-from stratalog.errors import KafkaError
+from stratalog.errors import KafkaError, NotLeaderOrFollowerError
 from stratalog.web.declarations import Console, NotThatValueError
 from stratalog.web.fields import choice, moment_ms, whole, words
 from stratalog.web.pages.groups import group
@@ -106,11 +106,7 @@ def reset_offsets(viewer: ConsoleViewer, console: Console, values: Mapping[str, 
         raise NotThatValueError("reset_topic", "a topic is needed")
     try:
         viewer.check_topic(topic)
-        chosen = (
-            sorted(viewer.broker.logs.partitions(topic), key=lambda each: each.partition)
-            if values["reset_partition"] is None
-            else [viewer.partition(topic, values["reset_partition"])]
-        )
+        chosen = _led_here(viewer, topic, values["reset_partition"])
     except KafkaError as error:
         raise NotThatValueError("reset_topic", str(error)) from error
     offsets = {each.partition: _offset(viewer, each, values) for each in chosen}
@@ -149,6 +145,18 @@ def reset_offsets(viewer: ConsoleViewer, console: Console, values: Mapping[str, 
     done = f"the group goes on in {told}{' and others' if len(offsets) > 5 else ''}"
     console.events.note("warning", "console", f"{viewer.principal}: offsets of a group are set: {told}")
     return f"/group?{urlencode({'id': group_id})}", done
+
+
+def _led_here(viewer: ConsoleViewer, topic: str, wanted: int | None) -> list[Partition]:
+    """Return the wanted partition, or all. KafkaError unless this broker leads each: it knows where they end."""
+    known = viewer.broker.metadata.topic(topic)
+    numbers = range(0 if known is None else known.partition_count) if wanted is None else (wanted,)
+    found = [viewer.partition(topic, number) for number in numbers]
+    for number in numbers:
+        leader = viewer.leader(topic, number)
+        if leader != viewer.broker.node_id:
+            raise NotLeaderOrFollowerError(f"{topic}-{number} is led by broker {leader}, which knows where it ends")
+    return found
 
 
 def _offset(viewer: ConsoleViewer, partition: Partition, values: Mapping[str, Any]) -> int:

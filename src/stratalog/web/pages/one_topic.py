@@ -61,12 +61,18 @@ def partitions(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any
     """Return the partitions of a topic."""
     name = values["topic"]
     common = head(viewer, console, values)
-    found = sorted(viewer.broker.logs.partitions(name), key=lambda each: each.partition)
-    pages = max((len(found) + _PARTITIONS_A_PAGE - 1) // _PARTITIONS_A_PAGE, 1)
+    here = {each.partition: each for each in viewer.broker.logs.partitions(name)}
+    count = max(common["partitionCount"], 1 + max(here, default=-1))
+    pages = max((count + _PARTITIONS_A_PAGE - 1) // _PARTITIONS_A_PAGE, 1)
     page = min(values["page"], pages)
-    rows = []
-    for each in found[(page - 1) * _PARTITIONS_A_PAGE : page * _PARTITIONS_A_PAGE]:
-        row = {"partition": each.partition, "leader": viewer.broker.node_id, **numbers_of(each).json()}
+    rows: list[dict[str, Any]] = []
+    for number in range(count)[(page - 1) * _PARTITIONS_A_PAGE : page * _PARTITIONS_A_PAGE]:
+        each, leader = here.get(number), viewer.leader(name, number)
+        if each is None:
+            where = viewer.elsewhere(name, number) or "it is being made or deleted"
+            rows.append({"partition": number, "leader": leader, "isHere": False, "error": where})
+            continue
+        row = {"partition": number, "leader": leader, "isHere": True, **numbers_of(each).json()}
         try:
             log = each.log
         except KafkaStorageError as error:

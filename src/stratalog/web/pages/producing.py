@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
-from stratalog.broker import BrokerServices
-from stratalog.broker.apis import load_apis
-from stratalog.broker.quotas import QuotaThrottle
-from stratalog.broker.security import Peer
-from stratalog.broker.server import ApiKey, Chunk, Deferred
-from stratalog.errors import KafkaError
+from stratalog.broker.server import ApiKey
+from stratalog.errors import KafkaError, NotLeaderOrFollowerError
 from stratalog.records import Record, build_batch
 from stratalog.web.declarations import Console, NotThatValueError
 from stratalog.web.fields import choice, whole, words
 from stratalog.web.viewer import ConsoleViewer, check_code
-from stratalog.wire import (
-    INT16,
-    make_message,
-    message_module,
-    read_message,
-    request_class,
-    response_class,
-    write_message,
-)
 
 _VERSION: Final = 9
 _TIMEOUT_MS: Final = 3000
@@ -40,29 +26,6 @@ FIELDS = (
 )
 
 
-class _OneRequest:
-    """A connection of one request, as the Produce API sees it."""
-
-    def __init__(self, broker: BrokerServices, peer: Peer, loop: asyncio.AbstractEventLoop) -> None:
-        self.broker = broker
-        self.peer = peer
-        self.answer: asyncio.Future[bytes] = loop.create_future()
-
-    def respond(self, chunks: Sequence[Chunk]) -> None:
-        if not self.answer.done():
-            self.answer.set_result(b"".join(bytes(chunk) for chunk in chunks))  # type: ignore[arg-type]
-
-    def defer(self, deferred: Deferred) -> None:
-        """No one leaves this page."""
-
-    def throttle(self, throttle: QuotaThrottle) -> None:
-        """Let the next request of the page come: it counts for the quota, and there is no connection to mute."""
-
-    def reject(self, why: object) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(KafkaError(str(why)))
-
-
 def produce(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> tuple[str, str]:
     """Append one record to a partition."""
     topic, number = values["topic"], values["partition"]
@@ -72,38 +35,39 @@ def produce(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) 
     if not key and values["null_key"] == "yes":
         key = None
     record = Record(0, viewer.broker.clock.now_ms(), key, value, tuple(_headers(values["headers"])))
-    module = message_module(ApiKey.PRODUCE, _VERSION, "request")
-    partition = make_message(module.PartitionProduceData, {"index": number, "records": build_batch([record])})
-    data = make_message(module.TopicProduceData, {"name": topic, "partition_data": [partition]})
-    request = make_message(
-        request_class(ApiKey.PRODUCE, _VERSION),
-        {"transactional_id": None, "acks": -1, "timeout": _TIMEOUT_MS, "topic_data": [data]},
+    response = viewer.call(
+        ApiKey.PRODUCE,
+        _VERSION,
+        lambda part: {
+            "transactional_id": None,
+            "acks": -1,
+            "timeout": _TIMEOUT_MS,
+            "topic_data": [
+                part(
+                    "TopicProduceData",
+                    name=topic,
+                    partition_data=[part("PartitionProduceData", index=number, records=build_batch([record]))],
+                )
+            ],
+        },
     )
-    client_id = b"stratalog-console"
-    head = INT16.pack(ApiKey.PRODUCE) + INT16.pack(_VERSION) + bytes(4) + INT16.pack(len(client_id)) + client_id
-    frame = bytearray(head + b"\0" + write_message(request))
-
-    async def send() -> bytes:
-        loop = viewer.broker.loop
-        caller = _OneRequest(viewer.broker, viewer.peer(), loop)
-        make = load_apis()[ApiKey.PRODUCE].frames
-        assert make is not None
-        answer = make(caller).answer(_VERSION, 0, memoryview(frame), len(head) + 1)
-        if isinstance(answer, Deferred):
-            return await caller.answer
-        return b"".join(bytes(chunk) for chunk in answer)  # type: ignore[arg-type]
-
-    told = viewer.wait_for(send())
-    # size, correlation id and an empty set of tagged fields come first
-    response, _ = read_message(response_class(ApiKey.PRODUCE, _VERSION), told, 9)
     result = response.responses[0].partition_responses[0]
     try:
         check_code(int(result.error_code), result.error_message)
+    except NotLeaderOrFollowerError as error:
+        raise NotThatValueError("partition", _led_elsewhere(viewer, topic, number)) from error
     except KafkaError as error:
         raise NotThatValueError("value", str(error)) from error
     done = f"appended to {topic}-{number} at offset {result.base_offset}"
     console.events.note("info", "console", f"{viewer.principal}: one record {done}")
     return f"/topics/{topic}/messages?partition={number}", done
+
+
+def _led_elsewhere(viewer: ConsoleViewer, topic: str, number: int) -> str:
+    leader = viewer.leader(topic, number)
+    if leader is None or leader < 0:
+        return f"no broker leads {topic}-{number} now"
+    return f"broker {leader} leads {topic}-{number}: produce there, or with any client"
 
 
 def _bytes(values: Mapping[str, Any], name: str) -> bytes:

@@ -254,7 +254,7 @@ def messages(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any])
     """Return records of a topic that pass the filters, the newest first, and where to go on."""
     topic = values["topic"]
     viewer.check_topic(topic, AclOperation.READ)
-    partitions = sorted(viewer.broker.logs.partitions(topic), key=lambda each: each.partition)
+    partitions = viewer.here(topic)
     wanted = values["partition"]
     if wanted is not None:
         partitions = [viewer.partition(topic, wanted)]
@@ -283,6 +283,8 @@ def messages(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any])
             {"partition": number, **record_json(each, values["key"], values["value"], console.schemas)}
             for each in taken
         ]
+    if wanted is None and (missing := viewer.not_here(topic)):
+        errors.append(missing)
     found.sort(key=lambda each: (each["timestampMs"], each["offset"], each["partition"]), reverse=True)
     is_forward = cursor is None and values["start"] != "newest"
     return {

@@ -27,7 +27,7 @@ _KEYS: Final = {
 }
 
 FIELDS = (
-    whole("partition", 0, 0, 1_000_000),
+    whole("partition", None, 0, 1_000_000, help="The partition; empty: the first that this broker has."),
     *(whole(name, None, -2 if name.startswith("local") else -1, help=f"What if {key} were this.")
       for name, key in _KEYS.items()),
 )  # fmt: skip
@@ -37,13 +37,15 @@ def view(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> 
     """Return the fate of every segment as it is, and with the settings that are tried."""
     topic, number = values["topic"], values["partition"]
     viewer.check_topic(topic)
+    if number is None:
+        number = next((each.partition for each in viewer.here(topic)), 0)
     partition = viewer.partition(topic, number)
     known = viewer.broker.metadata.topic(topic)
     properties = dict(known.configs) if known is not None else {}
     tried = {key: str(values[name]) for name, key in _KEYS.items() if values[name] is not None}
-    config = viewer.broker.topics.log_config(properties)
+    config = viewer.log_config(properties)
     try:
-        other = viewer.broker.topics.log_config({**properties, **tried}) if tried else config
+        other = viewer.log_config({**properties, **tried}) if tried else config
     except InvalidConfigError as error:
         name = next((name for name in reversed(_KEYS) if values[name] is not None), "retention_ms")
         raise NotThatValueError(name, str(error)) from error

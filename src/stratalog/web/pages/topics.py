@@ -77,7 +77,7 @@ def settings_in_short(viewer: ConsoleViewer, name: str) -> dict[str, Any]:
     topic = viewer.broker.metadata.topic(name)
     if topic is None:  # deleted just now
         return {"policy": "", "tiered": False, "retentionMs": -1, "retentionBytes": -1}
-    config = viewer.broker.topics.log_config(topic.configs)
+    config = viewer.log_config(topic.configs)
     return {
         "policy": ",".join(sorted(config.cleanup_policy)),
         "tiered": is_tiered(config),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import socket
 import struct
 import threading
-import typing
 from typing import Any, Final
 
 from stratalog.errors import UsageError
@@ -16,8 +14,8 @@ from stratalog.wire.client.errors import AuthenticationError, UnreachableError
 from stratalog.wire.client.options import ConnectionOptions, Sasl
 from stratalog.wire.client.sasl import SaslError, dialogue
 from stratalog.wire.client.transport import connect
+from stratalog.wire.nested_messages import build_message
 from stratalog.wire.protocol import (
-    make_message,
     read_message,
     request_class,
     response_class,
@@ -91,7 +89,7 @@ class Client:
     def exchange_view(self, key: ApiKey, version: int, fields: dict[str, Any]) -> memoryview:
         """Return the same without a copy: a view of bytes that no other code has."""
         cls = request_class(key, version)
-        message = (b"\0" if cls.__flexible__ else b"") + write_message(_build(cls, fields))
+        message = (b"\0" if cls.__flexible__ else b"") + write_message(build_message(cls, fields))
         with self._lock:
             self._correlation_id += 1
             head = struct.pack(">hhih", key, version, self._correlation_id, len(self._client_id))
@@ -184,23 +182,3 @@ class Client:
 
 
 _SOFTWARE: dict[str, Any] = {"client_software_name": "stratalog", "client_software_version": "1"}
-
-
-def _build(cls: Any, values: dict[str, Any]) -> Any:
-    """Return a message of class `cls` from plain values."""
-    types = {field.name: field.type for field in dataclasses.fields(cls)}
-    return make_message(cls, {name: _part(types[name], value) for name, value in values.items() if name in types})
-
-
-def _part(type_: Any, value: Any) -> Any:
-    message = next((leaf for leaf in _leaves(type_) if dataclasses.is_dataclass(leaf)), None)
-    if message is not None and isinstance(value, (list, tuple)):
-        return tuple(_build(message, item) for item in value)
-    if message is not None and isinstance(value, dict):
-        return _build(message, value)
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _leaves(type_: Any) -> list[Any]:
-    arguments = typing.get_args(type_)
-    return [leaf for argument in arguments for leaf in _leaves(argument)] if arguments else [type_]

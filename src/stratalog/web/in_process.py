@@ -1,0 +1,61 @@
+"""A request to an API that takes frames as they come from a connection, sent without one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from stratalog.broker import BrokerServices
+from stratalog.broker.quotas import QuotaThrottle
+from stratalog.broker.security import Peer
+from stratalog.broker.server import Api, Chunk, Deferred
+from stratalog.errors import KafkaError
+from stratalog.wire import INT16, read_message, response_class, write_message
+
+CLIENT_ID = "stratalog-console"
+_SIZE_AND_CORRELATION = 8
+
+
+class _OneRequest:
+    """A connection of one request, as an API sees it."""
+
+    def __init__(self, broker: BrokerServices, peer: Peer, loop: asyncio.AbstractEventLoop) -> None:
+        self.broker = broker
+        self.peer = peer
+        self.answer: asyncio.Future[bytes] = loop.create_future()
+
+    def respond(self, chunks: Sequence[Chunk]) -> None:
+        if not self.answer.done():
+            self.answer.set_result(_joined(chunks))
+
+    def defer(self, deferred: Deferred) -> None:
+        """No one leaves this page."""
+
+    def throttle(self, throttle: QuotaThrottle) -> None:
+        """Let the next request of the page come: it counts for the quota, and there is no connection to mute."""
+
+    def reject(self, why: object) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(KafkaError(str(why)))
+
+
+async def ask_by_frame(broker: BrokerServices, api: Api, version: int, peer: Peer, request: Any) -> Any:
+    """Return the answer to a request. Belongs to the loop's thread. Raises KafkaError where there is none."""
+    make = api.frames
+    assert make is not None
+    name = CLIENT_ID.encode()
+    head = INT16.pack(api.key) + INT16.pack(version) + bytes(4) + INT16.pack(len(name)) + name
+    if type(request).__flexible__:
+        head += b"\0"
+    frame = memoryview(bytearray(head + write_message(request)))
+    caller = _OneRequest(broker, peer, broker.loop)
+    answer = make(caller).answer(version, 0, frame, len(head))
+    told = await caller.answer if isinstance(answer, Deferred) else _joined(answer)
+    cls = response_class(api.key, version)
+    response, _ = read_message(cls, told, _SIZE_AND_CORRELATION + int(cls.__flexible__))
+    return response
+
+
+def _joined(chunks: Sequence[Chunk]) -> bytes:
+    return b"".join(bytes(chunk) for chunk in chunks)  # type: ignore[arg-type]
