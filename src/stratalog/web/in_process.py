@@ -11,7 +11,7 @@ from stratalog.broker.quotas import QuotaThrottle
 from stratalog.broker.security import Peer
 from stratalog.broker.server import Api, Chunk, Deferred
 from stratalog.errors import KafkaError
-from stratalog.wire import INT16, read_message, response_class, write_message
+from stratalog.wire import read_message, request_frame, response_class
 
 CLIENT_ID = "stratalog-console"
 _SIZE_AND_CORRELATION = 8
@@ -44,13 +44,9 @@ async def ask_by_frame(broker: BrokerServices, api: Api, version: int, peer: Pee
     """Return the answer to a request. Belongs to the loop's thread. Raises KafkaError where there is none."""
     make = api.frames
     assert make is not None
-    name = CLIENT_ID.encode()
-    head = INT16.pack(api.key) + INT16.pack(version) + bytes(4) + INT16.pack(len(name)) + name
-    if type(request).__flexible__:
-        head += b"\0"
-    frame = memoryview(bytearray(head + write_message(request)))
+    frame, position = request_frame(api.key, version, CLIENT_ID, request)
     caller = _OneRequest(broker, peer, broker.loop)
-    answer = make(caller).answer(version, 0, frame, len(head))
+    answer = make(caller).answer(version, 0, memoryview(bytearray(frame)), position)
     told = await caller.answer if isinstance(answer, Deferred) else _joined(answer)
     cls = response_class(api.key, version)
     response, _ = read_message(cls, told, _SIZE_AND_CORRELATION + int(cls.__flexible__))

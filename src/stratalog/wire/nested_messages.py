@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from stratalog.wire.api_keys import ApiKey
-from stratalog.wire.protocol import make_message, request_class, write_message
+from stratalog.wire.protocol import make_message, write_message
 
 _HEAD: Final = struct.Struct(">hhih")
 
@@ -20,12 +20,14 @@ def build_message(cls: Any, values: Mapping[str, Any]) -> Any:
     return make_message(cls, {name: _part(types[name], value) for name, value in values.items() if name in types})
 
 
-def request_frame(key: ApiKey, version: int, client_id: str, values: Mapping[str, Any]) -> bytes:
-    """Return a request with its header, without the size in front of it; its correlation id is 0."""
-    cls = request_class(key, version)
+def request_frame(key: ApiKey, version: int, client_id: str, request: Any) -> tuple[bytes, int]:
+    """Return a request with its header, without the size in front, and where its message begins.
+
+    Its correlation id is 0.
+    """
     name = client_id.encode()
-    head = _HEAD.pack(key, version, 0, len(name)) + name
-    return head + (b"\0" if cls.__flexible__ else b"") + write_message(build_message(cls, values))
+    head = _HEAD.pack(key, version, 0, len(name)) + name + (b"\0" if type(request).__flexible__ else b"")
+    return head + write_message(request), len(head)
 
 
 def _part(type_: Any, value: Any) -> Any:
