@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -159,9 +159,10 @@ async def send_stream(
         await producer.start()
         sender = RecordSender(producer, topic, partitions)
         try:
-            async for chunk in _ahead(chunks):
-                await sender.send(reader.feed(chunk))
-                advance(len(chunk))
+            async with aclosing(_ahead(chunks)) as ahead:
+                async for chunk in ahead:
+                    await sender.send(reader.feed(chunk))
+                    advance(len(chunk))
             await sender.send(reader.finish())
         finally:
             await producer.stop()
@@ -170,28 +171,37 @@ async def send_stream(
         return sender.summary
 
 
-async def _ahead(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield chunks that a thread reads, which nothing has to wait for when the program ends."""
-    loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue()
-    room = threading.Semaphore(_CHUNKS_AHEAD)
+async def _ahead(chunks: Iterable[bytes]) -> AsyncGenerator[bytes, None]:
+    """Yield chunks that a thread reads, which nothing has to wait for when the program ends.
 
-    def put(item: bytes | BaseException | None) -> None:
-        room.acquire()
-        loop.call_soon_threadsafe(queue.put_nowait, item)
+    Closed before the end of the input, it lets the thread end after the read that it is in, whatever becomes of that.
+    """
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
+    room = threading.Semaphore(_CHUNKS_AHEAD)
+    is_closed = threading.Event()
 
     def read() -> None:
-        with suppress(RuntimeError):  # the loop has ended: so has the need for more
+        following = iter(chunks)
+        while not is_closed.is_set():
+            item: bytes | Exception | None
             try:
-                for chunk in chunks:
-                    put(chunk)
-                put(None)
-            except OSError as error:
-                put(error)
+                item = next(following, None)
+            except Exception as error:  # noqa: BLE001 - it is raised where the chunk is awaited
+                item = error
+            room.acquire()
+            with suppress(RuntimeError):  # the loop has ended: so has the need for more
+                loop.call_soon_threadsafe(queue.put_nowait, item)
+            if item is None or isinstance(item, Exception):
+                return
 
     threading.Thread(target=read, name="produce-input", daemon=True).start()
-    while (item := await queue.get()) is not None:
+    try:
+        while (item := await queue.get()) is not None:
+            room.release()
+            if isinstance(item, Exception):
+                raise item
+            yield item
+    finally:
+        is_closed.set()
         room.release()
-        if isinstance(item, BaseException):
-            raise item
-        yield item
