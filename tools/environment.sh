@@ -1,6 +1,9 @@
 # Sourced by the launchers, with `root` set to the repository: returns when $root/.venv is what the lock file asks for.
 # The stamp that says so is compared here, without starting a Python, so that a second start costs next to nothing.
 
+# Images of containers often set this. Each process would then compile some 500 modules again, which doubles its start.
+unset PYTHONDONTWRITEBYTECODE
+
 stratalog_key=$(cd -- "$root" && pwd && cksum pyproject.toml uv.lock tools/set_up.py)
 stratalog_stamp=$(cat "$root/.venv/set-up.stamp" 2>/dev/null || :)
 if [ "$stratalog_stamp" != "$stratalog_key" ] || ! [ -x "$root/.venv/bin/python" ]; then

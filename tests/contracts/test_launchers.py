@@ -163,6 +163,13 @@ def test_a_second_start_needs_no_python_on_the_path(with_uv: Checkout) -> None:
     assert with_uv.run("stratalog", "--version").stdout == "stratalog --version\n"
 
 
+def test_bytecode_is_kept_where_the_environment_says_not_to(with_uv: Checkout) -> None:
+    with_uv.run("stratalog")
+    shown = with_uv.root / ".venv" / "bin" / "stratalog"
+    shown.write_text('#!/bin/sh\necho "${PYTHONDONTWRITEBYTECODE-kept}"\n', encoding="utf-8")
+    assert with_uv.run("stratalog", PYTHONDONTWRITEBYTECODE="1").stdout == "kept\n"
+
+
 @pytest.mark.parametrize("name", ["uv.lock", "pyproject.toml", "tools/set_up.py"])
 def test_a_changed_lock_file_is_set_up_again(with_uv: Checkout, name: str) -> None:
     with_uv.run("stratalog")
