@@ -78,6 +78,40 @@ def test_the_log_is_json_and_levels_of_loggers_are_changed_live(tmp_path: Path) 
     ]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "Missing option '--data-dir', or log.dirs in a --config FILE (see stratalog serve --help)"),
+        (["--config", "missing\n.properties"], "missing .properties: No such file or directory"),
+        (["--data-dir", "d", "--set", "log.retention.hours"], "--set log.retention.hours: expected KEY=VALUE"),
+    ],
+)
+def test_a_start_that_is_refused_is_one_event_of_a_json_log(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["serve", "--log-format", "json", *arguments]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    (event,) = map(json.loads, told.err.splitlines())
+    assert event.pop("ts").endswith("Z")
+    assert event == {"level": "FATAL", "logger": "stratalog.cli.serve", "message": said}
+
+
+def test_a_start_that_fails_on_the_way_is_an_event_with_a_traceback_if_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRATALOG_DEBUG", "1")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        command = [*COMMAND, "--log-format", "json", "--data-dir", str(tmp_path), "--listen", address]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    (event,) = map(json.loads, done.stderr.splitlines())
+    assert event["level"] == "FATAL"
+    assert f"cannot listen on {address} for " in event["message"]
+    assert event["exception"].startswith("Traceback")
+
+
 def test_a_service_manager_hears_when_it_is_ready_and_when_it_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,8 +30,10 @@ def program(name: str) -> str:
 def _build(home: Path) -> None:
     (home / "go.mod").write_text("module tests\n")
     flags = f"-p=1 -buildvcs=false -tags={_TAGS}"
-    build(["go", "get", "-tool", f"{_PACKAGE}/cmd/prometheus@{PROMETHEUS}"], home, GOFLAGS=flags)
-    for name in ("prometheus", "promtool"):
+    programs = ("prometheus", "promtool")
+    # Both are asked for: each needs sums of modules that the other does without.
+    build(["go", "get", "-tool", *(f"{_PACKAGE}/cmd/{name}@{PROMETHEUS}" for name in programs)], home, GOFLAGS=flags)
+    for name in programs:
         build(["go", "build", "-o", name, f"{_PACKAGE}/cmd/{name}"], home, GOFLAGS=flags)
 
 

@@ -6,7 +6,6 @@ never a traceback, unless STRATALOG_DEBUG=1 asks for it.
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -17,15 +16,13 @@ from typer.main import get_command
 
 from stratalog.cli.commands import COMMANDS, CONTEXT_SETTINGS, command
 from stratalog.cli.completion import prepare_completion
+from stratalog.cli.failures import failure_of, shows_tracebacks
 from stratalog.cli.help import HelpfulGroup
 from stratalog.cli.out import notice
 from stratalog.cli.streams import discard_stdout
-from stratalog.errors import StratalogError
 
 EXIT_OK = 0
-EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
-DEBUG_VARIABLE = "STRATALOG_DEBUG"
 
 
 def main() -> None:
@@ -57,14 +54,9 @@ def run(args: Sequence[str]) -> int:
             raise
         discard_stdout()
         return EXIT_OK
-    except StratalogError as error:
-        return _complain(str(error) or type(error).__name__, getattr(error, "exit_code", EXIT_USAGE))
-    except OSError as error:
-        return _complain(_os_error_line(error), EXIT_USAGE)
     except Exception as error:  # noqa: BLE001
-        return _complain(
-            f"internal error: {type(error).__name__}: {error} ({DEBUG_VARIABLE}=1 shows where)", EXIT_USAGE
-        )
+        failure = failure_of(error)
+        return _complain(failure.line, failure.exit_code)
     return result if isinstance(result, int) else EXIT_OK
 
 
@@ -107,7 +99,7 @@ def _print_version(asked: bool) -> None:
 
 
 def _complain(message: str, status: int) -> int:
-    if os.environ.get(DEBUG_VARIABLE, "0") not in ("", "0"):
+    if shows_tracebacks():
         traceback.print_exc()
     line = " ".join(message.split())
     if line:
@@ -120,8 +112,3 @@ def _with_hint(error: typer.TyperException) -> str:
     message = error.format_message()
     context = getattr(error, "ctx", None)
     return f"{message} (see {context.command_path} --help)" if message and context else message
-
-
-def _os_error_line(error: OSError) -> str:
-    reason = error.strerror or str(error) or type(error).__name__
-    return f"{os.fspath(error.filename)}: {reason}" if isinstance(error.filename, str | os.PathLike) else reason

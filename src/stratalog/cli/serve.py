@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stratalog.cli.failures import failure_of, shows_tracebacks
 from stratalog.cli.options import key_values
 from stratalog.config import ADVERTISED, LISTENERS, joins_cluster, parse_properties, refuse_unkept
 from stratalog.errors import InvalidConfigError, UsageError
@@ -79,6 +80,7 @@ def serve(
     """Serve a data directory to Kafka clients.
 
     The command prints `ready broker=HOST:PORT web=URL` when clients can connect. SIGTERM or SIGINT stops it cleanly.
+    With --log-format json, an error that prevents the start or ends the broker is an event too, of level FATAL.
 
     \b
     Examples:
@@ -90,7 +92,14 @@ def serve(
     with log_events(log_format.value, logging.INFO if verbose else logging.WARNING, every=(_AUDIT,)):
         # What was denied is of interest without more than warnings of the rest; with --verbose too.
         logging.getLogger(_AUDIT).setLevel(logging.INFO)
-        return _serve(data_dir, listen, web, config, set_ or [])
+        try:
+            return _serve(data_dir, listen, web, config, set_ or [])
+        except Exception as error:
+            if log_format is LogFormat.TEXT:
+                raise  # it becomes the one line of every command
+            failure = failure_of(error)
+            logger.critical("%s", failure.line, exc_info=shows_tracebacks())
+            return failure.exit_code
 
 
 def _serve(data_dir: Path | None, listen: str | None, web: str, config: Path | None, assignments: list[str]) -> int:
