@@ -20,6 +20,7 @@ from stratalog.broker.metadata import STORE_FILE
 from stratalog.cli.cluster.status import PartitionStatus
 from stratalog.cli.doctor import brokers, places
 from stratalog.cli.main import run
+from stratalog.config import IgnoredSetting, LogConfig, ignored_settings
 from stratalog.testing.broker import BrokerUnderTest
 
 __all__ = ["data", "made", "tier"]
@@ -283,3 +284,98 @@ def test_what_keeps_spark_from_starting_is_an_error(capsys: Captured, monkeypatc
     (missing,) = [each for each in found if each["severity"] == "error"]
     assert (status, missing["where"], missing["found"]) == (1, "Spark on this machine", "pyspark is not installed")
     assert missing["mend"] == "pip install 'stratalog[spark]'"
+
+
+# --- settings of topics -----------------------------------------------------------------------------------------------
+
+IDLE = "topic-setting-without-effect"
+
+
+def config_of(own: dict[str, str]) -> list[IgnoredSetting]:
+    return list(ignored_settings(own, LogConfig.from_properties(own), is_ours_alone=True, has_tier=False))
+
+
+@pytest.mark.parametrize(
+    ("own", "idle"),
+    [
+        ({"retention.ms": "60000"}, []),
+        ({"retention.ms": "60000", "cleanup.policy": "compact,delete"}, []),
+        (
+            {"retention.ms": "60000", "retention.bytes": "5", "cleanup.policy": "compact"},
+            [
+                "retention.bytes=5 has no effect: cleanup.policy=compact deletes nothing by age or size",
+                "retention.ms=60000 has no effect: cleanup.policy=compact deletes nothing by age or size",
+            ],
+        ),
+        ({"retention.ms": "-1", "cleanup.policy": "compact"}, []),
+        (
+            {"min.compaction.lag.ms": "5"},
+            ["min.compaction.lag.ms=5 has no effect: cleanup.policy=delete compacts nothing"],
+        ),
+        ({"min.compaction.lag.ms": "5", "cleanup.policy": "compact"}, []),
+        ({"min.compaction.lag.ms": "0"}, []),
+        ({"local.retention.ms": "5"}, ["local.retention.ms=5 has no effect: remote.storage.enable is not true"]),
+        ({"remote.log.delete.on.disable": "true"}, []),
+        (
+            {"message.timestamp.after.max.ms": "5", "message.timestamp.type": "LogAppendTime"},
+            ["message.timestamp.after.max.ms=5 has no effect: message.timestamp.type=LogAppendTime sets times itself"],
+        ),
+        ({"message.timestamp.after.max.ms": "5"}, []),
+        ({"compression.type": "zstd", "compression.zstd.level": "9"}, []),
+        (
+            {"compression.zstd.level": "9"},
+            ["compression.zstd.level=9 has no effect: compression.type=producer does not compress with zstd here"],
+        ),
+    ],
+)
+def test_a_setting_without_effect_is_known_by_the_others(own: dict[str, str], idle: list[str]) -> None:
+    found = config_of(own)
+    assert [str(each) for each in found] == idle
+    assert not any(each.is_surprising for each in found)
+
+
+def test_a_setting_that_promises_what_is_not_kept_is_a_surprise() -> None:
+    for own in ({"unclean.leader.election.enable": "true"}, {"remote.storage.enable": "true"}):
+        assert [each.is_surprising for each in config_of(own)] == [True]
+
+
+def test_settings_of_topics_without_effect_are_said_of_a_broker_and_of_its_directory(
+    capsys: Captured, tmp_path: Path
+) -> None:
+    """The most urgent first; and the command that is named mends it."""
+    with stratalog.Broker(data_dir=tmp_path) as broker:
+        broker.create_topic("a", 1, {"cleanup.policy": "compact", "retention.ms": "5000", "retention.bytes": "7"})
+        broker.create_topic("b", 1, {"unclean.leader.election.enable": "true"})
+        broker.create_topic("c", 1, {"retention.ms": "5000"})
+        status, said = doctor(capsys, "-b", broker.bootstrap_servers)
+        told = [(each["severity"], each["found"].split(":")[0]) for each in said if each["kind"] == IDLE]
+        assert (status, told) == (1, [("warning", "topic b"), ("note", "topic a")])
+        note = next(each for each in said if each["severity"] == "note")
+        words = shlex.split(note["mend"])
+        assert words[:2] == ["stratalog", "configs"]
+        offline = [each for each in doctor(capsys, "--data-dir", tmp_path)[1] if each["kind"] == IDLE]
+        assert [each["found"] for each in offline] == [each["found"] for each in said if each["kind"] == IDLE]
+        assert run(words[1:]) == 0
+        left = [each["found"].split(":")[0] for each in doctor(capsys, "-b", broker.bootstrap_servers)[1]]
+        assert [each for each in left if each.startswith("topic ")] == ["topic b"]
+
+
+def test_a_topic_of_the_tier_whose_broker_starts_without_one_is_said(capsys: Captured, tmp_path: Path) -> None:
+    data, file = tmp_path / "data", tmp_path / "server.properties"
+    with stratalog.Broker(data_dir=data, config={"remote.log.storage.system.enable": "true"}) as broker:
+        broker.create_topic("t", 1, {"remote.storage.enable": "true", "local.retention.ms": "1000"})
+    file.write_text("remote.log.storage.system.enable=true\n")
+    assert [each for each in doctor(capsys, "--data-dir", data, "--config", file)[1] if each["kind"] == IDLE] == []
+    file.write_text("log.retention.hours=5\n")
+    (said,) = [each for each in doctor(capsys, "--data-dir", data, "--config", file)[1] if each["kind"] == IDLE]
+    assert said["severity"] == "warning"
+    assert "remote.storage.enable=true has no effect: the broker has remote.log.storage" in said["found"]
+
+
+def test_of_many_topics_the_first_are_named_and_the_others_counted(capsys: Captured, tmp_path: Path) -> None:
+    with stratalog.Broker(data_dir=tmp_path) as broker:
+        for number in range(25):
+            broker.create_topic(f"t{number:02}", 1, {"local.retention.ms": "5"})
+        found = [each for each in doctor(capsys, "-b", broker.bootstrap_servers)[1] if each["kind"] == IDLE]
+    assert len(found) == 21
+    assert found[-1]["found"] == "5 more topics with settings that have no effect"

@@ -10,6 +10,7 @@ from typing import Final
 from stratalog.broker import tier_status_field
 from stratalog.cli.cluster import PartitionStatus, all_partitions
 from stratalog.cli.connection import open_cluster
+from stratalog.cli.doctor import topic_settings
 from stratalog.cli.doctor.diagnosis import Diagnosis, command, one_of, room
 from stratalog.cli.log_dirs import describe_log_dirs
 from stratalog.cli.out import counted
@@ -29,11 +30,11 @@ _MIN_ISR: Final = "min.insync.replicas"
 
 
 def examine_brokers(bootstrap_server: str, command_config: Path | None) -> list[Diagnosis]:
-    """Ask the brokers of a cluster for partitions, replicas, directories, the remote tier and transactions."""
+    """Ask the brokers of a cluster for partitions, directories, the remote tier, transactions and topic settings."""
     found: list[Diagnosis] = []
     try:
         with open_cluster(bootstrap_server, command_config) as cluster:
-            for look in (_fenced, _replicas, _all_directories, _hanging):
+            for look in (_fenced, _replicas, _all_directories, _hanging, topic_settings.of_cluster):
                 try:
                     found += look(cluster, bootstrap_server)
                 except (RefusedError, KafkaError) as error:

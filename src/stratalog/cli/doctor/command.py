@@ -39,8 +39,8 @@ def doctor(
     Give one or more of --data-dir, --bootstrap-server, --remote, --config and --spark. Nothing is changed. A directory
     is checked as by fsck, unless a broker has it open, and with it what its broker knows of topics. Brokers are asked
     for partitions without a leader or with replicas that are behind, brokers that are fenced, failed and full
-    directories, uploads that fail or wait, and transactions that hang. A bucket is checked as by tier audit, a
-    configuration as at the start of a broker, Spark as by spark doctor.
+    directories, uploads that fail or wait, transactions that hang, and settings of topics that have no effect. A bucket
+    is checked as by tier audit, a configuration as at the start of a broker, Spark as by spark doctor.
 
     Exit code 0: nothing is wrong, or notes only.
     Exit code 1: errors or warnings.
@@ -66,7 +66,8 @@ def doctor(
     from stratalog.cli.tier import open_data_dirs, open_store
     from stratalog.jobs import Severity
 
-    found = [each for path in directories for each in places.examine_directory(path)]
+    broker = None if config is None else settings.broker_config(config)
+    found = [each for path in directories for each in places.examine_directory(path, broker)]
     if bootstrap_server is not None:
         found += brokers.examine_brokers(bootstrap_server, command_config)
     if remote is not None:

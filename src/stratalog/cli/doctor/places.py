@@ -7,8 +7,10 @@ from pathlib import Path
 from shlex import quote
 
 from stratalog.broker.metadata import STORE_FILE, document_problems, export_document
+from stratalog.cli.doctor import topic_settings
 from stratalog.cli.doctor.diagnosis import Diagnosis, by_kind, command, one_of, room
 from stratalog.cli.metadata import unlike
+from stratalog.config import BrokerConfig
 from stratalog.errors import DataDirError, RemoteStorageError
 from stratalog.inspect import DataDirSet
 from stratalog.jobs import Severity, terminal_progress
@@ -22,14 +24,17 @@ from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK
 GRACE_MS = 24 * 3600 * 1000
 
 
-def examine_directory(path: Path) -> list[Diagnosis]:
-    """Check a log directory as `fsck` does, its disk and its metadata. Logs that a broker has open are not read."""
+def examine_directory(path: Path, broker: BrokerConfig | None = None) -> list[Diagnosis]:
+    """Check a log directory as `fsck` does, its disk and its metadata. Logs that a broker has open are not read.
+
+    `broker` is the configuration that its broker starts with, where that is known.
+    """
     where = str(path)
     found: list[Diagnosis] = []
     try:
         usage = shutil.disk_usage(path)
         found += room(where, usage.free, usage.total)
-        found += _metadata(path)
+        found += _metadata(path, broker)
         if is_held(path, REAL_FILESYSTEM):
             mend = "ask the broker: --bootstrap-server; or stop it, and ask again"
             return [
@@ -47,8 +52,8 @@ def examine_directory(path: Path) -> list[Diagnosis]:
     return found + by_kind(where, told, command("fsck", where), command("fsck", where, "--repair"))
 
 
-def _metadata(path: Path) -> list[Diagnosis]:
-    """Check what the directory's broker knows: whether it can be read, is sound, and fits the partitions.
+def _metadata(path: Path, broker: BrokerConfig | None) -> list[Diagnosis]:
+    """Check what the directory's broker knows: whether it can be read, is sound, fits the partitions, has an effect.
 
     Only the first log directory of a broker has it.
     """
@@ -59,11 +64,13 @@ def _metadata(path: Path) -> list[Diagnosis]:
     try:
         document = export_document(path)
         problems, differences = document_problems(document), unlike(document, path)
+        idle = [] if problems else topic_settings.of_document(document, broker, where)
     except DataDirError as error:
         return [Diagnosis(Severity.ERROR, where, "metadata-unreadable", str(error), restore)]
     return [
         *one_of(Severity.ERROR, where, "metadata-damaged", problems, restore),
         *one_of(Severity.WARNING, where, "metadata-unlike", differences, restore),
+        *idle,
     ]
 
 

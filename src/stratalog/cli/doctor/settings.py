@@ -36,3 +36,12 @@ def examine_settings(path: Path) -> list[Diagnosis]:
         )
         for each in advice
     ]
+
+
+def broker_config(path: Path) -> BrokerConfig | None:
+    """Return the configuration of a server.properties; None where `examine_settings` says what is wrong with it."""
+    try:
+        text = REAL_FILESYSTEM.read_bytes(path).decode()
+        return BrokerConfig.from_properties(parse_properties(text, str(path)))
+    except (OSError, UnicodeDecodeError, InvalidConfigError, UsageError):
+        return None
