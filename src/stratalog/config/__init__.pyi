@@ -21,7 +21,6 @@ from .group import (
     offset_reset_duration_ms as offset_reset_duration_ms,
     parse_group_configs as parse_group_configs,
 )
-from .ignored_settings import IgnoredSetting as IgnoredSetting, ignored_settings as ignored_settings
 from .jaas import jaas_module as jaas_module, jaas_options as jaas_options
 from .kafka_keys import kafka_broker_keys as kafka_broker_keys
 from .keys import (
@@ -59,6 +58,7 @@ from .metadata_version import (
     level_name as level_name,
     lost_by_downgrade as lost_by_downgrade,
 )
+from .no_effect import IgnoredSetting as IgnoredSetting, ignored_settings as ignored_settings
 from .other_features import (
     GROUP_VERSION as GROUP_VERSION,
     OTHER_FEATURES as OTHER_FEATURES,

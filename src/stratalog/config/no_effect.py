@@ -65,8 +65,8 @@ def ignored_settings(
         elif name == "remote.storage.enable" and has_tier is False:
             why = "the broker has remote.log.storage.system.enable=false, and nothing is copied to a remote tier"
             yield IgnoredSetting(name, text, why, is_surprising=True)
-        elif (why := _beside_others(name, value, config)) is not None:
-            yield IgnoredSetting(name, text, why)
+        elif beside := _beside_others(name, value, config):
+            yield IgnoredSetting(name, text, beside)
 
 
 def _beside_others(name: str, value: object, config: LogConfig) -> str | None:
