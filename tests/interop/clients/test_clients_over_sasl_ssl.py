@@ -7,7 +7,10 @@ security, or its walk of the API takes a login, that is run whole.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import shutil
 import ssl
+import subprocess
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -25,7 +28,7 @@ from tests.broker.security.test_oauth_bearer import Issuer
 from tests.interop.clients.test_franz_go import kgo_outcome
 from tests.interop.clients.test_kafkajs import PARTS, kafkajs_walk
 from tests.support.certificate import make_certificate
-from tests.support.client_suites import OURS, Server, served
+from tests.support.client_suites import OURS, Server, build, built, need, served
 from tests.support.reference_jars import BROKER_JARS, TOOLS_JARS
 from tests.support.reference_kafka import free_port, require_reference_kafka, tool
 
@@ -44,6 +47,8 @@ BY_TOKEN = "OAUTHBEARER"
 USER, PASSWORD = "anne", "swordfish"
 SENT = [f"record {number}".encode() for number in range(20)]
 WAIT_S = 60.0
+KGO_LOGIN = Path(__file__).parent / "kgo_login"
+KGO_REFUSED = 3
 
 
 @dataclass(frozen=True)
@@ -229,8 +234,36 @@ def by_java(secured: Secured, mechanism: str, password: str) -> list[bytes]:
     return [line.encode() for line in printed.splitlines()]
 
 
+def by_franz_go(secured: Secured, mechanism: str, password: str) -> list[bytes]:
+    name, values = topic(), [value.decode() for value in SENT]
+    done = subprocess.run(
+        [kgo_login(), secured.address, secured.trusted, mechanism, USER, password, name, *values],
+        capture_output=True,
+        timeout=2 * WAIT_S,
+        check=False,
+    )
+    if done.returncode == KGO_REFUSED:
+        raise LoginRefusedError(done.stderr)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def kgo_login() -> Path:
+    """The program, built from what stands beside this file."""
+    need("go")
+    sources = sorted(KGO_LOGIN.iterdir())
+    version = hashlib.sha256(b"".join(each.read_bytes() for each in sources)).hexdigest()[:12]
+
+    def make(home: Path) -> None:
+        for each in sources:
+            shutil.copy(each, home)
+        build(["go", "build", "-o", "kgo_login", "."], home)
+
+    return built(f"kgo_login-{version}", make) / "kgo_login"
+
+
 Client = Callable[[Secured, str, str], list[bytes]]
-CLIENTS: list[Client] = [by_librdkafka, by_kafka_python, by_aiokafka, by_java]
+CLIENTS: list[Client] = [by_librdkafka, by_kafka_python, by_aiokafka, by_java, by_franz_go]
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -242,7 +275,7 @@ def test_records_pass_and_a_wrong_password_does_not(secured: Secured, client: Cl
         client(secured, mechanism, "sawfish")
 
 
-@pytest.mark.parametrize("client", [by_librdkafka, by_kafka_python, by_aiokafka])
+@pytest.mark.parametrize("client", [by_librdkafka, by_kafka_python, by_aiokafka, by_franz_go])
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # kafka-python leaves a socket behind
 def test_records_pass_by_a_token_and_by_no_stranger_s(secured: Secured, client: Client, tmp_path: Path) -> None:
     assert sorted(client(secured, BY_TOKEN, secured.issuer.token(sub=USER))) == sorted(SENT)
