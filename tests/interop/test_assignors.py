@@ -18,7 +18,7 @@ from stratalog.broker.groups.consumer.assignment_input import (
     name_order,
 )
 from stratalog.broker.groups.consumer.target_update import ASSIGNORS
-from stratalog.broker.groups.consumer.values import Target
+from stratalog.broker.groups.modern import Target
 from tests.support.reference_jars import BROKER_JARS, classpath, java
 from tests.support.reference_kafka import require_reference_kafka
 

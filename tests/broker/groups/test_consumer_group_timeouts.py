@@ -15,7 +15,7 @@ from tests.broker.groups.consumer_cases import CONFIG, Talk, find_coordinator
 from tests.support.wire import Wire
 
 from stratalog.broker.coordinator_log import CoordinatorLog
-from stratalog.broker.groups.consumer.deadlines import MemberDeadlines, Timeout
+from stratalog.broker.groups.modern import MemberDeadlines, Timeout
 from stratalog.broker.server.server import Broker
 from stratalog.config import BrokerConfig
 from stratalog.errors import InvalidConfigError, NotCoordinatorError

@@ -12,8 +12,8 @@ from tests.golden.consumer_groups.make import ANSWERS, RECORDS
 from tests.support.consumer_offsets import stored_records
 
 from stratalog.broker.groups.consumer.records import decode_change, encode_change
-from stratalog.broker.groups.consumer.topic_hashes import TopicHashes
-from stratalog.broker.groups.consumer.values import ChangeKind, CurrentAssignment, GroupEpoch
+from stratalog.broker.groups.consumer.values import ChangeKind, CurrentAssignment
+from stratalog.broker.groups.modern import GroupEpoch, TopicHashes
 from stratalog.broker.metadata.store import MetadataStore
 from stratalog.broker.metadata.topic_map import Topic
 from stratalog.broker.server.server import Broker

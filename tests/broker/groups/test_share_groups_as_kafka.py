@@ -12,19 +12,12 @@ from tests.broker.groups.share_cases import CONFIG, run
 from tests.golden.share_groups.make import ANSWERS, RECORDS
 from tests.support.consumer_offsets import stored_records
 
-from stratalog.broker.groups.consumer.topic_hashes import TopicHashes
-from stratalog.broker.groups.consumer.values import TargetEpoch
+from stratalog.broker.groups.modern import GroupEpoch, TargetEpoch, TopicHashes
 from stratalog.broker.groups.share.group import ShareGroup
 from stratalog.broker.groups.share.heartbeat import update_target
 from stratalog.broker.groups.share.records import decode_share_change, encode_share_change
 from stratalog.broker.groups.share.surroundings import ShareGroupSettings, ShareSurroundings
-from stratalog.broker.groups.share.values import (
-    ShareAssignment,
-    ShareChangeKind,
-    ShareGroupChange,
-    ShareGroupEpoch,
-    StatePartitions,
-)
+from stratalog.broker.groups.share.values import ShareAssignment, ShareChangeKind, ShareGroupChange, StatePartitions
 from stratalog.broker.groups.values import Moment
 from stratalog.broker.server.server import Broker
 from stratalog.errors import CorruptRecordError
@@ -80,7 +73,7 @@ def _plain(records: list[tuple[bytes, bytes | None]]) -> dict[str, list[ShareGro
                 names.update({topic_id: topic.name for topic_id, topic in held.items()})
     for group_id, change in decoded:
         said: Any = change.value
-        if isinstance(said, ShareGroupEpoch):
+        if isinstance(said, GroupEpoch):
             said = said.epoch, said.metadata_hash == 0
         elif change.kind is ShareChangeKind.TARGET_EPOCH and said is not None:
             said = said.epoch, said.timestamp_ms > 0

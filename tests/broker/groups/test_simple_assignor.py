@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from stratalog.broker.groups.consumer.values import Target
+from stratalog.broker.groups.modern import Target
 from stratalog.broker.groups.share.simple_assignor import ShareAssignmentInput, assign_shares
 
 A, B, C = (UUID(int=number) for number in (1, 2, 3))

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from stratalog.broker.groups.consumer import TopicHashes
+from stratalog.broker.groups.modern import TopicHashes
 from stratalog.broker.groups.streams.group import StreamsGroup
 from stratalog.broker.groups.streams.heartbeat import (
     StreamsHeartbeat,

@@ -6,7 +6,6 @@ from .assignment_input import (
     topic_order as topic_order,
 )
 from .coordinator import ConsumerCoordinator as ConsumerCoordinator
-from .deadlines import MemberDeadlines as MemberDeadlines, Timeout as Timeout
 from .group import ConsumerGroup as ConsumerGroup
 from .heartbeat import (
     HeartbeatReply as HeartbeatReply,
@@ -16,13 +15,9 @@ from .heartbeat import (
 from .offset_checks import check_commit as check_commit, check_fetch as check_fetch
 from .records import decode_change as decode_change
 from .regexes import TopicFilter as TopicFilter
-from .surroundings import TopicsView as TopicsView
 from .target_update import as_sets as as_sets
-from .topic_hashes import TopicHashes as TopicHashes
 from .values import (
     ConsumerGroupState as ConsumerGroupState,
     ConsumerMember as ConsumerMember,
     GroupChange as GroupChange,
-    Target as Target,
-    TargetEpoch as TargetEpoch,
 )

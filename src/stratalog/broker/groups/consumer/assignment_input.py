@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from stratalog.broker.groups.consumer.values import Target
+from stratalog.broker.groups.modern import Target
 from stratalog.broker.java_hashing import copied_capacity, grown_capacity, in_hash_order, string_hash, uuid_hash
 from stratalog.errors import UnknownServerError
 

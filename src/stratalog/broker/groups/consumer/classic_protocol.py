@@ -8,19 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from stratalog.broker.groups.consumer.deadlines import Timeout
 from stratalog.broker.groups.consumer.embedded_protocol import (
     EmbeddedSubscription,
     decode_subscription,
     encode_assignment,
     subscription_version,
 )
-from stratalog.broker.groups.consumer.fencing import (
-    check_classic_protocol,
-    check_room,
-    classic_member,
-    static_member,
-)
+from stratalog.broker.groups.consumer.fencing import check_classic_protocol, classic_member
 from stratalog.broker.groups.consumer.group import ConsumerGroup
 from stratalog.broker.groups.consumer.heartbeat import aim, epoch_for, reconcile, replace_member
 from stratalog.broker.groups.consumer.reconciliation import Goal, Owned, Reconciliation
@@ -32,7 +26,8 @@ from stratalog.broker.groups.consumer.subscription_update import (
 )
 from stratalog.broker.groups.consumer.surroundings import MigrationPolicy, Surroundings
 from stratalog.broker.groups.consumer.target_update import MemberUpdate
-from stratalog.broker.groups.consumer.values import ClassicFacts, ConsumerMember, GroupChange, MemberState, Target
+from stratalog.broker.groups.consumer.values import ClassicFacts, ConsumerMember, GroupChange, MemberState
+from stratalog.broker.groups.modern import Target, Timeout, check_room, member_of_instance
 from stratalog.broker.groups.values import (
     UNKNOWN_MEMBER_ID,
     Answer,
@@ -103,7 +98,7 @@ def _find(group: ConsumerGroup, request: JoinRequest, member_id: str, changes: l
     if request.instance_id is None:
         return group.members.get(member_id) or ConsumerMember(member_id)
     if request.member_id != UNKNOWN_MEMBER_ID:
-        return static_member(group, member_id, request.instance_id)
+        return member_of_instance(group, member_id, request.instance_id)
     known = group.static_member(request.instance_id)
     return ConsumerMember(member_id) if known is None else replace_member(group, known, member_id, changes)
 
@@ -220,7 +215,7 @@ def _leaving(group: ConsumerGroup, request: LeavingMember) -> ConsumerMember:
     if request.instance_id is None:
         return group.member(request.member_id)
     if request.member_id:
-        return static_member(group, request.member_id, request.instance_id)
+        return member_of_instance(group, request.member_id, request.instance_id)
     member = group.static_member(request.instance_id)
     if member is None:
         raise UnknownMemberIdError(f"Instance id {request.instance_id} is unknown.")

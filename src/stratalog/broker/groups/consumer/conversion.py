@@ -10,7 +10,6 @@ from uuid import UUID
 
 from stratalog.broker.groups.consumer.assignment_input import as_target
 from stratalog.broker.groups.consumer.classic_protocol import embedded_assignment
-from stratalog.broker.groups.consumer.deadlines import Timeout
 from stratalog.broker.groups.consumer.embedded_protocol import (
     decode_assignment,
     decode_subscription,
@@ -24,15 +23,13 @@ from stratalog.broker.groups.consumer.values import (
     ConsumerMember,
     CurrentAssignment,
     GroupChange,
-    GroupEpoch,
     MemberState,
     MemberSubscription,
-    Target,
-    TargetEpoch,
     target_change,
 )
 from stratalog.broker.groups.group import ClassicGroup
 from stratalog.broker.groups.member import Member
+from stratalog.broker.groups.modern import GroupEpoch, Target, TargetEpoch, Timeout
 from stratalog.broker.groups.values import GroupSettings
 from stratalog.errors import CorruptRecordError, GroupIdNotFoundError, UnknownServerError
 

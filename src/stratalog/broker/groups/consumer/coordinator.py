@@ -10,11 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from stratalog.broker.coordinator_log import CoordinatorLog, KeyValue
-from stratalog.broker.groups.alarms import GroupAlarms
 from stratalog.broker.groups.consumer import classic_protocol
 from stratalog.broker.groups.consumer.classic_protocol import find_leaving, may_downgrade
 from stratalog.broker.groups.consumer.conversion import check_upgrade, downgraded, upgraded
-from stratalog.broker.groups.consumer.deadlines import Timeout
 from stratalog.broker.groups.consumer.departures import leave_for_a_while, leaving_member, remove_members
 from stratalog.broker.groups.consumer.group import PROTOCOL_TYPE, ConsumerGroup
 from stratalog.broker.groups.consumer.heartbeat import HeartbeatReply, MemberHeartbeat, heartbeat
@@ -22,16 +20,14 @@ from stratalog.broker.groups.consumer.records import encode_change
 from stratalog.broker.groups.consumer.regexes import TopicFilter, resolve_regexes
 from stratalog.broker.groups.consumer.subscription_update import resolved_changes
 from stratalog.broker.groups.consumer.surroundings import ConsumerGroupSettings, Surroundings, assignor_names
-from stratalog.broker.groups.consumer.topic_hashes import TopicHashes
 from stratalog.broker.groups.consumer.values import (
-    JOIN_EPOCH,
-    LEAVE_STATIC_EPOCH,
     ConsumerMember,
     GroupChange,
     MemberState,
     ResolvedRegex,
 )
 from stratalog.broker.groups.group import ClassicGroup
+from stratalog.broker.groups.modern import JOIN_EPOCH, LEAVE_STATIC_EPOCH, ModernCoordinator
 from stratalog.broker.groups.records import GroupKey, encode_group_key, encode_group_value
 from stratalog.broker.groups.state import GroupState
 from stratalog.broker.groups.values import (
@@ -42,12 +38,10 @@ from stratalog.broker.groups.values import (
     JoinRequest,
     LeavingMember,
     LeftMember,
-    Moment,
     SyncReply,
     SyncRequest,
 )
-from stratalog.broker.metadata import GROUP
-from stratalog.config import AUTHORIZER, GroupConfig
+from stratalog.config import AUTHORIZER
 from stratalog.errors import GroupIdNotFoundError, KafkaError, UnknownMemberIdError
 from stratalog.util import random_uuid, uuid_to_base64
 
@@ -57,12 +51,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: When a member could not be removed that was not heard of, it is tried again after this long.
-_RETRY_MS = 1000
 
-
-class ConsumerCoordinator:
-    """Everything belongs to the loop's thread. A change is in the log before it is answered, and applied then.
+class ConsumerCoordinator(ModernCoordinator[ConsumerGroup, ConsumerMember, GroupChange]):
+    """Converts groups from and to the classic protocol, and matches regular expressions in the background.
 
     `on_upgraded` gets a classic group whose place one of these has taken; `on_downgraded` one that takes the
     place of one of these, and whether it has to rebalance.
@@ -78,22 +69,16 @@ class ConsumerCoordinator:
         on_upgraded: Callable[[ClassicGroup], None],
         on_downgraded: Callable[[ClassicGroup, bool], None],
     ) -> None:
-        self._storage = storage
-        self._workers = workers
-        self._log = log
+        super().__init__(storage, workers, log)
         self._classic_settings = classic_settings
         self._on_upgraded = on_upgraded
         self._on_downgraded = on_downgraded
-        self._clock = storage.clock
-        self._groups: dict[str, ConsumerGroup] = {}
-        self._alarms = GroupAlarms(self._clock, workers.loop, self._on_alarm)
-        self._hashes = TopicHashes(storage.metadata, storage.config["broker.rack"])
         self._resolving: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def close(self) -> None:
         self._closed = True
-        self._alarms.close()
+        super().close()
         for task in self._resolving:
             if not self._workers.loop.is_closed():
                 task.cancel()
@@ -103,41 +88,24 @@ class ConsumerCoordinator:
         """The names of the assignors that members may ask for, the default first."""
         return assignor_names(self._storage.config)
 
+    def _new(self, group_id: str) -> ConsumerGroup:
+        return ConsumerGroup(group_id)
+
+    def _encode(self, group_id: str, change: GroupChange) -> KeyValue:
+        return encode_change(group_id, change)
+
+    def _session_timeout_ms(self, group_id: str) -> int:
+        return self._settings(group_id).session_timeout_ms
+
+    def _release_timeout_ms(self, member: ConsumerMember) -> int | None:
+        waits = member.current.state is MemberState.UNREVOKED_PARTITIONS
+        return member.subscription.rebalance_timeout_ms if waits else None
+
+    def _settings(self, group_id: str) -> ConsumerGroupSettings:
+        return ConsumerGroupSettings.of_config(self._storage.config, self._config(group_id))
+
     def _around(self, group_id: str) -> Surroundings:
-        now = Moment(self._clock.now_ms(), round(self._clock.monotonic() * 1000))
-        config, metadata = self._storage.config, self._storage.metadata
-        settings = ConsumerGroupSettings.of_config(
-            config, GroupConfig(metadata.resource_configs(GROUP, group_id), config)
-        )
-        return Surroundings(settings, metadata, self._hashes, now)
-
-    # --- questions ----------------------------------------------------------------------------------------------------
-
-    def get(self, group_id: str) -> ConsumerGroup | None:
-        return self._groups.get(group_id)
-
-    def groups(self) -> list[ConsumerGroup]:
-        return list(self._groups.values())
-
-    # --- at a start ---------------------------------------------------------------------------------------------------
-
-    def load(self, group_id: str, change: GroupChange) -> None:
-        """Take in what the log has."""
-        group = self._groups.get(group_id)
-        if group is None:
-            group = self._groups[group_id] = ConsumerGroup(group_id)
-        group.apply([change])
-
-    def loaded(self, group: ConsumerGroup) -> None:
-        """Give the members of a group that has been read a full session to show themselves."""
-        around = self._around(group.group_id)
-        now_ms = around.now.monotonic_ms
-        for member in group.members.values():
-            group.deadlines.set(Timeout.SESSION, member.member_id, now_ms + around.settings.session_timeout_ms)
-            if member.current.state is MemberState.UNREVOKED_PARTITIONS:
-                due_ms = now_ms + member.subscription.rebalance_timeout_ms
-                group.deadlines.set(Timeout.REBALANCE, member.member_id, due_ms, member.epoch)
-        self._arm(group)
+        return Surroundings(self._settings(group_id), self._storage.metadata, self._hashes, self._now())
 
     # --- members of the new protocol ----------------------------------------------------------------------------------
 
@@ -200,10 +168,13 @@ class ConsumerCoordinator:
         if request.instance_id is not None and request.epoch == LEAVE_STATIC_EPOCH:
             self._write(group, leave_for_a_while(member))
         else:
-            self._remove(group, {member.member_id: member})
+            self._remove(group, member)
         return HeartbeatReply(member.member_id, request.epoch)
 
-    def _remove(self, group: ConsumerGroup, leaving: dict[str, ConsumerMember]) -> None:
+    def _remove(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        self._remove_all(group, {member.member_id: member})
+
+    def _remove_all(self, group: ConsumerGroup, leaving: dict[str, ConsumerMember]) -> None:
         if not leaving:
             return
         around = self._around(group.group_id)
@@ -264,25 +235,8 @@ class ConsumerCoordinator:
 
     def leave_classic(self, group: ConsumerGroup, leaving: Iterable[LeavingMember]) -> list[LeftMember]:
         left, found = find_leaving(group, leaving)
-        self._remove(group, found)
+        self._remove_all(group, found)
         return left
-
-    # --- writing ------------------------------------------------------------------------------------------------------
-
-    def _write(self, group: ConsumerGroup, changes: Sequence[GroupChange], before: Sequence[KeyValue] = ()) -> None:
-        """Append what changes, then apply it. When the log refuses, nothing has changed."""
-        entries = [*before, *(encode_change(group.group_id, change) for change in changes)]
-        if not entries:
-            return
-        epoch = group.epoch
-        try:
-            self._log.append(group.group_id, entries)
-        except Exception:
-            group.seen_topics_version = None  # what was seen is not stored: it is looked at again
-            raise
-        group.apply(changes)
-        if group.epoch != epoch:
-            logger.info("Group %s: epoch %d, %d members", group.group_id, group.epoch, len(group.members))
 
     def _downgrade(
         self,
@@ -306,16 +260,6 @@ class ConsumerCoordinator:
         self.forget(group)
         logger.info("Group %s goes on with the classic protocol", group.group_id)
         self._on_downgraded(classic, rebalance)
-
-    def tombstones(self, group: ConsumerGroup) -> list[KeyValue]:
-        """Return the records that remove a group."""
-        return [encode_change(group.group_id, change) for change in group.tombstones()]
-
-    def forget(self, group: ConsumerGroup) -> None:
-        """Drop a group whose tombstones are in the log."""
-        group.is_gone = True
-        del self._groups[group.group_id]
-        self._alarms.cancel(group.group_id)
 
     # --- regular expressions ------------------------------------------------------------------------------------------
 
@@ -355,24 +299,3 @@ class ConsumerCoordinator:
             logger.error("Group %s: its regular expressions are matched again later: %s", group.group_id, error)
         finally:
             group.is_resolving = False
-
-    # --- time ---------------------------------------------------------------------------------------------------------
-
-    def _arm(self, group: ConsumerGroup) -> None:
-        """Have the group looked at when its next deadline comes."""
-        self._alarms.set(group.group_id, None if group.is_gone else group.deadlines.next_ms)
-
-    def _on_alarm(self, group_id: str) -> None:
-        group = self._groups[group_id]
-        now_ms = round(self._clock.monotonic() * 1000)
-        for timeout, member_id, deadline in group.deadlines.take_due(now_ms):
-            member = group.members.get(member_id)
-            if group.is_gone or member is None or (timeout is Timeout.REBALANCE and member.epoch != deadline.epoch):
-                continue
-            logger.info("Group %s: member %s is removed, %s timeout", group.group_id, member_id, timeout.name.lower())
-            try:
-                self._remove(group, {member_id: member})
-            except Exception:
-                logger.exception("Group %s: a member that is gone could not be removed", group.group_id)
-                group.deadlines.set(timeout, member_id, now_ms + _RETRY_MS, deadline.epoch)
-        self._arm(group)

@@ -9,28 +9,25 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from stratalog.broker.groups.consumer.fencing import static_member
 from stratalog.broker.groups.consumer.group import ConsumerGroup
 from stratalog.broker.groups.consumer.heartbeat import MemberHeartbeat
 from stratalog.broker.groups.consumer.surroundings import Surroundings
 from stratalog.broker.groups.consumer.values import (
-    LEAVE_STATIC_EPOCH,
     ChangeKind,
     ConsumerMember,
     GroupChange,
-    GroupEpoch,
     PartitionEpochs,
-    TargetEpoch,
     current_change,
     removal,
 )
+from stratalog.broker.groups.modern import LEAVE_STATIC_EPOCH, GroupEpoch, TargetEpoch, member_of_instance
 
 
 def leaving_member(group: ConsumerGroup, request: MemberHeartbeat) -> ConsumerMember:
     """Return the member that wants to go. UnknownMemberIdError, FencedInstanceIdError."""
     if request.instance_id is None:
         return group.member(request.member_id)
-    return static_member(group, request.member_id, request.instance_id)
+    return member_of_instance(group, request.member_id, request.instance_id)
 
 
 def leave_for_a_while(member: ConsumerMember) -> list[GroupChange]:

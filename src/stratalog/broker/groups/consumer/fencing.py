@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from stratalog.broker.groups.consumer.group import PROTOCOL_TYPE, ConsumerGroup
 from stratalog.broker.groups.consumer.reconciliation import Owned
-from stratalog.broker.groups.consumer.values import JOIN_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
+from stratalog.broker.groups.consumer.values import ConsumerMember
+from stratalog.broker.groups.modern import JOIN_EPOCH, member_of_instance
 from stratalog.errors import (
-    FencedInstanceIdError,
     FencedMemberEpochError,
-    GroupMaxSizeReachedError,
     IllegalGenerationError,
     InconsistentGroupProtocolError,
     UnknownMemberIdError,
-    UnreleasedInstanceIdError,
 )
-
-
-def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, members_max: int) -> None:
-    """Raise GroupMaxSizeReachedError for a new member of a group that is full."""
-    if instance_id in group.static_members or len(group.members) < members_max:
-        return
-    if not member_id or member_id not in group.members:
-        raise GroupMaxSizeReachedError(f"The consumer group has reached its maximum capacity of {members_max} members.")
 
 
 def check_epoch(member: ConsumerMember, received: int, owned: Owned | None) -> None:
@@ -51,27 +41,6 @@ def _owns_only_assigned(member: ConsumerMember, owned: Owned | None) -> bool:
     )
 
 
-def static_member(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
-    """Return the member with an instance id; UnknownMemberIdError, or FencedInstanceIdError when it has another id."""
-    member = group.static_member(instance_id)
-    if member is None:
-        raise UnknownMemberIdError(f"Instance id {instance_id} is unknown.")
-    if member.member_id != member_id:
-        raise FencedInstanceIdError(
-            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}."
-        )
-    return member
-
-
-def check_released(member: ConsumerMember, member_id: str, instance_id: str) -> None:
-    """Raise UnreleasedInstanceIdError unless the owner of an instance id has left for a while."""
-    if member.epoch != LEAVE_STATIC_EPOCH:
-        raise UnreleasedInstanceIdError(
-            f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
-            f"is owned by {member.member_id} member."
-        )
-
-
 # --- members that speak the classic protocol --------------------------------------------------------------------------
 
 
@@ -82,7 +51,7 @@ def classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None
     elif group.static_member(instance_id) is None:
         raise UnknownMemberIdError(f"Member with instance id {instance_id} is not a member of group {group.group_id}.")
     else:
-        member = static_member(group, member_id, instance_id)
+        member = member_of_instance(group, member_id, instance_id)
     if not member.uses_classic_protocol:
         raise UnknownMemberIdError(f"Member {member.member_id} does not use the classic protocol.")
     if member.epoch != generation:

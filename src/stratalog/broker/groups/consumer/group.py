@@ -10,25 +10,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from stratalog.broker.groups.consumer.deadlines import MemberDeadlines
 from stratalog.broker.groups.consumer.values import (
-    LEAVE_EPOCH,
     NO_EPOCH,
     ChangeKind,
     ConsumerGroupState,
     ConsumerMember,
     CurrentAssignment,
     GroupChange,
-    GroupEpoch,
     MemberState,
     MemberSubscription,
     PartitionEpochs,
     ResolvedRegex,
-    Target,
-    TargetEpoch,
 )
-from stratalog.broker.groups.values import AgeSince
-from stratalog.errors import NonEmptyGroupError, UnknownMemberIdError
+from stratalog.broker.groups.modern import LEAVE_EPOCH, GroupEpoch, ModernGroup, Target, TargetEpoch
 
 PROTOCOL_TYPE = "consumer"
 _NO_MEMBER_CHANGE = CurrentAssignment(LEAVE_EPOCH, LEAVE_EPOCH)
@@ -87,24 +81,18 @@ class SubscriptionCounts:
         return all(counted.by_regex == 1 and counted.by_name <= 0 for counted in self.topics.values())
 
 
-class ConsumerGroup:
+class ConsumerGroup(ModernGroup[ConsumerMember, GroupChange]):
     """One group. Belongs to the loop's thread.
 
-    `deadlines`, `seen_topics_version` (of the topics that the hash was computed from, None: never) and
-    `resolved_at_version` (of the topics that the regular expressions were matched with, None: not since the start) are
+    `resolved_at_version` (of the topics that the regular expressions were matched with, None: not since the start) is
     not stored.
     """
 
-    type_name = "consumer"
+    type_name = PROTOCOL_TYPE
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = 1
-        self.metadata_hash = 0
-        self.target_epoch = TargetEpoch(1)
-        self.members: dict[str, ConsumerMember] = {}
+        super().__init__(group_id)
         self.targets: dict[str, Target] = {}
-        self.static_members: dict[str, str] = {}
         self.subscriptions = SubscriptionCounts()
         self.resolved: dict[str, ResolvedRegex] = {}
         self.assignors: Counter[str] = Counter()
@@ -113,17 +101,10 @@ class ConsumerGroup:
         self.has_partition_metadata = False
         self._target_owners: dict[UUID, dict[int, str]] = {}
         self._partition_epochs: dict[UUID, dict[int, int]] = {}
-        self.deadlines = MemberDeadlines()
-        self.seen_topics_version: int | None = None
         self.resolved_at_version: int | None = None
         self.is_resolving = False
-        self.is_gone = False
 
     # --- questions ----------------------------------------------------------------------------------------------------
-
-    @property
-    def protocol_type(self) -> str:
-        return PROTOCOL_TYPE
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -134,17 +115,6 @@ class ConsumerGroup:
         if all(member.is_reconciled_to(self.target_epoch.epoch) for member in self.members.values()):
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
-
-    def member(self, member_id: str) -> ConsumerMember:
-        """Return a member, or UnknownMemberIdError."""
-        found = self.members.get(member_id)
-        if found is None:
-            raise UnknownMemberIdError(f"Member {member_id} is not a member of group {self.group_id}.")
-        return found
-
-    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        member_id = None if instance_id is None else self.static_members.get(instance_id)
-        return None if member_id is None else self.members[member_id]
 
     def target_of(self, member: ConsumerMember) -> Target:
         """Return the target of a member; a static one goes on with that of its instance id."""
@@ -161,23 +131,7 @@ class ConsumerGroup:
         return self._partition_epochs.get(topic_id, {}).get(partition, NO_EPOCH)
 
     def is_subscribed(self, topic: str) -> bool:
-        """Return whether offsets of `topic` are in use."""
         return topic in self.subscriptions.topics
-
-    @property
-    def offsets_age_since(self) -> AgeSince:
-        """Return from when commits of topics grow old that no member is subscribed to."""
-        return AgeSince.COMMIT
-
-    @property
-    def state_timestamp_ms(self) -> int | None:
-        """When the group entered its state: not known."""
-        return None
-
-    def check_deletable(self) -> None:
-        """Raise NonEmptyGroupError while there are members."""
-        if self.members:
-            raise NonEmptyGroupError(f"Group {self.group_id} is not empty.")
 
     def topics_of(self, said: MemberSubscription) -> frozenset[str]:
         """Return the names of the topics that a member is subscribed to, those of its regular expression included."""
@@ -221,16 +175,11 @@ class ConsumerGroup:
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
-    def apply(self, changes: Iterable[GroupChange]) -> None:
-        """Take over what records say, in their order."""
-        for change in changes:
-            self._apply(change)
-
     def _apply(self, change: GroupChange) -> None:
         value, name = change.value, change.name
         if change.kind is ChangeKind.GROUP:
             if isinstance(value, GroupEpoch):
-                self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
+                self.metadata = value
             else:
                 self.is_gone = True
         elif change.kind is ChangeKind.TARGET_EPOCH:

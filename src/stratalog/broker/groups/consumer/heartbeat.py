@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from stratalog.broker.groups.consumer.deadlines import Timeout
-from stratalog.broker.groups.consumer.fencing import check_epoch, check_released, check_room, static_member
+from stratalog.broker.groups.consumer.fencing import check_epoch
 from stratalog.broker.groups.consumer.group import ConsumerGroup
 from stratalog.broker.groups.consumer.reconciliation import Goal, Owned, Reconciliation
 from stratalog.broker.groups.consumer.subscription_update import (
@@ -28,9 +27,6 @@ from stratalog.broker.groups.consumer.target_update import (
     update_target,
 )
 from stratalog.broker.groups.consumer.values import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    LEAVE_STATIC_EPOCH,
     ConsumerMember,
     GroupChange,
     MemberState,
@@ -39,6 +35,15 @@ from stratalog.broker.groups.consumer.values import (
     member_change,
     removal,
     target_change,
+)
+from stratalog.broker.groups.modern import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    Timeout,
+    check_instance_released,
+    check_room,
+    member_of_instance,
 )
 from stratalog.errors import InvalidRequestError, UnsupportedAssignorError
 from stratalog.util import random_uuid, uuid_to_base64
@@ -189,14 +194,14 @@ def _find(group: ConsumerGroup, request: MemberHeartbeat, changes: list[GroupCha
         check_epoch(member, request.epoch, request.owned)
         return member
     if not joins:
-        member = static_member(group, request.member_id, request.instance_id)
+        member = member_of_instance(group, request.member_id, request.instance_id)
         check_epoch(member, request.epoch, request.owned)
         return member
     known = group.static_member(request.instance_id)
     if known is None:
         return group.members.get(request.member_id) or ConsumerMember(request.member_id)
     if not known.uses_classic_protocol:
-        check_released(known, request.member_id, request.instance_id)
+        check_instance_released(known, request.member_id, request.instance_id)
     return replace_member(group, known, request.member_id, changes)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from stratalog.broker.groups.consumer.assignment_input import AssignmentInput, Draft, as_target
-from stratalog.broker.groups.consumer.values import Target
+from stratalog.broker.groups.modern import Target
 
 _ROUNDS_MAX = 16
 _NO_OWNER = -1

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from uuid import UUID
 
 from stratalog.broker.groups.consumer.assignment_input import AssignmentInput, topic_order
-from stratalog.broker.groups.consumer.values import Target
+from stratalog.broker.groups.modern import Target
 
 
 def assign_ranges(given: AssignmentInput) -> Mapping[str, Target]:

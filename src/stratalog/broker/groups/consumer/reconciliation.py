@@ -12,13 +12,8 @@ from uuid import UUID
 from stratalog.broker.groups.consumer.assignment_input import partition_order, topic_order
 from stratalog.broker.groups.consumer.group import ConsumerGroup
 from stratalog.broker.groups.consumer.surroundings import Surroundings
-from stratalog.broker.groups.consumer.values import (
-    NO_EPOCH,
-    ConsumerMember,
-    MemberState,
-    PartitionEpochs,
-    Target,
-)
+from stratalog.broker.groups.consumer.values import NO_EPOCH, ConsumerMember, MemberState, PartitionEpochs
+from stratalog.broker.groups.modern import Target
 from stratalog.errors import FencedMemberEpochError
 
 #: The partitions that a client says it has, by topic id.

@@ -31,14 +31,11 @@ from stratalog.broker.groups.consumer.values import (
     ClassicFacts,
     CurrentAssignment,
     GroupChange,
-    GroupEpoch,
     MemberState,
     MemberSubscription,
     OldPartitionMetadata,
     PartitionEpochs,
     ResolvedRegex,
-    Target,
-    TargetEpoch,
 )
 from stratalog.broker.groups.member_records import (
     NO_TAGS,
@@ -54,6 +51,7 @@ from stratalog.broker.groups.member_records import (
     tag_reader,
     tagged_number,
 )
+from stratalog.broker.groups.modern import GroupEpoch, Target, TargetEpoch
 from stratalog.broker.groups.values import Protocol
 from stratalog.broker.record_fields import INT8, INT16, INT32, INT64, FieldReader, put_count, put_string, put_tags
 

@@ -13,7 +13,8 @@ from stratalog.broker.groups.consumer.group import ConsumerGroup
 from stratalog.broker.groups.consumer.regexes import check_regex
 from stratalog.broker.groups.consumer.surroundings import Surroundings
 from stratalog.broker.groups.consumer.target_update import MemberUpdate
-from stratalog.broker.groups.consumer.values import ChangeKind, GroupChange, GroupEpoch, ResolvedRegex, member_change
+from stratalog.broker.groups.consumer.values import ChangeKind, GroupChange, ResolvedRegex, member_change
+from stratalog.broker.groups.modern import GroupEpoch
 
 #: The regular expressions of a group are not matched more often than this, whatever its members do.
 REGEX_PAUSE_MS = 10_000
@@ -105,7 +106,7 @@ def resolved_changes(
             after.count_resolved(now, 1)
         changes.append(GroupChange(ChangeKind.REGEX, regex, now))
     metadata_hash = around.hashes.of_group(after.topics)
-    if bump or metadata_hash != group.metadata_hash:
+    if bump or metadata_hash != group.metadata.metadata_hash:
         changes.append(GroupChange(ChangeKind.GROUP, value=GroupEpoch(group.epoch + 1, metadata_hash)))
         group.seen_topics_version = around.topics.topics_version
     return changes

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from stratalog.broker.groups.values import Moment
 
 if TYPE_CHECKING:
-    from stratalog.broker.groups.consumer.topic_hashes import TopicHashes
-    from stratalog.broker.metadata import Topic
+    from stratalog.broker.groups.modern import TopicHashes, TopicsView
     from stratalog.config import GroupConfig
 
 
@@ -68,22 +67,6 @@ def assignor_names(config: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(
         [name.rpartition(".")[2].removesuffix("Assignor").lower() for name in config["group.consumer.assignors"]]
     )
-
-
-class TopicsView(Protocol):
-    """The topics of the cluster. The versions grow with each change."""
-
-    @property
-    def topics_version(self) -> int: ...
-
-    @property
-    def new_topics_version(self) -> int: ...
-
-    def topic(self, name: str) -> Topic | None: ...
-
-    def topic_by_id(self, topic_id: UUID) -> Topic | None: ...
-
-    def topics(self) -> list[Topic]: ...
 
 
 @dataclass(frozen=True, slots=True)

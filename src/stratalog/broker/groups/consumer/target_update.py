@@ -16,15 +16,8 @@ from stratalog.broker.groups.consumer.range_assignor import assign_ranges
 from stratalog.broker.groups.consumer.reconciliation import Goal
 from stratalog.broker.groups.consumer.surroundings import Surroundings
 from stratalog.broker.groups.consumer.uniform_assignor import assign_uniformly
-from stratalog.broker.groups.consumer.values import (
-    ChangeKind,
-    ConsumerMember,
-    GroupChange,
-    GroupEpoch,
-    Target,
-    TargetEpoch,
-    target_change,
-)
+from stratalog.broker.groups.consumer.values import ChangeKind, ConsumerMember, GroupChange, target_change
+from stratalog.broker.groups.modern import GroupEpoch, Target, TargetEpoch
 from stratalog.errors import UnknownServerError
 
 ASSIGNORS = {"uniform": assign_uniformly, "range": assign_ranges}
@@ -66,7 +59,7 @@ def update_epoch(
     metadata_hash = around.hashes.of_group(after.topics)
     is_known = update.new.member_id in group.members or update.new.instance_id in group.static_members
     epoch = group.epoch
-    if bump or metadata_hash != group.metadata_hash:
+    if bump or metadata_hash != group.metadata.metadata_hash:
         epoch += 1
         changes.append(GroupChange(ChangeKind.GROUP, value=GroupEpoch(epoch, metadata_hash)))
     group.seen_topics_version = around.topics.topics_version

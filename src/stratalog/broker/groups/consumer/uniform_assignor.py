@@ -13,7 +13,7 @@ from uuid import UUID
 
 from stratalog.broker.groups.consumer.assignment_input import AssignmentInput, Draft, as_target, topic_order
 from stratalog.broker.groups.consumer.mixed_assignor import assign_mixed
-from stratalog.broker.groups.consumer.values import Target
+from stratalog.broker.groups.modern import Target
 from stratalog.broker.java_hashing import copied_capacity
 
 

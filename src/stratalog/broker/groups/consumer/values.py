@@ -8,17 +8,12 @@ from enum import Enum, IntEnum
 from typing import TypeAlias
 from uuid import UUID
 
+from stratalog.broker.groups.modern import JOIN_EPOCH, GroupEpoch, Target, TargetEpoch
 from stratalog.broker.groups.values import Protocol
 
-#: The partitions of a target assignment, by topic id.
-Target: TypeAlias = Mapping[UUID, tuple[int, ...]]
 #: Partitions by topic id, each with the epoch at which its member got it.
 PartitionEpochs: TypeAlias = Mapping[UUID, Mapping[int, int]]
 
-JOIN_EPOCH = 0
-LEAVE_EPOCH = -1
-#: A static member goes, and will be back under its instance id.
-LEAVE_STATIC_EPOCH = -2
 #: Of a partition that no member has.
 NO_EPOCH = -1
 
@@ -121,26 +116,6 @@ class ConsumerMember:
     ) -> ConsumerMember:
         """Return the member after a step towards its target; the epoch before this one is remembered."""
         return replace(self, current=CurrentAssignment(epoch, self.current.epoch, state, assigned, revoking))
-
-
-@dataclass(frozen=True, slots=True)
-class GroupEpoch:
-    """The epoch of a group, and the hash of all topics that it is subscribed to."""
-
-    epoch: int
-    metadata_hash: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class TargetEpoch:
-    """The group epoch for which the target was computed, and when (0: at once after a conversion or emptying)."""
-
-    epoch: int
-    timestamp_ms: int = 0
-
-    def allows_next(self, interval_ms: int, now_ms: int) -> bool:
-        """Return whether the interval between two assignments is over."""
-        return not self.timestamp_ms or not interval_ms or now_ms >= self.timestamp_ms + interval_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ from uuid import UUID
 from weakref import WeakKeyDictionary
 
 from stratalog.broker.coordinator_log import CoordinatorLog, KeyValue
-from stratalog.broker.groups.alarms import GroupAlarms
-from stratalog.broker.groups.consumer import Timeout, TopicHashes
+from stratalog.broker.groups.modern import ModernCoordinator
 from stratalog.broker.groups.share.group import ShareGroup
 from stratalog.broker.groups.share.heartbeat import (
     ShareHeartbeat,
@@ -36,10 +35,7 @@ from stratalog.broker.groups.share.state_topics import (
 )
 from stratalog.broker.groups.share.surroundings import ShareGroupSettings, ShareSurroundings
 from stratalog.broker.groups.share.values import ShareGroupChange, ShareMember, StateTopic
-from stratalog.broker.groups.values import Moment
-from stratalog.broker.metadata import GROUP
 from stratalog.broker.share import ShareKey, ShareStates
-from stratalog.config import GroupConfig
 from stratalog.errors import GroupIdNotFoundError, KafkaError, UnknownServerError, UnknownTopicOrPartitionError
 from stratalog.util import uuid_to_base64
 
@@ -49,8 +45,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: When a member could not be removed that was not heard of, it is tried again after this long.
-_RETRY_MS = 1000
 #: After so many states others have their turn.
 _PIECE = 50
 
@@ -64,57 +58,38 @@ class DeletedOffsets:
     error: KafkaError | None
 
 
-class ShareGroupCoordinator:
-    """Everything belongs to the loop's thread. A change is in the log before it is answered, and applied then."""
+class ShareGroupCoordinator(ModernCoordinator[ShareGroup, ShareMember, ShareGroupChange]):
+    """Keeps states of partitions at the share coordinator beside what its groups are."""
 
     def __init__(self, storage: BrokerStorage, workers: Workers, log: CoordinatorLog, states: ShareStates) -> None:
-        self._storage = storage
-        self._workers = workers
-        self._log = log
+        super().__init__(storage, workers, log)
         self._states = states
-        self._clock = storage.clock
-        self._groups: dict[str, ShareGroup] = {}
-        self._alarms = GroupAlarms(self._clock, workers.loop, self._on_alarm)
-        self._hashes = TopicHashes(storage.metadata, storage.config["broker.rack"])
         self._initializing: set[asyncio.Task[None]] = set()
         self._turns: WeakKeyDictionary[ShareGroup, asyncio.Lock] = WeakKeyDictionary()
 
     def close(self) -> None:
-        self._alarms.close()
+        super().close()
         for task in self._initializing:
             if not self._workers.loop.is_closed():
                 task.cancel()
 
+    def _new(self, group_id: str) -> ShareGroup:
+        return ShareGroup(group_id)
+
+    def _encode(self, group_id: str, change: ShareGroupChange) -> KeyValue:
+        return encode_share_change(group_id, change)
+
+    def _apply(self, group: ShareGroup, changes: Sequence[ShareGroupChange]) -> None:
+        group.apply(changes, self._clock.now_ms())
+
+    def _session_timeout_ms(self, group_id: str) -> int:
+        return self._settings(group_id).session_timeout_ms
+
+    def _settings(self, group_id: str) -> ShareGroupSettings:
+        return ShareGroupSettings.of_config(self._storage.config, self._config(group_id))
+
     def _around(self, group_id: str) -> ShareSurroundings:
-        config, metadata = self._storage.config, self._storage.metadata
-        settings = ShareGroupSettings.of_config(config, GroupConfig(metadata.resource_configs(GROUP, group_id), config))
-        now = Moment(self._clock.now_ms(), round(self._clock.monotonic() * 1000))
-        return ShareSurroundings(settings, metadata, self._hashes, now)
-
-    # --- questions ----------------------------------------------------------------------------------------------------
-
-    def get(self, group_id: str) -> ShareGroup | None:
-        return self._groups.get(group_id)
-
-    def groups(self) -> list[ShareGroup]:
-        return list(self._groups.values())
-
-    # --- at a start ---------------------------------------------------------------------------------------------------
-
-    def load(self, group_id: str, change: ShareGroupChange) -> None:
-        """Take in what the log has."""
-        group = self._groups.get(group_id)
-        if group is None:
-            group = self._groups[group_id] = ShareGroup(group_id)
-        group.apply([change], self._clock.now_ms())
-
-    def loaded(self, group: ShareGroup) -> None:
-        """Give the members of a group that has been read a full session to show themselves."""
-        around = self._around(group.group_id)
-        due_ms = around.now.monotonic_ms + around.settings.session_timeout_ms
-        for member_id in group.members:
-            group.deadlines.set(Timeout.SESSION, member_id, due_ms)
-        self._arm(group)
+        return ShareSurroundings(self._settings(group_id), self._storage.metadata, self._hashes, self._now())
 
     # --- members ------------------------------------------------------------------------------------------------------
 
@@ -286,50 +261,3 @@ class ShareGroupCoordinator:
             left = without_topics(held, gone, metadata)
             if left is not None:
                 self._write(group, [state_change(left)])
-
-    # --- writing ------------------------------------------------------------------------------------------------------
-
-    def _write(self, group: ShareGroup, changes: Sequence[ShareGroupChange]) -> None:
-        """Append what changes, then apply it. When the log refuses, nothing has changed."""
-        if not changes:
-            return
-        epoch = group.epoch
-        try:
-            self._log.append(group.group_id, [encode_share_change(group.group_id, change) for change in changes])
-        except Exception:
-            group.seen_topics_version = None  # what was seen is not stored: it is looked at again
-            raise
-        group.apply(changes, self._clock.now_ms())
-        if group.epoch != epoch:
-            logger.info("Share group %s: epoch %d, %d members", group.group_id, group.epoch, len(group.members))
-
-    def tombstones(self, group: ShareGroup) -> list[KeyValue]:
-        """Return the records that remove a group."""
-        return [encode_share_change(group.group_id, change) for change in group.tombstones()]
-
-    def forget(self, group: ShareGroup) -> None:
-        """Drop a group whose tombstones are in the log."""
-        group.is_gone = True
-        del self._groups[group.group_id]
-        self._alarms.cancel(group.group_id)
-
-    # --- time ---------------------------------------------------------------------------------------------------------
-
-    def _arm(self, group: ShareGroup) -> None:
-        """Have the group looked at when its next deadline comes."""
-        self._alarms.set(group.group_id, None if group.is_gone else group.deadlines.next_ms)
-
-    def _on_alarm(self, group_id: str) -> None:
-        group = self._groups[group_id]
-        now_ms = round(self._clock.monotonic() * 1000)
-        for timeout, member_id, _ in group.deadlines.take_due(now_ms):
-            member = group.members.get(member_id)
-            if member is None:
-                continue
-            logger.info("Share group %s: %s is removed, it was not heard of", group_id, member_id)
-            try:
-                self._remove(group, member)
-            except Exception:
-                logger.exception("Share group %s: a member that is gone could not be removed", group_id)
-                group.deadlines.set(timeout, member_id, now_ms + _RETRY_MS)
-        self._arm(group)

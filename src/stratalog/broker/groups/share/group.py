@@ -7,70 +7,47 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from uuid import UUID
 
-from stratalog.broker.groups.consumer import MemberDeadlines, Target, TargetEpoch
+from stratalog.broker.groups.modern import LEAVE_EPOCH, GroupEpoch, ModernGroup, Target, TargetEpoch
 from stratalog.broker.groups.share.values import (
-    LEAVE_EPOCH,
     ShareAssignment,
     ShareChangeKind,
     ShareGroupChange,
-    ShareGroupEpoch,
     ShareGroupState,
     ShareMember,
     ShareSubscription,
     StatePartitions,
 )
 from stratalog.broker.groups.values import AgeSince
-from stratalog.errors import GroupIdNotFoundError, NonEmptyGroupError, UnknownMemberIdError
+from stratalog.errors import GroupIdNotFoundError
 
-PROTOCOL_TYPE = "share"
 _GONE = ShareAssignment(LEAVE_EPOCH, LEAVE_EPOCH)
 
 
-class ShareGroup:
+class ShareGroup(ModernGroup[ShareMember, ShareGroupChange]):
     """One group. Belongs to the loop's thread.
 
     `state_partitions` is None while no record was written of them; `state_partitions_ms` is when the last one was read
-    or written. Not stored: `deadlines`, and `seen_topics_version` (of the topics that the hash was computed from, None:
-    never).
+    or written.
     """
 
     type_name = "share"
+    title = "Share group"
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.metadata = ShareGroupEpoch(1)
-        self.target_epoch = TargetEpoch(1)
-        self.members: dict[str, ShareMember] = {}
+        super().__init__(group_id)
         self.targets: dict[str, Target] = {}
         self.state_partitions: StatePartitions | None = None
         self.state_partitions_ms = 0
         #: How many members are subscribed to a topic, by its name.
         self.subscribers: Counter[str] = Counter()
-        self.deadlines = MemberDeadlines()
-        self.seen_topics_version: int | None = None
-        self.is_gone = False
         self._lags: bool | None = None
+        self._now_ms = 0
 
     # --- questions ----------------------------------------------------------------------------------------------------
 
     @property
-    def protocol_type(self) -> str:
-        return PROTOCOL_TYPE
-
-    @property
-    def epoch(self) -> int:
-        return self.metadata.epoch
-
-    @property
     def state(self) -> ShareGroupState:
         return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
-
-    def member(self, member_id: str) -> ShareMember:
-        """Return a member, or UnknownMemberIdError."""
-        found = self.members.get(member_id)
-        if found is None:
-            raise UnknownMemberIdError(f"Member {member_id} is not a member of group {self.group_id}.")
-        return found
 
     def is_subscribed(self, topic: str) -> bool:
         return topic in self.subscribers
@@ -79,16 +56,6 @@ class ShareGroup:
     def offsets_age_since(self) -> AgeSince:
         """Return from when commits grow old: there are none, and the group stays until it is deleted."""
         return AgeSince.NEVER
-
-    @property
-    def state_timestamp_ms(self) -> int | None:
-        """When the group entered its state: not known."""
-        return None
-
-    def check_deletable(self) -> None:
-        """Raise NonEmptyGroupError while there are members."""
-        if self.members:
-            raise NonEmptyGroupError("The group is not empty.")
 
     def refuse_commits(self) -> None:
         """Raise GroupIdNotFoundError: what members have done with records is not committed as offsets."""
@@ -115,16 +82,16 @@ class ShareGroup:
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
-    def apply(self, changes: Iterable[ShareGroupChange], now_ms: int) -> None:
-        """Take over what records say, in their order."""
+    def apply(self, changes: Iterable[ShareGroupChange], now_ms: int = 0) -> None:
+        """Take in records, in their order; `now_ms` is when they were read or written."""
         self._lags = None
-        for change in changes:
-            self._apply(change, now_ms)
+        self._now_ms = now_ms
+        super().apply(changes)
 
-    def _apply(self, change: ShareGroupChange, now_ms: int) -> None:
+    def _apply(self, change: ShareGroupChange) -> None:
         value, member_id = change.value, change.member_id
         if change.kind is ShareChangeKind.GROUP:
-            if isinstance(value, ShareGroupEpoch):
+            if isinstance(value, GroupEpoch):
                 self.metadata = value
             else:
                 self.is_gone = True
@@ -141,7 +108,7 @@ class ShareGroup:
                 self.targets.pop(member_id, None)
         else:
             self.state_partitions = value if isinstance(value, StatePartitions) else None
-            self.state_partitions_ms = now_ms
+            self.state_partitions_ms = self._now_ms
 
     def _put_subscription(self, member_id: str, said: ShareSubscription | None) -> None:
         old = self.members.pop(member_id, None) if said is None else self.members.get(member_id)

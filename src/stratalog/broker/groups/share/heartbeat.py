@@ -11,31 +11,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from stratalog.broker.groups.consumer import (
-    Target,
-    TargetEpoch,
-    Timeout,
-    as_read_back,
-    as_sets,
-    member_order,
-    name_order,
-)
+from stratalog.broker.groups.consumer import as_read_back, as_sets, member_order, name_order
+from stratalog.broker.groups.modern import JOIN_EPOCH, LEAVE_EPOCH, GroupEpoch, Target, TargetEpoch, Timeout, check_room
 from stratalog.broker.groups.share.group import ShareGroup, count_subscription
 from stratalog.broker.groups.share.simple_assignor import ShareAssignmentInput, assign_shares
 from stratalog.broker.groups.share.state_topics import Initialization, begin_states
 from stratalog.broker.groups.share.surroundings import ShareSurroundings
 from stratalog.broker.groups.share.values import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
     ShareAssignment,
     ShareChangeKind,
     ShareGroupChange,
-    ShareGroupEpoch,
     ShareMember,
     StatePartitions,
     share_removal,
 )
-from stratalog.errors import FencedMemberEpochError, GroupMaxSizeReachedError, InvalidRequestError
+from stratalog.errors import FencedMemberEpochError, InvalidRequestError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +88,7 @@ def share_heartbeat(group: ShareGroup, request: ShareHeartbeat, around: ShareSur
     """Return what a heartbeat of a member that stays, or joins, leads to."""
     settings = around.settings
     changes: list[ShareGroupChange] = []
-    _check_room(group, request.member_id, settings.members_max)
+    check_room(group, request.member_id, None, settings.members_max)
     is_new = request.is_join and request.member_id not in group.members
     old = ShareMember(request.member_id) if is_new else group.member(request.member_id)
     _check_epoch(old, request.epoch)
@@ -116,7 +106,7 @@ def share_heartbeat(group: ShareGroup, request: ShareHeartbeat, around: ShareSur
         metadata_hash = around.hashes.of_group(subscribers)
         if bump or metadata_hash != group.metadata.metadata_hash:
             bump, epoch = True, epoch + 1
-            changes.append(ShareGroupChange(ShareChangeKind.GROUP, value=ShareGroupEpoch(epoch, metadata_hash)))
+            changes.append(ShareGroupChange(ShareChangeKind.GROUP, value=GroupEpoch(epoch, metadata_hash)))
         group.seen_topics_version = around.topics.topics_version
     target_epoch, target = update_target(group, new, epoch, subscribers, around, changes)
     member = _reconciled(new, target_epoch, target, around, changed=bump)
@@ -127,11 +117,6 @@ def share_heartbeat(group: ShareGroup, request: ShareHeartbeat, around: ShareSur
     is_told = request.is_join or request.topics is not None or as_sets(assigned) != as_sets(old.current.assigned)
     reply = ShareReply(member.member_id, member.epoch, settings.heartbeat_interval_ms, assigned if is_told else None)
     return ShareOutcome(reply, changes, begin_states(group, epoch, subscribers, around, changes))
-
-
-def _check_room(group: ShareGroup, member_id: str, members_max: int) -> None:
-    if len(group.members) >= members_max and member_id not in group.members:
-        raise GroupMaxSizeReachedError(f"The share group has reached its maximum capacity of {members_max} members.")
 
 
 def _check_epoch(member: ShareMember, received: int) -> None:
@@ -240,7 +225,7 @@ def remove_share_member(group: ShareGroup, member: ShareMember, around: ShareSur
     subscribers = group.subscribers.copy()
     count_subscription(subscribers, member.said, -1)
     epoch = group.epoch + 1
-    value = ShareGroupEpoch(epoch, around.hashes.of_group(subscribers))
+    value = GroupEpoch(epoch, around.hashes.of_group(subscribers))
     changes.append(ShareGroupChange(ShareChangeKind.GROUP, value=value))
     if len(group.members) == 1:
         changes.append(ShareGroupChange(ShareChangeKind.TARGET_EPOCH, value=TargetEpoch(epoch)))

@@ -22,7 +22,6 @@ from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from stratalog.broker.coordinator_log import KeyValue
-from stratalog.broker.groups.consumer import Target, TargetEpoch
 from stratalog.broker.groups.member_records import (
     NO_TAGS,
     decode_key,
@@ -36,12 +35,12 @@ from stratalog.broker.groups.member_records import (
     read_target,
     tagged_number,
 )
+from stratalog.broker.groups.modern import GroupEpoch, Target, TargetEpoch
 from stratalog.broker.groups.share.values import (
     ShareAssignment,
     ShareChangeKind,
     ShareChangeValue,
     ShareGroupChange,
-    ShareGroupEpoch,
     ShareSubscription,
     StatePartitions,
     StateTopic,
@@ -69,7 +68,7 @@ def _encode_value(value: ShareChangeValue) -> bytes:
         for text in (value.rack_id, value.client_id, value.client_host):
             put_string(out, text, flexible=True)
         put_names(out, value.topics)
-    elif isinstance(value, ShareGroupEpoch):
+    elif isinstance(value, GroupEpoch):
         out += INT32.pack(value.epoch) + INT64.pack(value.metadata_hash)
     elif isinstance(value, TargetEpoch):
         out += INT32.pack(value.epoch)
@@ -127,8 +126,8 @@ def _subscription(reader: FieldReader) -> ShareSubscription:
     return said
 
 
-def _group_epoch(reader: FieldReader) -> ShareGroupEpoch:
-    epoch = ShareGroupEpoch(reader.int32(), reader.int64())
+def _group_epoch(reader: FieldReader) -> GroupEpoch:
+    epoch = GroupEpoch(reader.int32(), reader.int64())
     reader.tags()
     return epoch
 

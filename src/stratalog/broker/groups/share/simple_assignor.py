@@ -15,7 +15,7 @@ from math import ceil
 from typing import Generic, TypeVar
 from uuid import UUID
 
-from stratalog.broker.groups.consumer import Target
+from stratalog.broker.groups.modern import Target
 from stratalog.broker.java_hashing import JavaMap, copied_capacity, java_set, sized_capacity, uuid_hash
 
 _TopicPartition = tuple[UUID, int]

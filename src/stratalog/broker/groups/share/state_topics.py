@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from stratalog.broker.groups.consumer import TopicsView, partition_order, topic_order
+from stratalog.broker.groups.consumer import partition_order, topic_order
+from stratalog.broker.groups.modern import TopicsView
 from stratalog.broker.groups.share.group import ShareGroup
 from stratalog.broker.groups.share.surroundings import ShareSurroundings
 from stratalog.broker.groups.share.values import ShareChangeKind, ShareGroupChange, StatePartitions, StateTopic

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from stratalog.broker.groups.consumer import TopicHashes, TopicsView
+from stratalog.broker.groups.modern import TopicHashes, TopicsView
 from stratalog.broker.groups.values import Moment
 
 if TYPE_CHECKING:

@@ -8,10 +8,7 @@ from enum import Enum, IntEnum
 from typing import TypeAlias
 from uuid import UUID
 
-from stratalog.broker.groups.consumer import Target, TargetEpoch
-
-JOIN_EPOCH = 0
-LEAVE_EPOCH = -1
+from stratalog.broker.groups.modern import JOIN_EPOCH, GroupEpoch, Target, TargetEpoch
 
 
 class ShareGroupState(Enum):
@@ -58,14 +55,6 @@ class ShareMember:
 
 
 @dataclass(frozen=True, slots=True)
-class ShareGroupEpoch:
-    """The epoch of a group, and the hash of all topics that it is subscribed to."""
-
-    epoch: int
-    metadata_hash: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class StateTopic:
     """Partitions of a topic, with the name that it had when the record was written."""
 
@@ -97,9 +86,7 @@ class ShareChangeKind(IntEnum):
     STATE_PARTITIONS = 15
 
 
-ShareChangeValue: TypeAlias = (
-    ShareSubscription | ShareGroupEpoch | TargetEpoch | Target | ShareAssignment | StatePartitions
-)
+ShareChangeValue: TypeAlias = ShareSubscription | GroupEpoch | TargetEpoch | Target | ShareAssignment | StatePartitions
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import logging
 from asyncio import TimerHandle
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stratalog.broker.coordinator_log import CoordinatorLog, KeyValue
-from stratalog.broker.groups.alarms import GroupAlarms
-from stratalog.broker.groups.consumer import Timeout, TopicHashes
 from stratalog.broker.groups.group import ClassicGroup
+from stratalog.broker.groups.modern import LEAVE_STATIC_EPOCH, ModernCoordinator, member_of_instance
 from stratalog.broker.groups.records import GroupKey, encode_group_key
 from stratalog.broker.groups.state import GroupState
-from stratalog.broker.groups.streams.fencing import released_member
 from stratalog.broker.groups.streams.group import StreamsGroup
 from stratalog.broker.groups.streams.heartbeat import (
     StreamsHeartbeat,
@@ -29,14 +26,10 @@ from stratalog.broker.groups.streams.records import encode_streams_change
 from stratalog.broker.groups.streams.surroundings import StreamsGroupSettings, StreamsSurroundings
 from stratalog.broker.groups.streams.target_tasks import update_targets
 from stratalog.broker.groups.streams.values import (
-    LEAVE_STATIC_EPOCH,
     StreamsGroupChange,
     StreamsMember,
     TaskState,
 )
-from stratalog.broker.groups.values import Moment
-from stratalog.broker.metadata import GROUP
-from stratalog.config import GroupConfig
 from stratalog.errors import GroupIdNotFoundError
 
 if TYPE_CHECKING:
@@ -45,76 +38,49 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: When a member could not be removed that was not heard of, it is tried again after this long.
-_RETRY_MS = 1000
 
-
-class StreamsCoordinator:
-    """Everything belongs to the loop's thread. A change is in the log before it is answered, and applied then."""
+class StreamsCoordinator(ModernCoordinator[StreamsGroup, StreamsMember, StreamsGroupChange]):
+    """Lets new groups wait for more members, and has the topics of a topology made."""
 
     def __init__(self, storage: BrokerStorage, workers: Workers, log: CoordinatorLog) -> None:
-        self._storage = storage
-        self._workers = workers
-        self._log = log
-        self._clock = storage.clock
-        self._groups: dict[str, StreamsGroup] = {}
-        self._alarms = GroupAlarms(self._clock, workers.loop, self._on_alarm)
-        self._hashes = TopicHashes(storage.metadata, storage.config["broker.rack"])
+        super().__init__(storage, workers, log)
         self.topic_creation = InternalTopicCreation()
         #: New groups that wait for more members before their first assignment.
         self._delays: dict[str, TimerHandle] = {}
 
     def close(self) -> None:
-        self._alarms.close()
+        super().close()
         self.topic_creation.close()
         for delay in self._delays.values():
             delay.cancel()
         self._delays.clear()
 
     def settings(self, group_id: str) -> StreamsGroupSettings:
-        config, metadata = self._storage.config, self._storage.metadata
-        return StreamsGroupSettings.of_config(config, GroupConfig(metadata.resource_configs(GROUP, group_id), config))
+        return StreamsGroupSettings.of_config(self._storage.config, self._config(group_id))
 
     def _around(self, group_id: str) -> StreamsSurroundings:
-        now = Moment(self._clock.now_ms(), round(self._clock.monotonic() * 1000))
         group = self._groups.get(group_id)
         configured = None if group is None else group.configured
         return StreamsSurroundings(
             self.settings(group_id),
             self._storage.metadata,
             self._hashes,
-            now,
+            self._now(),
             is_delayed=group_id in self._delays,
             is_creating=configured is not None and self.topic_creation.is_under_way(configured.to_create),
         )
 
-    # --- questions ----------------------------------------------------------------------------------------------------
+    def _new(self, group_id: str) -> StreamsGroup:
+        return StreamsGroup(group_id)
 
-    def get(self, group_id: str) -> StreamsGroup | None:
-        return self._groups.get(group_id)
+    def _encode(self, group_id: str, change: StreamsGroupChange) -> KeyValue:
+        return encode_streams_change(group_id, change)
 
-    def groups(self) -> list[StreamsGroup]:
-        return list(self._groups.values())
+    def _session_timeout_ms(self, group_id: str) -> int:
+        return self.settings(group_id).session_timeout_ms
 
-    # --- at a start ---------------------------------------------------------------------------------------------------
-
-    def load(self, group_id: str, change: StreamsGroupChange) -> None:
-        """Take in what the log has."""
-        group = self._groups.get(group_id)
-        if group is None:
-            group = self._groups[group_id] = StreamsGroup(group_id)
-        group.apply([change])
-
-    def loaded(self, group: StreamsGroup) -> None:
-        """Give the members of a group that has been read a full session to show themselves."""
-        around = self._around(group.group_id)
-        now_ms = around.now.monotonic_ms
-        for member in group.members.values():
-            group.deadlines.set(Timeout.SESSION, member.member_id, now_ms + around.settings.session_timeout_ms)
-            if member.current.state is TaskState.UNREVOKED_TASKS:
-                due_ms = now_ms + member.facts.rebalance_timeout_ms
-                group.deadlines.set(Timeout.REBALANCE, member.member_id, due_ms, member.epoch)
-        self._arm(group)
+    def _release_timeout_ms(self, member: StreamsMember) -> int | None:
+        return member.facts.rebalance_timeout_ms if member.current.state is TaskState.UNREVOKED_TASKS else None
 
     # --- members ------------------------------------------------------------------------------------------------------
 
@@ -171,7 +137,7 @@ class StreamsCoordinator:
         if request.instance_id is None:
             member = group.member(request.member_id)
         else:
-            member = released_member(group, request.member_id, request.instance_id)
+            member = member_of_instance(group, request.member_id, request.instance_id)
         if request.instance_id is not None and request.epoch == LEAVE_STATIC_EPOCH:
             self._write(group, leave_streams_for_a_while(member))
         else:
@@ -183,30 +149,9 @@ class StreamsCoordinator:
         group.deadlines.cancel_all(member.member_id)
         self._arm(group)
 
-    # --- writing ------------------------------------------------------------------------------------------------------
-
-    def _write(
-        self, group: StreamsGroup, changes: Sequence[StreamsGroupChange], before: Sequence[KeyValue] = ()
-    ) -> None:
-        """Append what changes, then apply it. When the log refuses, nothing has changed."""
-        entries = [*before, *(encode_streams_change(group.group_id, change) for change in changes)]
-        if not entries:
-            return
-        epoch = group.epoch
-        self._log.append(group.group_id, entries)
-        group.apply(changes)
-        if group.epoch != epoch:
-            logger.info("Streams group %s: epoch %d, %d members", group.group_id, group.epoch, len(group.members))
-
-    def tombstones(self, group: StreamsGroup) -> list[KeyValue]:
-        """Return the records that remove a group."""
-        return [encode_streams_change(group.group_id, change) for change in group.tombstones()]
-
     def forget(self, group: StreamsGroup) -> None:
         """Drop a group whose tombstones are in the log."""
-        group.is_gone = True
-        del self._groups[group.group_id]
-        self._alarms.cancel(group.group_id)
+        super().forget(group)
         delay = self._delays.pop(group.group_id, None)
         if delay is not None:
             delay.cancel()
@@ -230,22 +175,3 @@ class StreamsCoordinator:
             self._write(group, changes)
         except Exception:
             logger.exception("Streams group %s: its tasks are assigned with the next heartbeat", group_id)
-
-    def _arm(self, group: StreamsGroup) -> None:
-        """Have the group looked at when its next deadline comes."""
-        self._alarms.set(group.group_id, None if group.is_gone else group.deadlines.next_ms)
-
-    def _on_alarm(self, group_id: str) -> None:
-        group = self._groups[group_id]
-        now_ms = round(self._clock.monotonic() * 1000)
-        for timeout, member_id, deadline in group.deadlines.take_due(now_ms):
-            member = group.members.get(member_id)
-            if member is None or (timeout is Timeout.REBALANCE and member.epoch != deadline.epoch):
-                continue
-            logger.info("Streams group %s: %s is removed, %s timeout", group_id, member_id, timeout.name.lower())
-            try:
-                self._remove(group, member)
-            except Exception:
-                logger.exception("Streams group %s: a member that is gone could not be removed", group_id)
-                group.deadlines.set(timeout, member_id, now_ms + _RETRY_MS, deadline.epoch)
-        self._arm(group)

@@ -4,28 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from stratalog.broker.groups.modern import JOIN_EPOCH
 from stratalog.broker.groups.streams.configured_topology import ConfiguredSubtopology
-from stratalog.broker.groups.streams.group import StreamsGroup
-from stratalog.broker.groups.streams.values import JOIN_EPOCH, LEAVE_STATIC_EPOCH, StreamsMember
+from stratalog.broker.groups.streams.values import StreamsMember
 from stratalog.errors import (
-    FencedInstanceIdError,
     FencedMemberEpochError,
-    GroupMaxSizeReachedError,
     InvalidRequestError,
-    UnknownMemberIdError,
-    UnreleasedInstanceIdError,
 )
 
 #: Tasks that a client says it has; None: it says nothing.
 _Owned = Mapping[str, Collection[int]] | None
-
-
-def check_members_max(group: StreamsGroup, member_id: str, instance_id: str | None, members_max: int) -> None:
-    """Raise GroupMaxSizeReachedError for a new member of a group that is full."""
-    if instance_id in group.static_members or len(group.members) < members_max:
-        return
-    if member_id not in group.members:
-        raise GroupMaxSizeReachedError(f"The streams group has reached its maximum capacity of {members_max} members.")
 
 
 def check_member_epoch(member: StreamsMember, received: int, active: _Owned, standby: _Owned, warmup: _Owned) -> None:
@@ -59,27 +47,6 @@ def _owns_only(owned: _Owned, assigned: Mapping[str, Collection[int]]) -> bool:
         subtopology in assigned and all(number in assigned[subtopology] for number in numbers)
         for subtopology, numbers in owned.items()
     )
-
-
-def released_member(group: StreamsGroup, member_id: str, instance_id: str) -> StreamsMember:
-    """Return the member with an instance id; UnknownMemberIdError, or FencedInstanceIdError when it has another id."""
-    member = group.static_member(instance_id)
-    if member is None:
-        raise UnknownMemberIdError(f"Instance id {instance_id} is unknown.")
-    if member.member_id != member_id:
-        raise FencedInstanceIdError(
-            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}."
-        )
-    return member
-
-
-def check_instance_released(member: StreamsMember, member_id: str, instance_id: str) -> None:
-    """Raise UnreleasedInstanceIdError unless the owner of an instance id has left for a while."""
-    if member.epoch != LEAVE_STATIC_EPOCH:
-        raise UnreleasedInstanceIdError(
-            f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
-            f"is owned by {member.member_id} member."
-        )
 
 
 def check_tasks(parts: Mapping[str, ConfiguredSubtopology], tasks: _Owned) -> None:

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from stratalog.broker.groups.consumer import MemberDeadlines, TargetEpoch
+from stratalog.broker.groups.modern import LEAVE_EPOCH, ModernGroup, TargetEpoch
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
 from stratalog.broker.groups.streams.configured_topology import ConfiguredTopology
 from stratalog.broker.groups.streams.values import (
-    LEAVE_EPOCH,
     CurrentTasks,
     HeldTasks,
     MemberFacts,
@@ -24,15 +23,11 @@ from stratalog.broker.groups.streams.values import (
     StreamsTopology,
     Tasks,
 )
-from stratalog.broker.groups.values import AgeSince
 from stratalog.errors import (
-    NonEmptyGroupError,
     StaleMemberEpochError,
-    UnknownMemberIdError,
     UnsupportedVersionError,
 )
 
-PROTOCOL_TYPE = "streams"
 #: OffsetCommit knows of member epochs from here on.
 _EPOCHS_FROM = 9
 _NO_EPOCH = CurrentTasks(LEAVE_EPOCH, LEAVE_EPOCH)
@@ -68,47 +63,34 @@ class _Holders:
                         del self._of[subtopology, number]
 
 
-class StreamsGroup:
+class StreamsGroup(ModernGroup[StreamsMember, StreamsGroupChange]):
     """One group. Belongs to the loop's thread.
 
-    Not stored: `deadlines`; `seen_topics_version` (of the topics that the hash was computed from, None: never);
-    `configured` (the topology beside the topics that there are, None: to be looked at); `offsets` and `end_offsets` of
-    the copies that members have; `shutdown_by` (the first member that asked all to stop); `endpoint_epoch` (of where
-    the state of the application is to be had).
+    Not stored: `configured` (the topology beside the topics that there are, None: to be looked at); `offsets` and
+    `end_offsets` of the copies that members have; `shutdown_by` (the first member that asked all to stop);
+    `endpoint_epoch` (of where the state of the application is to be had).
     """
 
     type_name = "streams"
+    title = "Streams group"
+    metadata: StreamsGroupEpoch
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
+        super().__init__(group_id)
         self.metadata = StreamsGroupEpoch()
-        self.target_epoch = TargetEpoch(1)
-        self.members: dict[str, StreamsMember] = {}
         self.targets: dict[str, Tasks] = {}
-        self.static_members: dict[str, str] = {}
         self.topology: StreamsTopology | None = None
         self._source_owners: dict[str, str] = {}
         self._active = _Holders()
         self._standby = _Holders()
         self._warmup = _Holders()
-        self.deadlines = MemberDeadlines()
         self.configured: ConfiguredTopology | None = None
-        self.seen_topics_version: int | None = None
         self.offsets: dict[str, TaskOffsets] = {}
         self.end_offsets: dict[str, TaskOffsets] = {}
         self.shutdown_by: str | None = None
         self.endpoint_epoch = 0
-        self.is_gone = False
 
     # --- questions ----------------------------------------------------------------------------------------------------
-
-    @property
-    def protocol_type(self) -> str:
-        return PROTOCOL_TYPE
-
-    @property
-    def epoch(self) -> int:
-        return self.metadata.epoch
 
     @property
     def state(self) -> StreamsGroupState:
@@ -122,17 +104,6 @@ class StreamsGroup:
             return StreamsGroupState.STABLE
         return StreamsGroupState.RECONCILING
 
-    def member(self, member_id: str) -> StreamsMember:
-        """Return a member, or UnknownMemberIdError."""
-        found = self.members.get(member_id)
-        if found is None:
-            raise UnknownMemberIdError(f"Member {member_id} is not a member of group {self.group_id}.")
-        return found
-
-    def static_member(self, instance_id: str | None) -> StreamsMember | None:
-        member_id = None if instance_id is None else self.static_members.get(instance_id)
-        return None if member_id is None else self.members[member_id]
-
     def active_process(self, subtopology: str, number: int) -> str | None:
         """Return the process that runs a task, or has to give it up."""
         return next(iter(self._active.of(subtopology, number)), None)
@@ -144,23 +115,7 @@ class StreamsGroup:
         return self._warmup.of(subtopology, number)
 
     def is_subscribed(self, topic: str) -> bool:
-        """Return whether offsets of `topic` are in use."""
         return bool(self.members) and topic in self._source_owners
-
-    @property
-    def offsets_age_since(self) -> AgeSince:
-        """Return from when commits of topics grow old that no member reads."""
-        return AgeSince.COMMIT
-
-    @property
-    def state_timestamp_ms(self) -> int | None:
-        """When the group entered its state: not known."""
-        return None
-
-    def check_deletable(self) -> None:
-        """Raise NonEmptyGroupError while there are members."""
-        if self.members:
-            raise NonEmptyGroupError("The group is not empty.")
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
@@ -222,11 +177,6 @@ class StreamsGroup:
             )
 
     # --- changes ------------------------------------------------------------------------------------------------------
-
-    def apply(self, changes: Iterable[StreamsGroupChange]) -> None:
-        """Take in records, in their order."""
-        for change in changes:
-            self._apply(change)
 
     def _apply(self, change: StreamsGroupChange) -> None:
         value, member_id = change.value, change.member_id

@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from stratalog.broker.groups.consumer import TargetEpoch, Timeout
+from stratalog.broker.groups.modern import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    TargetEpoch,
+    Timeout,
+    check_instance_released,
+    check_room,
+    member_of_instance,
+)
 from stratalog.broker.groups.streams.configured_topology import (
     ConfiguredTopology,
     StatusDetail,
@@ -19,20 +28,14 @@ from stratalog.broker.groups.streams.configured_topology import (
 )
 from stratalog.broker.groups.streams.endpoints import EndpointPartitions, endpoint_partitions
 from stratalog.broker.groups.streams.fencing import (
-    check_instance_released,
     check_member_epoch,
-    check_members_max,
     check_tasks,
-    released_member,
 )
 from stratalog.broker.groups.streams.group import StreamsGroup, TaskOffsets
 from stratalog.broker.groups.streams.surroundings import StreamsSurroundings
 from stratalog.broker.groups.streams.target_tasks import TaskTargets, update_targets
 from stratalog.broker.groups.streams.task_reconciliation import TaskReconciliation
 from stratalog.broker.groups.streams.values import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    LEAVE_STATIC_EPOCH,
     NO_TOPOLOGY,
     HeldTasks,
     StreamsChangeKind,
@@ -181,7 +184,7 @@ def streams_heartbeat(group: StreamsGroup, request: StreamsHeartbeat, around: St
     """Return what a heartbeat of a member that stays, or joins, leads to."""
     step = _Step(group, request, around)
     if request.is_join:
-        check_members_max(group, request.member_id, request.instance_id, around.settings.members_max)
+        check_room(group, request.member_id, request.instance_id, around.settings.members_max)
     replaced = None
     known = group.static_member(request.instance_id)
     if known is not None and known.member_id != request.member_id:
@@ -224,7 +227,7 @@ def _find(step: _Step) -> StreamsMember:
         check_member_epoch(member, request.epoch, request.active, request.standby, request.warmup)
         return member
     if not request.is_join:
-        member = released_member(group, request.member_id, request.instance_id)
+        member = member_of_instance(group, request.member_id, request.instance_id)
         check_member_epoch(member, request.epoch, request.active, request.standby, request.warmup)
         return member
     before = group.static_member(request.instance_id)

@@ -27,7 +27,6 @@ from struct import Struct
 from typing import TypeVar
 
 from stratalog.broker.coordinator_log import KeyValue
-from stratalog.broker.groups.consumer import TargetEpoch
 from stratalog.broker.groups.member_records import (
     NO_TAGS,
     decode_key,
@@ -39,6 +38,7 @@ from stratalog.broker.groups.member_records import (
     tag_reader,
     tagged_number,
 )
+from stratalog.broker.groups.modern import TargetEpoch
 from stratalog.broker.groups.streams.values import (
     NO_TOPOLOGY,
     CopartitionGroup,

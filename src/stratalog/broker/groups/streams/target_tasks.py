@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stratalog.broker.groups.consumer import TargetEpoch
+from stratalog.broker.groups.modern import TargetEpoch
 from stratalog.broker.groups.streams.configured_topology import ConfiguredTopology
 from stratalog.broker.groups.streams.group import StreamsGroup
 from stratalog.broker.groups.streams.sticky_assignor import MemberTasks, SubtopologyTasks, assign_sticky

@@ -10,12 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from typing import TypeAlias
 
-from stratalog.broker.groups.consumer import TargetEpoch
+from stratalog.broker.groups.modern import JOIN_EPOCH, GroupEpoch, TargetEpoch
 
-JOIN_EPOCH = 0
-LEAVE_EPOCH = -1
-#: A static member goes, and will be back under its instance id.
-LEAVE_STATIC_EPOCH = -2
 #: Of a topology, or of a description of one, that is not there.
 NO_TOPOLOGY = -1
 
@@ -211,15 +207,13 @@ class StreamsMember:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamsGroupEpoch:
+class StreamsGroupEpoch(GroupEpoch):
     """The epoch of a group, and what it was raised for.
 
     `validated_topology` is the epoch of a topology whose topics are all there; `assignment_configs` are sorted, None
     in records of Kafka before 4.2. The last two are of a plug-in that is never here, and kept as they are read.
     """
 
-    epoch: int = 1
-    metadata_hash: int = 0
     validated_topology: int = NO_TOPOLOGY
     assignment_configs: tuple[tuple[str, str], ...] | None = None
     stored_description: int = NO_TOPOLOGY

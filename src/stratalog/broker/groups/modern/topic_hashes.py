@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import xxhash
 
 if TYPE_CHECKING:
-    from stratalog.broker.groups.consumer.surroundings import TopicsView
+    from stratalog.broker.groups.modern.values import TopicsView
     from stratalog.broker.metadata import Topic
 
 _HEAD = struct.Struct("<bqq")

@@ -1,0 +1,55 @@
+"""Values that the records of all newer groups have, and the topics as these groups see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from stratalog.broker.metadata import Topic
+
+#: The partitions of a target assignment, by topic id.
+Target: TypeAlias = Mapping[UUID, tuple[int, ...]]
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+#: A static member goes, and will be back under its instance id.
+LEAVE_STATIC_EPOCH = -2
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEpoch:
+    """The epoch of a group, and the hash of all topics that it is subscribed to."""
+
+    epoch: int = 1
+    metadata_hash: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEpoch:
+    """The group epoch for which the target was computed, and when (0: at once after a conversion or emptying)."""
+
+    epoch: int
+    timestamp_ms: int = 0
+
+    def allows_next(self, interval_ms: int, now_ms: int) -> bool:
+        """Return whether the interval between two assignments is over."""
+        return not self.timestamp_ms or not interval_ms or now_ms >= self.timestamp_ms + interval_ms
+
+
+class TopicsView(Protocol):
+    """The topics of the cluster. The versions grow with each change."""
+
+    @property
+    def topics_version(self) -> int: ...
+
+    @property
+    def new_topics_version(self) -> int: ...
+
+    def topic(self, name: str) -> Topic | None: ...
+
+    def topic_by_id(self, topic_id: UUID) -> Topic | None: ...
+
+    def topics(self) -> list[Topic]: ...
