@@ -10,7 +10,7 @@ from stratalog.errors import KafkaError, NotLeaderOrFollowerError, UnknownTopicO
 if TYPE_CHECKING:
     import asyncio
 
-    from stratalog.broker.server import Registry
+    from stratalog.broker.server import Registry, RequestContext
     from stratalog.broker.services import BrokerServices
     from stratalog.wire import ApiKey
 
@@ -54,6 +54,14 @@ class ClusterMembership(Protocol):
 
     def ask(self, broker: int, key: ApiKey, versions: tuple[int, int], /, **fields: Any) -> asyncio.Future[Any]:
         """Send a request to another broker. Belongs to the loop's thread. UnreachableError or OSError."""
+        ...
+
+    def create_topics(self, ctx: RequestContext, topics: Sequence[Mapping[str, Any]]) -> asyncio.Future[dict[str, str]]:
+        """Have the controllers create topics in a client's name, given as CreateTopics has them.
+
+        Return those that they do not create, with the reasons. Belongs to the loop's thread. RequestTimedOutError,
+        UnsupportedVersionError or UnknownServerError.
+        """
         ...
 
     def secure(self, services: BrokerServices) -> None:

@@ -64,6 +64,15 @@ def check_topic_name(name: str) -> None:
     raise InvalidTopicError(f"Topic name is invalid: {why}")
 
 
+def is_topic_name(name: str) -> bool:
+    """Return whether `name` may be a topic's."""
+    try:
+        check_topic_name(name)
+    except InvalidTopicError:
+        return False
+    return True
+
+
 def _conflicts(topic: Topic, stored: StoredConfig) -> Iterator[str]:
     if stored.problem is not None:
         yield (

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -22,7 +23,7 @@ from stratalog.errors import StratalogError
 from stratalog.records import Record, build_batch
 from stratalog.util import uuid_from_base64
 from stratalog.wire import ApiKey
-from stratalog.wire.client import Client, ConnectionOptions
+from stratalog.wire.client import Client, ConnectionOptions, UnreachableError
 from stratalog.wire.metadata_records import (
     FeatureLevelRecord,
     PartitionRecord,
@@ -33,8 +34,9 @@ from stratalog.wire.metadata_records import (
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 NODE = 7
 TOPIC_ID = UUID(int=77)
-FORBIDDEN, CLUSTER_FORBIDDEN = 29, 31
-WRITE, TOPIC = 4, 2
+FORBIDDEN, CLUSTER_FORBIDDEN, UNKNOWN_TOPIC, INVALID_TOPIC = 29, 31, 3, 17
+UNKNOWN_SERVER_ERROR, NOT_CONTROLLER, UNSUPPORTED_VERSION, PRINCIPAL_DESERIALIZATION_FAILURE = -1, 41, 35, 97
+WRITE, CREATE, DESCRIBE, TOPIC, CLUSTER = 4, 5, 8, 2, 4
 USERS = ("admin", "alice", "bob")
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SECURED = {
@@ -151,6 +153,66 @@ def test_a_restart_has_the_rules_before_the_first_request(quorum: ModelQuorum, d
     quorum.allow("User:alice", WRITE, TOPIC, "orders")
     with Broker(config=config) as broker, contextlib.closing(connect(broker, "bob")) as bob:
         assert produce(bob) == FORBIDDEN
+
+
+# --- requests that go on to the controllers ---------------------------------------------------------------------------
+
+
+def metadata_code(client: Client, name: str, *, may_create: bool = True) -> int:
+    told = client.call(ApiKey.METADATA, (12, 12), topics=[{"name": name}], allow_auto_topic_creation=may_create)
+    return int(told.topics[0].error_code)
+
+
+def test_topics_that_clients_name_are_made_in_their_name(quorum: ModelQuorum, data_dir: Path) -> None:
+    made: list[Any] = []
+    quorum.versions[ApiKey.CREATE_TOPICS] = 7
+    quorum.allow("User:alice", CREATE, CLUSTER, "kafka-cluster")
+    quorum.allow("User:alice", DESCRIBE, TOPIC, "new")
+
+    def create(request: Any) -> dict[str, Any]:
+        made.append(request.topics)
+        (topic,) = request.topics
+        if topic.name == "new":
+            quorum.write(TopicRecord(name="new", topic_id=UUID(int=78)))
+            return {"topics": [{"name": "new", "error_code": 0}]}
+        return {"topics": [{"name": topic.name, "error_code": 38, "error_message": "no such number of replicas"}]}
+
+    quorum.answers[ApiKey.CREATE_TOPICS] = create
+    with Broker(config=settings(quorum, data_dir)) as broker, contextlib.ExitStack() as connections:
+        alice, bob, admin = (connections.enter_context(contextlib.closing(connect(broker, each))) for each in
+                             ("alice", "bob", "admin"))  # fmt: skip
+        assert metadata_code(bob, "new") == FORBIDDEN
+        assert metadata_code(alice, "new", may_create=False) == UNKNOWN_TOPIC
+        assert metadata_code(admin, "a/b") == INVALID_TOPIC
+        assert quorum.forwarded == []
+        # as in Kafka: it is on its way, and the client asks again
+        assert metadata_code(alice, "new") == UNKNOWN_TOPIC
+        wait_until(lambda: metadata_code(alice, "new") == 0, "the topic is made")
+        assert metadata_code(admin, "other") == UNKNOWN_TOPIC
+        wait_until(lambda: len(made) == 2, "the other topic is asked for")
+    host = bytes((127, 0, 0, 1))
+    assert quorum.forwarded == [
+        Forwarded(ApiKey.CREATE_TOPICS, f"User:{user}", by_token=False, address=host) for user in ("alice", "admin")
+    ]
+    # what this broker's settings do not say is the controllers' to decide
+    assert [(topic.name, topic.num_partitions, topic.replication_factor) for (topic,) in made] == [
+        ("new", -1, -1),
+        ("other", -1, -1),
+    ]
+
+
+def test_an_envelope_that_fails_is_answered_and_the_connection_goes_on(quorum: ModelQuorum, data_dir: Path) -> None:
+    with (
+        Broker(config=settings(quorum, data_dir)) as broker,
+        contextlib.closing(connect(broker, "admin")) as admin,
+    ):
+        quorum.envelope_errors.append(PRINCIPAL_DESERIALIZATION_FAILURE)
+        assert create_rule(admin, "User:bob") == UNKNOWN_SERVER_ERROR
+        quorum.envelope_errors.append(NOT_CONTROLLER)  # asked again, of whoever leads then
+        assert create_rule(admin, "User:bob") == 0
+        quorum.envelope_errors.append(UNSUPPORTED_VERSION)  # another controller: the client has to ask for versions
+        with pytest.raises(UnreachableError):
+            create_rule(admin, "User:bob")
 
 
 # --- starts that are refused ------------------------------------------------------------------------------------------

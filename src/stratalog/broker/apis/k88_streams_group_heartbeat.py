@@ -26,11 +26,10 @@ from stratalog.broker.groups.streams import (
 )
 from stratalog.broker.java_hashing import in_hash_order, string_hash
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.broker.topics import INTERNAL_TOPICS, check_topic_name
+from stratalog.broker.topics import INTERNAL_TOPICS, is_topic_name
 from stratalog.errors import (
     GroupAuthorizationFailedError,
     InvalidStreamsTopologyError,
-    InvalidTopicError,
     KafkaError,
     TopicAuthorizationFailedError,
     UnsupportedVersionError,
@@ -150,7 +149,7 @@ def _check_topics(ctx: RequestContext, topology: StreamsTopology) -> None:
         raise InvalidStreamsTopologyError(
             f"Use of Kafka internal topics {','.join(prohibited)} in a Kafka Streams topology is prohibited."
         )
-    invalid = [name for name in names if not _is_valid(name)]
+    invalid = [name for name in names if not is_topic_name(name)]
     if invalid:
         raise InvalidStreamsTopologyError(f"Topic names {','.join(invalid)} are not valid topic names.")
     access = ctx.broker.access
@@ -158,14 +157,6 @@ def _check_topics(ctx: RequestContext, topology: StreamsTopology) -> None:
         seen = access.allowed_names(ctx.peer, ctx.key, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
         if len(seen) < len(names):
             raise TopicAuthorizationFailedError
-
-
-def _is_valid(name: str) -> bool:
-    try:
-        check_topic_name(name)
-    except InvalidTopicError:
-        return False
-    return True
 
 
 # --- the answer -------------------------------------------------------------------------------------------------------
@@ -180,7 +171,7 @@ def _statuses_with_topics(ctx: RequestContext, outcome: StreamsOutcome) -> tuple
     if refused:
         return _with_detail(reply.statuses, f"; Unauthorized to CREATE on topics {', '.join(refused)}.")
     creation = ctx.broker.groups.streams.topic_creation
-    creation.begin(ctx.broker, missing, 2 * reply.interval_ms)
+    creation.begin(ctx, missing, 2 * reply.interval_ms)
     failures = creation.failures(ctx.broker, missing)
     if not failures:
         return reply.statuses

@@ -38,7 +38,7 @@ from stratalog.util import SYSTEM_CLOCK, Clock
 if TYPE_CHECKING:
     import asyncio
 
-    from stratalog.broker.server import Registry
+    from stratalog.broker.server import Registry, RequestContext
     from stratalog.broker.services import BrokerServices
     from stratalog.wire import ApiKey
 
@@ -113,6 +113,9 @@ class ClusterBroker:
 
     def ask(self, broker: int, key: ApiKey, versions: tuple[int, int], /, **fields: Any) -> asyncio.Future[Any]:
         return self._channels.ask(broker, key, versions, **fields)
+
+    def create_topics(self, ctx: RequestContext, topics: Sequence[Mapping[str, Any]]) -> asyncio.Future[dict[str, str]]:
+        return self._apis.client_topics.create(ctx, topics)
 
     def secure(self, services: BrokerServices) -> None:
         self._publisher.open_security(services)

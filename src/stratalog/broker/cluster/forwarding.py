@@ -12,16 +12,29 @@ import logging
 import struct
 import threading
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from stratalog.broker.cluster.controller_channel import ControllerChannel, connect_to_node
 from stratalog.broker.cluster.quorum import Address
 from stratalog.broker.security import Principal
-from stratalog.errors import RequestTimedOutError, UnknownServerError, UsageError
+from stratalog.errors import RequestTimedOutError, UnknownServerError, UnsupportedVersionError, UsageError
 from stratalog.util import SYSTEM_CLOCK, Clock
-from stratalog.wire import ApiKey, make_message, principal_class, write_message
+from stratalog.wire import (
+    ApiKey,
+    build_message,
+    make_message,
+    principal_class,
+    read_message,
+    request_class,
+    request_frame,
+    response_class,
+    write_message,
+)
 from stratalog.wire.client import Client, ConnectionOptions, UnreachableError
+
+if TYPE_CHECKING:
+    from stratalog.broker.server import RequestContext
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +65,23 @@ FORWARDED: Final = frozenset(
 _ENVELOPE_VERSIONS: Final = (0, 0)
 _NOT_CONTROLLER: Final = 41
 _RETRY_S: Final = 0.1
+_CORRELATION_SIZE: Final = 4
 _PRINCIPAL_VERSION: Final = struct.Struct(">h")
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardedClient:
+    """In whose name the controllers are asked, and from which address."""
+
+    principal: Principal
+    host: str
+    by_token: bool = False
+    client_id: str = ""
+
+    @classmethod
+    def of(cls, ctx: RequestContext) -> ForwardedClient:
+        peer = ctx.peer
+        return cls(peer.principal, peer.client_host, peer.by_token, ctx.client_id or "")
 
 
 class Forwarder:
@@ -109,8 +138,8 @@ class Forwarder:
     def forward(self, request: bytes, principal: Principal, client_host: str, *, by_token: bool = False) -> bytes:
         """Return the response to a request, which begins with its header. The response begins with its header too.
 
-        Blocks. Raises RequestTimedOutError when no controller answers in time, UnknownServerError for what it cannot
-        read.
+        Blocks. Raises RequestTimedOutError when no controller answers in time, UnsupportedVersionError when it does not
+        take this version, UnknownServerError for what else it cannot read.
         """
         answer = self.ask(
             ApiKey.ENVELOPE,
@@ -119,9 +148,23 @@ class Forwarder:
             request_principal=encode_principal(principal, by_token=by_token),
             client_host_address=ipaddress.ip_address(client_host).packed,
         )
+        if int(answer.error_code) == UnsupportedVersionError.code:
+            raise UnsupportedVersionError("the controller does not take this version of the request")
         if int(answer.error_code):
             raise UnknownServerError(f"the controller answers {answer.error_code.name.upper()}")
         return bytes(answer.response_data or b"")
+
+    def ask_for(self, client: ForwardedClient, key: ApiKey, newest: int, /, **fields: Any) -> Any:
+        """Send a request in a client's name, in a version up to `newest`; return the answer. Errors as `forward`."""
+        try:
+            version = min(newest, self.versions(key)[1])
+        except UnreachableError:
+            version = newest
+        frame, _ = request_frame(key, version, client.client_id, build_message(request_class(key, version), fields))
+        told = self.forward(frame, client.principal, client.host, by_token=client.by_token)
+        cls = response_class(key, version)
+        answer, _ = read_message(cls, told, _CORRELATION_SIZE + int(cls.__flexible__))
+        return answer
 
     def close(self) -> None:
         with self._lock:

@@ -9,29 +9,43 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
 from stratalog.broker.cluster.answers import COORDINATOR_TOPICS, ClusterAnswers
+from stratalog.broker.cluster.client_topics import ClientTopics
+from stratalog.broker.cluster.failed_requests import failed_response
 from stratalog.broker.cluster.forwarding import FORWARDED, Forwarder
 from stratalog.broker.cluster.image_metadata import ImageMetadata
 from stratalog.broker.security import Principal, may_ask_for_tokens
 from stratalog.broker.server import Api, ApiKey, Caller, Chunk, Deferred, Registry, RequestContext
-from stratalog.broker.topics import INTERNAL_TOPICS
+from stratalog.broker.topics import INTERNAL_TOPICS, is_topic_name
 from stratalog.errors import (
     DelegationTokenNotAllowedError,
     KafkaError,
+    RequestTimedOutError,
     StratalogError,
-    TopicAlreadyExistsError,
+    UnknownServerError,
+    UnsupportedVersionError,
     UsageError,
 )
-from stratalog.wire import make_message, response_class, write_message
+from stratalog.wire import (
+    make_message,
+    read_client_id,
+    read_request,
+    request_class,
+    response_class,
+    skip_tagged_fields,
+    write_message,
+)
 
 logger = logging.getLogger(__name__)
 
 _SIZE: Final = struct.Struct(">i")
+#: API, version and correlation id of a request.
+_HEAD: Final = struct.Struct(">hhi")
 _CORRELATION: Final = struct.Struct(">i")
 #: Requests that a client may not send that came in by a token, or that is unknown; the times in their answers.
 _REFUSED_TOKEN: Final = {
@@ -56,6 +70,7 @@ class ClusterApis:
         self.served = Registry()
         # One request at a time is the rule of the channel to the controller.
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="stratalog-forwarder")
+        self.client_topics = ClientTopics(forwarder, self._threads)
 
     def close(self) -> None:
         """Forward nothing more, and close the connection to the controller."""
@@ -102,12 +117,18 @@ class ClusterApis:
     def _describe_topic_partitions(self, ctx: RequestContext, request: Any) -> Any:
         return self._answers(ctx).describe_topic_partitions(request)
 
-    async def _answer_metadata(self, ctx: RequestContext, request: Any) -> Any:
+    def _answer_metadata(self, ctx: RequestContext, request: Any) -> Any:
         config = ctx.broker.config
         if getattr(request, "allow_auto_topic_creation", True) and config["auto.create.topics.enable"]:
-            asked = (each.name for each in request.topics or () if getattr(each, "topic_id", None) is None)
-            await self._create(ctx, (name for name in asked if name and name not in INTERNAL_TOPICS))
+            self.client_topics.begin(ctx, self._to_create(request))
+        # What is on its way is answered as unknown, as in Kafka: clients ask again.
         return self._answers(ctx).metadata(ctx.version, request)
+
+    def _to_create(self, request: Any) -> Iterator[str]:
+        for each in request.topics or ():
+            name = each.name if getattr(each, "topic_id", None) is None else None
+            if name and name not in INTERNAL_TOPICS and self._metadata.topic(name) is None and is_topic_name(name):
+                yield name
 
     async def _find_coordinator(self, ctx: RequestContext, request: Any) -> Any:
         topic = COORDINATOR_TOPICS.get(getattr(request, "key_type", 0))
@@ -118,18 +139,6 @@ class ClusterApis:
             except KafkaError as error:
                 logger.warning("%s cannot be created: %s", topic, error)
         return self._answers(ctx).find_coordinator(ctx.version, request)
-
-    async def _create(self, ctx: RequestContext, names: Iterable[str]) -> None:
-        """Have topics created that are asked for and missing. One that cannot be is answered as unknown."""
-        for name in dict.fromkeys(names):
-            if self._metadata.topic(name) is not None:
-                continue
-            try:
-                await ctx.broker.workers.run(ctx.broker.control.create, name)
-            except TopicAlreadyExistsError:
-                continue
-            except KafkaError as error:
-                logger.warning("Topic %s was asked for and cannot be created: %s", name, error)
 
     # --- to the controllers -------------------------------------------------------------------------------------------
 
@@ -161,8 +170,9 @@ class _Forwarded:
             return (refused_token_request(ApiKey(key), version, correlation_id, peer.principal),)
         loop = self._caller.broker.loop
         forward = partial(self._forwarder.forward, by_token=peer.by_token)
-        future = loop.run_in_executor(self._threads, forward, bytes(frame), peer.principal, peer.client_host)
-        return _PendingForward(self._caller, future)
+        copy = bytes(frame)
+        future = loop.run_in_executor(self._threads, forward, copy, peer.principal, peer.client_host)
+        return _PendingForward(self._caller, future, copy)
 
 
 def refused_token_request(key: ApiKey, version: int, correlation_id: int, asker: Principal) -> bytes:
@@ -175,19 +185,18 @@ def refused_token_request(key: ApiKey, version: int, correlation_id: int, asker:
         fields |= {"principal_type": asker.kind, "principal_name": asker.name}
         if version >= _REQUESTER_FROM:
             fields |= {"token_requester_principal_type": asker.kind, "token_requester_principal_name": asker.name}
-    answer = response_class(key, version)
-    body = write_message(make_message(answer, {"error_code": DelegationTokenNotAllowedError.code, **fields}))
-    header = _CORRELATION.pack(correlation_id) + (b"\0" if answer.__flexible__ else b"")
-    return _SIZE.pack(len(header) + len(body)) + header + body
+    fields["error_code"] = DelegationTokenNotAllowedError.code
+    return framed(key, version, correlation_id, make_message(response_class(key, version), fields))
 
 
 class _PendingForward(Deferred):
     """A request that is out. It is finished when its client goes away; only the answer is dropped then."""
 
-    __slots__ = ("_caller", "_over")
+    __slots__ = ("_caller", "_over", "_request")
 
-    def __init__(self, caller: Caller, future: asyncio.Future[bytes]) -> None:
+    def __init__(self, caller: Caller, future: asyncio.Future[bytes], request: bytes) -> None:
         self._caller = caller
+        self._request = request
         self._over = False
         future.add_done_callback(self._done)
 
@@ -201,8 +210,31 @@ class _PendingForward(Deferred):
             return
         try:
             answer = future.result()
-        except StratalogError as error:
-            # The version's response is not known here: the client asks again on another connection.
+        except UnsupportedVersionError as error:  # another controller: the client has to learn its versions
             self._caller.reject(f"a request for the controller was not answered: {error}")
+        except StratalogError as error:
+            logger.warning("A request for the controller was not answered: %s", error)
+            self._fail(error if isinstance(error, RequestTimedOutError) else UnknownServerError(str(error)))
+        else:
+            self._caller.respond((_SIZE.pack(len(answer)) + answer,))
+
+    def _fail(self, error: KafkaError) -> None:
+        frame = memoryview(self._request)
+        number, version, correlation_id = _HEAD.unpack_from(frame)
+        key = ApiKey(number)
+        try:
+            _, position = read_client_id(frame)
+            if request_class(key, version).__flexible__:
+                position = skip_tagged_fields(frame, position)
+            request = read_request(key, version, frame, position)
+        except Exception as unreadable:  # noqa: BLE001
+            self._caller.reject(f"{key.message} v{version} request cannot be read: {unreadable}")
             return
-        self._caller.respond((_SIZE.pack(len(answer)) + answer,))
+        self._caller.respond((framed(key, version, correlation_id, failed_response(key, version, request, error)),))
+
+
+def framed(key: ApiKey, version: int, correlation_id: int, response: Any) -> bytes:
+    """Return a response with its size and header."""
+    header = _CORRELATION.pack(correlation_id) + (b"\0" if response_class(key, version).__flexible__ else b"")
+    body = header + write_message(response)
+    return _SIZE.pack(len(body)) + body

@@ -4,7 +4,7 @@ from .delegation_tokens import (
     may_ask_for_tokens as may_ask_for_tokens,
 )
 from .key_stores import load_identity as load_identity, load_trusted as load_trusted
-from .peer import Listener as Listener, Peer as Peer, Principal as Principal
+from .peer import ANONYMOUS as ANONYMOUS, Listener as Listener, Peer as Peer, Principal as Principal
 from .sasl import SaslMechanism as SaslMechanism, SaslSettings as SaslSettings, sasl_settings as sasl_settings
 from .sasl_exchange import SaslExchange as SaslExchange, SaslFailureError as SaslFailureError
 from .scram import (

@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.groups.streams.values import InternalTopic
 from stratalog.broker.metadata import check_partition_total, check_topic_configs, new_topic_partitions
-from stratalog.errors import KafkaError
+from stratalog.errors import KafkaError, StratalogError
 
 if TYPE_CHECKING:
+    from stratalog.broker.cluster_membership import ClusterMembership
+    from stratalog.broker.server import RequestContext
     from stratalog.broker.services import BrokerServices
 
 logger = logging.getLogger(__name__)
@@ -42,14 +44,19 @@ class InternalTopicCreation:
         """Return whether any of these is being made now."""
         return any(name in self._under_way for name in names)
 
-    def begin(self, broker: BrokerServices, topics: Mapping[str, InternalTopic], failures_last_ms: int) -> None:
+    def begin(self, ctx: RequestContext, topics: Mapping[str, InternalTopic], failures_last_ms: int) -> None:
         """Make topics in the background, but for those that are on their way or failed a moment ago."""
+        broker, last_s = ctx.broker, failures_last_ms / 1000
         failed = self.failures(broker, topics)
+        wanted = {name: each for name, each in topics.items() if name not in failed and name not in self._under_way}
+        if broker.cluster is not None:
+            if wanted:
+                task = broker.loop.create_task(self._ask_controllers(ctx, broker.cluster, wanted, last_s))
+                self._under_way.update(dict.fromkeys(wanted, task))
+            return
         total = sum(topic.partitions for topic in topics.values())
-        for name, topic in topics.items():
-            if name not in failed and name not in self._under_way:
-                task = broker.loop.create_task(self._create(broker, topic, total, failures_last_ms / 1000))
-                self._under_way[name] = task
+        for name, topic in wanted.items():
+            self._under_way[name] = broker.loop.create_task(self._create(broker, topic, total, last_s))
 
     def failures(self, broker: BrokerServices, names: Iterable[str]) -> dict[str, str]:
         """Return why topics could not be made."""
@@ -64,12 +71,43 @@ class InternalTopicCreation:
             check_partition_total(total)  # as for the request for all of them that Kafka makes of it
             await broker.workers.run(broker.topics.create, topic.name, _partitions(broker, topic), dict(topic.configs))
         except KafkaError as error:
-            logger.warning("Internal topic %s of a streams group could not be made: %s", topic.name, error)
-            if len(self._failures) >= _FAILURES_MAX:
-                self._failures.clear()
-            self._failures[topic.name] = (str(error), broker.clock.monotonic() + failures_last_s)
+            self._note_failures(broker, {topic.name: str(error)}, failures_last_s)
         finally:
             del self._under_way[topic.name]
+
+    async def _ask_controllers(
+        self,
+        ctx: RequestContext,
+        cluster: ClusterMembership,
+        topics: Mapping[str, InternalTopic],
+        failures_last_s: float,
+    ) -> None:
+        """Have topics made by the controllers, by one request in the member's name."""
+        try:
+            failed = await cluster.create_topics(ctx, [_as_request(each) for each in topics.values()])
+        except StratalogError as error:
+            failed = dict.fromkeys(topics, str(error))
+        finally:
+            for name in topics:
+                del self._under_way[name]
+        self._note_failures(ctx.broker, failed, failures_last_s)
+
+    def _note_failures(self, broker: BrokerServices, failed: Mapping[str, str], last_s: float) -> None:
+        for name, why in failed.items():
+            logger.warning("Internal topic %s of a streams group could not be made: %s", name, why)
+            if len(self._failures) >= _FAILURES_MAX:
+                self._failures.clear()
+            self._failures[name] = (why, broker.clock.monotonic() + last_s)
+
+
+def _as_request(topic: InternalTopic) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "num_partitions": topic.partitions,
+        "replication_factor": topic.replication_factor or _UNSET,
+        "assignments": [],
+        "configs": [{"name": key, "value": value} for key, value in topic.configs],
+    }
 
 
 def _partitions(broker: BrokerServices, topic: InternalTopic) -> int:
