@@ -156,8 +156,11 @@ def test_a_failed_directory_is_told_of_with_the_transactions_that_it_hides(capsy
 # --- the remote tier --------------------------------------------------------------------------------------------------
 
 
+TIERED = {"remote.log.storage.system.enable": "true", "remote.log.manager.task.interval.ms": "100"}
+
+
 def test_uploads_that_fail_are_an_error_with_the_reason(capsys: Captured) -> None:
-    with BrokerUnderTest({"remote.log.storage.system.enable": "true"}) as broker:
+    with BrokerUnderTest(TIERED) as broker:
         tiered = {"remote.storage.enable": "true", "segment.bytes": "1048576"}
         broker.create_topic("orders", 1, tiered)
         broker.faults.store_down()
@@ -174,7 +177,7 @@ def test_uploads_that_fail_are_an_error_with_the_reason(capsys: Captured) -> Non
 
 
 def test_uploads_that_wait_are_a_warning_once_they_are_large(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    with BrokerUnderTest({"remote.log.storage.system.enable": "true"}) as broker:
+    with BrokerUnderTest(TIERED) as broker:
         held = {"remote.storage.enable": "true", "segment.bytes": "1048576", "remote.copy.lag.ms": "3600000"}
         broker.create_topic("orders", 1, {**held, "local.retention.ms": "7200000"})
         with_records(broker, "orders")

@@ -30,7 +30,7 @@ from stratalog.broker.server.listen_address import ListenAddress
 from stratalog.broker.server.server import Broker
 from stratalog.cli.main import run
 from stratalog.cli.top.screen import TopView, lines_of
-from stratalog.cli.top.snapshot import TopOrder, TopSnapshot, look
+from stratalog.cli.top.snapshot import TopOrder, TopSnapshot, WebSource, look
 from stratalog.cli.top.watching import BrokerWatch
 from stratalog.cli.web_address import WebAddress
 from stratalog.web import viewer as web_viewer
@@ -190,7 +190,7 @@ def test_a_broker_that_goes_is_said_so_and_seen_again_when_it_is_back(busy: tupl
     broker, _ = busy
     with served(broker) as web:
         port = int(web.url.rstrip("/").rpartition(":")[2])
-        watch = BrokerWatch(WebAddress(web.url), TopOrder.IN, 0.02, lambda: None)
+        watch = BrokerWatch(WebSource(WebAddress(web.url)), TopOrder.IN, 0.02, lambda: None)
         watch.start()
         wait_until(lambda: watch.state.snapshot, "the first look")
     try:
@@ -198,7 +198,7 @@ def test_a_broker_that_goes_is_said_so_and_seen_again_when_it_is_back(busy: tupl
         gone = watch.state
         assert gone.snapshot is not None
         seen = TopView(
-            web=web.url,
+            address=web.url,
             order=TopOrder.IN,
             now_ms=gone.problem_since_ms + 7000,
             snapshot=gone.snapshot,
@@ -225,7 +225,7 @@ def test_a_loop_that_stands_still_needs_attention(
         stands.set()
         goes_on.wait()
 
-    watch = BrokerWatch(WebAddress(web.url), TopOrder.IN, 0.02, lambda: None)
+    watch = BrokerWatch(WebSource(WebAddress(web.url)), TopOrder.IN, 0.02, lambda: None)
     broker.services.loop.call_soon_threadsafe(stand_still)
     stands.wait()
     try:

@@ -43,7 +43,8 @@ KEYS: Final = {
 class TopView:
     """What is shown, and how. `problem` is why the broker does not answer, since `problem_since_ms`."""
 
-    web: str
+    #: Where the broker is asked.
+    address: str
     order: TopOrder
     now_ms: int
     snapshot: TopSnapshot | None
@@ -104,9 +105,10 @@ def _title(view: TopView) -> Text:
     at = datetime.fromtimestamp(view.now_ms / 1000, UTC).strftime("%H:%M:%SZ")
     title = Text.assemble(("stratalog top", "bold"), f"  {at}  ", ("PAUSED  " if view.is_paused else "", "bold yellow"))
     if view.snapshot is None:
-        return title.append(visible(view.web))
+        return title.append(visible(view.address))
     broker = view.snapshot.broker
-    title.append(f"broker {broker['nodeId']} at {visible(broker['bootstrapServers'])}", "bold")
+    who = counted(broker["brokers"], "broker") if broker["nodeId"] is None else f"broker {broker['nodeId']}"
+    title.append(f"{who} at {visible(broker['bootstrapServers'])}", "bold")
     return title.append(f"  cluster {visible(broker['clusterId'])}")
 
 
@@ -122,16 +124,19 @@ def _figures(shown: TopSnapshot, width: int, has_blocks: bool) -> list[Text]:
     lines = []
     if shown.rates:
         last = shown.rates[-1]
-        rates = [
-            ("in", f"{size_text(int(last['bytesIn']))}/s", "bytesIn"),
-            ("out", f"{size_text(int(last['bytesOut']))}/s", "bytesOut"),
-            ("records in", f"{_number(last['recordsIn'])}/s", "recordsIn"),
-            ("wait for the broker p99", _ms(last["waitP99Ms"]), "waitP99Ms"),
+        known: list[tuple[str, str, Callable[[float], str]]] = [
+            ("in", "bytesIn", _rate),
+            ("out", "bytesOut", _rate),
+            ("records in", "recordsIn", lambda value: f"{_number(value)}/s"),
+            ("wait for the broker p99", "waitP99Ms", _ms),
         ]
-        lines.append(_pairs([(name, text) for name, text, _ in rates]))
+        rates = [each for each in known if each[1] in last]
+        lines.append(_pairs([(name, text(last[key])) for name, key, text in rates]))
         if width >= _WIDE and has_blocks:
             parts: list[Any] = []
-            for name, _, field in rates[:2]:
+            for name, field, _ in known[:2]:
+                if field not in last:
+                    continue
                 bars = _spark([float(each[field]) for each in shown.rates[-_SPARK_POINTS:]])
                 parts += [(f"{name} ", "dim"), (bars, "cyan"), "   "]
             lines.append(Text.assemble(*parts))
@@ -146,8 +151,9 @@ def _figures(shown: TopSnapshot, width: int, has_blocks: bool) -> list[Text]:
         words += [
             ("remote", size_text(numbers["remoteBytes"])),
             ("to upload", f"{size_text(numbers['uploadBytes'])} in {numbers['uploadSegments']:,}"),
-            ("to delete", f"{size_text(numbers['deleteBytes'])} in {numbers['deleteSegments']:,}"),
         ]
+        if numbers["deleteBytes"] is not None:
+            words.append(("to delete", f"{size_text(numbers['deleteBytes'])} in {numbers['deleteSegments']:,}"))
     lines.append(_pairs(words))
     if numbers["offline"]:
         lines.append(Text(f"{counted(numbers['offline'], 'partition')} offline", style=_STYLES["bad"]))
@@ -200,10 +206,11 @@ def _sections(shown: TopSnapshot, view: TopView) -> list[_Section]:
         _Column("LONGEST", lambda row: _ms(row["maxMs"]), 2),
         _Column("SO FAR", lambda row: _number(row["requests"]), 3),
     )
+    knows_out = all(each["bytesOutRate"] is not None for each in shown.topics)
     topics = (
         _Column(f"TOPIC by {view.order.value}", lambda row: visible(row["name"])),
-        _Column("IN/S", lambda row: size_text(int(row["bytesInRate"]))),
-        _Column("OUT/S", lambda row: size_text(int(row["bytesOutRate"]))),
+        _Column("IN/S", lambda row: _size(row["bytesInRate"])),
+        *([_Column("OUT/S", lambda row: _size(row["bytesOutRate"]))] if knows_out else []),
         _Column("RECORDS", lambda row: _number(row["records"]), 2),
         _Column("LOCAL", lambda row: size_text(row["localBytes"]), 1),
         _Column("REMOTE", lambda row: size_text(row["remoteBytes"]), 3),
@@ -212,7 +219,7 @@ def _sections(shown: TopSnapshot, view: TopView) -> list[_Section]:
     )
     groups = (
         _Column("GROUP by lag", lambda row: visible(row["id"])),
-        _Column("LAG", lambda row: _number(row["lag"])),
+        _Column("LAG", lambda row: "-" if row["lag"] is None else _number(row["lag"])),
         _Column("BEHIND", lambda row: _span(row["lagMs"]), 1),
         _Column("STATE", lambda row: visible(row["state"]), 2),
         _Column("TOPICS", lambda row: _number(len(row["topics"])), 3),
@@ -302,6 +309,14 @@ def _pairs(words: Iterable[tuple[str, str]]) -> Text:
 
 def _number(count: float) -> str:
     return f"{count:,.0f}" if count >= 10 or count == int(count) else f"{count:.1f}"
+
+
+def _rate(bytes_: float) -> str:
+    return f"{size_text(int(bytes_))}/s"
+
+
+def _size(count: float | None) -> str:
+    return "-" if count is None else size_text(int(count))
 
 
 def _ms(ms: float) -> str:

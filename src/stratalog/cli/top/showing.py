@@ -11,11 +11,10 @@ from rich.console import Console, Group
 
 from stratalog.cli.out import print_json
 from stratalog.cli.top.screen import KEYS, TopView, lines_of
-from stratalog.cli.top.snapshot import TopOrder, look
+from stratalog.cli.top.snapshot import TopOrder, TopSource
 from stratalog.cli.top.terminal import KeyWaiter
 from stratalog.cli.top.watching import BrokerWatch, TopState
-from stratalog.cli.web_address import WebAddress
-from stratalog.util import SYSTEM_CLOCK
+from stratalog.util import SYSTEM_CLOCK, Clock
 
 _PLAIN_WIDTH: Final = 120
 #: So often the clock and the time since the last answer move on.
@@ -27,13 +26,16 @@ def waiter(*, is_screen: bool) -> KeyWaiter:
     return KeyWaiter(reads_keys=is_screen and sys.stdin is not None and sys.stdin.isatty())
 
 
-def show_once(web: WebAddress, order: TopOrder, *, as_json: bool) -> None:
-    """Print one look. Raises UnreachableError or NotOursError."""
-    snapshot = look(web, order)
-    _print(TopState(snapshot), web.url, order, as_json=as_json)
+def show_once(source: TopSource, order: TopOrder, *, as_json: bool, clock: Clock = SYSTEM_CLOCK) -> None:
+    """Print one look; of a source that takes differences, the second one. Raises UnreachableError or NotOursError."""
+    snapshot = source.look(order)
+    if not source.has_rates:
+        clock.sleep(_TICK_S)
+        snapshot = source.look(order)
+    _print(TopState(snapshot), source, order, as_json=as_json)
 
 
-def show_lines(watch: BrokerWatch, waits: KeyWaiter, url: str, *, as_json: bool) -> None:
+def show_lines(watch: BrokerWatch, waits: KeyWaiter, source: TopSource, *, as_json: bool) -> None:
     """Print each look, until somebody ends this. Raises NotOursError."""
     printed = 0
     while True:
@@ -44,13 +46,13 @@ def show_lines(watch: BrokerWatch, waits: KeyWaiter, url: str, *, as_json: bool)
         if state.fatal is not None:
             raise state.fatal
         printed = state.looks
-        _print(state, url, watch.order, as_json=as_json)
+        _print(state, source, watch.order, as_json=as_json)
         if not as_json:
             print()
         sys.stdout.flush()
 
 
-def show_screen(watch: BrokerWatch, waits: KeyWaiter, url: str) -> None:
+def show_screen(watch: BrokerWatch, waits: KeyWaiter, source: TopSource) -> None:
     """Draw until q or Ctrl-C. Raises NotOursError."""
     console = Console(markup=False, highlight=False)
     with suppress(KeyboardInterrupt), console.screen(hide_cursor=True) as screen:
@@ -60,7 +62,7 @@ def show_screen(watch: BrokerWatch, waits: KeyWaiter, url: str) -> None:
                 raise state.fatal
             view = _view(
                 state,
-                url,
+                source,
                 watch.order,
                 is_paused=watch.is_paused,
                 has_keys=waits.reads_keys,
@@ -86,16 +88,16 @@ def _pressed(keys: str, watch: BrokerWatch) -> bool:
     return False
 
 
-def _print(state: TopState, url: str, order: TopOrder, *, as_json: bool) -> None:
+def _print(state: TopState, source: TopSource, order: TopOrder, *, as_json: bool) -> None:
     if as_json:
         if state.snapshot is not None and state.problem is None:
-            print_json({"web": url, **state.snapshot.json()})
+            print_json({source.kind: source.name, **state.snapshot.json()})
         else:
             now_ms = SYSTEM_CLOCK.now_ms()
             told = {"error": state.problem, "sinceMs": state.problem_since_ms}
-            print_json({"web": url, "type": "unreachable", "atMs": now_ms, **told})
+            print_json({source.kind: source.name, "type": "unreachable", "atMs": now_ms, **told})
         return
-    view = _view(state if state.problem is None else _without_snapshot(state), url, order)
+    view = _view(state if state.problem is None else _without_snapshot(state), source, order)
     width = int(os.environ["COLUMNS"]) if os.environ.get("COLUMNS", "").isdecimal() else _PLAIN_WIDTH
     for line in lines_of(view, max(width, 1), None):
         print(line.plain.rstrip())
@@ -107,7 +109,7 @@ def _without_snapshot(state: TopState) -> TopState:
 
 def _view(
     state: TopState,
-    url: str,
+    source: TopSource,
     order: TopOrder,
     *,
     is_paused: bool = False,
@@ -115,7 +117,7 @@ def _view(
     has_blocks: bool = False,
 ) -> TopView:
     return TopView(
-        web=url,
+        address=source.name,
         order=order,
         now_ms=SYSTEM_CLOCK.now_ms(),
         snapshot=state.snapshot,

@@ -1,16 +1,17 @@
-"""What `stratalog top` shows: the answers of a broker's web address at one moment."""
+"""What `stratalog top` shows at one moment, and the first of its sources: the web address of a broker."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from stratalog.cli.web_address import NotAllowedError, NotOursError, WebAddress
+from stratalog.wire.client import UnreachableError
 
 #: Of topics, groups and partitions of the tier, more than a screen has room for.
-_ROWS: Final = 100
+ROWS: Final = 100
 
 
 class TopOrder(Enum):
@@ -37,7 +38,11 @@ _SORTS: Final[Mapping[TopOrder, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class TopSnapshot:
-    """One look at a broker. Groups and tier are None where the access rules hide them."""
+    """One look at a broker, or at a cluster. Groups and tier are None where the access rules hide them.
+
+    What a source does not know is left out of `rates`, and None in rows and `numbers`. `broker` has no `nodeId` where
+    it is about a cluster.
+    """
 
     at_ms: int
     broker: Mapping[str, Any]
@@ -67,12 +72,58 @@ class TopSnapshot:
         }
 
 
+class TopSource(Protocol):
+    """Where looks come from. `kind` is what JSON calls `name`, which is its address."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def has_rates(self) -> bool:
+        """Whether the next look has rates; a source that takes differences needs one look before."""
+        ...
+
+    def look(self, order: TopOrder) -> TopSnapshot:
+        """Ask for everything. Raises UnreachableError, or NotOursError where asking again does not help."""
+        ...
+
+    def close(self) -> None:
+        """End what connections there are."""
+        ...
+
+
+class WebSource:
+    """Looks at one broker by its web address. `hint` follows the error when nothing answers there."""
+
+    kind: Final = "web"
+    has_rates: Final = True
+
+    def __init__(self, web: WebAddress, hint: str = "") -> None:
+        self._web, self._hint = web, hint
+        self.name = web.url
+
+    def look(self, order: TopOrder) -> TopSnapshot:
+        """Ask for everything. Raises UnreachableError, or NotOursError for what is no broker of this version."""
+        try:
+            return look(self._web, order)
+        except UnreachableError as error:
+            if not self._hint:
+                raise
+            raise UnreachableError(f"{error}; {self._hint}") from error
+
+    def close(self) -> None:
+        """Do nothing: each answer had a connection of its own."""
+
+
 def look(web: WebAddress, order: TopOrder) -> TopSnapshot:
     """Ask for everything. Raises UnreachableError, or NotOursError for what is no broker of this version."""
     overview = web.get("/api/overview")
     direction = "asc" if order is TopOrder.NAME else "desc"
-    topics = web.get("/api/topics", {"sort": _SORTS[order], "order": direction, "size": _ROWS})
-    groups = _allowed(web, "/api/groups", {"sort": "lag", "order": "desc", "size": _ROWS})
+    topics = web.get("/api/topics", {"sort": _SORTS[order], "order": direction, "size": ROWS})
+    groups = _allowed(web, "/api/groups", {"sort": "lag", "order": "desc", "size": ROWS})
     tier = _allowed(web, "/api/tier", {"show": "all"}) if overview.get("isTiered") else None
     try:
         return TopSnapshot(

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stratalog.cli.top.snapshot import TopOrder, TopSnapshot, look
-from stratalog.cli.web_address import NotOursError, WebAddress
+from stratalog.cli.top.snapshot import TopOrder, TopSnapshot, TopSource
+from stratalog.cli.web_address import NotOursError
 from stratalog.errors import StratalogError
 from stratalog.util import SYSTEM_CLOCK, Clock
 from stratalog.wire.client import UnreachableError
@@ -34,17 +34,17 @@ class TopState:
 
 
 class BrokerWatch:
-    """Looks every `interval_s` from `start` to `close`, and calls `told` after each look."""
+    """Looks every `interval_s` from `start` to `close`, and calls `told` after each look. It closes the source."""
 
     def __init__(
         self,
-        web: WebAddress,
+        source: TopSource,
         order: TopOrder,
         interval_s: float,
         told: Callable[[], None],
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._web, self._interval_s, self._told, self._clock = web, interval_s, told, clock
+        self._source, self._interval_s, self._told, self._clock = source, interval_s, told, clock
         self._order = order
         self._changed = threading.Event()
         self._ended = threading.Event()
@@ -71,6 +71,12 @@ class BrokerWatch:
         self._changed.set()
 
     def _run(self) -> None:
+        try:
+            self._look_again_and_again()
+        finally:
+            self._source.close()
+
+    def _look_again_and_again(self) -> None:
         while not self._ended.is_set():
             if not self.is_paused:
                 seen = self.look()
@@ -84,6 +90,6 @@ class BrokerWatch:
     def look(self) -> TopSnapshot | StratalogError:
         """Return what is seen at one look, or why nothing is."""
         try:
-            return look(self._web, self._order)
+            return self._source.look(self._order)
         except (UnreachableError, NotOursError) as error:
             return error

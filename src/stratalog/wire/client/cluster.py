@@ -244,6 +244,22 @@ class Cluster:
 
         return self.retry(ask, "offsets", {topic for topic, _ in timestamps})
 
+    def offsets_now(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
+        """Ask each leader once, as `list_offsets` does; partitions that cannot say it at the moment are left out."""
+        by_leader: dict[int, dict[TopicPartition, int]] = {}
+        for key, timestamp in timestamps.items():
+            info = self.topic(key[0]).partitions.get(key[1])
+            if info is not None and info.leader in self._nodes:
+                by_leader.setdefault(info.leader, {})[key] = timestamp
+        found = {}
+        for node, part in by_leader.items():
+            try:
+                answered = self._ask_offsets(node, part, read_committed=False)
+            except UnreachableError:
+                continue
+            found.update({key: answer for key, (code, answer) in answered.items() if not code})
+        return found
+
     def _ask_offsets(
         self, node: int, timestamps: Mapping[TopicPartition, int], read_committed: bool
     ) -> dict[TopicPartition, tuple[int, ListedOffset]]:
