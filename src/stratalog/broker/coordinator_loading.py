@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -100,6 +100,13 @@ class CoordinatorLoading(Generic[_Entry]):
 
     def is_loading(self, number: int) -> bool:
         return number in self._waiting
+
+    def partition_counts(self) -> Mapping[str, int]:
+        """Return how many partitions are coordinated, being read, and could not be read."""
+        epochs = self._log.epochs
+        count = self._log.partition_count if epochs is None else len(epochs)
+        loading, failed = len(self._waiting), len(self._failed)
+        return {"active": max(count - loading - failed, 0), "loading": loading, "failed": failed}
 
     def check(self, owner: str) -> None:
         """Raise CoordinatorLoadInProgressError or NotCoordinatorError unless what is of `owner` has been read."""

@@ -9,15 +9,20 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 from urllib.parse import quote
 
-from stratalog.broker.groups import CommittedOffset, GroupState
+from stratalog.broker.coordinator_loading import CoordinatorLoading
+from stratalog.broker.groups import CommittedOffset, GroupCoordinator, GroupState
 from stratalog.broker.groups.consumer import ConsumerGroupState
+from stratalog.broker.groups.share import ShareGroupState
+from stratalog.broker.groups.streams import StreamsGroupState
 from stratalog.broker.quotas import AcceptReading, ClientQuotas, MeterReading, QuotaMeter
 from stratalog.broker.request_times import QUANTILES, RequestPart
 from stratalog.broker.services import BrokerServices
-from stratalog.broker.share import AckType, SharePartition
+from stratalog.broker.share import AckType, DeadLetterCounts, SharePartition
 from stratalog.broker.transactions import TransactionState
 from stratalog.config import METADATA_VERSION
 from stratalog.engine import LogManager
@@ -31,6 +36,8 @@ _MARKERS = "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,n
 _FETCH_SESSIONS = "kafka.server:type=FetchSessionCache,name="
 _SHARE_SESSIONS = "kafka.server:type=ShareSessionCache,name="
 _SHARE_PARTITIONS = "kafka.server:type=SharePartitionMetrics,name="
+_GROUP_COORDINATOR = "kafka.server:type=group-coordinator-metrics"
+_SHARE_GROUPS = "kafka.server:type=ShareGroupMetrics,name="
 _SOCKETS = "kafka.server:type=socket-server-metrics"
 _REQUESTS = "kafka.network:type=RequestMetrics,name="
 _GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
@@ -78,6 +85,35 @@ def _consumer_groups(broker: BrokerServices) -> Iterable[Sample]:
         yield Sample((state.value,), counts[state])
 
 
+_OF_PROTOCOL: dict[str, tuple[Callable[[GroupCoordinator], Iterable[Any]], type[Enum]]] = {
+    "classic": (lambda groups: groups.groups(), GroupState),
+    "consumer": (lambda groups: groups.consumers.groups(), ConsumerGroupState),
+    "share": (lambda groups: groups.shares.groups(), ShareGroupState),
+    "streams": (lambda groups: groups.streams.groups(), StreamsGroupState),
+}
+
+
+def _groups_by_protocol(broker: BrokerServices) -> Iterable[Sample]:
+    for protocol, (groups, _) in _OF_PROTOCOL.items():
+        yield Sample((protocol,), len(list(groups(broker.groups))))
+
+
+def _groups_by_state(protocol: str) -> Callable[[BrokerServices], Iterable[Sample]]:
+    groups, states = _OF_PROTOCOL[protocol]
+
+    def read(broker: BrokerServices) -> Iterable[Sample]:
+        counts = Counter(group.state for group in groups(broker.groups))
+        return [Sample((state.value,), counts[state]) for state in states]
+
+    return read
+
+
+def _partitions_of(
+    loading: Callable[[BrokerServices], CoordinatorLoading[Any]],
+) -> Callable[[BrokerServices], Iterable[Sample]]:
+    return lambda broker: [Sample((state,), count) for state, count in loading(broker).partition_counts().items()]
+
+
 def _transactional_ids(broker: BrokerServices) -> Iterable[Sample]:
     counts = Counter(known.state for known in broker.transactions.transactions())
     for state in TransactionState:
@@ -89,6 +125,12 @@ def _share_acknowledged(broker: BrokerServices) -> Iterable[Sample]:
     for kind in AckType:
         if kind is not AckType.GAP:
             yield Sample((kind.name.capitalize(),), broker.share_leader.acknowledged[kind])
+
+
+def _dead_letters(counter: Callable[[DeadLetterCounts], Counter[str]]) -> Callable[[BrokerServices], Iterable[Sample]]:
+    return lambda broker: [
+        Sample((group_id,), count) for group_id, count in counter(broker.share_leader.dead_letters.counts).items()
+    ]
 
 
 def _of_share_partitions(value: Callable[[SharePartition], int]) -> Callable[[BrokerServices], Iterable[Sample]]:
@@ -267,8 +309,17 @@ METRICS: tuple[Metric[BrokerServices], ...] = (
     kafka_metric(_SHARE_SESSIONS + "ShareSessionEvictionsPerSec",
                  lambda broker: single(broker.share_leader.sessions.evictions),
                  "Share sessions that ended with their connections."),
-    kafka_metric("kafka.server:type=ShareGroupMetrics,name=RecordAcknowledgementsPerSec", _share_acknowledged,
+    kafka_metric(_SHARE_GROUPS + "RecordAcknowledgementsPerSec", _share_acknowledged,
                  "Records by what members of share groups said of them.", ("ackType",)),
+    kafka_metric(_SHARE_GROUPS + "DeadLetterQueueRecordCount", _dead_letters(lambda counts: counts.records),
+                 "Records that dead-letter topics of share groups were told of.", ("group",),
+                 attribute="Count", kind=MetricKind.COUNTER),
+    kafka_metric(_SHARE_GROUPS + "DeadLetterQueueTotalProduceRequestsPerSec",
+                 _dead_letters(lambda counts: counts.requests), "Writes to dead-letter topics of share groups.",
+                 ("group",)),
+    kafka_metric(_SHARE_GROUPS + "DeadLetterQueueFailedProduceRequestsPerSec",
+                 _dead_letters(lambda counts: counts.failed),
+                 "Writes to dead-letter topics of share groups that were given up.", ("group",)),
     kafka_metric(_SHARE_PARTITIONS + "InFlightMessageCount", _of_share_partitions(lambda shared: len(shared.delivery)),
                  "Records of a partition that a share group was handed out and is not done with.",
                  ("group", "topic", "partition")),
@@ -284,6 +335,18 @@ METRICS: tuple[Metric[BrokerServices], ...] = (
     *(kafka_metric(_GROUPS + f"NumGroups{name}", _groups_in(state),
                    f"Groups of the classic protocol in the state {name}.")
       for name, state in _STATES.items()),
+    kafka_metric(_GROUP_COORDINATOR, _groups_by_protocol, "Groups, by their protocol.", ("protocol",),
+                 attribute="group-count"),
+    *(kafka_metric(_GROUP_COORDINATOR, _groups_by_state(protocol), f"Groups of the {protocol} protocol, by state.",
+                   ("state",), attribute=f"{protocol}-group-count")
+      for protocol in _OF_PROTOCOL),
+    kafka_metric(_GROUP_COORDINATOR, _partitions_of(lambda broker: broker.groups.loading),
+                 "Partitions of __consumer_offsets that are coordinated, by whether they have been read.", ("state",),
+                 attribute="num-partitions"),
+    kafka_metric("kafka.server:type=share-coordinator-metrics",
+                 _partitions_of(lambda broker: broker.share_states.loading),
+                 "Partitions of __share_group_state that are coordinated, by whether they have been read.", ("state",),
+                 attribute="num-partitions"),
     kafka_metric(_MARKERS + "LogAppendRetryQueueSize", lambda broker: single(broker.transactions.unfinished),
                  "Transactions whose outcome is decided, and whose end cannot be written at the moment."),
     *_of_quota("Produce", lambda quotas: quotas.produce, "byte-rate",

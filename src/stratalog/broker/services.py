@@ -148,7 +148,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         undo.callback(groups.close)
         transactions = TransactionCoordinator(storage, workers, groups)
         undo.callback(transactions.close)
-        share_leader = ShareLeader(storage, share_states, remote_reads, loop)
+        share_leader = ShareLeader(storage, share_states, remote_reads, workers, purgatory)
         undo.callback(share_leader.close)
         topic_deletions = None
         if storage.cluster is None:

@@ -13,6 +13,7 @@ from .client_metrics import (
     ClientMetricsConfig as ClientMetricsConfig,
 )
 from .group import (
+    DEAD_LETTER_TOPIC as DEAD_LETTER_TOPIC,
     GROUP_KEYS as GROUP_KEYS,
     INTERNAL_GROUP_KEYS as INTERNAL_GROUP_KEYS,
     GroupConfig as GroupConfig,

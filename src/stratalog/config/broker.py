@@ -342,6 +342,11 @@ BROKER_KEYS = ConfigRegistry(
              "How batches of __share_group_state are compressed (0: not at all)."),
         _key("share.coordinator.snapshot.update.records.per.snapshot", _INT, 500,
              "After how many updates of a state its next record has all of it.", between(0, 500)),
+        _key("errors.deadletterqueue.topic.name.prefix", _STR, "dlq.",
+             "What the names of dead-letter topics of share groups begin with (KIP-1191); empty: with anything.",
+             dynamic=True),
+        _key("errors.deadletterqueue.auto.create.topics.enable", _BOOL, False,
+             "Whether a dead-letter topic is made when a share group needs it.", dynamic=True),
         # Groups.
         _key("group.min.session.timeout.ms", _INT, 6_000,
              "Shortest session timeout that a member may have.", at_least(1)),

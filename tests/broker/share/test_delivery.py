@@ -18,7 +18,7 @@ from stratalog.broker.share import (
 )
 from stratalog.errors import InvalidRecordStateError, InvalidRequestError, KafkaError
 
-AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = RecordState
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = RecordState
 LIMITS = DeliveryLimits(locks=100, deliveries=2, lock_ms=1_000)
 MANY = AcquireLimits(records=500, batch=500)
 

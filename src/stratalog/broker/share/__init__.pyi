@@ -7,6 +7,7 @@ from .acknowledging import (
     refuse_share_request as refuse_share_request,
     take_acknowledgements as take_acknowledgements,
 )
+from .dead_letters import DeadLetterCounts as DeadLetterCounts
 from .delivery import PartitionDelivery as PartitionDelivery
 from .fetching import SharedFetch as SharedFetch, ShareFetched as ShareFetched, ShareWish as ShareWish
 from .leader import ShareLeader as ShareLeader

@@ -11,6 +11,8 @@ everything is done; from the end on nothing has been handed out.
     ACQUIRED  -> ARCHIVED            rejected, or there is no such record (a gap)
     ACQUIRED  -> AVAILABLE           released, given up by a session that ends, or its lock is over
     ACQUIRED  -> ARCHIVED            the same after as many deliveries as there may be
+    ACQUIRED  -> ARCHIVING           in the place of both with a dead-letter topic, which is told of them first
+    ARCHIVING -> ARCHIVED            it has been told, or cannot be
     AVAILABLE -> ARCHIVED            deleted from the log
 
 Source: `SharePartition` of Kafka 4.4.0.
@@ -47,10 +49,14 @@ _NOT_OWNED = ("Member is not the owner of batch record", "Member is not the owne
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPlan:
-    """A change that can be carried out. `changed` is what the state topic is to know of it."""
+    """A change that can be carried out. `changed` is what the state topic is to know of it.
+
+    `rejected` is what of it members rejected.
+    """
 
     runs: tuple[RecordRun, ...]
     changed: tuple[RecordRun, ...]
+    rejected: frozenset[RecordRun] = frozenset()
 
     @property
     def done_count(self) -> int:
@@ -166,6 +172,7 @@ class PartitionDelivery:
         """Plan what a member says of records that it has: all of it or, with InvalidRecordStateError, nothing."""
         runs = list(self._runs)
         changed: list[RecordRun] = []
+        rejected: list[RecordRun] = []
         for batch in batches:
             if batch.first > batch.last or len(batch.types) not in (1, batch.last - batch.first + 1):
                 raise InvalidRequestError("The acknowledgement batch is not valid.")
@@ -178,10 +185,12 @@ class PartitionDelivery:
             if batch.last >= self.end_offset:
                 raise InvalidRequestError(f"{_NOT_FOUND} The last offset in request is past acquired records.")
             for row, type_ in _rows(batch, self.start_offset):
-                changed += _acknowledge_row(
-                    runs, row, type_, RecordLock(member_id, now_ms + delivery.lock_ms), delivery
-                )
-        return DeliveryPlan(tuple(runs), tuple(changed))
+                lock = RecordLock(member_id, now_ms + delivery.lock_ms)
+                said = _acknowledge_row(runs, row, type_, lock, delivery)
+                changed += said
+                if type_ is AckType.REJECT:
+                    rejected += said
+        return DeliveryPlan(tuple(runs), tuple(changed), frozenset(rejected))
 
     def release(self, member_id: str, delivery: DeliveryLimits) -> DeliveryPlan:
         """Plan that all records of a member can be handed out again, or are archived."""
@@ -195,7 +204,7 @@ class PartitionDelivery:
         runs, changed = [], []
         for run in self._runs:
             if run.state is RecordState.ACQUIRED and is_meant(run):
-                run = run.given_up(delivery.deliveries)
+                run = run.given_up(delivery)
                 changed.append(run)
             runs.append(run)
         return DeliveryPlan(tuple(runs), tuple(changed))
@@ -209,6 +218,16 @@ class PartitionDelivery:
                 if not runs[at].state.is_done:
                     runs[at] = runs[at].unlocked(RecordState.ARCHIVED)
                     changed.append(runs[at])
+        return DeliveryPlan(tuple(runs), tuple(changed))
+
+    def archive_dead(self, first: int, last: int) -> DeliveryPlan:
+        """Plan that records are archived of which a dead-letter topic has been told."""
+        runs = list(self._runs)
+        changed: list[RecordRun] = []
+        for at in isolated(runs, first, last):
+            if runs[at].state is RecordState.ARCHIVING:
+                runs[at] = runs[at].unlocked(RecordState.ARCHIVED)
+                changed.append(runs[at])
         return DeliveryPlan(tuple(runs), tuple(changed))
 
     def carry_out(self, plan: DeliveryPlan, *, moves_start: bool = True) -> None:
@@ -272,7 +291,9 @@ def _acknowledge_row(
             runs[at] = replace(run, due_ms=lock.due_ms)
             continue
         if type_ is AckType.RELEASE:
-            runs[at] = run.given_up(delivery.deliveries)
+            runs[at] = run.given_up(delivery)
+        elif type_ is AckType.REJECT:
+            runs[at] = run.unlocked(delivery.state_of_dead)
         else:
             runs[at] = run.unlocked(RecordState.ACKNOWLEDGED if type_ is AckType.ACCEPT else RecordState.ARCHIVED)
         changed.append(runs[at])

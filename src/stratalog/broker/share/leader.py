@@ -5,13 +5,13 @@ Source: `SharePartitionManager` of Kafka 4.4.0.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from stratalog.broker.metadata import GROUP
+from stratalog.broker.share.dead_letters import DeadLetters
 from stratalog.broker.share.record_runs import AckBatch, AckType
 from stratalog.broker.share.sessions import ShareSession, ShareSessionCache
 from stratalog.broker.share.share_partition import ENDS_IT, SharePartition
@@ -27,8 +27,10 @@ from stratalog.log.format import Isolation
 
 if TYPE_CHECKING:
     from stratalog.broker.fetch import SharedRemoteReads
+    from stratalog.broker.purgatory import Purgatory
     from stratalog.broker.share.states import ShareStates
     from stratalog.broker.storage import BrokerStorage
+    from stratalog.broker.workers import Workers
     from stratalog.engine import Partition
 
 NOT_HERE = "This server does not host this topic-partition."
@@ -42,11 +44,13 @@ class ShareLeader:
         storage: BrokerStorage,
         states: ShareStates,
         remote_reads: SharedRemoteReads,
-        loop: asyncio.AbstractEventLoop,
+        workers: Workers,
+        purgatory: Purgatory,
     ) -> None:
         self._storage = storage
         self._remote_reads = remote_reads
-        self._loop = loop
+        self._loop = workers.loop
+        self.dead_letters = DeadLetters(storage, workers, remote_reads, purgatory)
         self.states = states
         self.sessions = ShareSessionCache(storage.config["group.share.max.share.sessions"])
         self._partitions: dict[ShareKey, SharePartition] = {}
@@ -57,6 +61,7 @@ class ShareLeader:
         """Hand out no more records."""
         for key in list(self._partitions):
             self.end(key)
+        self.dead_letters.close()
 
     def settings(self, group_id: str) -> GroupConfig:
         return GroupConfig(self._storage.metadata.resource_configs(GROUP, group_id), self._storage.config)
@@ -79,7 +84,12 @@ class ShareLeader:
         found = self.get(key)
         if found is None:
             found = self._partitions[key] = SharePartition(
-                key, self._led(topic, key.partition), self.states, partial(self.settings, key.group_id), self._loop
+                key,
+                self._led(topic, key.partition),
+                self.states,
+                self.dead_letters,
+                partial(self.settings, key.group_id),
+                self._loop,
             )
         try:
             await found.open(partial(self._start_offset, found.partition))

@@ -14,6 +14,7 @@ class RecordState(IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
     ARCHIVED = 4
 
     @property
@@ -87,10 +88,10 @@ class RecordRun:
         """Return it in a state in which no member has it."""
         return replace(self, state=state, member_id="", due_ms=0)
 
-    def given_up(self, deliveries_max: int) -> RecordRun:
-        """Return it without its lock: to be handed out again, or archived when that was done too often."""
-        spent = self.delivery_count >= deliveries_max
-        return self.unlocked(RecordState.ARCHIVED if spent else RecordState.AVAILABLE)
+    def given_up(self, limits: DeliveryLimits) -> RecordRun:
+        """Return it without its lock: to be handed out again, or dead when that was done too often."""
+        spent = self.delivery_count >= limits.deliveries
+        return self.unlocked(limits.state_of_dead if spent else RecordState.AVAILABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +119,20 @@ class AcquireLimits:
 class DeliveryLimits:
     """`locks`: records in flight at most; `deliveries`: of one record; `lock_ms`: how long it stays acquired.
 
-    `may_renew`: whether a member may have a lock last longer.
+    `may_renew`: whether a member may have a lock last longer; `has_dead_letters`: whether a dead-letter topic is told
+    of what was rejected or handed out too often.
     """
 
     locks: int = 2_000
     deliveries: int = 5
     lock_ms: int = 30_000
     may_renew: bool = True
+    has_dead_letters: bool = False
+
+    @property
+    def state_of_dead(self) -> RecordState:
+        """What becomes of records that nobody is to have again."""
+        return RecordState.ARCHIVING if self.has_dead_letters else RecordState.ARCHIVED
 
     @property
     def careful_from(self) -> int:

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
+from stratalog.broker.share.dead_letter_records import DELIVERED_TOO_OFTEN, REJECTED, DeadRecords
 from stratalog.broker.share.delivery import DeliveryPlan, PartitionDelivery
 from stratalog.broker.share.record_runs import AckBatch, AcquireLimits, DeliveryLimits, RecordRun, RecordState
 from stratalog.broker.share.state_changes import ShareWrite
@@ -32,6 +33,7 @@ from stratalog.errors import (
 )
 
 if TYPE_CHECKING:
+    from stratalog.broker.share.dead_letters import DeadLetters
     from stratalog.broker.share.log_records import ReadBatches
     from stratalog.broker.share.states import ShareStates
     from stratalog.config import GroupConfig
@@ -52,6 +54,7 @@ class SharePartition:
         key: ShareKey,
         partition: Partition,
         states: ShareStates,
+        dead_letters: DeadLetters,
         settings: Callable[[], GroupConfig],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
@@ -59,6 +62,7 @@ class SharePartition:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self._states = states
+        self._dead_letters = dead_letters
         self._settings = settings
         self._loop = loop
         self._state_epoch = 0
@@ -92,7 +96,9 @@ class SharePartition:
             self._opening.set_exception(error)
             self._opening.exception()  # it is raised here too; others may not wait for it
             raise
-        except asyncio.CancelledError:
+        except BaseException as error:
+            if isinstance(error, Exception):
+                logger.exception("%s: the share partition could not be opened", self.key)
             self._opening.set_exception(CoordinatorNotAvailableError("The share partition was not opened."))
             self._opening.exception()
             raise
@@ -112,12 +118,13 @@ class SharePartition:
         self._state_epoch = found.state_epoch
         self.delivery = PartitionDelivery(
             start_offset,
-            [
-                RecordRun(batch.first, batch.last, RecordState(batch.state), batch.delivery_count)
-                for batch in found.batches
-            ],
+            [RecordRun(batch.first, batch.last, _state(batch), batch.delivery_count) for batch in found.batches],
         )
         self.is_active = not self.is_fenced
+        deliveries = self.limits.deliveries
+        for run in self.delivery.runs:
+            if run.state is RecordState.ARCHIVING:  # who led before did not get to it
+                self._tell(run, DELIVERED_TOO_OFTEN if run.delivery_count >= deliveries else REJECTED)
 
     def fence(self) -> None:
         """Stop handing out records: what members have of it is theirs no more."""
@@ -137,6 +144,7 @@ class SharePartition:
             deliveries=settings["share.delivery.count.limit"],
             lock_ms=settings["share.record.lock.duration.ms"],
             may_renew=settings["share.renew.acknowledge.enable"],
+            has_dead_letters=self._dead_letters.is_wanted(settings),
         )
 
     def _now_ms(self) -> int:
@@ -206,6 +214,7 @@ class SharePartition:
         self._watch_locks()
         if plan.changed:
             self.wake()
+            self._tell_of_dead(plan)
 
     def _keep(self, plan: DeliveryPlan) -> None:
         said = ShareWrite(
@@ -217,6 +226,21 @@ class SharePartition:
             self._states.keep(self.key, self._state_epoch, self.leader_epoch, said)
         except KafkaError as error:
             raise told_by_leader(error) from error
+
+    # --- dead letters -------------------------------------------------------------------------------------------------
+
+    def _tell_of_dead(self, plan: DeliveryPlan) -> None:
+        for run in plan.changed:
+            if run.state is RecordState.ARCHIVING:
+                self._tell(run, REJECTED if run in plan.rejected else DELIVERED_TOO_OFTEN)
+
+    def _tell(self, run: RecordRun, cause: str) -> None:
+        self._dead_letters.tell(DeadRecords.of(self.key, self.partition.topic, run, cause), self._archive_dead)
+
+    def _archive_dead(self, dead: DeadRecords) -> None:
+        plan = self.delivery.archive_dead(dead.first, dead.last)
+        if plan.changed:
+            self._carry_out_at_once(plan, "the end of records that are dead")
 
     # --- locks --------------------------------------------------------------------------------------------------------
 
@@ -234,14 +258,25 @@ class SharePartition:
         plan = self.delivery.expire(self.limits, self._now_ms())
         if plan.changed:
             self.timeouts += sum(len(run) for run in plan.changed)
-            try:
-                self._keep(plan)
-            except KafkaError as error:
-                logger.info("%s: the end of locks could not be kept: %s", self.key, error)
-            self.delivery.carry_out(plan)
+            self._carry_out_at_once(plan, "the end of locks")
+            self._tell_of_dead(plan)
         self._watch_locks()
-        if plan.changed:
-            self.wake()
+
+    def _carry_out_at_once(self, plan: DeliveryPlan, what: str) -> None:
+        """Let a change count, whether or not the coordinator hears of it."""
+        try:
+            self._keep(plan)
+        except KafkaError as error:
+            logger.info("%s: %s could not be kept: %s", self.key, what, error)
+        self.delivery.carry_out(plan)
+        self.wake()
+
+
+def _state(batch: StateBatch) -> RecordState:
+    try:
+        return RecordState(batch.state)
+    except ValueError:
+        raise UnknownServerError(f"Unknown record state id: {batch.state}") from None
 
 
 def told_by_leader(error: KafkaError) -> KafkaError:

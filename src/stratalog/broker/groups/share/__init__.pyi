@@ -8,4 +8,8 @@ from .heartbeat import (
 from .records import decode_share_change as decode_share_change
 from .simple_assignor import ASSIGNOR as ASSIGNOR
 from .state_topics import UNKNOWN_TOPIC as UNKNOWN_TOPIC
-from .values import ShareGroupChange as ShareGroupChange, ShareMember as ShareMember
+from .values import (
+    ShareGroupChange as ShareGroupChange,
+    ShareGroupState as ShareGroupState,
+    ShareMember as ShareMember,
+)
