@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.broker.test_purgatory import FakeWaiter, partitions
 
-from stratalog.broker.groups.coordinator import GroupCoordinator
+from stratalog.broker.groups.classic_coordinator import ClassicCoordinator
 from stratalog.broker.groups.values import Answer, JoinReply
 from stratalog.broker.loop_turns import STEPS_A_TURN, LoopTurns
 from stratalog.broker.purgatory import Purgatory
@@ -119,7 +119,7 @@ def test_the_members_of_a_large_group_are_answered_a_few_in_each_turn() -> None:
         coordinator: Any = SimpleNamespace(_turns=LoopTurns(loop))
         group: Any = SimpleNamespace()
         replies: Any = [JoinReply(future, Answer.NONE, f"member-{at}") for at, future in enumerate(futures)]
-        GroupCoordinator._apply(coordinator, group, replies)
+        ClassicCoordinator._apply(coordinator, group, replies)
         assert max(await in_each_turn(lambda: sum(each.done() for each in futures), CROWD)) <= STEPS_A_TURN + 1
         assert futures[-1].result().member_id == f"member-{CROWD - 1}"
 

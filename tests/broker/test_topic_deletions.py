@@ -221,4 +221,4 @@ def test_a_start_reads_nothing_of_an_internal_topic_that_was_being_deleted(tmp_p
         broker.services.store.begin_delete_topic("__consumer_offsets")
     with Broker(data_dir=tmp_path / "data", config=CONFIG) as again:
         assert found(again) == []
-        assert again.services.groups.groups() == []
+        assert again.services.groups.classics.groups() == []

@@ -76,7 +76,7 @@ def _java_name(feature: str) -> str:
 
 
 def _groups_in(state: GroupState) -> Callable[[BrokerServices], Iterable[Sample]]:
-    return lambda broker: single(Counter(group.state for group in broker.groups.groups())[state])
+    return lambda broker: single(Counter(group.state for group in broker.groups.classics.groups())[state])
 
 
 def _consumer_groups(broker: BrokerServices) -> Iterable[Sample]:
@@ -330,7 +330,7 @@ METRICS: tuple[Metric[BrokerServices], ...] = (
     kafka_metric("kafka.server:type=DelayedShareFetchMetrics,name=ExpiresPerSec",
                  lambda broker: single(broker.purgatory.share_expired),
                  "Fetches of share groups whose time was over before there was enough for them."),
-    kafka_metric(_GROUPS + "NumGroups", lambda broker: single(len(broker.groups.groups())),
+    kafka_metric(_GROUPS + "NumGroups", lambda broker: single(len(broker.groups.classics.groups())),
                  "Groups of the classic protocol."),
     *(kafka_metric(_GROUPS + f"NumGroups{name}", _groups_in(state),
                    f"Groups of the classic protocol in the state {name}.")

@@ -86,7 +86,7 @@ def test_a_group_that_cannot_be_removed_keeps_no_other(
         with monkeypatch.context() as patch:
             patch.setattr(groups.log.partition_of(GROUPS[failing][1]), "append", refuse)
             assert on_loop(broker, groups.expire) == 2
-        assert [group.group_id for group in groups.groups()] == [GROUPS[failing][1]]
+        assert [group.group_id for group in groups.classics.groups()] == [GROUPS[failing][1]]
         assert on_loop(broker, groups.expire) == 1
 
 
@@ -167,7 +167,7 @@ def test_of_a_removal_that_fails_halfway_the_same_is_gone_after_a_restart(
         assert sorted(groups.commits.committed.of_group(group)) == left
         assert on_loop(broker, groups.expire) == len(left)
         assert not groups.commits.committed.of_group(group)
-        assert groups.groups() == []
+        assert groups.classics.groups() == []
 
 
 def test_too_many_commits_of_a_transaction_are_refused_as_those_without_one(tmp_path: Path) -> None:

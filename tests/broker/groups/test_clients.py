@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 from tests.support.reference_kafka import free_port
 
+from stratalog.broker.groups.group import ClassicGroup
 from stratalog.broker.server.server import Broker
 
 PARTITIONS = 4
@@ -144,7 +145,7 @@ def test_a_group_lives_on_through_a_restart(served: Served) -> None:
     member = consumer.memberid()
     consumer.commit(asynchronous=False)
     served.restart()
-    generation = served.broker.services.groups.known_classic("g").generation
+    generation = served.broker.services.groups.known_as("g", ClassicGroup).generation
 
     def committed_again() -> bool:
         consumer.poll(0.1)
@@ -156,7 +157,7 @@ def test_a_group_lives_on_through_a_restart(served: Served) -> None:
 
     eventually(committed_again, "a member of before commits to the broker of after")
     assert consumer.memberid() == member
-    assert served.broker.services.groups.known_classic("g").generation == generation
+    assert served.broker.services.groups.known_as("g", ClassicGroup).generation == generation
     consumer.close()
 
 
@@ -170,7 +171,7 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(served
         return len(partitions(first)) == len(partitions(second)) == PARTITIONS // 2
 
     eventually(settled, "both have half of the partitions")
-    mine, generation = partitions(second), served.broker.services.groups.known_classic("g").generation
+    mine, generation = partitions(second), served.broker.services.groups.known_as("g", ClassicGroup).generation
     second.close()  # a static member does not leave
     second = served.consumer("g", group_instance_id="two", session_timeout_ms=30_000)
 
@@ -179,7 +180,7 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(served
         return partitions(second) == mine
 
     eventually(is_back, "the static member has its partitions again")
-    assert served.broker.services.groups.known_classic("g").generation == generation
+    assert served.broker.services.groups.known_as("g", ClassicGroup).generation == generation
     assert partitions(first) == set(range(PARTITIONS)) - mine
     first.close()
     second.close()
@@ -226,7 +227,7 @@ def test_offsets_are_reset_and_groups_deleted_by_an_administrator(served: Served
     with pytest.raises(KafkaException):
         served.admin.delete_consumer_groups(["g"])["g"].result(DEADLINE_S)
     served.restart()
-    assert not served.broker.services.groups.groups()
+    assert not served.broker.services.groups.classics.groups()
 
 
 def test_deleting_a_topic_takes_the_commits_for_it(served: Served) -> None:

@@ -117,7 +117,7 @@ def test_commits_of_simple_consumers_expire_one_by_one_and_their_group_with_the_
         assert on_loop(broker, expire) == 1
         assert groups(wire) == []
     with Broker(data_dir=tmp_path, config=CONFIG) as broker:
-        assert not broker.services.groups.groups()
+        assert not broker.services.groups.classics.groups()
         assert not broker.services.groups.commits.committed.groups()
 
 
@@ -234,7 +234,7 @@ def test_a_start_reads_the_latest_of_each_key_and_passes_over_damage(tmp_path: P
         offsets = broker.services.groups.commits.committed
         found = {group: offsets.of_group(group)[ZERO].offset for group in offsets.groups()}
         assert found == {"a": 2, "b": 1, "c": 3}
-        assert sorted(group.group_id for group in broker.services.groups.groups()) == ["a", "b", "c"]
+        assert sorted(group.group_id for group in broker.services.groups.classics.groups()) == ["a", "b", "c"]
 
 
 def test_a_start_counts_what_transactions_have_committed_and_nothing_else(tmp_path: Path) -> None:
@@ -389,7 +389,7 @@ def test_share_groups_have_no_coordinator_and_the_answer_is_kafkas(wire: Wire) -
 
 def test_a_groups_timer_goes_on_after_any_error(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Members that do not come back are removed, though the first turn failed."""
-    monkeypatch.setattr("stratalog.broker.groups.coordinator._RETRY_MS", 10)
+    monkeypatch.setattr("stratalog.broker.groups.classic_coordinator._RETRY_MS", 10)
     plain = ClassicGroup.on_time
     failures: list[str] = []
 
@@ -403,7 +403,7 @@ def test_a_groups_timer_goes_on_after_any_error(broker: Broker, monkeypatch: pyt
         await_coordinator(wire)
         monkeypatch.setattr(ClassicGroup, "on_time", fails_once)
         _alone(wire, "g", session_timeout=200)
-        group = broker.services.groups.groups()[0]
+        group = broker.services.groups.classics.groups()[0]
         eventually(lambda: failures == ["g"] and not len(list(group.members)), "the member goes")
 
 

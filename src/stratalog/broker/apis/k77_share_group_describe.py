@@ -10,7 +10,7 @@ from typing import Any
 
 from stratalog.broker.described_groups import described_assignment, refuse_groups, refused_group
 from stratalog.broker.groups import GROUP_OPERATIONS, OPERATIONS_UNKNOWN, check_share_protocol
-from stratalog.broker.groups.share import ASSIGNOR, ShareMember
+from stratalog.broker.groups.share import ASSIGNOR, ShareGroup, ShareMember
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidGroupIdError, KafkaError
 
@@ -26,7 +26,7 @@ def _describe(ctx: RequestContext, group_id: str, operations: int) -> Any:
     try:
         if not group_id:
             raise InvalidGroupIdError
-        group = ctx.broker.groups.known_share(group_id)
+        group = ctx.broker.groups.known_as(group_id, ShareGroup)
     except KafkaError as error:
         return refused_group(ctx, group_id, error.code, str(error) or None)
     return ctx.make(

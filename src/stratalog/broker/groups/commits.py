@@ -23,7 +23,7 @@ from stratalog.broker.groups.records import OffsetKey, encode_offset_key, encode
 from stratalog.errors import OffsetMetadataTooLargeError
 
 if TYPE_CHECKING:
-    from stratalog.broker.groups.coordinator import AnyGroup
+    from stratalog.broker.groups.loaded_groups import AnyGroup
     from stratalog.config import BrokerConfig
     from stratalog.engine import Partition
 

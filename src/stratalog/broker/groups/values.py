@@ -8,6 +8,7 @@ from enum import Enum, IntEnum, auto
 from typing import TypeAlias
 
 from stratalog.errors import KafkaError
+from stratalog.util import Clock
 
 #: The one that waits for an answer. The machine only hands it back.
 Token: TypeAlias = Hashable
@@ -23,6 +24,11 @@ class Moment:
 
     wall_ms: int
     monotonic_ms: int
+
+    @classmethod
+    def of_clock(cls, clock: Clock) -> Moment:
+        """Return now."""
+        return cls(clock.now_ms(), round(clock.monotonic() * 1000))
 
 
 @dataclass(frozen=True, slots=True)

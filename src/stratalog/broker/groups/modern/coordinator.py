@@ -77,7 +77,7 @@ class ModernCoordinator(ABC, Generic[GroupT, MemberT, ChangeT]):
         return list(self._groups.values())
 
     def _now(self) -> Moment:
-        return Moment(self._clock.now_ms(), round(self._clock.monotonic() * 1000))
+        return Moment.of_clock(self._clock)
 
     def _config(self, group_id: str) -> GroupConfig:
         config = self._storage.config

@@ -1,0 +1,215 @@
+"""The groups of all types that this broker has: they are loaded, found and dropped by partition."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+
+from stratalog.broker.coordinator_loading import CoordinatorLoading, in_pieces
+from stratalog.broker.coordinator_log import CoordinatorLog, KeyValue
+from stratalog.broker.groups.classic_coordinator import ClassicCoordinator
+from stratalog.broker.groups.commits import GroupCommits
+from stratalog.broker.groups.consumer import (
+    ConsumerCoordinator,
+    ConsumerGroup,
+    GroupChange,
+)
+from stratalog.broker.groups.group import ClassicGroup
+from stratalog.broker.groups.offsets_log import offsets_log
+from stratalog.broker.groups.share import (
+    ShareGroup,
+    ShareGroupChange,
+    ShareGroupCoordinator,
+)
+from stratalog.broker.groups.stored import Stored, StoredChange, StoredGroup, decode_stored
+from stratalog.broker.groups.streams import (
+    StreamsCoordinator,
+    StreamsGroup,
+    StreamsGroupChange,
+)
+from stratalog.broker.groups.values import (
+    Answer,
+    GroupSettings,
+)
+from stratalog.errors import (
+    GroupIdNotFoundError,
+)
+
+if TYPE_CHECKING:
+    from stratalog.broker.share import ShareStates
+    from stratalog.broker.storage import BrokerStorage
+    from stratalog.broker.workers import Workers
+
+logger = logging.getLogger(__name__)
+
+#: A group of any protocol.
+AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | StreamsGroup | ShareGroup
+_GroupT = TypeVar("_GroupT", ClassicGroup, ConsumerGroup, StreamsGroup, ShareGroup)
+
+
+class _CoordinatorOfType(Protocol):
+    """What is the same for groups of all types. A group is given to the coordinator of its type alone."""
+
+    def close(self) -> None: ...
+
+    def get(self, group_id: str) -> AnyGroup | None: ...
+
+    def groups(self) -> Sequence[AnyGroup]: ...
+
+    def loaded(self, group: Any) -> None: ...
+
+    def tombstones(self, group: Any) -> list[KeyValue]: ...
+
+    def forget(self, group: Any) -> None: ...
+
+
+class LoadedGroups:
+    """The groups of the partitions of `__consumer_offsets` that were read. Everything belongs to the loop's thread."""
+
+    def __init__(self, storage: BrokerStorage, workers: Workers, share_states: ShareStates) -> None:
+        config = storage.config
+        self._storage = storage
+        self._workers = workers
+        settings = GroupSettings(
+            initial_rebalance_delay_ms=config["group.initial.rebalance.delay.ms"],
+            session_timeout_min_ms=config["group.min.session.timeout.ms"],
+            session_timeout_max_ms=config["group.max.session.timeout.ms"],
+            members_max=config["group.max.size"],
+        )
+        self.log: CoordinatorLog = offsets_log(storage, workers)
+        self.classics = ClassicCoordinator(storage.clock, workers, self.log, settings)
+        self.consumers = ConsumerCoordinator(
+            storage,
+            workers,
+            self.log,
+            settings,
+            on_upgraded=self._upgraded,
+            on_downgraded=self._downgraded,
+        )
+        self.streams = StreamsCoordinator(storage, workers, self.log)
+        self.shares = ShareGroupCoordinator(storage, workers, self.log, share_states)
+        #: By the type of their groups; a group is in one of these.
+        self._coordinators: dict[type[AnyGroup], _CoordinatorOfType] = {
+            ClassicGroup: self.classics,
+            ConsumerGroup: self.consumers,
+            StreamsGroup: self.streams,
+            ShareGroup: self.shares,
+        }
+        self.commits = GroupCommits(self.log, config)
+        self.loading = CoordinatorLoading(
+            storage, workers, self.log, decode=decode_stored, take=self._take, drop=self._drop, keeps=True
+        )
+        #: Transactions (producer id, committed) whose marker was written while its partition was read, by its number.
+        self._ended_while_loading: dict[int, list[tuple[int, bool]]] = {}
+
+    def close(self) -> None:
+        """Stop the timers."""
+        self.loading.close()
+        for coordinator in self._coordinators.values():
+            coordinator.close()
+
+    # --- loading and dropping -----------------------------------------------------------------------------------------
+
+    def _take(self, number: int, entries: Sequence[Stored]) -> Iterator[None]:
+        """Take in what has been read of a partition, in pieces."""
+        yield from in_pieces(entries, self._take_entry)
+        groups = dict.fromkeys(entry.key.group_id for entry in entries)
+        yield from in_pieces(groups, self._loaded)
+        for producer_id, committed in self._ended_while_loading.pop(number, ()):
+            self.commits.transaction_ended(producer_id, number, committed=committed)
+        if groups:
+            logger.info("Loaded %d groups of %s-%d", len(groups), self.log.topic, number)
+
+    def _take_entry(self, entry: Stored) -> None:
+        group_id = entry.key.group_id
+        if isinstance(entry, StoredGroup):
+            self.classics.load(group_id, entry.metadata)
+        elif isinstance(entry, StoredChange):
+            self._take_change(group_id, entry.change)
+        else:
+            self.commits.load(entry.key, entry.commit, entry.producer_id)
+            if self._group(group_id) is None:
+                self.classics.begin(group_id)
+
+    def _take_change(self, group_id: str, change: GroupChange | StreamsGroupChange | ShareGroupChange) -> None:
+        if isinstance(change, GroupChange):
+            self.consumers.load(group_id, change)
+        elif isinstance(change, StreamsGroupChange):
+            self.streams.load(group_id, change)
+        else:
+            self.shares.load(group_id, change)
+
+    def _loaded(self, group_id: str) -> None:
+        group = self._group(group_id)
+        if group is not None:
+            self._of(group).loaded(group)
+
+    def _drop(self, number: int) -> None:
+        """Forget the groups of a partition; waiting clients have to look for its coordinator again."""
+
+        def is_there(group_id: str) -> bool:
+            return not self.log.exists or self.log.partition_number(group_id) == number
+
+        for group in self.all_groups():
+            if not is_there(group.group_id):
+                continue
+            if isinstance(group, ClassicGroup):
+                self.classics.forget(group, Answer.NOT_COORDINATOR)
+            else:
+                self._of(group).forget(group)
+        self.commits.drop(is_there)
+        self._ended_while_loading.pop(number, None)
+
+    async def _find(self, group_id: str) -> None:
+        """Return when the group's partition may be asked; a broker by itself makes the topic for it."""
+        if self.log.epochs is None and not self.log.exists:
+            await self.log.ensure()
+        self.loading.check(group_id)
+
+    def _group(self, group_id: str) -> AnyGroup | None:
+        return (
+            self.classics.get(group_id)
+            or self.consumers.get(group_id)
+            or self.streams.get(group_id)
+            or self.shares.get(group_id)
+        )
+
+    def _of(self, group: AnyGroup) -> _CoordinatorOfType:
+        """Return the coordinator that has a group."""
+        return self._coordinators[type(group)]
+
+    def transaction_ended(self, producer_id: int, number: int, *, committed: bool) -> None:
+        """`GroupCommits.transaction_ended`, now or when what is in the partition has been loaded."""
+        if self.loading.is_loading(number):
+            self._ended_while_loading.setdefault(number, []).append((producer_id, committed))
+        else:
+            self.commits.transaction_ended(producer_id, number, committed=committed)
+
+    def _upgraded(self, group: ClassicGroup) -> None:
+        """Drop a classic group that goes on with the new protocol; clients that wait join again."""
+        self.classics.forget(group, Answer.REBALANCE_IN_PROGRESS)
+
+    def _downgraded(self, group: ClassicGroup, needs_rebalance: bool) -> None:
+        """Take in a group that goes on with the classic protocol."""
+        self.classics.adopt(group, needs_rebalance=needs_rebalance)
+
+    # --- finding ------------------------------------------------------------------------------------------------------
+
+    def known(self, group_id: str) -> AnyGroup:
+        """Return the group, or GroupIdNotFoundError."""
+        self.loading.check(group_id)
+        group = self._group(group_id)
+        if group is None:
+            raise GroupIdNotFoundError(f"Group {group_id} not found.")
+        return group
+
+    def known_as(self, group_id: str, kind: type[_GroupT]) -> _GroupT:
+        """Return the group of this type, or GroupIdNotFoundError."""
+        group = self.known(group_id)
+        if isinstance(group, kind):
+            return group
+        raise GroupIdNotFoundError(f"Group {group_id} is not a {kind.type_name} group.")
+
+    def all_groups(self) -> list[AnyGroup]:
+        return [group for coordinator in self._coordinators.values() for group in coordinator.groups()]
