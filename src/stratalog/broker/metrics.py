@@ -86,7 +86,7 @@ def _consumer_groups(broker: BrokerServices) -> Iterable[Sample]:
 
 
 _OF_PROTOCOL: dict[str, tuple[Callable[[GroupCoordinator], Iterable[Any]], type[Enum]]] = {
-    "classic": (lambda groups: groups.groups(), GroupState),
+    "classic": (lambda groups: groups.classics.groups(), GroupState),
     "consumer": (lambda groups: groups.consumers.groups(), ConsumerGroupState),
     "share": (lambda groups: groups.shares.groups(), ShareGroupState),
     "streams": (lambda groups: groups.streams.groups(), StreamsGroupState),
