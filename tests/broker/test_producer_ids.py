@@ -3,6 +3,7 @@ failed."""
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sqlite3
 import threading
@@ -14,6 +15,7 @@ from tests.support.wire import Wire
 from stratalog.broker.metadata.store import MetadataStore, ProducerIdBlock
 from stratalog.broker.producer_ids import ProducerIds
 from stratalog.broker.server.server import Broker
+from stratalog.broker.workers import Workers
 from stratalog.cli.main import run
 from stratalog.errors import KafkaStorageError
 from stratalog.wire.api_keys import ApiKey
@@ -83,6 +85,26 @@ def test_the_loop_never_waits_for_a_block_of_ids(tmp_path: Path, monkeypatch: py
         assert given == list(range(2500))
         assert len(takers) == 3
         assert loop_thread not in takers
+
+
+def test_a_crowd_that_uses_up_a_block_is_answered_whole(tmp_path: Path) -> None:
+    """The last of those who waited for one block begin the next, while others have not yet looked at the first."""
+    store = MetadataStore.open(tmp_path)
+    ids = ProducerIds(store)
+
+    async def crowd() -> list[int]:
+        workers = Workers(asyncio.get_running_loop())
+
+        async def one() -> int:
+            await ids.ready(workers)
+            return ids.next()
+
+        given = await asyncio.gather(*(one() for _ in range(2_500)))
+        workers.close()
+        return given
+
+    assert sorted(asyncio.run(crowd())) == list(range(2_500))
+    store.close()
 
 
 def test_a_block_that_cannot_be_taken_ahead_is_tried_again_and_its_failure_told(

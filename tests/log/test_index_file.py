@@ -53,6 +53,16 @@ def test_keys_in_disorder_end_in_some_count(keys: list[int], target: int) -> Non
     assert 0 <= search_kernel.count(address_of(data), KEY.size, KEY.size, len(keys), 0, target) <= len(keys)
 
 
+@pytest.mark.parametrize("first", [2**53, 1_764_000_000_000_000_000, 2**62, 2**63 - 4, -(2**63)])
+def test_large_keys_side_by_side_are_told_apart(first: int) -> None:
+    """As floats they are one: timestamps of nanoseconds, for instance."""
+    keys = [first, first + 1, first + 2, first + 3]
+    data = b"".join(KEY.pack(key) for key in keys)
+    for target in keys:
+        assert search_kernel.count(address_of(data), KEY.size, KEY.size, len(keys), 0, target) == target - first + 1
+        assert count_up_to(data, KEY, 0, KEY.size, len(keys), target) == target - first + 1
+
+
 class RecordingKey:
     """A key that remembers which pages of the index were looked at."""
 

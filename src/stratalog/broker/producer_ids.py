@@ -62,8 +62,9 @@ class ProducerIds:
                 self._taking.add_done_callback(_say_failure)
             if count:
                 return
-            await asyncio.wait([self._taking])
-            if self._taking.cancelled() or self._taking.exception() is not None:
+            taking = self._taking  # by the time that the caller goes on, another may have begun the next block
+            await asyncio.wait([taking])
+            if taking.cancelled() or taking.exception() is not None:
                 return
 
     def _take_block(self) -> None:

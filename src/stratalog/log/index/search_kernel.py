@@ -47,7 +47,8 @@ def _count(data: int, stride: int, key_size: int, entries: int, warm: int, targe
         if target < first:
             return 0
         # Where it would be if keys grew evenly, corrected once by what stands there.
-        share = (entries - 1) / (float(last) - float(first))
+        # Large keys that are near each other are one float: no division by zero.
+        share = (entries - 1) / max(float(last) - float(first), 1.0)
         guess = _within((float(target) - float(first)) * share, entries - 1)
         found = _load(data + guess * stride, key_size)
         guess = _within(guess + (float(target) - float(found)) * share, high)
