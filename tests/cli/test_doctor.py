@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import shlex
 import shutil
 from pathlib import Path
@@ -261,6 +262,10 @@ def test_metadata_that_does_not_know_a_partition_is_a_warning(capsys: Captured, 
         ("stratalog.remote.url=s3://b/t\n", "setting-without-effect", "no effect while"),
         ("create.topic.policy.class.name=a.B\n", "setting-refused", "a policy for what clients ask for"),
         ("log.retention.hours=often\n", "setting-refused", "log.retention.hours"),
+        ("listeners=PLAINTEXT://:99999\n", "setting-refused", "port from 0 to 65535"),
+        ("listeners=PLAINTEXT://:0\nadvertised.listeners=PLAINTEXT://0.0.0.0:1\n", "setting-refused", "wildcard"),
+        ("listeners=SSL://:0\nssl.keystore.location=/nowhere\n", "setting-refused", "ssl.keystore.location=/nowhere"),
+        ("listeners=PLAINTEXT://:9092\n", None, ""),
         ("listeners=SASL_SSL://0.0.0.0:9093\nprocess.roles=controller\n", "setting-refused", "process.roles"),
     ],
 )
@@ -272,6 +277,16 @@ def test_settings_are_looked_at_as_at_a_start(
     status, found = doctor(capsys, "--config", file)
     assert (status, [each["kind"] for each in found]) == ((1, [kind]) if kind else (0, []))
     assert all(each["where"] == str(file) and said in each["found"] for each in found)
+
+
+def test_a_configuration_from_a_pipe_is_read(capsys: Captured, tmp_path: Path) -> None:
+    """As a shell's `<(command)` hands it over."""
+    reading, writing = os.pipe()
+    os.write(writing, b"log.retention.hours=often\n")
+    os.close(writing)
+    status, (found,) = doctor(capsys, "--config", f"/dev/fd/{reading}")
+    os.close(reading)
+    assert (status, found["kind"]) == (1, "setting-refused")
 
 
 def test_a_configuration_that_is_not_there_is_an_error(capsys: Captured, tmp_path: Path) -> None:

@@ -8,13 +8,14 @@ import os
 import pty
 import re
 import select
+import signal
 import socket
 import struct
 import sys
 import termios
 import threading
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from fcntl import ioctl
@@ -261,6 +262,8 @@ class _Odd(http.server.BaseHTTPRequestHandler):
         (200, b"<html>", "does not answer like a stratalog broker"),
         (200, b"[]", "does not answer like a stratalog broker"),
         (200, b"{}", "does not answer like a broker of this version"),
+        (200, b"[" * 100_000, "does not answer like a stratalog broker"),
+        (200, b'{"atMs": NaN}', "does not answer like a stratalog broker"),
         (404, b"", "answers with status 404"),
         (503, b'{"error": "the broker is\\u001b[2J stopping"}', "answers with status 503: the broker is"),
         (401, b"", "asks for a user of the broker"),
@@ -280,6 +283,38 @@ def test_what_is_no_broker_is_one_line(capsys: Captured, status: int, body: byte
     assert said in error
     assert error.count("\n") == 1
     assert error.rstrip("\n").isprintable()
+
+
+@pytest.mark.parametrize(
+    ("path", "change"),
+    [
+        ("overview", lambda found: found["requests"][0].pop("p50Ms")),
+        ("overview", lambda found: found["rates"].append({"bytesIn": float("nan")})),
+        ("overview", lambda found: found["numbers"].update(records="many")),
+        ("overview", lambda found: found.update(disks=None)),
+        ("overview", lambda found: found.update(attention=[["text"]])),
+        ("topics", lambda found: found["topics"][0].update(name=7)),
+        ("groups", lambda found: found["groups"][0].update(lag=None)),
+    ],
+)
+def test_rows_of_another_version_are_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Captured,
+    busy: tuple[Broker, WebServer],
+    path: str,
+    change: Callable[[dict[str, Any]], object],
+) -> None:
+    get = WebAddress.get
+
+    def changed(self: WebAddress, asked: str, fields: Mapping[str, object] | None = None) -> dict[str, Any]:
+        found = get(self, asked, fields)
+        if asked == f"/api/{path}":
+            change(found)
+        return found
+
+    monkeypatch.setattr(WebAddress, "get", changed)
+    assert run(["top", "--once", "--web", busy[1].url]) == 2
+    assert "does not answer like a broker of this version" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -390,3 +425,11 @@ def test_a_terminal_waits_for_a_broker_that_is_not_there(busy: tuple[Broker, Web
     terminal.until("no answer for")
     terminal.press("\x03")
     assert terminal.end() == 0
+
+
+def test_a_signal_to_end_leaves_the_terminal_as_it_was(busy: tuple[Broker, WebServer]) -> None:
+    terminal = Terminal(["top", "--web", busy[1].url, "--interval", "200ms"])
+    terminal.until("TOPIC by in")
+    os.kill(terminal.pid, signal.SIGTERM)
+    assert terminal.end() == 128 + signal.SIGTERM
+    assert terminal.text.rstrip().endswith(("\x1b[?1049l\x1b[?25h", "\x1b[?25h\x1b[?1049l"))

@@ -66,12 +66,16 @@ class WebAddress:
         except HTTPException as error:
             raise NotOursError(f"{where} does not answer like a stratalog broker") from error
         try:
-            found = json.loads(data)
-        except ValueError:
+            found = json.loads(data, parse_constant=_refuse)
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             raise NotOursError(f"{where} does not answer like a stratalog broker")
         return found
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def login_of_file(command_config: Path | None) -> tuple[str, str] | None:

@@ -6,6 +6,7 @@ written by one at a time. Errors are the operating system's `OSError`s.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ StrPath = str | os.PathLike[str]
 
 #: Linux takes at most this many buffers in one pwritev.
 _WRITEV_BUFFERS_MAX = 1024
+_PIPE_BYTES = 1 << 16
 
 
 class File:
@@ -183,8 +185,14 @@ class FileSystem:
             os.close(fd)
 
     def read_bytes(self, path: StrPath) -> bytes:
+        """Return the content of a file; of a pipe, such as a shell's `<(command)`, all that comes."""
         with self.open(path) as file:
-            return file.pread(file.size(), 0)
+            try:
+                return file.pread(file.size(), 0)
+            except OSError as error:
+                if error.errno != errno.ESPIPE:
+                    raise
+                return b"".join(iter(lambda: os.read(file.fileno(), _PIPE_BYTES), b""))
 
 
 REAL_FILESYSTEM = FileSystem()

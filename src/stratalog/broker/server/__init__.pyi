@@ -11,4 +11,5 @@ from .dispatch import (
     handles_frames as handles_frames,
 )
 from .listen_address import ListenAddress as ListenAddress, bind as bind, parse_address as parse_address
+from .open_listeners import check_listeners as check_listeners
 from .server import SETTINGS_FOR_TESTS as SETTINGS_FOR_TESTS, Broker as Broker

@@ -39,6 +39,13 @@ class OpenListener:
 
 
 @dataclass(frozen=True, slots=True)
+class _PlannedListener:
+    asked: NamedListener
+    address: ListenAddress
+    advertised: ListenAddress | None
+
+
+@dataclass(frozen=True, slots=True)
 class BoundListeners:
     """All listeners of a broker, in the order of `listeners`. `inter_broker` is one of them."""
 
@@ -59,6 +66,29 @@ def open_listeners(listen: str | None, config: BrokerConfig) -> BoundListeners:
 
     UsageError for an address that cannot be had, InvalidConfigError for what is no listener; nothing stays bound then.
     """
+    planned, inter_broker, tls, sasl = _plan(listen, config)
+    with ExitStack() as undo:
+        opened = []
+        for each in planned:
+            purpose = f"Kafka clients ({_where(each.asked, listen)})"
+            sock = bind(each.address, config["socket.listen.backlog.size"], purpose)
+            undo.callback(sock.close)
+            bound = ListenAddress(each.address.host, sock.getsockname()[1])
+            opened.append(OpenListener(sock, bound, _told(each.asked, bound, each.advertised)))
+        undo.pop_all()
+    of_brokers = next(each.listener for each in opened if each.listener.name == inter_broker.name)
+    return BoundListeners(tuple(opened), of_brokers, tls, sasl)
+
+
+def check_listeners(config: BrokerConfig) -> None:
+    """Raise what `open_listeners` raises for the configuration alone, certificates included. Nothing is bound."""
+    _plan(None, config)
+
+
+def _plan(
+    listen: str | None, config: BrokerConfig
+) -> tuple[list[_PlannedListener], NamedListener, Mapping[str, ServerTls], Mapping[str, SaslSettings]]:
+    """Return what is to be bound, which of it brokers use, and the security of each listener that has some."""
     asked = [NamedListener(PLAINTEXT, listen, PLAINTEXT, False)] if listen is not None else client_listeners(config)
     inter_broker = asked[0] if listen is not None else inter_broker_listener(config, asked)
     advertised = _advertised(config, asked)
@@ -74,17 +104,8 @@ def open_listeners(listen: str | None, config: BrokerConfig) -> BoundListeners:
         for each in asked
         if each.protocol in (SASL_PLAINTEXT, SASL_SSL)
     }
-    with ExitStack() as undo:
-        opened = []
-        for each in asked:
-            address = parse_address(each.address, what)
-            sock = bind(address, config["socket.listen.backlog.size"], f"Kafka clients ({_where(each, listen)})")
-            undo.callback(sock.close)
-            bound = ListenAddress(address.host, sock.getsockname()[1])
-            opened.append(OpenListener(sock, bound, _told(each, bound, advertised.get(each.name))))
-        undo.pop_all()
-    of_brokers = next(each.listener for each in opened if each.listener.name == inter_broker.name)
-    return BoundListeners(tuple(opened), of_brokers, tls, sasl)
+    planned = [_PlannedListener(each, parse_address(each.address, what), advertised.get(each.name)) for each in asked]
+    return planned, inter_broker, tls, sasl
 
 
 def _where(listener: NamedListener, listen: str | None) -> str:

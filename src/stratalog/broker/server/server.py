@@ -315,6 +315,9 @@ def _data_dirs(data_dir: StrPath | Sequence[StrPath] | None, config: BrokerConfi
         dirs = [Path(name) for name in data_dir]
     if not dirs:
         raise UsageError("no data directory: give one (--data-dir), or set log.dirs")
+    for path in dirs:
+        if "\0" in str(path):
+            raise UsageError(f"{str(path)!r} names no directory: it has a NUL character")
     return dirs
 
 

@@ -66,7 +66,7 @@ def doctor(
     from stratalog.cli.tier import open_data_dirs, open_store
     from stratalog.jobs import Severity
 
-    broker = None if config is None else settings.broker_config(config)
+    broker, of_settings = (None, []) if config is None else settings.examine_settings(config)
     found = [each for path in directories for each in places.examine_directory(path, broker)]
     if bootstrap_server is not None:
         found += brokers.examine_brokers(bootstrap_server, command_config)
@@ -77,8 +77,7 @@ def doctor(
             found.append(places.unreadable(remote, error))
         else:
             found += places.examine_bucket(remote, store, open_data_dirs(directories))
-    if config is not None:
-        found += settings.examine_settings(config)
+    found += of_settings
     if spark:
         found += sessions.examine_spark()
     named = (bootstrap_server, remote, None if config is None else str(config), "Spark" if spark else None)

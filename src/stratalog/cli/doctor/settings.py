@@ -4,44 +4,35 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from stratalog.broker.server import check_listeners
 from stratalog.cli.doctor.diagnosis import Diagnosis
-from stratalog.config import BrokerConfig, broker_advice, parse_properties, refuse_unkept
+from stratalog.config import LISTENERS, BrokerConfig, broker_advice, parse_properties, refuse_unkept
 from stratalog.errors import InvalidConfigError, UsageError
 from stratalog.jobs import Severity
 from stratalog.util import REAL_FILESYSTEM
 
 
-def examine_settings(path: Path) -> list[Diagnosis]:
-    """Read a server.properties as `serve --config` does."""
+def examine_settings(path: Path) -> tuple[BrokerConfig | None, list[Diagnosis]]:
+    """Read a server.properties as `serve --config` does, once, as it may be a pipe.
+
+    Returns the configuration, None for one that cannot be read, and what is wrong with it.
+    """
     where = str(path)
     try:
         text = REAL_FILESYSTEM.read_bytes(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         said = getattr(error, "strerror", None) or "expected a text file of key=value lines"
-        return [Diagnosis(Severity.ERROR, where, "unreadable", said, "correct --config")]
+        return None, [Diagnosis(Severity.ERROR, where, "unreadable", said, "correct --config")]
+    config: BrokerConfig | None = None
     try:
         properties = parse_properties(text, where)
-        refuse_unkept(properties, lambda _key: where)
         config = BrokerConfig.from_properties(properties)
+        refuse_unkept(properties, lambda _key: where)
         advice = list(broker_advice(config))
+        if properties.get(LISTENERS):  # else serve has its --listen
+            check_listeners(config)
     except (InvalidConfigError, UsageError) as error:
-        return [
-            Diagnosis(
-                Severity.ERROR, where, "setting-refused", str(error), "change this setting; the broker does not start"
-            )
-        ]
-    return [
-        Diagnosis(
-            Severity.WARNING, where, "setting-without-effect", each, "remove or correct it; docs/configuration.md"
-        )
-        for each in advice
-    ]
-
-
-def broker_config(path: Path) -> BrokerConfig | None:
-    """Return the configuration of a server.properties; None where `examine_settings` says what is wrong with it."""
-    try:
-        text = REAL_FILESYSTEM.read_bytes(path).decode()
-        return BrokerConfig.from_properties(parse_properties(text, str(path)))
-    except (OSError, UnicodeDecodeError, InvalidConfigError, UsageError):
-        return None
+        mend = "change this setting; the broker does not start"
+        return config, [Diagnosis(Severity.ERROR, where, "setting-refused", str(error), mend)]
+    mend = "remove or correct it; docs/configuration.md"
+    return config, [Diagnosis(Severity.WARNING, where, "setting-without-effect", each, mend) for each in advice]

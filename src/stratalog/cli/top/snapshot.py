@@ -5,10 +5,45 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum
-from typing import Any, Final, Protocol
+from types import UnionType
+from typing import Any, Final, Protocol, TypeAlias
 
 from stratalog.cli.web_address import NotAllowedError, NotOursError, WebAddress
 from stratalog.wire.client import UnreachableError
+
+#: What is shown of rows: its fields, and what they hold. None may stand where the type says so.
+_Fields: TypeAlias = Mapping[str, type | UnionType]
+_NUMBER: Final = int | float
+_RATES: Final[_Fields] = dict.fromkeys(("bytesIn", "bytesOut", "recordsIn", "waitP99Ms"), _NUMBER)
+_REQUESTS: Final[_Fields] = {
+    "name": str,
+    **dict.fromkeys(("perSecond", "p50Ms", "p99Ms", "maxMs", "requests"), _NUMBER),
+}
+_NUMBERS: Final[_Fields] = dict.fromkeys(("partitions", "records", "localBytes", "offline"), int)
+_TIER_NUMBERS: Final[_Fields] = dict.fromkeys(
+    ("remoteBytes", "uploadBytes", "uploadSegments", "deleteBytes", "deleteSegments"), int
+)
+_DISKS: Final[_Fields] = {
+    "path": str,
+    "offline": str | None,
+    **dict.fromkeys(("totalBytes", "usedBytes", "freeBytes", "logBytes"), int | None),
+}
+_ATTENTION: Final[_Fields] = dict.fromkeys(("severity", "title", "text"), str)
+_TOPICS: Final[_Fields] = {
+    "name": str,
+    **dict.fromkeys(("bytesInRate", "bytesOutRate"), _NUMBER),
+    **dict.fromkeys(("records", "localBytes", "remoteBytes", "uploadBytes", "partitions"), int),
+}
+_GROUPS: Final[_Fields] = {"id": str, "lag": int, "lagMs": int | None, "state": str, "topics": list}
+_TIER: Final[_Fields] = {
+    "topic": str,
+    "partition": int,
+    "isFailing": bool,
+    "uploadSegments": int,
+    "uploadBytes": int,
+    "reason": str,
+    "failures": list,
+}
 
 #: Of topics, groups and partitions of the tier, more than a screen has room for.
 ROWS: Final = 100
@@ -129,19 +164,45 @@ def look(web: WebAddress, order: TopOrder) -> TopSnapshot:
         return TopSnapshot(
             at_ms=int(overview["atMs"]),
             broker={name: overview[name] for name in ("nodeId", "clusterId", "bootstrapServers", "isStalled")},
-            rates=tuple(overview["rates"]),
-            requests=tuple(sorted(overview["requests"], key=lambda each: (-each["perSecond"], -each["requests"]))),
-            numbers={**overview["numbers"], "topics": overview["topicCount"]},
-            disks=tuple(overview["disks"]),
-            attention=tuple(overview["attention"]),
+            rates=_rows(overview["rates"], _RATES),
+            requests=tuple(
+                sorted(_rows(overview["requests"], _REQUESTS), key=lambda each: (-each["perSecond"], -each["requests"]))
+            ),
+            numbers={
+                **_row(overview["numbers"], _NUMBERS if tier is None else {**_NUMBERS, **_TIER_NUMBERS}),
+                "topics": int(overview["topicCount"]),
+            },
+            disks=_rows(overview["disks"], _DISKS),
+            attention=_rows(overview["attention"], _ATTENTION),
             topics_found=int(topics["found"]),
-            topics=tuple(topics["topics"]),
+            topics=_rows(topics["topics"], _TOPICS),
             groups_found=None if groups is None else int(groups["found"]),
-            groups=() if groups is None else tuple(sorted(groups["groups"], key=lambda each: -each["lag"])),
-            tier=tier,
+            groups=()
+            if groups is None
+            else tuple(sorted(_rows(groups["groups"], _GROUPS), key=lambda each: -each["lag"])),
+            tier=None if tier is None else {**tier, "rows": [_tier_row(each) for each in tier["rows"]]},
         )
     except (KeyError, TypeError, ValueError) as error:
         raise NotOursError(f"{web.url} does not answer like a broker of this version of stratalog") from error
+
+
+def _rows(found: Any, fields: _Fields) -> tuple[Mapping[str, Any], ...]:
+    return tuple(_row(each, fields) for each in found)
+
+
+def _row(found: Any, fields: _Fields) -> Mapping[str, Any]:
+    """Return a row whose fields hold what is shown of them. KeyError or TypeError for any other."""
+    for name, kind in fields.items():
+        if not isinstance(found[name], kind):
+            raise TypeError(f"{name} is {found[name]!r}")
+    row: Mapping[str, Any] = found
+    return row
+
+
+def _tier_row(found: Any) -> Mapping[str, Any]:
+    row = _row(found, _TIER)
+    _rows(row["failures"], {"times": int})
+    return row
 
 
 def _allowed(web: WebAddress, path: str, fields: Mapping[str, object]) -> dict[str, Any] | None:

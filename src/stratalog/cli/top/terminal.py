@@ -23,7 +23,8 @@ class KeyWaiter:
     def __init__(self, *, reads_keys: bool) -> None:
         self.reads_keys = reads_keys
         self._before: list[Any] | None = None
-        self._handler: Any = None
+        #: What stood for these signals before.
+        self._handlers: dict[int, Any] = {}
         self._woken, self._wakes = os.pipe()
         os.set_blocking(self._wakes, False)
 
@@ -31,14 +32,18 @@ class KeyWaiter:
         if self.reads_keys:
             self._before = termios.tcgetattr(sys.stdin)
             tty.setcbreak(sys.stdin)
-            self._handler = signal.signal(signal.SIGWINCH, self._resized)
+            self._handlers = {
+                signal.SIGWINCH: signal.signal(signal.SIGWINCH, self._resized),
+                signal.SIGTERM: signal.signal(signal.SIGTERM, _leave),
+            }
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._before is not None:
-            signal.signal(signal.SIGWINCH, self._handler)
+            for number, handler in self._handlers.items():
+                signal.signal(number, handler)
             termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
         os.close(self._wakes)
         os.close(self._woken)
@@ -66,3 +71,8 @@ class KeyWaiter:
 
     def _resized(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002
         self.wake()
+
+
+def _leave(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    """End as a signal asks, by way of what gives the terminal back as it was."""
+    raise SystemExit(128 + signum)
