@@ -551,7 +551,7 @@ class MissingBucketError(RemoteStorageError):
 
 
 class DamagedOwnerError(RemoteStorageError):
-    """What says whose a bucket is cannot be read: nobody may write there until an operator decides."""
+    """What says whose a bucket is cannot be read: no broker may write there until an operator decides."""
 
 
 class NotOwnerError(RemoteStorageError):

@@ -1,7 +1,7 @@
-"""Topics as answers to Metadata have them, as bytes that are kept: made again when a topic or a leader has changed.
+"""A cache of topics encoded for answers to Metadata. A topic is encoded again when it or one of its leaders changes.
 
-A client that knows no topic asks for all of them, and each of many clients does so every few minutes. What is kept is
-compared with the topic and with the epochs of its leaders each time: nobody has to say that it is out of date.
+Clients ask for all topics at startup and every few minutes. Each use compares a cached entry with the topic and with
+the epochs of its leaders, so entries are never invalidated from outside.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ _NO_ERROR: Final = INT16.pack(0)
 #: A partition begins with: error code, index, leader id, from 7 on leader epoch.
 _WITH_EPOCH: Final = struct.Struct(">hiii")
 _WITHOUT_EPOCH: Final = struct.Struct(">hii")
-#: Clients of one fleet ask alike; what nobody has asked for lately is made again.
+#: Clients of one fleet send the same requests; an answer that was not used lately is encoded again.
 _SHAPES_MAX: Final = 4
-#: How many topics are kept as long as nobody has asked for all of them: topics go, and nobody says so.
+#: How many topics are kept until a client asks for all of them: deleted topics are not removed one by one.
 _KNOWN_MAX: Final = 10_000
 
 
 class TopicEncodings:
-    """The topics by version and authorized operations of the answer. Belongs to the loop's thread."""
+    """Caches by version and authorized operations of the answer. Belongs to the loop's thread."""
 
     def __init__(self, logs: LogManager) -> None:
         self._logs = logs
         self._shapes: dict[tuple[int, int], EncodedTopics] = {}
 
     def shape(self, ctx: RequestContext, operations: int) -> EncodedTopics:
-        """Return the topics as the answer to a Metadata request has them."""
+        """Return the cache for answers to requests like this one."""
         key = ctx.version, operations
         shape = self._shapes.pop(key, None) or EncodedTopics(ctx, operations, self._logs)
-        self._shapes[key] = shape  # behind those that were asked for earlier
+        self._shapes[key] = shape  # last, as the most recently used
         if len(self._shapes) > _SHAPES_MAX:
             del self._shapes[next(iter(self._shapes))]
         return shape
 
 
 class EncodedTopics:
-    """Topics as bytes of one version of the answer. Belongs to the loop's thread.
+    """Topics encoded for one version of the answer. Belongs to the loop's thread.
 
-    By hand: of each of thousands of partitions, kio would take more time than all else together.
+    Encoded by hand: for thousands of partitions, kio would take longer than the rest of the request.
     """
 
     def __init__(self, ctx: RequestContext, operations: int, logs: LogManager) -> None:
@@ -70,7 +70,7 @@ class EncodedTopics:
                 isr_nodes=(self._node_id,),
             )
         )
-        # All partitions are alike but for the index and the leader epoch.
+        # Partitions differ in the index and the leader epoch only.
         self._partition_tail = one[_WITH_EPOCH.size if self._has_epoch else _WITHOUT_EPOCH.size :]
         self._tail = INT32.pack(operations) if ctx.version >= _TOPIC_OPERATIONS_FROM else b""
         if ctx.version >= _FLEXIBLE_FROM:
@@ -92,7 +92,7 @@ class EncodedTopics:
         return encoded
 
     def forget_others(self, topics: Collection[Topic]) -> None:
-        """Keep nothing of topics that are gone; these are all that there are."""
+        """Drop entries of deleted topics. `topics` are all topics that exist."""
         self._known_max = max(_KNOWN_MAX, 2 * len(topics))
         if len(self._known) > len(topics):
             names = {topic.name for topic in topics}

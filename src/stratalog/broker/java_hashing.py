@@ -93,7 +93,7 @@ class JavaMap(Generic[_Key, _Value]):
         return key in self._entries
 
     def __iter__(self) -> Iterator[_Key]:
-        """Yield the keys as they are now, whatever happens to the map meanwhile."""
+        """Yield the keys as they are now, whatever happens to the map afterwards."""
         return iter(in_hash_order(self._entries.keys(), self._hash_of, lambda _: self._capacity))
 
     def items(self) -> list[tuple[_Key, _Value]]:

@@ -1,8 +1,8 @@
-"""Answers that fall due in crowds, a few in each turn of the loop.
+"""Spread answers that are due at the same moment over several turns of the loop.
 
 Thousands of fetches may wait for the same record or for the same moment, and thousands of members for the last one to
-join. The loop runs everything that is due before it looks at its sockets again, however many there are: a client who
-sends something meanwhile would wait for the answers of all others.
+join. The loop runs everything that is due before it reads from its sockets again. Without this module, a client that
+sends a request at that moment would wait until all these answers are written.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ STEPS_A_TURN: Final = 8
 
 
 class LoopTurns:
-    """Runs steps in order, at once as long as there are few. Belongs to the loop's thread."""
+    """Runs steps in order: immediately while there are few, the rest in later turns. Belongs to the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._steps: deque[Callable[[], object]] = deque()
-        #: How many steps this turn has had; the next turn begins with `_next_turn`, which is on its way unless 0.
+        #: Steps run in this turn. Unless it is 0, `_next_turn` is scheduled.
         self._count = 0
 
     def run(self, step: Callable[[], object]) -> None:
-        """Run a step now or, behind others, in a later turn. It should not raise; then it is logged."""
+        """Run a step now, or in a later turn if others wait. An exception of a step is logged."""
         if not self._count:
             self._loop.call_soon(self._next_turn)
         if self._steps or self._count >= STEPS_A_TURN:

@@ -23,7 +23,7 @@ TAG = 10_000
 
 
 def remote_sizes(partitions: Iterable[Partition]) -> dict[tuple[str, int], int]:
-    """Bytes in the remote tier of each partition that has one; may block. What cannot be told now is left out."""
+    """Bytes in the remote tier of each partition that has one; may block. Sizes that are not known now are left out."""
     sizes = {}
     for partition in partitions:
         if partition.remote is None:

@@ -234,7 +234,7 @@ def _principals(allow: Names, deny: Names, allow_hosts: Names, deny_hosts: Names
         if ":" not in principal:
             raise UsageError(f"{principal!r} is no principal: write User:NAME")
     if not allow and not deny:
-        raise UsageError("nobody is named: give --allow-principal or --deny-principal")
+        raise UsageError("no principal is named: give --allow-principal or --deny-principal")
     if (allow_hosts and not allow) or (deny_hosts and not deny):
         raise UsageError(
             "a host needs a principal: --allow-host goes with --allow-principal, --deny-host with --deny-principal"

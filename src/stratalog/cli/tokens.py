@@ -98,7 +98,7 @@ def create(
     dry_run: PlanOnly = False,
     json_: Json = False,
 ) -> int:
-    """Make a token. Whoever has its id and HMAC can log in by it, so keep what this prints.
+    """Make a token. Its id and HMAC are enough to log in, so keep what this prints secret.
 
     A client logs in by SCRAM with the id as username, the HMAC as password, and tokenauth="true" behind them in
     sasl.jaas.config.

@@ -318,7 +318,7 @@ BROKER_KEYS = ConfigRegistry(
              "How long to wait before the coordinator is asked again, when the transaction before is being ended. In a "
              "cluster.", at_least(1)),
         _key("add.partitions.to.txn.retry.backoff.max.ms", _INT, 100,
-             "For how long altogether it is asked again before the client is told.", at_least(0)),
+             "For how long altogether it is asked again before the client gets an error.", at_least(0)),
         _key("transaction.abort.timed.out.transaction.cleanup.interval.ms", _INT, 10_000,
              "How often to check for transactions that exceed their timeout.", at_least(1)),
         _key("transaction.remove.expired.transaction.cleanup.interval.ms", _INT, 3_600_000,

@@ -780,7 +780,7 @@ class LogManager:
         )
 
     def truncate_to(self, topic: str, number: int, offset: int) -> bool:
-        """Drop everything of a partition from `offset` on; whether there was anything. No cleaning meanwhile."""
+        """Drop everything of a partition from `offset` on; whether there was anything. Cleaning is paused."""
         partition = self._partitions.get(topic, number)
         if partition is None:
             raise KeyError((topic, number))
@@ -810,7 +810,7 @@ class LogManager:
     def _tier(self, partitions: Iterable[Partition]) -> None:
         if self.remote is None:
             return
-        with self._tiering:  # who comes last sees the newest roles
+        with self._tiering:  # the last caller sees the newest roles
             tier([partition for partition in partitions if partition.failure is None], self.remote)
 
     # --- housekeeping -------------------------------------------------------------------------------------------------

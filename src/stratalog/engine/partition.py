@@ -233,7 +233,7 @@ class Partition:
 
     @contextmanager
     def while_following(self, leader_epoch: int) -> Iterator[bool]:
-        """Keep the role as it is meanwhile; gives whether the partition follows in this epoch."""
+        """Keep the role as it is in the block; gives whether the partition follows in this epoch."""
         with self._role_lock:
             role = self.role
             yield self.failure is None and role.role is Role.FOLLOWER and role.leader_epoch == leader_epoch

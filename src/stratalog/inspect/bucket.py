@@ -114,7 +114,7 @@ class PartitionReader:
         return in_order(self._ahead, self.read, partitions, PARTITIONS_AHEAD)
 
     def read(self, partition: TopicIdPartition) -> PartitionObjects:
-        """One partition. A segment whose manifest goes away meanwhile is left out: it is being deleted."""
+        """One partition. A segment whose manifest goes away during the walk is left out: it is being deleted."""
         infos = list(self._store.list(partition_directory(partition)))
         keys = [info.key for info in infos if parse_manifest_key(info.key) is not None]
         manifests: dict[UUID, Manifest] = {}

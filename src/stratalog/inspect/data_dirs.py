@@ -1,7 +1,7 @@
 """What log directories say of tiered partitions, read from the files alone: nothing is opened, locked or changed.
 
 `__remote_log_metadata` is replayed one of its partitions at a time, so that no more than those events are in memory. A
-broker may be at work meanwhile; what it writes during the audit may be missed.
+broker may be running; what it writes during the audit may be missed.
 """
 
 from __future__ import annotations

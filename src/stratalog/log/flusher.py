@@ -80,7 +80,7 @@ class Flusher:
             is_as_it_was = truncations == local.truncations
             if is_as_it_was:
                 local.recovery_point = max(local.recovery_point, min(end, local.end.offset))
-                local.producers.snapshots.forget_unsynced(snapshots)  # a roll may have taken another meanwhile
+                local.producers.snapshots.forget_unsynced(snapshots)  # a roll may have taken another since
                 self._last_flush_ms = local.clock.now_ms()
         if not is_as_it_was:  # what was appended in place of what was cut may not have been synced
             self.flush(up_to)
@@ -124,7 +124,7 @@ class Flusher:
         self._disk(sync, segment, is_sync=True)
 
     def _disk(self, work: Callable[[], None], segment: LogSegment | None = None, *, is_sync: bool = False) -> None:
-        """Work on files that others may be closing, renaming or removing meanwhile.
+        """Work on files that others may close, rename or remove concurrently.
 
         Only if none is, the disk failed.
         """

@@ -89,7 +89,7 @@ class LocalLog:
         self.write_bounds: Callable[[], object] | None = None
         #: A sync failed: what the disk has is unknown from then on.
         self.sync_failed = False
-        #: Counts beginnings and ends of truncations: who read meanwhile may have read what is there no more.
+        #: Counts beginnings and ends of truncations: a reader that saw another count may have read removed records.
         self.truncations = 0
         self.segments = loaded.segments
         self.active = active = loaded.segments.all[-1]

@@ -180,7 +180,7 @@ def open_log(
     if lock is None:
         raise DataDirError(
             f"{directory} is in use: a broker, a check or another open_log has it ({directory.parent / LOCK} is held)."
-            " Stop or close that first; to look at the log meanwhile, use `stratalog dump`"
+            " Stop or close that first; to look at the log while it runs, use `stratalog dump`"
         )
     try:
         checkpoints = PartitionCheckpoints(directory, partition, fs)

@@ -1,9 +1,9 @@
 """Finding and reading what is in a log, without a lock unless something comes in between.
 
 Everything here works on the row of segments and on the end that it finds at the beginning; what is appended, deleted or
-rolled meanwhile changes neither. Segments leave the row before their files get other names, so a file that is not there
-is looked for once more, in the row as it is by then.
-Source: Kafka's `LocalLog.read` and `UnifiedLog.fetchOffsetByTimestamp`.
+rolled during a read changes neither. Segments leave the row before their files get other names, so a file that is not
+there is looked for once more, in the row as it is by then. Source: Kafka's `LocalLog.read` and
+`UnifiedLog.fetchOffsetByTimestamp`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Reader:
 
     A reader that a truncation, or the replacement of an empty active segment, comes in the way of looks once more, with
     the log's lock held: nothing changes then, so that what is wrong now is wrong. What the disk refuses, or a file or
-    index says that was closed meanwhile, is a KafkaStorageError.
+    index says that was closed during the read, is a KafkaStorageError.
     """
 
     def __init__(self, local: LocalLog, lock: AbstractContextManager[object]) -> None:

@@ -1,7 +1,7 @@
 """Look at partition directories from outside: no locks, nothing is changed, no broker is needed.
 
-For Spark, `stratalog dump` and other offline tools. A live partition may roll, grow and delete meanwhile: a listing is
-what was there at that moment, and a reader stops at the first batch that is not complete.
+For Spark, `stratalog dump` and other offline tools. A live partition may roll, grow and delete concurrently: a listing
+is what was there at that moment, and a reader stops at the first batch that is not complete.
 """
 
 from __future__ import annotations

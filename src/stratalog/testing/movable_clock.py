@@ -116,7 +116,7 @@ class MovableClock(Clock):
                     if time.monotonic() > until_s:
                         names = ", ".join(sorted(thread.name for thread in working))
                         raise TimeoutError(f"still at work {PATIENCE_S:.0f} s after the clock was advanced: {names}")
-                    self._changed.wait(_LOOK_S)  # a thread that ends tells nobody
+                    self._changed.wait(_LOOK_S)  # the end of a thread is not signalled
                 loops = [loop for loop in self._loops if loop.is_running()]
             for loop in loops:
                 loop.settle(until_s)

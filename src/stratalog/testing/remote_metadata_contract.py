@@ -121,7 +121,7 @@ class RemoteLogMetadataManagerContract(ABC):
         plugin.close()
         plugin.close()
 
-    def test_a_partition_of_which_nothing_is_known_has_nothing(
+    def test_an_unknown_partition_has_no_segments(
         self, plugin: RemoteLogMetadataManager, partition: TopicIdPartition
     ) -> None:
         assert plugin.is_ready(partition)
@@ -177,7 +177,7 @@ class RemoteLogMetadataManagerContract(ABC):
         with pytest.raises(ValueError):
             self.move(plugin, segment, _STARTED)
 
-    def test_a_state_may_be_told_twice(self, plugin: RemoteLogMetadataManager, partition: TopicIdPartition) -> None:
+    def test_a_state_may_be_reported_twice(self, plugin: RemoteLogMetadataManager, partition: TopicIdPartition) -> None:
         segment = _segment(partition, 0, 9)
         self.add(plugin, self.add(plugin, segment))
         self.move(plugin, segment, _FINISHED, _FINISHED, _DELETING, _DELETING)
@@ -291,7 +291,7 @@ class RemoteLogMetadataManagerContract(ABC):
         assert second.highest_offset_for_epoch(partition, 0) == 19
         second.close()
 
-    def test_the_deletion_of_a_partition_can_be_told_to_its_end(
+    def test_the_deletion_of_a_partition_can_be_reported_to_its_end(
         self, plugin: RemoteLogMetadataManager, partition: TopicIdPartition
     ) -> None:
         segment = self.finish(plugin, _segment(partition, 0, 9))
@@ -307,7 +307,7 @@ class RemoteLogMetadataManagerContract(ABC):
         assert plugin.list_remote_log_segments(partition) == []
         plugin.on_stop_partitions([partition])
 
-    def test_whoever_waited_for_his_change_sees_it_however_many_there_are(
+    def test_a_caller_sees_its_change_however_many_callers_there_are(
         self, plugin: RemoteLogMetadataManager, partition: TopicIdPartition
     ) -> None:
         def live(number: int) -> bool:

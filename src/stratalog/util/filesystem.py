@@ -24,7 +24,7 @@ _PIPE_BYTES = 1 << 16
 class File:
     """An open file, addressed by position. Closing twice is harmless; a deleted file stays readable while open.
 
-    A file that nobody holds any more is closed.
+    A file without references is closed.
     """
 
     def __init__(self, path: StrPath, fd: int) -> None:

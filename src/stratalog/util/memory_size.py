@@ -44,7 +44,7 @@ def give_back_heap() -> None:
 def give_back_maps(maps: list[Buffer]) -> None:
     """Give the memory of anonymous maps back to the system, and let go of them: `maps` is empty afterwards.
 
-    Takes milliseconds, without the interpreter lock. Nobody may use their contents any more.
+    Takes milliseconds, without the interpreter lock. Their contents must not be used any more.
     """
     advise = getattr(ctypes.CDLL(None), "madvise", None) if sys.platform == "linux" else None
     while maps:

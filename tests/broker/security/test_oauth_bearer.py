@@ -148,7 +148,7 @@ def test_a_new_key_is_found_and_keys_that_cannot_be_read_change_nothing(
                 "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": "x.OAuthBearerLoginModule required "
                 'unsecuredValidatorScopeClaimName="x";'
             },
-            "tokens that nobody signed",
+            "asks for unsigned tokens",
         ),
     ],
 )

@@ -57,5 +57,5 @@ def test_the_server_lets_one_of_two_have_a_turn(s3: S3Server) -> None:
     store.put("there", b"")  # makes the bucket
     turn = bucket_transaction.next_turn(store)
     bucket_transaction.publish(store, "first", [], turn=turn)
-    with pytest.raises(bucket_transaction.OvertakenError, match="another job was published meanwhile"):
+    with pytest.raises(bucket_transaction.OvertakenError, match="another job was published first"):
         bucket_transaction.publish(store, "second", [], turn=turn)

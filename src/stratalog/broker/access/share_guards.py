@@ -135,5 +135,5 @@ def _readable_by_topic_name(asker: Asker, request: Any, refuse: MakeEntry) -> Gu
     finish = step.finish
     if finish is None:
         return step
-    # with an error of the whole request Kafka tells nothing of topics
+    # with an error of the whole request Kafka names no topics
     return replace(step, finish=lambda response: response if response.error_code else finish(response))

@@ -54,7 +54,7 @@ def api_versions(ctx: RequestContext, request: Any) -> Any:
 
 
 def _supported(ctx: RequestContext) -> list[Any]:
-    """Since v4 a lowest level of 0 may be told; before, such a feature is left out (KAFKA-17011)."""
+    """Since v4 a lowest level of 0 may be listed; before, such a feature is left out (KAFKA-17011)."""
     ranges: Mapping[str, tuple[int, int]] = {METADATA_VERSION: (LEVEL_MIN, LEVEL_MAX)} | {
         name: (0, highest) for name, highest in OTHER_FEATURES.items()
     }

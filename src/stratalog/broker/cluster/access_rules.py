@@ -1,4 +1,4 @@
-"""Access rules of the metadata log, as an authorizer takes them: what each image adds and takes away."""
+"""Access rules of the metadata log: which rules each image adds to an authorizer and removes from it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def acl_of_record(record: AccessControlEntryRecord) -> Acl:
 
 
 class EnforcedRules:
-    """What an authorizer has been told. The log may hold a rule twice, under two ids: it counts until both are gone.
+    """The rules that an authorizer has.
 
-    Only what differs is looked at, so that a change costs the same with ten rules and with a hundred thousand.
+    The log may hold a rule twice, under two ids: the rule is in force until both are removed. Only differences are
+    looked at, so a change costs the same with ten rules and with a hundred thousand.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,8 @@
-"""Whether the controllers decide who may do what, and whether this broker goes together with that.
+"""Check that this broker and the controllers both have an authorizer, or both have none.
 
-A broker without an authorizer among controllers that have one would let everybody read and write everything, so it does
-not join. The other way round this broker is closed, but what it sends on to the controllers is decided by nobody.
+A broker without an authorizer among controllers that have one would let every client read and write everything, so it
+does not join. The other way round this broker checks its clients, but the controllers carry out what it forwards to
+them without a check.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def refuse_open_door(*, at_controllers: bool, here: bool, rules: int) -> None:
     """Raise UsageError when this broker would serve openly what the cluster guards; warn of the opposite."""
     if here and not at_controllers:
         logger.warning(
-            "The controllers have no authorizer: whoever reaches this broker may create and delete topics and change"
-            " configurations, which controllers decide. Set %s=%s there too",
+            "The controllers have no authorizer: any client of this broker may create and delete topics and change"
+            " configurations, because the controllers do that without a check. Set %s=%s there too",
             AUTHORIZER,
             STANDARD_AUTHORIZER,
         )

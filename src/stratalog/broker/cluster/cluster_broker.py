@@ -132,7 +132,7 @@ class ClusterBroker:
         """Wait until the controller knows where replicas lie: it elects none in a directory that is not registered."""
         replication = self._logs.replication
         if replication is not None and not replication.assignments.wait_until_told(_ASSIGN_S):
-            logger.warning("The controller has not been told yet in which directories some replicas lie")
+            logger.warning("The controller does not know yet in which directories some replicas lie")
 
     def leave(self) -> None:
         self.member.leave()

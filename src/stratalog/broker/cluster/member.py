@@ -176,7 +176,7 @@ class ClusterMember:
         return epoch if epoch >= 0 else self._previous_epoch
 
     def leave(self) -> None:
-        """Ask the controller to give leadership to others, and wait until it has. The broker serves meanwhile."""
+        """Ask the controller to give leadership to others, and wait until it has. The broker still serves."""
         lifecycle = self.lifecycle
         if self.failure is None and lifecycle.broker_epoch >= 0:
             lifecycle.begin_controlled_shutdown()

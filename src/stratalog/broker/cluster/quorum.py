@@ -11,7 +11,7 @@ from typing import Any, Final
 
 Address = tuple[str, int]
 
-_NOBODY: Final = -1
+_NO_LEADER: Final = -1
 
 
 class Quorum:
@@ -27,7 +27,7 @@ class Quorum:
         self._known: dict[int, Address] = dict(voters)
         self._turn = 0
         self.epoch = 0
-        self.leader_id = _NOBODY
+        self.leader_id = _NO_LEADER
 
     @property
     def leader(self) -> Address | None:
@@ -41,7 +41,7 @@ class Quorum:
 
     def lost(self) -> None:
         """Ask the next controller: the last one did not answer, or does not lead."""
-        self.leader_id = _NOBODY
+        self.leader_id = _NO_LEADER
         self._turn += 1
 
     def know(self, addresses: Mapping[int, Address]) -> None:
@@ -53,7 +53,7 @@ class Quorum:
 
         An older epoch is no news, nor is an epoch without a leader beside the leader that is known in it.
         """
-        if epoch < self.epoch or (epoch == self.epoch and leader_id in (_NOBODY, self.leader_id)):
+        if epoch < self.epoch or (epoch == self.epoch and leader_id in (_NO_LEADER, self.leader_id)):
             return False
         self.epoch, self.leader_id = epoch, leader_id
         return True

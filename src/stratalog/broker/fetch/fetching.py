@@ -84,7 +84,7 @@ class FetchRead(NamedTuple):
     results: Results
     #: Bytes of records in `results`.
     size: int
-    #: Whether something in `results` has to be told at once: an error, or a divergence of epochs.
+    #: Whether something in `results` has to be answered at once: an error, or a divergence of epochs.
     urgent: bool
     #: What is missing in `results` and has to come from the remote tier.
     remote: list[RemoteRead]

@@ -49,7 +49,7 @@ def _next_epoch(epoch: int) -> int:
 
 @dataclass(slots=True)
 class _SessionPartition:
-    """What a client wants of a partition, and what it was told last."""
+    """What a client wants of a partition, and what the last answer had."""
 
     wanted: FetchPartition
     high_watermark: int = -1

@@ -103,7 +103,7 @@ class GroupCommits:
         if encoded.batch:
             first = self._log.append_batch(encoded.group_id, encoded.batch, transaction)[0]
             stored = encoded.stored
-            if first != encoded.first:  # others have written meanwhile
+            if first != encoded.first:  # others have written since
                 stored = [(partition, commit.stored_at(at)) for at, (partition, commit) in enumerate(stored, first)]
             producer_id = None if transaction is None else transaction.producer_id
             for partition, commit in stored:

@@ -213,7 +213,7 @@ class GroupCoordinator(LoadedGroups):
     async def alter_share_offsets(
         self, group_id: str, offsets: Mapping[UUID, Mapping[int, int]]
     ) -> dict[tuple[UUID, int], KafkaError]:
-        """Let a share group begin elsewhere; the errors by topic and partition."""
+        """Set the start offsets of a share group; return errors by topic and partition."""
         if not group_id:
             raise InvalidGroupIdError("The group id is invalid.")
         await self._find(group_id)
@@ -223,7 +223,7 @@ class GroupCoordinator(LoadedGroups):
         return failures
 
     async def delete_share_offsets(self, group_id: str, topics: Iterable[str]) -> list[DeletedOffsets]:
-        """Let a share group forget what it knows of topics."""
+        """Delete a share group's offsets of topics."""
         if not group_id:
             raise InvalidGroupIdError("The group id is invalid.")
         deleted = await self.shares.delete_offsets(self.known_as(group_id, ShareGroup), topics)

@@ -341,7 +341,7 @@ class ClassicGroup:
         if isinstance(pending, PendingReplacement):
             return self._static.stored(pending)
         if pending is None or pending.generation != self.generation:
-            return []  # a member came or went meanwhile: a new generation is under way
+            return []  # a member came or went since: a new generation is under way
         self._sync.stored(pending)
         return self._fire(GroupEvent.ASSIGNMENT_STORED, now)
 

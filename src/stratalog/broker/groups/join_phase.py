@@ -1,4 +1,4 @@
-"""The join phase of a rebalance: who comes in, how long the others are waited for, when it is over."""
+"""The join phase of a rebalance: which members come in, how long it waits for the others, when it ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stratalog.broker.groups.values import (
 
 @dataclass(frozen=True, slots=True)
 class _JoinDeadline:
-    """When the join phase ends. `initial`: a new group may wait `remaining_ms` longer if someone came meanwhile."""
+    """When the join phase ends. `initial`: a new group may wait `remaining_ms` longer if a member came since."""
 
     due_ms: int
     initial: bool = False

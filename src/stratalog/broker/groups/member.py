@@ -27,7 +27,7 @@ class Member:
     assignment: bytes = b""
     awaiting_join: Token | None = None
     awaiting_sync: Token | None = None
-    #: It joined under a fresh id and has not been told of a generation yet.
+    #: It joined under a fresh id and has not seen a generation yet.
     is_new: bool = False
 
     def metadata(self, protocol: str | None) -> bytes:

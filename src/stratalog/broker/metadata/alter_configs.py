@@ -68,7 +68,7 @@ def alter(
 ) -> None:
     """Change the configs of one resource, durable and in force on return; may block on disk.
 
-    Raises what the client has to be told, and then nothing has changed.
+    Raises the error for the client, and then nothing has changed.
     """
     check_resource_type(resource_type)
     with _altering:

@@ -22,7 +22,7 @@ class Topic:
 class TopicMap:
     """See the module. A change costs the same however many topics there are, but for moving pointers in a list.
 
-    One thread at a time may change it, which is the caller's to see to. Any thread may read meanwhile and needs no
+    One thread at a time may change it, which is the caller's to see to. Any thread may read concurrently and needs no
     lock: every step of a change is one operation of a dict or list that the interpreter does not interrupt.
     """
 

@@ -52,7 +52,7 @@ _WITHOUT_LOG_START = (
 )
 
 
-#: Gives the guard of a transactional batch, or None where none is needed; raises what its client is to be told.
+#: Gives the guard of a transactional batch, or None where none is needed; raises the error for its client.
 Admission: TypeAlias = Callable[[Partition, memoryview], VerificationGuard | None]
 
 

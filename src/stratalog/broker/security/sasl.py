@@ -99,7 +99,7 @@ def _token_rules(config: BrokerConfig, options: Mapping[str, str]) -> TokenRules
     url_key = "sasl.oauthbearer.jwks.endpoint.url"
     unsecured = [option for option in options if option.startswith("unsecured")]
     if unsecured:
-        raise InvalidConfigError(f"oauthbearer.{_JAAS}: {unsecured[0]} asks for tokens that nobody signed")
+        raise InvalidConfigError(f"oauthbearer.{_JAAS}: {unsecured[0]} asks for unsigned tokens")
     if not config[url_key]:
         raise InvalidConfigError(f"{url_key} is not set: {_OAUTH} needs the keys that sign tokens")
     for claim in ("audience", "issuer"):

@@ -69,7 +69,7 @@ class RequestMemory:
     def __init__(
         self, limit: int, clock: Callable[[], float], discard: Callable[[list[Memory]], object] = list.clear
     ) -> None:
-        """`discard` is given what nobody uses any more; large maps take a while to go."""
+        """`discard` is given memory that is no longer used; freeing large maps takes a while."""
         self._limit = limit
         self._clock = clock
         self._discard = discard

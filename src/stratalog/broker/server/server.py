@@ -100,7 +100,7 @@ class _Instance:
             self.opened.close()
             raise
         try:
-            if not logs.dirs.live:  # it may have failed before anyone could be told
+            if not logs.dirs.live:  # it may have failed before the listener was set
                 raise DataDirError("the broker does not start: all log directories have failed")
             if services.cluster is not None:
                 services.cluster.secure(services)

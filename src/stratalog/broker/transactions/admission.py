@@ -49,7 +49,7 @@ _COMMIT_ADDS_FROM = 5
 class ClientSupport(Enum):
     """What the client of a request knows of KIP-890."""
 
-    #: Nothing: TRANSACTION_ABORTABLE has to be told as INVALID_TXN_STATE.
+    #: Nothing: TRANSACTION_ABORTABLE has to be answered as INVALID_TXN_STATE.
     NONE = auto()
     #: TRANSACTION_ABORTABLE.
     ABORTABLE = auto()
@@ -113,7 +113,7 @@ async def ask_coordinator(
     partitions: Sequence[TopicPartition],
     support: ClientSupport,
 ) -> dict[TopicPartition, KafkaError]:
-    """Ask the coordinator of a transaction, whichever broker that is; return what its client is to be told instead.
+    """Ask the coordinator of a transaction, whichever broker that is; return the error for its client.
 
     Partitions that may be written to are not in it. The end of the transaction before is waited for, for some time.
     """

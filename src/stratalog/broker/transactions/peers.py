@@ -1,7 +1,7 @@
 """What the brokers of a cluster ask each other about transactions: markers, and whether a partition takes part.
 
-To each broker there is one request of a kind at a time; what comes meanwhile goes together in the next one, as in
-Kafka's `TransactionMarkerChannelManager` and `AddPartitionsToTxnManager`. Nothing is tried again here.
+To each broker there is one request of a kind at a time; what comes while it is under way goes together in the next one,
+as in Kafka's `TransactionMarkerChannelManager` and `AddPartitionsToTxnManager`. Nothing is tried again here.
 """
 
 from __future__ import annotations
@@ -146,12 +146,12 @@ class TransactionPeers:
             leader = self.cluster.leader(*partition)
             if leader is not None:
                 by_leader.setdefault(leader[0], []).append(partition)
-        nobody = by_leader.pop(-1, [])
+        leaderless = by_leader.pop(-1, [])
         answers = await asyncio.gather(*(self._write(leader, marker, some) for leader, some in by_leader.items()))
         left = {
             partition for codes in answers for partition, code in codes.items() if code not in FINAL_ERRORS and code
         }
-        return frozenset(left.union(nobody))
+        return frozenset(left.union(leaderless))
 
     async def _write(self, leader: int, marker: Marker, partitions: Sequence[TopicPartition]) -> Codes:
         if leader == self.cluster.node_id:

@@ -223,7 +223,7 @@ def _check_state(path: Path, fs: FileSystem) -> Iterator[TakeOverFinding]:
             yield _error("moving", str(path / name), what, "let the broker before finish the move")
         elif name.endswith((DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX)):
             what = "left over from a topic that was deleted or moved; it is not served"
-            yield TakeOverFinding("note", "left-over", str(path / name), what, "remove it when nobody misses it")
+            yield TakeOverFinding("note", "left-over", str(path / name), what, "remove it when it is not needed")
 
 
 def _check_partitions(path: Path, fs: FileSystem) -> Iterator[TakeOverFinding]:

@@ -1,4 +1,4 @@
-"""Groups as a cluster tells of them: classic ones and those of KIP-848 in one form."""
+"""Groups as a cluster lists them: classic ones and those of KIP-848 in one form."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INT32: Final = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """A group as ListGroups has it. `coordinator` is the broker that told of it."""
+    """A group as ListGroups has it. `coordinator` is the broker that listed it."""
 
     name: str
     type: str

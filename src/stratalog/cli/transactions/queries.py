@@ -14,13 +14,13 @@ from stratalog.wire.client import Cluster, Coordinators, RefusedError, check
 TopicPartition = tuple[str, int]
 
 _NONE: Final = -1
-#: States in which a transaction has begun and not ended; in others the time of the last one may still be told.
+#: States in which a transaction has begun and not ended; in others the time of the last one may still be there.
 _OPEN: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionSummary:
-    """A transactional id as ListTransactions has it. `coordinator` is the broker that told of it."""
+    """A transactional id as ListTransactions has it. `coordinator` is the broker that listed it."""
 
     transactional_id: str
     producer_id: int

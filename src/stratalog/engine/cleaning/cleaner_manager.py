@@ -121,7 +121,7 @@ class CleanerManager:
     def pause_not_compacted(self) -> dict[TopicPartition, PartitionLog]:
         """Return the logs that are not compacted and that no one works on, paused: retention may work on them.
 
-        `resume` them. A policy that changes meanwhile lets no cleaner in.
+        `resume` them. A policy that changes in between lets no cleaner in.
         """
         with self._lock:
             paused = {

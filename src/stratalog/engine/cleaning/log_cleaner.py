@@ -75,7 +75,7 @@ class LogCleaner:
         self.throttle = Throttle(self.config.io_max_bytes_per_second, clock=self._throttle_clock)
         self._make_cleaner = make_cleaner or self._default_cleaner
         self._threads: list[_CleanerThread] = []
-        #: Those of an earlier configuration that were told to end.
+        #: Those of an earlier configuration that were asked to end.
         self._leaving: list[_CleanerThread] = []
         self._numbers = itertools.count()
 
@@ -255,7 +255,7 @@ class CleanerWorker:
 
 
 class _CleanerThread(threading.Thread):
-    """Turn after turn, until it is told to end; an error that was not foreseen is logged, and the next turn comes."""
+    """Clean in turns until it has to end. An unexpected error is logged, and the next turn comes."""
 
     def __init__(self, number: int, worker: CleanerWorker, cleaner: LogCleaner, clock: Clock) -> None:
         super().__init__(name=f"log-cleaner-{number}", daemon=True)

@@ -1,6 +1,6 @@
 """What a broker is for one partition, and which news it takes in. Pure.
 
-    NONE -> FOLLOWER <-> LEADER, LEADERLESS (nobody leads) -> REMOVED (deleted), OFFLINE (its directory failed)
+    NONE -> FOLLOWER <-> LEADER, LEADERLESS (no leader) -> REMOVED (deleted), OFFLINE (its directory failed)
 
 Metadata with an older leader epoch or partition epoch is dropped, whatever way it came.
 """

@@ -52,7 +52,7 @@ _BACKOFF_S: Final = 0.2
 _TOPIC_BACKOFF_S: Final = 1.0
 _FETCH_BYTES_MAX: Final = 8 << 20
 _PARTITION_BYTES_MAX: Final = 1 << 20
-#: Events that nobody has asked for yet; beyond that a partition is not read on.
+#: Events read ahead of their readers; a partition is not read further beyond that.
 _HELD_EVENTS_MAX: Final = 50_000
 
 
@@ -179,11 +179,11 @@ class ReplicatedMetadataLog:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def _ask(self, partition: int, what: str, ask: Callable[[Client], int], *, patience_s: float) -> int:
-        """Ask the leader of a partition, and whoever leads it later, until it answers or time is up."""
+        """Ask the leader of a partition, and each later leader, until it answers or time is up."""
         deadline = self._clock.monotonic() + patience_s
         while True:
             leader = self._cluster.leader_of(REMOTE_LOG_METADATA_TOPIC, partition)
-            error: Exception = UnreachableError("nobody leads it")
+            error: Exception = UnreachableError("it has no leader")
             try:
                 if leader >= 0:
                     return ask(self._client(leader, "ask"))

@@ -176,7 +176,7 @@ def _look_at(storage: ObjectStoreRemoteStorageManager, health: RemoteHealth) -> 
         health.refused(error)
     except RemoteStorageError as error:
         logger.warning(
-            "The object store of the remote tier cannot be used now; segments stay local meanwhile: %s", error
+            "The object store of the remote tier cannot be used now; segments stay local until it can: %s", error
         )
     except (StratalogError, OSError) as error:
         logger.error("Whose the object store of the remote tier is cannot be noted: %s", error)

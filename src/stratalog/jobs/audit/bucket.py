@@ -347,7 +347,7 @@ def check_content(
     """
     manifest = read_manifest(view.inner, facts.stored.manifest_key)
     if not isinstance(manifest, SegmentManifest):
-        return []  # it has gone meanwhile
+        return []  # it was deleted since the listing
     view.reader.remember(manifest)
     told = {key for key, _, _ in misfits(facts.stored, manifest)}
     try:

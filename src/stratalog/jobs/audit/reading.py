@@ -34,7 +34,7 @@ class ReadSegment:
 def read_segment(
     store: ObjectStore, manifest: SegmentManifest, on_bytes: Callable[[int], None] = lambda _: None
 ) -> ReadSegment:
-    """Read everything that a manifest lists. Objects that are not there are no fault here: the listing tells of them.
+    """Read everything that a manifest lists. Objects that are not there are no fault here: the listing reports them.
 
     Raises RemoteStorageError when the store fails.
     """

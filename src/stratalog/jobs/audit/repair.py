@@ -1,6 +1,6 @@
 """Repair of a bucket, one mend at a time. Each is safe to do again, and a crash within it leaves nothing worse.
 
-    delete      the manifest first, as a deletion does; what has got a manifest meanwhile is left alone
+    delete      the manifest first, as a deletion does; what has a manifest by then is left alone
     remake      the new content, then the manifest with its checksum; in between readers take it for damaged, as before
     manifest    one object, whole or not at all
 
@@ -72,7 +72,7 @@ def carry_out(store: ObjectStore, mend: Mend, uploads: S3Uploads | None = None) 
 
 def _delete(store: ObjectStore, mend: DeleteObjects) -> Mended:
     if mend.manifest_key is not None and _exists(store, mend.manifest_key):
-        raise NotProvedError(f"{mend.manifest_key} has come meanwhile: nothing is deleted")
+        raise NotProvedError(f"{mend.manifest_key} was written since the audit: nothing is deleted")
     store.delete_together(mend.keys)
     return Mended(f"deleted {len(mend.keys)} objects")
 

@@ -1,4 +1,4 @@
-"""Uploads that were begun and never finished, as an audit tells of them. Nothing is read here."""
+"""Uploads that were begun and never finished, as an audit reports them. Nothing is read here."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class PartitionFacts(TypedDict):
 def partition_facts(log_dir: Path, fs: FileSystem) -> Callable[[str], PartitionFacts]:
     """Return what a log directory's files say of a partition, by its name.
 
-    A checkpoint that cannot be read is told elsewhere.
+    A checkpoint that cannot be read is reported elsewhere.
     """
     was_clean = fs.exists(log_dir / CLEAN_SHUTDOWN)
     starts = _stored_offsets(log_dir / checkpoints.LOG_START_OFFSETS, fs) if was_clean else None

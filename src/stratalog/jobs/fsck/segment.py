@@ -15,7 +15,7 @@ from stratalog.jobs.fsck.findings import FsckKind
 from stratalog.records import CODEC_MASK, CONTROL_BIT, HEADER_SIZE, TRANSACTIONAL_BIT, Codec
 from stratalog.util import FileSystem
 
-#: A file that is damaged all over is told by so many findings of one kind, and a last one with their number.
+#: A file that is damaged all over is reported by so many findings of one kind, and a last one with their number.
 FINDINGS_MAX: Final = 50
 
 _RELATIVE_OFFSET_MAX: Final = 0x7FFF_FFFF

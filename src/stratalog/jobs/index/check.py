@@ -3,9 +3,9 @@
     findings = verify_offset_index(log_path, index_path, base_offset)       # [] is: every entry is right
     findings += verify_time_index(log_path, time_index_path, base_offset, is_sealed=True)
 
-Verifying changes nothing and needs no lock. Of a segment that is being written, entries that are made meanwhile may be
-missed. Batches are taken by their headers: whether their records are sound is for others to check. `rebuild` makes
-indexes again.
+Verifying changes nothing and needs no lock. Of a segment that is being written, entries that are made during the check
+may be missed. Batches are taken by their headers: whether their records are sound is for others to check. `rebuild`
+makes indexes again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from stratalog.log.index import time_index
 from stratalog.log.segment import BatchSpan, span_at
 from stratalog.util import REAL_FILESYSTEM, File, FileSystem
 
-#: A file of another kind has as many faults as entries; so many are told.
+#: A file of another kind has as many faults as entries; so many are reported.
 FAULTS_MAX: Final = 100
 
 

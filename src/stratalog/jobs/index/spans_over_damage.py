@@ -18,7 +18,7 @@ def spans_over_damage(log: File, base_offset: int) -> Iterator[tuple[int, BatchS
     """Position and span of each batch of a `.log`, and whether there is damage right before it.
 
     Damage is stepped over, up to the next batch whose CRC and offsets fit, as when a broker recovers what was flushed.
-    The file may be that of a live broker, which cuts and replaces it meanwhile: it is read, and never mapped.
+    The file may be that of a live broker, which may cut and replace it concurrently: it is read, and never mapped.
     """
     log_size, end, expected, is_behind_damage = log.size(), 0, base_offset, False
     while True:

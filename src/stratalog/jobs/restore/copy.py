@@ -86,7 +86,7 @@ def copy_to_directory(task: LocalTask) -> CopiedSegment:
 
 
 def copy_to_bucket(task: BucketTask) -> SegmentManifest:
-    """Everything but the manifest, which is given back; a disk of this machine has the segment meanwhile."""
+    """Everything but the manifest, which is given back; a disk of this machine has the segment until then."""
     reader, manifest = _open(task.source)
     keys, options = ReadKeys.split(task.target_options)
     encoding = Encoding.of(options.pop("compression", "none"), keys.keyring.current())

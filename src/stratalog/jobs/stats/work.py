@@ -47,7 +47,7 @@ class SegmentTask:
 
 
 def measure(task: SegmentTask) -> SegmentStats:
-    """Look at a segment; bytes that are no batch end the look and are told of. RemoteStorageError, OSError.
+    """Look at a segment; bytes that are no batch end the look and are reported. RemoteStorageError, OSError.
 
     A local one is what its file is by now: a broker that compacts may have put another there. It has nothing any more
     when it is gone.

@@ -9,7 +9,7 @@ from stratalog.errors import StratalogError
 
 
 class CleaningAborted(StratalogError):
-    """The cleaning was told to stop, or must start again; what was not swapped in yet is gone."""
+    """The cleaning was aborted, or must start again; what was not swapped in yet is gone."""
 
 
 @dataclass(frozen=True, slots=True)

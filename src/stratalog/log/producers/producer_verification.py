@@ -1,8 +1,8 @@
 """Which producers ask whether their transaction has this partition: a guard for each, until the answer was used.
 
-Before the first batch of a transaction a leader asks the coordinator; meanwhile the log keeps a guard for the producer,
-and takes the batch only with that very guard (KIP-890). In memory alone: after a restart they ask again. Kafka's
-`VerificationStateEntry` and `VerificationGuard`.
+Before the first batch of a transaction a leader asks the coordinator; until it answers, the log keeps a guard for the
+producer, and takes the batch only with that very guard (KIP-890). In memory alone: after a restart they ask again.
+Kafka's `VerificationStateEntry` and `VerificationGuard`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Who has a log directory: locks on its `.lock` file, of which Apache Kafka's own is one.
 
-    the whole file, alone        a broker (Kafka's too), a repair, a publication: nobody else is here
+    the whole file, alone        a broker (Kafka's too), a repair, a publication: no other process is here
     the first byte, shared       a check, which changes nothing; any number of them side by side
     a byte behind it, alone      somebody has one partition open; others may have the others
 
@@ -69,7 +69,7 @@ def hold(directory: Path, fs: FileSystem = REAL_FILESYSTEM) -> DirLock | None:
 
 
 def hold_for_check(directory: Path, fs: FileSystem = REAL_FILESYSTEM) -> DirLock | None:
-    """Keep those who change something away; None if there is one. FileNotFoundError if nobody ever locked it."""
+    """Keep those who change something away; None if there is one. FileNotFoundError if it was never locked."""
     lock = _held(fs.open(directory / LOCK), fcntl.F_RDLCK, _CHECKS, 1)
     return _unless_held(lock, _PARTITIONS, 0)
 

@@ -33,7 +33,7 @@ Part = list[tuple[int, BatchFacts]]
 
 
 def split_overflowed(directory: Path, config: LogConfig, *, clock: Clock, fs: FileSystem, log_end_offset: int) -> None:
-    """Cut the segments of a directory that nobody has open. Raises OSError.
+    """Cut the segments of a directory that no process has open. Raises OSError.
 
     `log_end_offset`: as far as it is known. Only a segment that ends more than 2^31 offsets behind its beginning is
     read.

@@ -105,7 +105,7 @@ class PartitionCheckpoints:
 
 
 def known_recovery_point(offset: int | None) -> int | None:
-    """Return a recovery point as a checkpoint has it; None, not known, for a negative one, which nobody writes."""
+    """Return a recovery point as a checkpoint has it; None, not known, for a negative one, which no broker writes."""
     return None if offset is None or offset < 0 else offset
 
 

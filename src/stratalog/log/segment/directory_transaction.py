@@ -4,8 +4,8 @@
     publish   the segments get their offsets, the journal is written (the one step), files are renamed to their places
     discard   the staging directory goes
 
-The staging directory is named as a partition that is being deleted: a broker, Kafka's too, that starts meanwhile throws
-it away, and nobody reads it. The journal `stratalog-publication-<name>.json` lists the renames. After a crash before it
+The staging directory is named as a partition that is being deleted: a broker, Kafka's too, that starts then throws it
+away, and it has no readers. The journal `stratalog-publication-<name>.json` lists the renames. After a crash before it
 nothing has changed; after a crash behind it `finish` (of the next publication) or `finish_held` (of a broker that
 starts) goes on with what is left, and until then each partition is a log that ends somewhere within the job. That of a
 stream stays, done, and remembers its last batch.

@@ -28,7 +28,7 @@ class _Memory:
 class LogBytes:
     """The first `size` bytes of a `.log`. Not thread-safe.
 
-    A file that somebody cuts meanwhile has zeros in the place of what is gone, and so no batches.
+    A file that is cut concurrently has zeros in the place of what is gone, and so no batches.
     """
 
     def __init__(self, log: LogReader, size: int) -> None:

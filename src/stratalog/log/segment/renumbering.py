@@ -16,7 +16,7 @@ from stratalog.util import File
 def renumber(file: File, shift: int, leader_epoch: int) -> None:
     """Add `shift` to the offsets of every batch of a `.log`, and set the leader epoch.
 
-    Not durable until the file is synced, and not atomic: for a segment that nobody reads yet. CorruptRecordError for
+    Not durable until the file is synced, and not atomic: for a segment that has no readers yet. CorruptRecordError for
     what is no sequence of whole batches of format 2 or would get a negative offset.
     """
     position, size = 0, file.size()

@@ -16,7 +16,7 @@ COMPILING = threading.RLock()
 
 
 class Lazy:
-    """A value that is made once, by whoever needs it first. A call makes it and calls it."""
+    """A function that is made when it is first needed. A call makes it once, and calls it."""
 
     __slots__ = ("_is_made", "_make", "_value")
 

@@ -22,7 +22,7 @@ from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, RemoteStor
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """What every plugin is told of the broker beside its own options, as Kafka tells it."""
+    """What every plugin learns of the broker beside its own options, as in Kafka."""
 
     node_id: int
     cluster_id: str

@@ -3,7 +3,7 @@
     acquired      the newest generation of `_owner` names this cluster and this process
     refused       another cluster's, or of an unknown one: nothing is copied or deleted, all is read
     fenced        it was acquired, and somebody has taken it over since: as refused
-    read-only     the data directory was restored without taking the bucket over: as refused, and nobody complains
+    read-only     the data directory was restored without taking the bucket over: as refused, without a warning
 
 A store that cannot be reached is tried again at the next copy or deletion. What was refused is looked at again as well:
 an operator may have decided in the meantime.
@@ -217,7 +217,7 @@ class BrokerOwnership:
             stopped = {**owner.brokers, node: replace(self._life, running=False)}
             replace_owner(self._store, owner, BucketOwner(owner.cluster_id, "stopped", stopped), self._clock)
         except RemoteStorageError as error:
-            logger.info("%s could not be told that this broker stops: %s", self._store.url, error)
+            logger.info("The end of this broker could not be noted in %s: %s", self._store.url, error)
 
 
 def _generation(key: str) -> int:

@@ -341,8 +341,8 @@ def _encode(owner: BucketOwner, uid: str) -> bytes:
 def _decode(key: str, data: bytes, url: str) -> tuple[BucketOwner, str]:
     """Return an owner and the uid of its object.
 
-    DamagedOwnerError, or RemoteStorageError for one of a later release: nobody may write then, as nobody knows whose it
-    is.
+    DamagedOwnerError, or RemoteStorageError for one of a later release: no broker may write then, as it is not known
+    whose it is.
     """
     try:
         document: dict[str, Any] = json.loads(data)

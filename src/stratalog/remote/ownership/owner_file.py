@@ -41,7 +41,7 @@ class OwnershipFile:
 
     @property
     def refusal(self) -> str | None:
-        """Why the last process of this directory copied nothing to its bucket; None if nobody said no."""
+        """Why the last process of this directory copied nothing to its bucket; None if it was allowed to."""
         refused = self._read().get("refused")
         return refused if isinstance(refused, str) else None
 

@@ -2,7 +2,7 @@
 
 A consumer reads a segment in pieces, one fetch after the other; a store is fast only for large ranges, several at a
 time. So ranges are fetched in blocks of `BLOCK_BYTES`; a caller that reads one block after another gets the next ones
-fetched meanwhile; the last blocks stay in memory up to a limit.
+fetched at the same time; the last blocks stay in memory up to a limit.
 
 How many are fetched ahead follows the reader, partition by partition: one that has to wait for a block gets twice as
 many from there on, one that finds all of them there gets one less. Most consumers are slower than a store, and what is

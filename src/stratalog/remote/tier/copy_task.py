@@ -243,7 +243,7 @@ class CopyTask(TieringTask):
             end = metadata.last_epoch, metadata.end_offset
             if not self._services.is_shared or rlmm.remote_log_segment_metadata(self._partition, *end) is not None:
                 return
-        raise self._taken_back(metadata, "another broker has deleted it meanwhile")
+        raise self._taken_back(metadata, "another broker has deleted it")
 
     def _taken_back(self, metadata: RemoteLogSegmentMetadata, why: str) -> RetriableRemoteStorageError:
         """Delete the objects of a copy that is never going to be finished; its metadata is another leader's affair."""

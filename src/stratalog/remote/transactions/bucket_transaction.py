@@ -10,7 +10,7 @@ A segment is there when its manifest is, so a job of many segments would appear 
 
 The publications of a bucket are numbered, each has its turn, and an object is created only where there is none: of
 several jobs that are at it at the same time one has the turn. A job whose segments are to lie behind all others asks
-for its turn (`next_turn`) before it looks where they end; if another job had it meanwhile (OvertakenError), it looks
+for its turn (`next_turn`) before it looks where they end; if another job had it in between (OvertakenError), it looks
 again.
 
 The manifest of a replaced segment goes on as `ObjectKind.REPLACED`, which no listing takes for a segment: a reader that
@@ -134,7 +134,7 @@ def publish(
             _spread(store, publication)
             return True
         if turn is not None:
-            raise OvertakenError(f"{store.url}: another job was published meanwhile")
+            raise OvertakenError(f"{store.url}: another job was published first")
 
 
 def next_turn(store: ObjectStore, *, clock: Clock = SYSTEM_CLOCK) -> int:

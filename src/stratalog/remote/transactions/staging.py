@@ -27,7 +27,7 @@ from stratalog.remote.storage import (
 )
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, random_uuid
 
-#: No broker's: what is told of who copied a segment that no broker had.
+#: No broker's id: stands for who copied a segment that no broker had.
 BULK_BROKER_ID: Final = -1
 
 _JOB_BYTES: Final = 8

@@ -1,4 +1,4 @@
-"""What a client may be told, or not be told: errors of the way to a broker, and a broker's own refusals."""
+"""Errors of a client: those of the way to a broker, and a broker's own refusals."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ class ConsumerCoordinator(ModernCoordinator[ConsumerGroup, ConsumerMember, Group
             self._on_upgraded(classic)
 
     def leave(self, group_id: str, request: MemberHeartbeat, classic: ClassicGroup | None) -> HeartbeatReply:
-        """Let a member go, for good or (static ones) for a while."""
+        """Remove a member that leaves, for good or (static members) until it comes back."""
         group = self._groups.get(group_id)
         if group is None:
             what = "not found." if classic is None else "is not a consumer group."

@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: After so many states others have their turn.
+#: States to handle before the loop may serve others.
 _PIECE = 50
 
 
 @dataclass(frozen=True, slots=True)
 class DeletedOffsets:
-    """What became of a topic whose offsets a group was to forget; `error` is None when it has."""
+    """The result of deleting a group's offsets of a topic; `error` is None on success."""
 
     name: str
     topic_id: UUID | None
@@ -59,7 +59,7 @@ class DeletedOffsets:
 
 
 class ShareGroupCoordinator(ModernCoordinator[ShareGroup, ShareMember, ShareGroupChange]):
-    """Keeps states of partitions at the share coordinator beside what its groups are."""
+    """Has the share coordinator initialize and delete states of partitions as groups change."""
 
     def __init__(self, storage: BrokerStorage, workers: Workers, log: CoordinatorLog, states: ShareStates) -> None:
         super().__init__(storage, workers, log)
@@ -115,7 +115,7 @@ class ShareGroupCoordinator(ModernCoordinator[ShareGroup, ShareMember, ShareGrou
         return ShareGroup(group_id)
 
     def leave(self, group_id: str, request: ShareHeartbeat, other: object | None) -> ShareReply:
-        """Let a member go."""
+        """Remove a member that leaves."""
         group = self._groups.get(group_id)
         if group is None:
             what = "not found." if other is None else "is not a share group."
@@ -131,7 +131,7 @@ class ShareGroupCoordinator(ModernCoordinator[ShareGroup, ShareMember, ShareGrou
     # --- states of partitions -----------------------------------------------------------------------------------------
 
     async def _initialize(self, group: ShareGroup, asked: Initialization) -> None:
-        """Have the share coordinator begin states, and take note of it; what it refuses is asked for again later."""
+        """Initialize states at the share coordinator and record the result. Failed ones are tried again later."""
         try:
             failures = await self.begin_states(group, asked)
             if failures:
@@ -144,11 +144,11 @@ class ShareGroupCoordinator(ModernCoordinator[ShareGroup, ShareMember, ShareGrou
                     topic_id,
                     failures[topic_id, number],
                 )
-        except Exception:  # nobody waits for it: the group tries again
+        except Exception:  # no request waits for it: the group tries again
             logger.exception("Share group %s: states of partitions could not be begun", group.group_id)
 
     async def begin_states(self, group: ShareGroup, asked: Initialization) -> dict[tuple[UUID, int], KafkaError]:
-        """Have the share coordinator begin states, all or none of which count; the errors of those that failed."""
+        """Initialize states at the share coordinator, all or none; return the errors of those that failed."""
         async with self._turn(group):
             asked = asked.within(group.state_partitions)
             failures = await self._ask_to_begin(group, asked)
@@ -161,7 +161,7 @@ class ShareGroupCoordinator(ModernCoordinator[ShareGroup, ShareMember, ShareGrou
         return failures
 
     def _turn(self, group: ShareGroup) -> asyncio.Lock:
-        """Return what lets one after the other begin and delete states of a group."""
+        """Return the lock that serializes initializations and deletions of a group's states."""
         return self._turns.setdefault(group, asyncio.Lock())
 
     async def _ask_to_begin(self, group: ShareGroup, asked: Initialization) -> dict[tuple[UUID, int], KafkaError]:
@@ -172,7 +172,7 @@ class ShareGroupCoordinator(ModernCoordinator[ShareGroup, ShareMember, ShareGrou
         )
 
     def _take_note(self, group: ShareGroup, done: Initialization) -> None:
-        """Write down that the share coordinator has begun these states."""
+        """Record that the share coordinator has initialized these states."""
         if done.partitions and not group.is_gone:
             known = initialized(group.state_partitions, done.partitions, self._storage.metadata)
             self._write(group, [state_change(known)])
@@ -180,7 +180,7 @@ class ShareGroupCoordinator(ModernCoordinator[ShareGroup, ShareMember, ShareGrou
     async def alter_offsets(
         self, group_id: str, offsets: Mapping[UUID, Mapping[int, int]], other: object | None
     ) -> dict[tuple[UUID, int], KafkaError]:
-        """Let a group without members, which is made if need be, begin elsewhere; the errors by topic and partition."""
+        """Set the start offsets of a group without members, created if needed; return errors by topic and partition."""
         group = self._groups.get(group_id) or self._new_group(group_id, other, may_create=True)
         group.check_deletable()
         if not offsets:
@@ -203,7 +203,7 @@ class ShareGroupCoordinator(ModernCoordinator[ShareGroup, ShareMember, ShareGrou
         return failures
 
     async def delete_offsets(self, group: ShareGroup, names: Iterable[str]) -> list[DeletedOffsets]:
-        """Let a group without members forget what it knows of topics."""
+        """Delete the offsets of topics in a group without members."""
         async with self._turn(group):
             group.check_deletable()
             if group.state_partitions is None:
@@ -224,7 +224,7 @@ class ShareGroupCoordinator(ModernCoordinator[ShareGroup, ShareMember, ShareGrou
         ]
 
     async def delete_states(self, group: ShareGroup) -> None:
-        """Have the share coordinator forget all states of a group; raises its first error."""
+        """Delete all states of a group at the share coordinator; raise its first error."""
         async with self._turn(group):
             if group.state_partitions is None:
                 return
@@ -237,7 +237,7 @@ class ShareGroupCoordinator(ModernCoordinator[ShareGroup, ShareMember, ShareGrou
     async def _for_each(
         self, group_id: str, partitions: Partitions, ask: Callable[[ShareKey], Awaitable[None]]
     ) -> dict[tuple[UUID, int], KafkaError]:
-        """Ask the share coordinator for one partition after the other; the errors of those that it refused."""
+        """Call `ask` for each partition in turn; return the errors of those that failed."""
         failures: dict[tuple[UUID, int], KafkaError] = {}
         keys = [ShareKey(group_id, topic_id, number) for topic_id, numbers in partitions.items() for number in numbers]
         for at, key in enumerate(keys):
@@ -250,7 +250,7 @@ class ShareGroupCoordinator(ModernCoordinator[ShareGroup, ShareMember, ShareGrou
         return failures
 
     def forget_topics(self) -> None:
-        """Forget what groups hold of topics that are gone from the cluster."""
+        """Remove deleted topics from the state of all groups."""
         metadata = self._storage.metadata
         for group in self.groups():
             held = group.state_partitions

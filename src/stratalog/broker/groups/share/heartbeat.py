@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat: a member joins, says what it is subscribed to, and learns what it is to read.
+"""ShareGroupHeartbeat: a member joins, sends its subscription, and gets its assignment.
 
 Nothing of the group changes here: what is to change is returned, and applied when it is in the log. Source:
 `GroupMetadataManager.shareGroupHeartbeat` of Kafka 4.4.0.
@@ -50,7 +50,7 @@ class ShareHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class ShareReply:
-    """`assigned` is None when it is what the member knows."""
+    """`assigned` is None when the member has this assignment already."""
 
     member_id: str
     epoch: int
@@ -60,7 +60,7 @@ class ShareReply:
 
 @dataclass(slots=True)
 class ShareOutcome:
-    """What to write, what to answer then, and what the share coordinator is to begin."""
+    """Records to write, the reply to send after that, and the states to initialize."""
 
     reply: ShareReply
     changes: list[ShareGroupChange] = field(default_factory=list)
@@ -72,7 +72,7 @@ _MEMBER_ID_MAX = 36
 
 
 def check_share_heartbeat(group_id: str, request: ShareHeartbeat) -> None:
-    """Raise InvalidRequestError for what no client may send."""
+    """Raise InvalidRequestError for a malformed request."""
     if not request.member_id or len(request.member_id.encode("utf-16-be")) > 2 * _MEMBER_ID_MAX:
         raise InvalidRequestError  # without words, as Kafka's
     for value, what in ((request.member_id, "MemberId"), (group_id, "GroupId"), (request.rack_id, "RackId")):
@@ -85,7 +85,7 @@ def check_share_heartbeat(group_id: str, request: ShareHeartbeat) -> None:
 
 
 def share_heartbeat(group: ShareGroup, request: ShareHeartbeat, around: ShareSurroundings) -> ShareOutcome:
-    """Return what a heartbeat of a member that stays, or joins, leads to."""
+    """Return the outcome of a heartbeat of a member that stays or joins."""
     settings = around.settings
     changes: list[ShareGroupChange] = []
     check_room(group, request.member_id, None, settings.members_max)
@@ -202,7 +202,7 @@ def _input(
 def _reconciled(
     member: ShareMember, target_epoch: int, target: Target, around: ShareSurroundings, *, changed: bool
 ) -> ShareMember:
-    """Return the member with its target: at once, as nobody has to give anything up for it."""
+    """Return the member with its target: at once, as no other member has to give anything up for it."""
     current = member.current
     if current.epoch == target_epoch and not changed:
         return member
@@ -220,7 +220,7 @@ def _is_subscribed(member: ShareMember, topic_id: UUID, around: ShareSurrounding
 
 
 def remove_share_member(group: ShareGroup, member: ShareMember, around: ShareSurroundings) -> list[ShareGroupChange]:
-    """Return what takes a member out; the epoch goes up, so that others read its partitions."""
+    """Return the changes that remove a member. The epoch goes up, so that others read its partitions."""
     changes = share_removal(member.member_id)
     subscribers = group.subscribers.copy()
     count_subscription(subscribers, member.said, -1)

@@ -1,4 +1,4 @@
-"""Of which partitions the share coordinator keeps a state for a group: from the first subscription to the last trace.
+"""For which partitions of a group the share coordinator keeps a state, from the first subscription to the deletion.
 
 A topic that members subscribe to is `initializing` while the share coordinator is asked for states of its partitions,
 and `initialized` then. A state that the share coordinator does not confirm is asked for again after a while.
@@ -30,7 +30,7 @@ Partitions = Mapping[UUID, Collection[int]]
 
 @dataclass(frozen=True, slots=True)
 class Initialization:
-    """States to be asked for: where each partition begins, by topic id and number, at an epoch of the group."""
+    """States to initialize: the start offset of each partition, by topic id and number, at an epoch of the group."""
 
     epoch: int
     offsets: Mapping[UUID, Mapping[int, int]]
@@ -40,7 +40,7 @@ class Initialization:
         return {topic_id: tuple(offsets) for topic_id, offsets in self.offsets.items()}
 
     def within(self, held: StatePartitions | None) -> Initialization:
-        """Return what of it is still waited for."""
+        """Return the part that is not initialized yet."""
         waited = {} if held is None else held.initializing
         left: dict[UUID, dict[int, int]] = {}
         for topic_id, offsets in self.offsets.items():
@@ -57,7 +57,7 @@ def begin_states(
     around: ShareSurroundings,
     changes: list[ShareGroupChange],
 ) -> Initialization | None:
-    """Return what has to be initialized for the topics that the group is subscribed to, None for nothing."""
+    """Return the states to initialize for the group's subscribed topics; None if there are none."""
     missing = _without_state(group, subscribed, around)
     if not missing:
         return None
@@ -96,7 +96,7 @@ def state_change(value: StatePartitions) -> ShareGroupChange:
 
 
 def initializing(held: StatePartitions | None, topics: Mapping[UUID, StateTopic], known: TopicsView) -> StatePartitions:
-    """Return what is held once states of `topics` are asked for; they are deleted no longer."""
+    """Return the partitions with those of `topics` as initializing, and no longer as deleting."""
     if held is None:
         return StatePartitions(initializing=_in_order(topics))
     together = _together(held.initializing, topics)
@@ -105,7 +105,7 @@ def initializing(held: StatePartitions | None, topics: Mapping[UUID, StateTopic]
 
 
 def initialized(held: StatePartitions | None, done: Partitions, known: TopicsView) -> StatePartitions:
-    """Return what is held once the share coordinator has the states of `done`."""
+    """Return the partitions with those of `done` as initialized."""
     names = named(done, known)
     topics = _in_order({topic_id: StateTopic(names[topic_id], tuple(done[topic_id])) for topic_id in done})
     if held is None:
@@ -118,12 +118,12 @@ def initialized(held: StatePartitions | None, done: Partitions, known: TopicsVie
 
 
 def not_initialized(held: StatePartitions, failed: Partitions, known: TopicsView) -> StatePartitions:
-    """Return what is held when the share coordinator did not take the states of `failed`."""
+    """Return the partitions without those of `failed`, whose states could not be initialized."""
     return replace(held, initializing=_without(held.initializing, failed), deleting=named(held.deleting, known))
 
 
 def deleting_all(held: StatePartitions, known: TopicsView) -> tuple[StatePartitions, Partitions]:
-    """Return what is held while all states of a group are removed, and their partitions."""
+    """Return the state with all topics as deleting, and the partitions whose states are to be deleted."""
     topics = _together(held.initialized, held.initializing)
     again = {
         topic_id: StateTopic(topic.name, tuple(range(topic.partition_count)))
@@ -139,7 +139,7 @@ def deleting_all(held: StatePartitions, known: TopicsView) -> tuple[StatePartiti
 def deleting_some(
     held: StatePartitions, names: Iterable[str], known: TopicsView
 ) -> tuple[StatePartitions, Partitions, list[tuple[str, str]]]:
-    """Return what is held while states of topics are removed, their partitions, and why not for the other topics."""
+    """Return the state with topics as deleting, their partitions, and a reason for each topic that is refused."""
     left, deleting = dict(held.initialized), dict(held.deleting)
     partitions: dict[UUID, Collection[int]] = {}
     refused: list[tuple[str, str]] = []
@@ -158,12 +158,12 @@ def deleting_some(
 
 
 def deleted(held: StatePartitions, done: Collection[UUID], known: TopicsView) -> StatePartitions:
-    """Return what is held once the states of topics are removed."""
+    """Return the state without topics whose states are deleted."""
     return replace(held, deleting=named([topic_id for topic_id in held.deleting if topic_id not in done], known))
 
 
 def without_topics(held: StatePartitions, gone: Collection[UUID], known: TopicsView) -> StatePartitions | None:
-    """Return what is held without topics that are gone from the cluster; None when it is not about them."""
+    """Return the state without topics that were deleted from the cluster; None if it has none of them."""
     if not any(topic_id in gone for part in (held.initializing, held.initialized, held.deleting) for topic_id in part):
         return None
     return StatePartitions(

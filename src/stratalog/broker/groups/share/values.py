@@ -30,7 +30,7 @@ class ShareSubscription:
 
 @dataclass(frozen=True, slots=True)
 class ShareAssignment:
-    """What a member reads. Members share partitions, so nobody waits for another one to give something up.
+    """What a member reads. Members share partitions, so none has to give something up for another.
 
     `state` is always that of a stable member; Kafka writes it nevertheless.
     """

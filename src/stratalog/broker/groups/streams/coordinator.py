@@ -127,7 +127,7 @@ class StreamsCoordinator(ModernCoordinator[StreamsGroup, StreamsMember, StreamsG
         return group
 
     def leave(self, group_id: str, request: StreamsHeartbeat, other: object | None) -> StreamsReply:
-        """Let a member go, for good or (static ones) for a while."""
+        """Remove a member that leaves, for good or (static members) until it comes back."""
         group = self._groups.get(group_id)
         if group is None:
             what = f"Group {group_id} not found." if other is None else f"Group {group_id} is not a streams group."
@@ -159,7 +159,7 @@ class StreamsCoordinator(ModernCoordinator[StreamsGroup, StreamsMember, StreamsG
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def _delay(self, group_id: str, delay_ms: int) -> None:
-        """Let a new group wait for more members; one that waits already waits no longer."""
+        """Let a new group wait for more members; the wait of a group that waits already is not extended."""
         if group_id not in self._delays:
             self._delays[group_id] = self._workers.loop.call_later(delay_ms / 1000, self._after_delay, group_id)
 
