@@ -73,7 +73,7 @@ class Desk:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        for name in ("size", "number", "limit", "span", "ms", "rate", "iso", "when"):
+        for name in ("size", "number", "counted", "limit", "span", "ms", "rate", "iso", "when"):
             self._templates.filters[name] = getattr(words, name)
         self._templates.filters["visible"] = visible
         self._templates.globals["link"] = words.link

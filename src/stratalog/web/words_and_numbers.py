@@ -35,6 +35,11 @@ def number(count: float | None) -> str:
     return text.replace(",", _NARROW)
 
 
+def counted(count: int, one: str) -> str:
+    """Return a number with its noun: 1 segment, 2 segments."""
+    return f"{number(count)} {one}{'' if count == 1 else 's'}"
+
+
 def limit(count: int | None) -> str:
     """Return a bound in bytes, where -1 is none."""
     return _DASH if count is None else "no limit" if count < 0 else size(count)
