@@ -1,1 +1,1 @@
-from .queries import WITH_OFFSETS as WITH_OFFSETS, GroupSummary as GroupSummary, list_groups as list_groups
+from .queries import WITH_COMMITS as WITH_COMMITS, GroupSummary as GroupSummary, list_groups as list_groups

@@ -26,7 +26,7 @@ def describe(
     command_config: CommandConfig = None,
     json_: JsonLines = False,
 ) -> int:
-    """Describe groups, classic and consumer (KIP-848) ones: the offset, the end and the lag of each partition.
+    """Describe groups, classic, consumer (KIP-848) and share ones (KIP-932): offset, end and lag of each partition.
 
     \b
     Examples:

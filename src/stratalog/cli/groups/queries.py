@@ -7,15 +7,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from stratalog.cli.groups.share_offsets import share_offsets
 from stratalog.cli.missing import NothingFoundError, require_named
 from stratalog.errors import UsageError
 from stratalog.wire import ApiKey
-from stratalog.wire.client import EARLIEST_OFFSET, LATEST_OFFSET, Cluster, Coordinators, check
+from stratalog.wire.client import EARLIEST_OFFSET, LATEST_OFFSET, Cluster, Coordinators, GroupOffset, check
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
+SHARE: Final = "share"
 #: Groups whose offsets are those of OffsetCommit.
-WITH_OFFSETS: Final = (CLASSIC, CONSUMER)
+WITH_COMMITS: Final = (CLASSIC, CONSUMER)
+#: Groups whose offsets can be set: of a share group these are where it begins.
+WITH_OFFSETS: Final = (*WITH_COMMITS, SHARE)
 
 _GROUP_ID_NOT_FOUND: Final = 69
 _INT16: Final = struct.Struct(">h")
@@ -61,7 +65,10 @@ class GroupDetails:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How far a group is in a partition. None is what is not known: no commit, or a topic that is gone."""
+    """How far a group is in a partition. None is what is not known: no commit, or a topic that is gone.
+
+    Of a share group `committed` is where it begins; some records behind that are done, which `told_lag` leaves out.
+    """
 
     topic: str
     partition: int
@@ -70,9 +77,12 @@ class PartitionLag:
     end: int | None
     metadata: str
     member: GroupMember | None
+    told_lag: int | None = None
 
     @property
     def lag(self) -> int | None:
+        if self.told_lag is not None:
+            return self.told_lag
         return None if self.committed is None or self.end is None else max(self.end - self.committed, 0)
 
 
@@ -106,6 +116,8 @@ def details(cluster: Cluster, group: GroupSummary) -> GroupDetails:
     """Return a group with its members. Raises NothingFoundError when it has gone by now."""
     if group.type == CONSUMER:
         return _consumer_details(cluster, group)
+    if group.type == SHARE:
+        return _share_details(cluster, group)
     if group.type == CLASSIC:
         return _classic_details(cluster, group)
     return GroupDetails(group, "", None, ())
@@ -153,6 +165,27 @@ def _consumer_details(cluster: Cluster, group: GroupSummary) -> GroupDetails:
     return GroupDetails(summary, str(told.assignor_name), int(told.group_epoch), members)
 
 
+def _share_details(cluster: Cluster, group: GroupSummary) -> GroupDetails:
+    client = Coordinators(cluster).of_group(group.name)
+    (told,) = client.call(ApiKey.SHARE_GROUP_DESCRIBE, (1, 1), group_ids=(group.name,)).groups
+    if int(told.error_code) == _GROUP_ID_NOT_FOUND:
+        raise NothingFoundError(f"{cluster.any.address}: group {group.name} is gone")
+    check(told.error_code, told.error_message, f"Group {group.name}")
+    members = tuple(
+        GroupMember(
+            str(each.member_id),
+            None,
+            str(each.client_id),
+            str(each.client_host),
+            int(each.member_epoch),
+            {str(part.topic_name): tuple(map(int, part.partitions)) for part in each.assignment.topic_partitions},
+        )
+        for each in told.members
+    )
+    summary = GroupSummary(group.name, group.type, str(told.group_state), group.protocol, group.coordinator)
+    return GroupDetails(summary, str(told.assignor_name), int(told.group_epoch), members)
+
+
 def _assignment(data: bytes) -> dict[str, tuple[int, ...]]:
     """Return partitions by topic, out of what a classic leader hands to a member; nothing of what cannot be read."""
     found: dict[str, tuple[int, ...]] = {}
@@ -174,8 +207,16 @@ def _assignment(data: bytes) -> dict[str, tuple[int, ...]]:
 
 
 def lags(cluster: Cluster, group: GroupDetails) -> list[PartitionLag]:
-    """Return how far a group is in each partition that it has committed for, or that a member has."""
-    committed = Coordinators(cluster).committed(group.summary.name)
+    """Return how far a group is in each partition that it has committed for, or that a member has.
+
+    Members of a share group have partitions together, so it is not told who has one.
+    """
+    if group.summary.type == SHARE:
+        begun = share_offsets(cluster, group.summary.name)
+        committed = {key: GroupOffset(each.start, "") for key, each in begun.items()}
+    else:
+        begun = {}
+        committed = Coordinators(cluster).committed(group.summary.name)
     owners = {
         (topic, partition): member
         for member in group.members
@@ -200,7 +241,8 @@ def lags(cluster: Cluster, group: GroupDetails) -> list[PartitionLag]:
                 start=starts[key].offset if known else None,
                 end=ends[key].offset if known else None,
                 metadata="" if offset is None else offset.metadata,
-                member=owners.get(key),
+                member=None if group.summary.type == SHARE else owners.get(key),
+                told_lag=begun[key].lag if key in begun else None,
             )
         )
     return found
@@ -210,5 +252,5 @@ def require_offsets(group: GroupSummary) -> None:
     """Raise UsageError for a group whose offsets are not those of consumers."""
     if group.type not in WITH_OFFSETS:
         raise UsageError(
-            f"group {group.name} is a {group.type} group; offsets are those of classic and consumer groups"
+            f"group {group.name} is a {group.type} group; offsets are those of classic, consumer and share groups"
         )

@@ -13,7 +13,8 @@ import typer
 
 from stratalog.cli.completion import complete_groups
 from stratalog.cli.connection import open_cluster
-from stratalog.cli.groups.queries import GroupSummary, details, list_groups, require_offsets
+from stratalog.cli.groups.queries import SHARE, GroupSummary, details, list_groups, require_offsets
+from stratalog.cli.groups.share_offsets import set_share_offsets, share_offsets
 from stratalog.cli.options import BootstrapServer, CommandConfig, JsonLines
 from stratalog.cli.out import notice, on_terminal, print_json
 from stratalog.cli.tier import span_ms, time_ms
@@ -69,7 +70,8 @@ def reset_offsets(
 ) -> int:
     """Set the offsets of a group that has no members. Nothing is changed without --execute.
 
-    An offset beyond what there is of a partition becomes the nearest that there is.
+    An offset beyond what there is of a partition becomes the nearest that there is. A share group (KIP-932) has
+    offsets too: where it begins.
 
     \b
     Examples:
@@ -97,9 +99,8 @@ def reset_offsets(
         raise UsageError("give either --topic or --all-topics" + (", or neither with --from-file" if from_file else ""))
     time = _moment_ms(to_datetime, by_duration)
     with open_cluster(bootstrap_server, command_config) as cluster:
-        _require_no_members(cluster, group)
-        committed = Coordinators(cluster).committed(group)
-        before = {key: each.offset for key, each in committed.items() if each.offset >= 0}
+        is_share = _require_no_members(cluster, group) == SHARE
+        before = _offsets(cluster, group, is_share=is_share)
         if from_file is not None:
             wanted: Mapping[TopicPartition, int] = _read_plan(from_file, group)
             chosen = _existing(cluster, list(wanted))
@@ -121,23 +122,36 @@ def reset_offsets(
             wanted = {key: before.get(key, ends[key]) + (shift_by or 0) for key in chosen}
         after = {key: min(max(wanted[key], starts[key]), ends[key]) for key in chosen}
         if execute:
-            new = {key: GroupOffset(offset, "") for key, offset in after.items()}
-            Coordinators(cluster).commit_offsets(group, new)
+            _set_offsets(cluster, group, after, is_share=is_share)
     _print(group, before, after, executed=execute, export=export, as_json=json_)
     return 0
 
 
-def _require_no_members(cluster: Cluster, name: str) -> None:
-    """Raise RefusedError for a group with members: their next commits would win."""
+def _offsets(cluster: Cluster, group: str, *, is_share: bool) -> dict[TopicPartition, int]:
+    if is_share:
+        return {key: each.start for key, each in share_offsets(cluster, group).items()}
+    return {key: each.offset for key, each in Coordinators(cluster).committed(group).items() if each.offset >= 0}
+
+
+def _set_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int], *, is_share: bool) -> None:
+    if is_share:
+        set_share_offsets(cluster, group, offsets)
+    else:
+        Coordinators(cluster).commit_offsets(group, {key: GroupOffset(each, "") for key, each in offsets.items()})
+
+
+def _require_no_members(cluster: Cluster, name: str) -> str | None:
+    """Return the type of a group, None for a new one. RefusedError for one with members: their commits would win."""
     known: GroupSummary | None = list_groups(cluster).get(name)
     if known is None:
-        return
+        return None
     require_offsets(known)
     now = details(cluster, known)
     if now.summary.state not in _WITHOUT_MEMBERS or now.members:
         raise RefusedError(
             f"group {name} is {now.summary.state} and has {len(now.members)} members; end them, then set its offsets"
         )
+    return known.type
 
 
 def _chosen(cluster: Cluster, texts: Sequence[str]) -> list[TopicPartition]:

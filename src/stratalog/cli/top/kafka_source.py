@@ -15,7 +15,7 @@ from typing import Any, Final
 from stratalog.broker import TAG as REMOTE_SIZES_TAG, decode, tier_status_field
 from stratalog.cli.cluster import PartitionStatus, all_partitions
 from stratalog.cli.connection import connection_options
-from stratalog.cli.groups import WITH_OFFSETS, GroupSummary, list_groups
+from stratalog.cli.groups import WITH_COMMITS, GroupSummary, list_groups
 from stratalog.cli.log_dirs import describe_log_dirs
 from stratalog.cli.out import counted
 from stratalog.cli.top.snapshot import ROWS, TopOrder, TopSnapshot
@@ -333,7 +333,7 @@ def _group(
     coordinators: Coordinators, group: GroupSummary, ends: Mapping[TopicPartition, int] | None
 ) -> dict[str, Any]:
     committed: dict[TopicPartition, int] = {}
-    is_known = ends is not None and group.type in WITH_OFFSETS
+    is_known = ends is not None and group.type in WITH_COMMITS
     if is_known:
         try:
             told = coordinators.committed(group.name)

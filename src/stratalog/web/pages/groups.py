@@ -26,6 +26,7 @@ _STATES: Final = (
     "CompletingRebalance",
     "Assigning",
     "Reconciling",
+    "NotReady",
     "Dead",
 )
 
@@ -91,7 +92,7 @@ def _listed(viewer: ConsoleViewer) -> list[dict[str, Any]]:
 
 
 def _with_lag(viewer: ConsoleViewer, group: Mapping[str, Any], topic: str | None = None) -> dict[str, Any]:
-    rows = [row for row in _committed(viewer, group["id"]) if topic is None or row["topic"] == topic]
+    rows = [row for row in _committed(viewer, group) if topic is None or row["topic"] == topic]
     behind = [row["lagMs"] for row in rows if row["lagMs"] is not None]
     return {
         **group,
@@ -102,7 +103,11 @@ def _with_lag(viewer: ConsoleViewer, group: Mapping[str, Any], topic: str | None
     }
 
 
-def _committed(viewer: ConsoleViewer, group_id: str) -> list[dict[str, Any]]:
+def _committed(viewer: ConsoleViewer, group: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return how far a group is in each partition; nothing for one that may not be asked."""
+    group_id = group["id"]
+    if group["type"] == "share":
+        return _begun(viewer, group_id)
     answer = viewer.call(
         ApiKey.OFFSET_FETCH,
         8,
@@ -111,15 +116,32 @@ def _committed(viewer: ConsoleViewer, group_id: str) -> list[dict[str, Any]]:
     if int(answer.error_code):
         return []
     return [
-        _row(viewer, topic.name, each)
+        _row(viewer, topic.name, each.partition_index, each.committed_offset)
         for topic in answer.topics
         for each in topic.partitions
         if each.committed_offset >= 0
     ]
 
 
-def _row(viewer: ConsoleViewer, topic: str, committed: Any) -> dict[str, Any]:
-    number, offset = committed.partition_index, committed.committed_offset
+def _begun(viewer: ConsoleViewer, group_id: str) -> list[dict[str, Any]]:
+    """Return where a share group begins; records behind that may be done, which its lag leaves out."""
+    answer = viewer.call(
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        1,
+        lambda part: {"groups": [part("DescribeShareGroupOffsetsRequestGroup", group_id=group_id, topics=None)]},
+    ).groups[0]
+    if int(answer.error_code):
+        return []
+    rows = []
+    for topic in answer.topics:
+        for each in topic.partitions:
+            if each.start_offset >= 0:
+                row = _row(viewer, topic.topic_name, each.partition_index, each.start_offset)
+                rows.append({**row, "lag": each.lag} if each.lag >= 0 else row)
+    return rows
+
+
+def _row(viewer: ConsoleViewer, topic: str, number: int, offset: int) -> dict[str, Any]:
     row: dict[str, Any] = {
         "topic": topic,
         "partition": number,
@@ -181,7 +203,7 @@ def group(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) ->
     listed = next((each for each in _listed(viewer) if each["id"] == group_id), None)
     if listed is None:
         raise GroupIdNotFoundError("there is no such group, or you may not see it")
-    rows = _committed(viewer, group_id)
+    rows = _committed(viewer, listed)
     behind = [row["lagMs"] for row in rows if row["lagMs"] is not None]
     return {
         **listed,
@@ -192,21 +214,46 @@ def group(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) ->
     }
 
 
+def _partitions(assignment: Any) -> list[dict[str, Any]]:
+    return [{"topic": each.topic_name, "partitions": list(each.partitions)} for each in assignment.topic_partitions]
+
+
+def _tasks(assignment: Any) -> list[dict[str, Any]]:
+    """Return the tasks of a streams member: parts of the topology in the place of topics."""
+    kinds = (
+        ("task", assignment.active_tasks),
+        ("standby", assignment.standby_tasks),
+        ("warm-up", assignment.warmup_tasks),
+    )
+    return [
+        {"topic": f"{kind} {each.subtopology_id}", "partitions": list(each.partitions)}
+        for kind, tasks in kinds
+        for each in tasks
+    ]
+
+
+#: Groups of the newer protocols: what describes them, and what it says of a member's assignment.
+_DESCRIBED: Final[Mapping[str, tuple[ApiKey, int, Callable[[Any], list[dict[str, Any]]]]]] = {
+    "consumer": (ApiKey.CONSUMER_GROUP_DESCRIBE, 0, _partitions),
+    "share": (ApiKey.SHARE_GROUP_DESCRIBE, 1, _partitions),
+    "streams": (ApiKey.STREAMS_GROUP_DESCRIBE, 0, _tasks),
+}
+
+
 def _members(viewer: ConsoleViewer, listed: Mapping[str, Any]) -> list[dict[str, Any]]:
     group_id = listed["id"]
-    if listed["type"] == "consumer":
-        answer = viewer.call(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, lambda _: {"group_ids": [group_id]}).groups[0]
+    described = _DESCRIBED.get(listed["type"])
+    if described is not None:
+        key, version, assigned = described
+        answer = viewer.call(key, version, lambda _: {"group_ids": [group_id]}).groups[0]
         check_code(int(answer.error_code), answer.error_message)
         return [
             {
                 "memberId": member.member_id,
-                "instanceId": member.instance_id,
+                "instanceId": getattr(member, "instance_id", None),
                 "clientId": member.client_id,
                 "host": member.client_host.removeprefix("/"),
-                "assignment": [
-                    {"topic": each.topic_name, "partitions": list(each.partitions)}
-                    for each in member.assignment.topic_partitions
-                ],
+                "assignment": assigned(member.assignment),
             }
             for member in answer.members
         ]

@@ -100,7 +100,8 @@ def delete_topic(viewer: ConsoleViewer, console: Console, values: Mapping[str, A
 def reset_offsets(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> tuple[str, str]:
     """Set where a group without members goes on in a topic."""
     group_id, topic = values["id"], values["reset_topic"]
-    if group(viewer, console, {"id": group_id})["state"] not in _WITHOUT_MEMBERS:
+    known = group(viewer, console, {"id": group_id})
+    if known["state"] not in _WITHOUT_MEMBERS:
         raise NotThatValueError("reset_to", "the group has members, whose next commits would win; stop them first")
     if not topic:
         raise NotThatValueError("reset_topic", "a topic is needed")
@@ -110,6 +111,18 @@ def reset_offsets(viewer: ConsoleViewer, console: Console, values: Mapping[str, 
     except KafkaError as error:
         raise NotThatValueError("reset_topic", str(error)) from error
     offsets = {each.partition: _offset(viewer, each, values) for each in chosen}
+    set_them = _let_begin if known["type"] == "share" else _commit
+    try:
+        set_them(viewer, group_id, topic, offsets)
+    except KafkaError as error:
+        raise NotThatValueError("reset_to", str(error)) from error
+    told = ", ".join(f"{topic}-{number} at {offset}" for number, offset in list(offsets.items())[:5])
+    done = f"the group goes on in {told}{' and others' if len(offsets) > 5 else ''}"
+    console.events.note("warning", "console", f"{viewer.principal}: offsets of a group are set: {told}")
+    return f"/group?{urlencode({'id': group_id})}", done
+
+
+def _commit(viewer: ConsoleViewer, group_id: str, topic: str, offsets: Mapping[int, int]) -> None:
     answer = viewer.call(
         ApiKey.OFFSET_COMMIT,
         8,
@@ -136,15 +149,32 @@ def reset_offsets(viewer: ConsoleViewer, console: Console, values: Mapping[str, 
             ],
         },
     )
-    try:
-        for each in answer.topics[0].partitions:
-            check_code(int(each.error_code))
-    except KafkaError as error:
-        raise NotThatValueError("reset_to", str(error)) from error
-    told = ", ".join(f"{topic}-{number} at {offset}" for number, offset in list(offsets.items())[:5])
-    done = f"the group goes on in {told}{' and others' if len(offsets) > 5 else ''}"
-    console.events.note("warning", "console", f"{viewer.principal}: offsets of a group are set: {told}")
-    return f"/group?{urlencode({'id': group_id})}", done
+    for each in answer.topics[0].partitions:
+        check_code(int(each.error_code))
+
+
+def _let_begin(viewer: ConsoleViewer, group_id: str, topic: str, offsets: Mapping[int, int]) -> None:
+    """Set where a share group begins."""
+    answer = viewer.call(
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        0,
+        lambda part: {
+            "group_id": group_id,
+            "topics": [
+                part(
+                    "AlterShareGroupOffsetsRequestTopic",
+                    topic_name=topic,
+                    partitions=[
+                        part("AlterShareGroupOffsetsRequestPartition", partition_index=number, start_offset=offset)
+                        for number, offset in offsets.items()
+                    ],
+                )
+            ],
+        },
+    )
+    check_code(int(answer.error_code), answer.error_message)
+    for each in answer.responses[0].partitions:
+        check_code(int(each.error_code), each.error_message)
 
 
 def _led_here(viewer: ConsoleViewer, topic: str, wanted: int | None) -> list[Partition]:

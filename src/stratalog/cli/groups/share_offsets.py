@@ -1,0 +1,57 @@
+"""Offsets of share groups (KIP-932): where each begins in a partition, and how many records it has not done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+from stratalog.wire import ApiKey
+from stratalog.wire.client import Cluster, Coordinators, check
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareOffset:
+    """Where a group begins in a partition. `lag` is None when the broker does not say."""
+
+    start: int
+    lag: int | None
+
+
+def share_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, ShareOffset]:
+    """Return where a share group is, by partition; those that it has not begun are left out."""
+    client = Coordinators(cluster).of_group(group)
+    asked = {"group_id": group, "topics": None}
+    (told,) = client.call(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, (0, 1), groups=(asked,)).groups
+    check(told.error_code, told.error_message, f"Group {group}")
+    found = {}
+    for topic in told.topics:
+        for each in topic.partitions:
+            check(each.error_code, each.error_message, f"{topic.topic_name}-{each.partition_index}")
+            if each.start_offset >= 0:
+                lag = getattr(each, "lag", -1)
+                place = str(topic.topic_name), int(each.partition_index)
+                found[place] = ShareOffset(int(each.start_offset), int(lag) if lag >= 0 else None)
+    return found
+
+
+def set_share_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Let a share group without members begin elsewhere. Raises the first error, when others may be set."""
+    topics = [
+        {
+            "topic_name": topic,
+            "partitions": [{"partition_index": place[1], "start_offset": offset} for place, offset in each],
+        }
+        for topic, each in groupby(sorted(offsets.items()), key=lambda item: item[0][0])
+    ]
+    told = (
+        Coordinators(cluster)
+        .of_group(group)
+        .call(ApiKey.ALTER_SHARE_GROUP_OFFSETS, (0, 0), group_id=group, topics=topics)
+    )
+    check(told.error_code, told.error_message, f"Group {group}")
+    for answered in told.responses:
+        for partition in answered.partitions:
+            check(partition.error_code, partition.error_message, f"{answered.topic_name}-{partition.partition_index}")
