@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,3 +118,35 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     script = f"{sys.executable} -m stratalog --help | true; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_a_broker_that_is_started_without_standard_streams_gives_their_numbers_to_no_file(tmp_path: Path) -> None:
+    serve = [
+        sys.executable,
+        "-m",
+        "stratalog",
+        "serve",
+        "--data-dir",
+        str(tmp_path / "data"),
+        "--listen",
+        "127.0.0.1:0",
+    ]
+    started = ["sh", "-c", 'exec "$@" <&- 2>&-', "sh", *serve]
+    with subprocess.Popen(started, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("ready")
+        held = [str(Path(f"/proc/{process.pid}/fd/{number}").readlink()) for number in (0, 2)]
+        process.terminate()
+    assert held == ["/dev/null", "/dev/null"]
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_command_without_standard_streams_ends_as_with_them(closed: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "stratalog", "topics", "--help"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

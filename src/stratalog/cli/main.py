@@ -19,7 +19,7 @@ from stratalog.cli.completion import prepare_completion
 from stratalog.cli.failures import failure_of, shows_tracebacks
 from stratalog.cli.help import HelpfulGroup
 from stratalog.cli.out import notice
-from stratalog.cli.streams import discard_stdout
+from stratalog.cli.streams import discard_stdout, reopen_closed_streams
 
 EXIT_OK = 0
 EXIT_INTERRUPTED = 130
@@ -27,6 +27,7 @@ EXIT_INTERRUPTED = 130
 
 def main() -> None:
     """Run the console script."""
+    reopen_closed_streams()
     status = run(sys.argv[1:])
     try:
         sys.stdout.flush()
