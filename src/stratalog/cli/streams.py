@@ -6,7 +6,6 @@ import os
 import sys
 from typing import Final
 
-
 _STREAMS: Final = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
