@@ -30,6 +30,8 @@ _HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT
 class Talk:
     """A connection on which each answer is written down under the name of its step."""
 
+    heartbeat_key = ApiKey.CONSUMER_GROUP_HEARTBEAT
+
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
         self.answers: dict[str, Any] = {}
@@ -75,22 +77,21 @@ class Talk:
 
     def beat(self, step: str, group: str, member: str, epoch: int, /, **more: Any) -> Any:
         """A heartbeat; `owned` by names."""
-        version = more.pop("version", 1)
+        return self.ask(step, self.heartbeat_key, more.pop("version", 1), **self._said(group, member, epoch, more))
+
+    def _said(self, group: str, member: str, epoch: int, more: dict[str, Any]) -> dict[str, Any]:
         owned = more.pop("owned", None)
         parts = None
         if owned is not None:
             parts = [{"topic_id": self.id_of(name), "partitions": numbers} for name, numbers in owned.items()]
-        return self.ask(
-            step,
-            _HEARTBEAT,
-            version,
-            group_id=group,
-            member_id=member,
-            member_epoch=epoch,
-            topic_partitions=parts,
-            rebalance_timeout=more.pop("timeout", -1),
+        return {
+            "group_id": group,
+            "member_id": member,
+            "member_epoch": epoch,
+            "topic_partitions": parts,
+            "rebalance_timeout": more.pop("timeout", -1),
             **more,
-        )
+        }
 
     def join(self, step: str, group: str, member: str, topics: list[str] | None, /, **more: Any) -> Any:
         return self.beat(step, group, member, 0, owned={}, subscribed_topic_names=topics, **{"timeout": 60_000, **more})
@@ -99,20 +100,26 @@ class Talk:
         """Send heartbeats until one is answered as wanted; that one is written down."""
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline:
-            answer = self.wire.call(
-                _HEARTBEAT,
-                1,
-                group_id=group,
-                member_id=member,
-                member_epoch=epoch,
-                topic_partitions=None,
-                rebalance_timeout=-1,
-            )
+            answer = self.wire.call(self.heartbeat_key, 1, **self._said(group, member, epoch, {}))
             if done(answer):
                 self.answers[step] = self.plain(answer)
                 return answer
             time.sleep(0.05)
         raise TimeoutError(step)
+
+    def consumer_beat(self, step: str, group: str, member: str, epoch: int, topics: list[str]) -> Any:
+        """A heartbeat of a consumer, also in conversations of other groups."""
+        return self.ask(
+            step,
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            1,
+            group_id=group,
+            member_id=member,
+            member_epoch=epoch,
+            topic_partitions=[],
+            rebalance_timeout=1000,
+            subscribed_topic_names=topics,
+        )
 
     def describe(self, step: str, *groups: str, version: int = 1) -> Any:
         return self.ask(step, ApiKey.CONSUMER_GROUP_DESCRIBE, version, group_ids=groups)

@@ -25,13 +25,13 @@ CONFIG = {
 TOPICS = {"one": 1, "three": 3, "six": 6, "late": 2}
 WAIT_S = 20.0
 _SHARE_COORDINATOR = 2
-_HEARTBEAT = ApiKey.SHARE_GROUP_HEARTBEAT
 _TOPIC, _GROUP = 2, 32
 
 
 class ShareTalk(Talk):
     """A conversation of members of share groups."""
 
+    heartbeat_key = ApiKey.SHARE_GROUP_HEARTBEAT
     #: Whether partitions are counted only: who gets which one follows from the ids of topics.
     counts = False
 
@@ -47,26 +47,14 @@ class ShareTalk(Talk):
 
     def beat(self, step: str, group: str, member: str, epoch: int, /, **more: Any) -> Any:
         """A heartbeat; `topics` are names."""
-        return self.ask(step, _HEARTBEAT, 1, **self._said(group, member, epoch, more))
+        return self.ask(step, self.heartbeat_key, 1, **self._said(group, member, epoch, more))
 
-    @staticmethod
-    def _said(group: str, member: str, epoch: int, more: dict[str, Any]) -> dict[str, Any]:
+    def _said(self, group: str, member: str, epoch: int, more: dict[str, Any]) -> dict[str, Any]:
         topics = more.pop("topics", None)
         return {"group_id": group, "member_id": member, "member_epoch": epoch, "subscribed_topic_names": topics, **more}
 
     def join(self, step: str, group: str, member: str, topics: Sequence[str] | None, /, **more: Any) -> Any:
         return self.beat(step, group, member, 0, topics=topics, **more)
-
-    def until(self, step: str, group: str, member: str, epoch: int, done: Callable[[Any], bool], /) -> Any:
-        """Send heartbeats until one is answered as wanted; that one is written down."""
-        deadline = time.monotonic() + WAIT_S
-        while time.monotonic() < deadline:
-            answer = self.wire.call(_HEARTBEAT, 1, **self._said(group, member, epoch, {}))
-            if done(answer):
-                self.answers[step] = self.plain(answer)
-                return answer
-            time.sleep(0.05)
-        raise TimeoutError(step)
 
     def describe(self, step: str, *groups: str, version: int = 1, operations: bool = False) -> Any:
         return self.ask(
@@ -303,17 +291,7 @@ def others(talk: ShareTalk) -> None:
     talk.join("k: a joins", "kinds", "a", ["one"])
     talk.until("k: a gets one", "kinds", "a", 2, has(1))
     talk.classic_join("k: a classic member", "kinds", "", ["one"])
-    talk.ask(
-        "k: a consumer",
-        ApiKey.CONSUMER_GROUP_HEARTBEAT,
-        1,
-        group_id="kinds",
-        member_id="c",
-        member_epoch=0,
-        topic_partitions=[],
-        rebalance_timeout=1000,
-        subscribed_topic_names=["one"],
-    )
+    talk.consumer_beat("k: a consumer", "kinds", "c", 0, ["one"])
     talk.ask(
         "k: a consumer leaves",
         ApiKey.CONSUMER_GROUP_HEARTBEAT,
@@ -346,17 +324,7 @@ def others(talk: ShareTalk) -> None:
     talk.ask("k: describe as consumers", ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=["kinds"])
     talk.ask("k: describe as classic", ApiKey.DESCRIBE_GROUPS, 6, groups=["kinds"], include_authorized_operations=False)
     talk.ask("k: describe as streams", ApiKey.STREAMS_GROUP_DESCRIBE, 0, group_ids=["kinds"])
-    talk.ask(
-        "k: a consumer makes a group",
-        ApiKey.CONSUMER_GROUP_HEARTBEAT,
-        1,
-        group_id="consumers",
-        member_id="c",
-        member_epoch=0,
-        topic_partitions=[],
-        rebalance_timeout=1000,
-        subscribed_topic_names=["one"],
-    )
+    talk.consumer_beat("k: a consumer makes a group", "consumers", "c", 0, ["one"])
     talk.join("k: joins a consumer group", "consumers", "a", ["one"])
     talk.beat("k: speaks in a consumer group", "consumers", "a", 1)
     talk.beat("k: leaves a consumer group", "consumers", "a", -1)

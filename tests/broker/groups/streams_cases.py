@@ -5,7 +5,6 @@ Answers are as JSON has them, without throttle times.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,7 +22,6 @@ CONFIG = {
 TOPICS = {"in": 4, "other": 2}
 WAIT_S = 20.0
 
-_HEARTBEAT = ApiKey.STREAMS_GROUP_HEARTBEAT
 _GROUP = 32
 
 
@@ -73,9 +71,11 @@ def tasks(said: Mapping[str, Sequence[int]] | None) -> Any:
 class StreamsTalk(Talk):
     """A conversation of members of streams groups."""
 
+    heartbeat_key = ApiKey.STREAMS_GROUP_HEARTBEAT
+
     def beat(self, step: str, group: str, member: str, epoch: int, /, **more: Any) -> Any:
         """Send a heartbeat. `active`, `standby`, `warmup` are by subtopology."""
-        return self.ask(step, _HEARTBEAT, more.pop("version", 1), **self._said(group, member, epoch, more))
+        return self.ask(step, self.heartbeat_key, more.pop("version", 1), **self._said(group, member, epoch, more))
 
     def _said(self, group: str, member: str, epoch: int, more: dict[str, Any]) -> dict[str, Any]:
         owned = {kind: tasks(more.pop(kind, None)) for kind in ("active", "standby", "warmup")}
@@ -103,17 +103,6 @@ class StreamsTalk(Talk):
     ) -> Any:
         """Send a heartbeat that names all tasks of the member."""
         return self.beat(step, group, member, epoch, active=active, **{"standby": {}, "warmup": {}, **more})
-
-    def until(self, step: str, group: str, member: str, epoch: int, done: Callable[[Any], bool], /) -> Any:
-        """Send heartbeats until one is answered as wanted; that one is written down."""
-        deadline = time.monotonic() + WAIT_S
-        while time.monotonic() < deadline:
-            answer = self.wire.call(_HEARTBEAT, 1, **self._said(group, member, epoch, {}))
-            if done(answer):
-                self.answers[step] = self.plain(answer)
-                return answer
-            time.sleep(0.05)
-        raise TimeoutError(step)
 
     def describe(self, step: str, *groups: str, version: int = 1) -> Any:
         more = {"include_topology_description": True} if version else {}
@@ -353,28 +342,8 @@ def others(talk: StreamsTalk) -> None:
     talk.ask("o: describe as classic", ApiKey.DESCRIBE_GROUPS, 6, groups=("others",))
     talk.ask("o: describe as consumer", ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=("others",))
     talk.ask("o: listed", ApiKey.LIST_GROUPS, 5, states_filter=("stable",), types_filter=("streams",))
-    talk.ask(
-        "o: consumer joins",
-        ApiKey.CONSUMER_GROUP_HEARTBEAT,
-        1,
-        group_id="others",
-        member_id="c",
-        member_epoch=0,
-        topic_partitions=[],
-        rebalance_timeout=1000,
-        subscribed_topic_names=["in"],
-    )
-    talk.ask(
-        "o: consumer leaves",
-        ApiKey.CONSUMER_GROUP_HEARTBEAT,
-        1,
-        group_id="others",
-        member_id="c",
-        member_epoch=-1,
-        topic_partitions=[],
-        rebalance_timeout=1000,
-        subscribed_topic_names=["in"],
-    )
+    talk.consumer_beat("o: consumer joins", "others", "c", 0, ["in"])
+    talk.consumer_beat("o: consumer leaves", "others", "c", -1, ["in"])
     talk.classic_join("o: classic joins", "others", "", ["in"])
     talk.ask("o: classic heartbeat", ApiKey.HEARTBEAT, 4, group_id="others", generation_id=2, member_id="a")
     talk.ask("o: classic leaves", ApiKey.LEAVE_GROUP, 3, group_id="others", members=[{"member_id": "a"}])
@@ -392,34 +361,14 @@ def others(talk: StreamsTalk) -> None:
     talk.commit("o: a simple group", "simple", "", -1, 7, topic="in")
     talk.join("o: joins the simple group", "simple", "a", flat("in"))
     talk.describe("o: the simple group", "simple")
-    talk.ask(
-        "o: a consumer group",
-        ApiKey.CONSUMER_GROUP_HEARTBEAT,
-        1,
-        group_id="consumers",
-        member_id="c",
-        member_epoch=0,
-        topic_partitions=[],
-        rebalance_timeout=1000,
-        subscribed_topic_names=["in"],
-    )
+    talk.consumer_beat("o: a consumer group", "consumers", "c", 0, ["in"])
     talk.join("o: joins a consumer group", "consumers", "a", flat("in"))
     talk.beat("o: speaks in a consumer group", "consumers", "a", 1)
     talk.beat("o: leaves a consumer group", "consumers", "a", -1)
     talk.describe("o: describe a consumer group", "consumers")
     talk.join("o: to be empty", "emptied", "a", flat("in"))
     talk.beat("o: empties it", "emptied", "a", -1)
-    talk.ask(
-        "o: consumer joins an empty one",
-        ApiKey.CONSUMER_GROUP_HEARTBEAT,
-        1,
-        group_id="emptied",
-        member_id="c",
-        member_epoch=0,
-        topic_partitions=[],
-        rebalance_timeout=1000,
-        subscribed_topic_names=["in"],
-    )
+    talk.consumer_beat("o: consumer joins an empty one", "emptied", "c", 0, ["in"])
     first = talk.classic_join("o: classic asks", "emptied", "", ["in"])
     talk.classic_join("o: classic joins an empty one", "emptied", first.member_id, ["in"])
     talk.ask("o: it is classic now", ApiKey.LIST_GROUPS, 5, states_filter=(), types_filter=("classic",))

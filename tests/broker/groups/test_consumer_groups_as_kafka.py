@@ -10,6 +10,7 @@ import pytest
 from tests.broker.groups.consumer_cases import CONFIG, POLICIES, one_way, run
 from tests.golden.consumer_groups.make import ANSWERS, RECORDS
 from tests.support.consumer_offsets import stored_records
+from tests.support.goldens import as_json, read_records
 
 from stratalog.broker.groups.consumer.records import decode_change, encode_change
 from stratalog.broker.groups.consumer.values import ChangeKind, CurrentAssignment
@@ -19,10 +20,7 @@ from stratalog.broker.metadata.topic_map import Topic
 from stratalog.broker.server.server import Broker
 
 KAFKA: dict[str, Any] = json.loads(ANSWERS.read_text())
-STORED = [
-    (bytes.fromhex(key), None if value is None else bytes.fromhex(value))
-    for _, key, value in json.loads(RECORDS.read_text())
-]
+STORED = read_records(RECORDS)
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +28,10 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], li
     """Our answers, and the records behind them."""
     directory = tmp_path_factory.mktemp("data")
     with Broker(data_dir=directory, config={**CONFIG, "offsets.topic.num.partitions": "1"}) as broker:
-        answers: dict[str, Any] = json.loads(json.dumps(run(broker.bootstrap_servers)))
+        answers = as_json(run(broker.bootstrap_servers))
     for policy in POLICIES:
         with Broker(config={**CONFIG, "group.consumer.migration.policy": policy}) as broker:
-            found = json.loads(json.dumps(run(broker.bootstrap_servers, [one_way])))
+            found = as_json(run(broker.bootstrap_servers, [one_way]))
         answers |= {f"{policy}: {step}": answer for step, answer in found.items()}
     return answers, [(key, value) for _, key, value in stored_records(directory)]
 

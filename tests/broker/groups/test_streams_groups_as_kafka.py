@@ -9,6 +9,7 @@ import pytest
 from tests.broker.groups.streams_cases import CONFIG, endpoint_without_topics, run
 from tests.golden.streams_groups.make import ANSWERS, RECORDS
 from tests.support.consumer_offsets import stored_records
+from tests.support.goldens import as_json, read_records
 
 from stratalog.broker.groups.streams.group import StreamsGroup
 from stratalog.broker.groups.streams.records import decode_streams_change, encode_streams_change
@@ -24,10 +25,7 @@ from stratalog.broker.server.server import Broker
 from stratalog.errors import CorruptRecordError
 
 KAFKA: dict[str, Any] = json.loads(ANSWERS.read_text())
-STORED = [
-    (bytes.fromhex(key), None if value is None else bytes.fromhex(value))
-    for _, key, value in json.loads(RECORDS.read_text())
-]
+STORED = read_records(RECORDS)
 
 Played = tuple[dict[str, Any], list[tuple[bytes, bytes | None]]]
 
@@ -37,7 +35,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """Our answers, and the records behind them."""
     directory = tmp_path_factory.mktemp("data")
     with Broker(data_dir=directory, config={**CONFIG, "offsets.topic.num.partitions": "1"}) as broker:
-        answers: dict[str, Any] = json.loads(json.dumps(run(broker.bootstrap_servers)))
+        answers = as_json(run(broker.bootstrap_servers))
     return answers, [(key, value) for _, key, value in stored_records(directory)]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from tests.broker.share.dead_letter_cases import CONFIG, letters, run
 from tests.golden.share_dead_letters.make import ANSWERS, LETTERS, RECORDS
 from tests.support.consumer_offsets import stored_records
+from tests.support.goldens import read_records
 
 from stratalog.broker.server.server import Broker
 from stratalog.broker.share import decode_share_key, decode_share_value
@@ -41,9 +42,6 @@ def test_letters_answers_and_states_are_kafkas(tmp_path: Path) -> None:
     assert sum(map(len, told.values())) > 70
     assert {name: rows for name, rows in told.items() if rows != of_kafka.get(name)} == {}
     assert told.keys() == of_kafka.keys()
-    kafka = [
-        (bytes.fromhex(key), None if value is None else bytes.fromhex(value))
-        for key, value in json.loads(RECORDS.read_text())
-    ]
+    kafka = read_records(RECORDS)
     ours = [(key, value) for _, key, value in stored_records(tmp_path, "__share_group_state")]
     assert _became_of_records(ours) == _became_of_records(kafka)

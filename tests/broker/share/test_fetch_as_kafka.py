@@ -9,6 +9,7 @@ from typing import Any
 from tests.broker.share.fetch_cases import CONFIG, FetchTalk, of, run
 from tests.golden.share_fetch.make import ANSWERS, RECORDS
 from tests.support.consumer_offsets import stored_records
+from tests.support.goldens import read_records
 from tests.support.wire import Wire
 
 from stratalog.broker.server.server import Broker
@@ -49,10 +50,7 @@ def test_answers_and_records_are_kafkas(tmp_path: Path) -> None:
     assert answers.keys() == KAFKA.keys()
     different = {step: (found, KAFKA[step]) for step, found in answers.items() if found != KAFKA[step]}
     assert different.keys() == EXPLAINED.keys(), different
-    kafka = [
-        (bytes.fromhex(key), None if value is None else bytes.fromhex(value))
-        for key, value in json.loads(RECORDS.read_text())
-    ]
+    kafka = read_records(RECORDS)
     ours = [(key, value) for _, key, value in stored_records(tmp_path, "__share_group_state")]
     _compare(_stored(ours), _stored(kafka))
 

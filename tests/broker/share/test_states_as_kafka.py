@@ -12,6 +12,7 @@ import pytest
 from tests.broker.share.state_cases import CONFIG, TOPIC, StateTalk, run
 from tests.golden.share_states.make import ANSWERS, RECORDS
 from tests.support.consumer_offsets import stored_records
+from tests.support.goldens import as_json, read_records
 from tests.support.wire import Wire
 
 from stratalog.broker.server.server import Broker
@@ -33,10 +34,7 @@ OURS = {**CONFIG, "share.coordinator.state.topic.num.partitions": "1"}
 Records = list[tuple[bytes, bytes | None]]
 
 KAFKA: dict[str, Any] = json.loads(ANSWERS.read_text())
-STORED: Records = [
-    (bytes.fromhex(key), None if value is None else bytes.fromhex(value))
-    for key, value in json.loads(RECORDS.read_text())
-]
+STORED: Records = read_records(RECORDS)
 
 
 def _decoded(record: tuple[bytes, bytes | None]) -> tuple[ShareKey, ShareSnapshot | ShareUpdate | None]:
@@ -60,7 +58,7 @@ def _plain(records: Records) -> dict[Any, list[Any]]:
 
 def test_answers_and_records_are_kafkas_also_after_a_restart(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path, config=OURS) as broker:
-        answers = json.loads(json.dumps(run(broker.bootstrap_servers)))
+        answers = as_json(run(broker.bootstrap_servers))
     assert {step: found for step, found in answers.items() if not step.startswith(("find", "summary"))} == {
         step: found for step, found in KAFKA.items() if not step.startswith(("find", "summary"))
     }

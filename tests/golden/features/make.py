@@ -5,12 +5,12 @@ python -m tests.golden.features.make
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from tests.broker.feature_cases import run
+from tests.support.goldens import as_json, write_answers
 from tests.support.reference_kafka import ReferenceKafka
 
 #: The longest that a finalized level may take to show.
@@ -21,15 +21,13 @@ GOLDEN = Path(__file__).parent / "answers.json"
 def ask_kafka(directory: Path) -> dict[str, Any]:
     """Kafka's answers, as JSON has them."""
     with ReferenceKafka(directory, format_options=["--feature", "metadata.version=31"]) as kafka:
-        answers: dict[str, Any] = json.loads(json.dumps(run(kafka.bootstrap_servers, settle_s=SETTLE_S)))
-        return answers
+        return as_json(run(kafka.bootstrap_servers, settle_s=SETTLE_S))
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         answers = ask_kafka(Path(directory))
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(answer)}" for name, answer in answers.items())
-    GOLDEN.write_text(f"{{\n{lines}\n}}\n")
+    write_answers(GOLDEN, answers)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,12 @@ run, which is why the bytes are kept.
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 
 from tests.broker.groups.scenario import play
 from tests.support.consumer_offsets import stored_records
+from tests.support.goldens import write_records
 from tests.support.reference_kafka import ReferenceKafka
 
 GOLDEN = Path(__file__).parent / "consumer_offsets.json"
@@ -25,11 +25,7 @@ def main() -> None:
         with ReferenceKafka(directory, config={"offsets.topic.num.partitions": "50"}) as kafka:
             play(kafka.bootstrap_servers)
         records = stored_records(kafka.data_dir)
-    lines = ",\n".join(
-        json.dumps([partition, key.hex(), None if value is None else value.hex()])
-        for partition, key, value in records
-    )
-    GOLDEN.write_text(f"[\n{lines}\n]\n")
+    write_records(GOLDEN, records)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,13 @@ python -m tests.golden.record_apis.make
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from stratalog.wire.api_keys import ApiKey
 from tests.broker.record_cases import run
+from tests.support.goldens import as_json, write_answers
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.wire import Wire
 
@@ -28,15 +28,13 @@ def ask_kafka(directory: Path) -> dict[str, Any]:
             versions = {
                 str(int(entry.api_key)): [entry.min_version, entry.max_version] for entry in told.api_keys
             }
-        answers: dict[str, Any] = json.loads(json.dumps({VERSIONS: versions, **run(kafka.bootstrap_servers)}))
-        return answers
+        return as_json({VERSIONS: versions, **run(kafka.bootstrap_servers)})
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         answers = ask_kafka(Path(directory))
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(answer)}" for name, answer in answers.items())
-    GOLDEN.write_text(f"{{\n{lines}\n}}\n")
+    write_answers(GOLDEN, answers)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,12 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from tests.broker.share.dead_letter_cases import CONFIG, letters, run
 from tests.support.consumer_offsets import stored_records
+from tests.support.goldens import write_answers, write_records
 from tests.support.reference_kafka import ReferenceKafka
 
 ANSWERS = Path(__file__).parent / "answers.json"
@@ -26,15 +25,9 @@ def main() -> None:
             answers = run(kafka.bootstrap_servers)
         records = stored_records(kafka.data_dir, "__share_group_state")
         told = letters(kafka.data_dir)
-    _write(ANSWERS, answers)
-    _write(LETTERS, told)
-    rows = ",\n".join(json.dumps([key.hex(), None if value is None else value.hex()]) for _, key, value in records)
-    RECORDS.write_text(f"[\n{rows}\n]\n")
-
-
-def _write(path: Path, by_name: dict[str, Any]) -> None:
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(each)}" for name, each in by_name.items())
-    path.write_text(f"{{\n{lines}\n}}\n")
+    write_answers(ANSWERS, answers)
+    write_answers(LETTERS, told)
+    write_records(RECORDS, records, partitions=False)
 
 
 if __name__ == "__main__":

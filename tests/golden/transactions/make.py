@@ -5,12 +5,12 @@ python -m tests.golden.transactions.make
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from tests.broker.transactions.cases import run
+from tests.support.goldens import as_json, write_answers
 from tests.support.reference_kafka import ReferenceKafka
 
 GOLDEN = Path(__file__).parent / "answers.json"
@@ -19,15 +19,13 @@ GOLDEN = Path(__file__).parent / "answers.json"
 def ask_kafka(directory: Path) -> dict[str, Any]:
     """Kafka's answers, as JSON has them."""
     with ReferenceKafka(directory) as kafka:
-        answers: dict[str, Any] = json.loads(json.dumps(run(kafka.bootstrap_servers)))
-        return answers
+        return as_json(run(kafka.bootstrap_servers))
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         answers = ask_kafka(Path(directory))
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(answer)}" for name, answer in answers.items())
-    GOLDEN.write_text(f"{{\n{lines}\n}}\n")
+    write_answers(GOLDEN, answers)
 
 
 if __name__ == "__main__":

@@ -168,8 +168,7 @@ class LedReplicas:
         return True
 
     def has_replica(self, broker: int) -> bool:
-        with self._lock:
-            return broker in self._reign.followers
+        return broker in self._reign.followers  # one look-up: no lock needed
 
     def note_fetch(self, broker: int, broker_epoch: int, offset: int, log_start_offset: int) -> None:
         """Take in a follower's fetch; errors of `Reign.note_fetch`. One from behind the end says nothing."""
