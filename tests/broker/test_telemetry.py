@@ -19,7 +19,7 @@ import confluent_kafka
 import pytest
 from tests.broker.admin import alter
 from tests.broker.admin_cases import CLIENT_METRICS, SET
-from tests.support.reference_jars import TOOLS_JARS, classpath, java
+from tests.support.reference_jars import SHORT_LIVED, TOOLS_JARS, classpath, java
 from tests.support.reference_kafka import require_reference_kafka
 from tests.support.wire import Wire
 
@@ -177,7 +177,14 @@ def test_the_java_client_pushes_as_it_is(broker: Broker, wire: Wire) -> None:
     broker.create_topic("java", 1)
     arguments = ["--topic", "java", "--num-records", "1000000", "--record-size", "100", "--throughput", "100"]
     arguments += ["--producer-props", f"bootstrap.servers={broker.bootstrap_servers}", "client.id=java"]
-    command = [java(), "-cp", classpath(TOOLS_JARS), "org.apache.kafka.tools.ProducerPerformance", *arguments]
+    command = [
+        java(),
+        *SHORT_LIVED,
+        "-cp",
+        classpath(TOOLS_JARS),
+        "org.apache.kafka.tools.ProducerPerformance",
+        *arguments,
+    ]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             names: set[str] = set()

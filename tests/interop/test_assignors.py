@@ -19,7 +19,7 @@ from stratalog.broker.groups.consumer.assignment_input import (
 )
 from stratalog.broker.groups.consumer.target_update import ASSIGNORS
 from stratalog.broker.groups.modern import Target
-from tests.support.reference_jars import BROKER_JARS, classpath, java
+from tests.support.reference_jars import BROKER_JARS, SHORT_LIVED, classpath, java
 from tests.support.reference_kafka import require_reference_kafka
 
 pytestmark = pytest.mark.interop
@@ -117,7 +117,7 @@ def test_partitions_go_where_kafka_lets_them_go() -> None:
             asked += group.lines()
             ours.append((seed, group.assign()))
             group.change()
-    command = [java(), "-cp", classpath(BROKER_JARS), str(PROGRAM)]
+    command = [java(), *SHORT_LIVED, "-cp", classpath(BROKER_JARS), str(PROGRAM)]
     done = subprocess.run(command, input="\n".join(asked) + "\n", capture_output=True, text=True, check=True)
     theirs: list[Rows] = [[]]
     for line in done.stdout.splitlines():

@@ -11,7 +11,7 @@ import pytest
 
 from stratalog.broker.access import Authorizer
 from tests.support.access_rules import ANY_NAME, Question, RuleWorld, random_world
-from tests.support.reference_jars import BROKER_JARS, classpath, java
+from tests.support.reference_jars import BROKER_JARS, SHORT_LIVED, classpath, java
 from tests.support.reference_kafka import require_reference_kafka
 
 pytestmark = pytest.mark.interop
@@ -31,7 +31,7 @@ def lines_of(world: RuleWorld) -> Iterator[str]:
 
 
 def kafkas_answers(worlds: list[RuleWorld]) -> list[str]:
-    options = ["-Dfile.encoding=UTF-8", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+    options = [*SHORT_LIVED, "-Dfile.encoding=UTF-8", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
     done = subprocess.run(
         [java(), *options, "-cp", classpath(BROKER_JARS), str(PROGRAM)],
         input="".join(f"{line}\n" for world in worlds for line in lines_of(world)),

@@ -20,7 +20,7 @@ from stratalog.wire import make_message
 from stratalog.wire.metadata_records import control_class, decode_metadata_record, encode_metadata_record
 from stratalog.wire.metadata_records.definitions import RECORDS
 from tests.broker.cluster.metadata_histories import History, any_record, rebuilt
-from tests.support.reference_jars import BROKER_JARS, classpath, java
+from tests.support.reference_jars import BROKER_JARS, SHORT_LIVED, classpath, java
 from tests.support.reference_kafka import dump_log, require_reference_kafka
 
 pytestmark = pytest.mark.interop
@@ -32,7 +32,7 @@ DELTAS = 40
 
 def ask_kafka(lines: list[str], *arguments: str) -> list[str]:
     require_reference_kafka()
-    command = [java(), "-XX:+UseSerialGC", "-cp", classpath(BROKER_JARS), str(PROGRAM), *arguments]
+    command = [java(), *SHORT_LIVED, "-cp", classpath(BROKER_JARS), str(PROGRAM), *arguments]
     done = subprocess.run(command, input="\n".join(lines) + "\n", capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
 

@@ -9,7 +9,7 @@ import pytest
 
 from stratalog.config.metadata_version import METADATA_VERSION, VERSIONS
 from stratalog.config.other_features import level_with
-from tests.support.reference_jars import BROKER_JARS, classpath, java
+from tests.support.reference_jars import BROKER_JARS, SHORT_LIVED, classpath, java
 from tests.support.reference_kafka import require_reference_kafka
 
 pytestmark = pytest.mark.interop
@@ -20,7 +20,7 @@ PROGRAM = Path(__file__).parent / "MetadataVersions.java"
 @pytest.fixture(scope="module")
 def told() -> list[list[str]]:
     require_reference_kafka()
-    command = [java(), "-cp", classpath(BROKER_JARS), str(PROGRAM)]
+    command = [java(), *SHORT_LIVED, "-cp", classpath(BROKER_JARS), str(PROGRAM)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return [line.split() for line in done.stdout.splitlines()]
 

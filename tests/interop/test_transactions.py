@@ -23,7 +23,7 @@ from stratalog.wire.api_keys import ApiKey
 from tests.broker.transactions.cases import Script, script
 from tests.interop.test_kafka_serves_our_directory import put_in_place
 from tests.support.killable_broker import KillableBroker
-from tests.support.reference_jars import BROKER_JARS, TOOLS_JARS, classpath, java
+from tests.support.reference_jars import BROKER_JARS, SHORT_LIVED, TOOLS_JARS, classpath, java
 from tests.support.reference_kafka import ReferenceKafka, dump_log, require_reference_kafka, tool
 
 pytestmark = pytest.mark.interop
@@ -43,7 +43,7 @@ def _kafka_tools() -> None:
 
 def copier(bootstrap_servers: str, errors: Path) -> subprocess.Popen[str]:
     """Kafka 4.4's producer and consumer, copying `in` to `out` with records and offsets in one transaction."""
-    command = [java(), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"]
+    command = [java(), *SHORT_LIVED, "-Xmx256m"]
     command += ["-cp", classpath(BROKER_JARS, TOOLS_JARS), COPIER, "--broker-list", bootstrap_servers]
     command += ["--input-topic", "in", "--input-partition", "0", "--output-topic", "out"]
     command += ["--consumer-group", "copy", "--transactional-id", "copy", "--transaction-size", "20"]

@@ -19,7 +19,7 @@ from stratalog.log.format.producer_snapshot import (
     hash_order,
 )
 from stratalog.log.producers.producer_entry import ProducerEntry
-from tests.support.reference_jars import java
+from tests.support.reference_jars import SHORT_LIVED, java
 from tests.support.reference_kafka import require_reference_kafka
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "dump" / "transactions"
@@ -125,7 +125,7 @@ def test_the_order_is_that_of_javas_hash_map(tmp_path: Path) -> None:
         " System.out.println(j); } } }"
     )
     done = subprocess.run(
-        [java(), str(source)],
+        [java(), *SHORT_LIVED, str(source)],
         input="\n".join(" ".join(map(str, row)) for row in rows),
         capture_output=True,
         text=True,

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 JAVA_VERSION_MIN = 17
+#: Options of a JVM that lives for seconds: little to compile, little to collect.
+SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 KAFKA_VERSION = "4.4.0"
 _POMS = Path(__file__).parent / "kafka"
 

@@ -29,6 +29,7 @@ from types import TracebackType
 from tests.support.reference_jars import (
     BROKER_JARS,
     KAFKA_VERSION,
+    SHORT_LIVED,
     TOOLS_JARS,
     JarSet,
     ReferenceUnavailableError,
@@ -123,17 +124,16 @@ def dump_log(args: Sequence[str], *, check: bool = True) -> str:
 
 
 def _java_options(log_level: str) -> list[str]:
-    """For short-lived programs: little to compile, little to collect."""
     level = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"
-    return [level, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    return [level, *SHORT_LIVED]
 
 
 class ReferenceKafka:
     """A single-node Kafka under `directory`: `data/` (its log dir), `server.properties`, `kafka.log`.
 
     It may be started again after `stop` or `kill` and finds its data. `config` adds to or overrides server
-    properties. `jvm_options` replaces the default heap (a small one: tests run side by side). `format_options` go to
-    `kafka-storage format`. Not thread-safe.
+    properties. `jvm_options` replaces the default: a small heap and a JVM that starts for little CPU, as tests run side
+    by side. A benchmark gives its own. `format_options` go to `kafka-storage format`. Not thread-safe.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class ReferenceKafka:
         port: int | None = None,
         config: Mapping[str, str] | None = None,
         *,
-        jvm_options: Sequence[str] = ("-Xms128m", "-Xmx512m"),
+        jvm_options: Sequence[str] = ("-Xms128m", "-Xmx512m", *SHORT_LIVED),
         format_options: Sequence[str] = (),
     ) -> None:
         self.directory = Path(directory)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.broker.cluster_cases import LOGGER, run
+from tests.support.reference_jars import SHORT_LIVED
 from tests.support.reference_kafka import ReferenceKafka
 
 GOLDEN = Path(__file__).parent / "answers.json"
@@ -27,7 +28,7 @@ def ask_kafka(directory: Path) -> dict[str, Any]:
     directory.parent.mkdir(parents=True, exist_ok=True)
     loggers = directory.with_suffix(".log4j2.properties")
     loggers.write_text(_LOGGERS)
-    options = ("-Xms128m", "-Xmx512m", f"-Dlog4j2.configurationFile={loggers}")
+    options = ("-Xms128m", "-Xmx512m", *SHORT_LIVED, f"-Dlog4j2.configurationFile={loggers}")
     with ReferenceKafka(directory, jvm_options=options) as kafka:
         answers: dict[str, Any] = json.loads(json.dumps(run(kafka.bootstrap_servers)))
         return answers

@@ -240,10 +240,10 @@ def live_as_stratalog(lines: Sequence[str], directory: Path) -> list[str]:
 
 def live_as_kafka(lines: Sequence[str], directory: Path) -> list[str]:
     """The same, in a JVM with Kafka's jars."""
-    from tests.support.reference_jars import BROKER_JARS, classpath, java
+    from tests.support.reference_jars import BROKER_JARS, SHORT_LIVED, classpath, java
 
     directory.mkdir(parents=True, exist_ok=True)
-    options = ["-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
+    options = [*SHORT_LIVED, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
     done = subprocess.run(
         [java(), *options, "-cp", classpath(BROKER_JARS), str(DRIVER)],
         input="".join(f"{line}\n" for line in _in(directory, lines)),
