@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
+from tests.support.reference_jars import SHORT_LIVED
+
 #: Each worker has what session fixtures start for itself: brokers, JVMs, Spark.
 _WORKERS_MAX = 8
 
@@ -13,6 +15,9 @@ def pytest_configure() -> None:
     # A shell starts what runs in its background with SIGINT ignored, and commands that tests interrupt inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Spark drivers, also those of commands that tests start: more than half of the CPU of small queries would go into
+    # compiling them for a long life.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(SHORT_LIVED))
 
 
 def pytest_xdist_auto_num_workers() -> int:
