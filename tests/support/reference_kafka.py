@@ -26,6 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from tests.support.ports import free_port
 from tests.support.reference_jars import (
     BROKER_JARS,
     KAFKA_VERSION,
@@ -88,13 +89,6 @@ def require_reference_kafka(*more_jars: JarSet) -> None:
     if os.environ.get("STRATALOG_REQUIRE_KAFKA") == "1":
         pytest.fail(reason)
     pytest.skip(reason)
-
-
-def free_port() -> int:
-    """A TCP port on 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def tool(

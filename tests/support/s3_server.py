@@ -13,7 +13,6 @@ import atexit
 import json
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -24,6 +23,7 @@ import urllib.request
 from pathlib import Path
 
 from tests.support.certificate import Certificate
+from tests.support.ports import free_port
 
 START_TIMEOUT_S = 90.0
 
@@ -64,7 +64,7 @@ class S3Server:
         """With a certificate it speaks TLS alone."""
         self.directory = Path(directory)
         self._certificate = certificate
-        self._ports = _free_ports(8)
+        self._ports = [free_port() for _ in range(8)]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -199,7 +199,7 @@ class S3Server:
             try:
                 return self.start()
             except RuntimeError:
-                self._ports = _free_ports(8)
+                self._ports = [free_port() for _ in range(8)]
         return self.start()
 
     def __exit__(self, *_: object) -> None:
@@ -237,15 +237,3 @@ class S3Server:
             return bytes(probe.get("probe")) == b"probe"
         except RemoteStorageError:
             return False
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for sock in sockets:
-            sock.bind(("127.0.0.1", 0))
-        return [int(sock.getsockname()[1]) for sock in sockets]
-    finally:
-        for sock in sockets:
-            sock.close()
