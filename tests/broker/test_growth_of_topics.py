@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from tests.support.work import lines_of_work
@@ -62,11 +64,17 @@ def test_partitions_are_spread_evenly_also_after_deletions(state: BrokerStorage,
 
 def test_a_store_with_many_topics_takes_a_new_one_for_the_same_work(tmp_path: Path) -> None:
     store = MetadataStore.open(tmp_path)
-    store.create_topic("a_0", 1, created_ms=0)
-    few = lines_of_work(lambda: store.create_topic("a_1", 1, created_ms=0))
+    ids = map(UUID, map("{:032x}".format, count(2)))  # one in 64 random ids is drawn again, which is more work
+
+    def create(name: str) -> int:
+        topic_id = next(ids)
+        return lines_of_work(lambda: store.create_topic(name, 1, created_ms=0, topic_id=topic_id))
+
+    create("a_0")
+    few = create("a_1")
     for number in range(2, MANY):
-        store.create_topic(f"a_{number}", 1, created_ms=0)
-    assert lines_of_work(lambda: store.create_topic("a.other", 1, created_ms=0)) == few
+        create(f"a_{number}")
+    assert create("a.other") == few
     assert [topic.name for topic in store.topics()] == sorted([f"a_{at}" for at in range(MANY)] + ["a.other"])
     store.close()
 

@@ -7,6 +7,7 @@ assert lines_of_work(lambda: create("b")) < 1.5 * few
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -24,9 +25,13 @@ def lines_of_work(function: Callable[[], object]) -> int:
         return trace
 
     before = sys.gettrace()
+    was_collecting = gc.isenabled()
+    gc.disable()  # finalizers of what is collected would be counted
     sys.settrace(trace)
     try:
         function()
     finally:
         sys.settrace(before)
+        if was_collecting:
+            gc.enable()
     return count
