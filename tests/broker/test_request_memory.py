@@ -37,9 +37,8 @@ class Clock:
 
 
 class Client:
-    def __init__(self, memory: RequestMemory, active_at: float = 0.0) -> None:
+    def __init__(self, memory: RequestMemory) -> None:
         self.memory = memory
-        self.active_at = active_at
         self.peer: Peer = None  # type: ignore[assignment]
         self.is_closed = False
 
@@ -86,7 +85,7 @@ def test_a_request_that_does_not_arrive_is_given_up_only_while_others_wait() -> 
 
 def test_who_has_read_nothing_for_longest_goes_when_answers_take_too_much() -> None:
     memory = RequestMemory(1000, Clock())
-    small, old, young = Client(memory, 1.0), Client(memory, 2.0), Client(memory, 3.0)
+    small, old, young = Client(memory), Client(memory), Client(memory)
     for each in (old, young):
         each.peer = type("Host", (), {"client_host": "here"})()
     memory.hold_answers(small, 10)

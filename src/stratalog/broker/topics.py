@@ -31,12 +31,11 @@ from stratalog.errors import (
     InvalidPartitionsError,
     InvalidTopicError,
     KafkaStorageError,
-    PolicyViolationError,
     StratalogError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from stratalog.util import Clock, descriptors_left, descriptors_max
+from stratalog.util import Clock
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +43,6 @@ logger = logging.getLogger(__name__)
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 _NAME_LENGTH_MAX = 249
-#: That part of all file descriptors is not for topics that clients make.
-_SHARE_FOR_OTHERS = 8
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -192,26 +189,6 @@ class TopicManager:
                 f"{name} has {PARTITIONS_KEY}={wanted} partitions for good: its events would no longer be found"
             )
 
-    @staticmethod
-    def _check_descriptors(name: str, count: int) -> None:
-        """PolicyViolationError when new partitions would take file descriptors that others need.
-
-        Each partition keeps its newest segment open. The last ones are for segments that roll, for connections and for
-        the broker's own topics.
-        """
-        if name in NEVER_TIERED:
-            return
-        limit = descriptors_max()
-        try:
-            left = descriptors_left()
-        except OSError:
-            left = 0
-        if limit is not None and left is not None and left - count < limit // _SHARE_FOR_OTHERS:
-            raise PolicyViolationError(
-                f"{name} cannot have {count} more partitions: each takes a file descriptor, and of the broker's {limit}"
-                f" only {left} are left; raise its limit of open files (ulimit -n, LimitNOFILE)"
-            )
-
     def _check_collision(self, name: str) -> None:
         """Names that differ in '.' and '_' only would share their metrics' names; Kafka refuses the second."""
         other = self.store.colliding_topic(name)
@@ -232,7 +209,6 @@ class TopicManager:
         with self._lock:
             self.check_new(name, count, configs or {})
             self.check_partition_count(name, count)
-            self._check_descriptors(name, count)
             self._warn(small_index_warnings(name, configs or {}, self.log_config(configs or {})))
             self._warn(topic_advice(name, configs or {}))
             topic = self.store.create_topic(name, count, configs, created_ms=self._clock.now_ms())
@@ -318,7 +294,6 @@ class TopicManager:
     def add_partitions(self, name: str, partition_count: int) -> Topic:
         """Give a topic more partitions; InvalidPartitionsError unless the count grows."""
         with self._lock:
-            self._check_descriptors(name, partition_count - self.known(name).partition_count)
             topic = self.store.set_partition_count(name, partition_count)
             self._reserve_producer_ids(self._logs.create_topic(self.spec(topic)))
             return topic

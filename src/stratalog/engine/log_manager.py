@@ -274,7 +274,7 @@ class LogManager:
                     logger.error("The move of %s-%d to %s does not go on: %s", topic, number, destination, error)
 
     def _refuse_shortage(self) -> None:
-        """DataDirError when a partition is not served for want of file descriptors: each segment takes one."""
+        """DataDirError when a partition is not served for want of file descriptors."""
         if self._shortage is not None:
             raise DataDirError(f"{self._shortage}; raise the limit (ulimit -n, LimitNOFILE) and start again")
 
@@ -703,6 +703,7 @@ class LogManager:
         condemned = marked_path(log.directory, DELETE_DIR_SUFFIX)
         listener, log.on_storage_error = log.on_storage_error, None
         try:
+            log.keep_open()
             self._fs.rename(log.directory, condemned)
         except BaseException:
             log.on_storage_error = listener

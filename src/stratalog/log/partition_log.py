@@ -508,6 +508,12 @@ class PartitionLog:
             finally:
                 local.close()
 
+    def keep_open(self) -> None:
+        """Have every `.log` open from now on, because the directory gets another name. OSError when one cannot be."""
+        with self._lock:
+            for segment in self._local.segments:
+                segment.keep_open()
+
     def abandon(self, error: KafkaStorageError) -> None:
         """Let go of all files as they are; everything raises `error` from here on. For a directory that has failed."""
         with self._lock:

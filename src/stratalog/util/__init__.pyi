@@ -4,7 +4,6 @@ from .checksum import crc32c as crc32c
 from .child_processes import end_descendants as end_descendants
 from .clock import SYSTEM_CLOCK as SYSTEM_CLOCK, Clock as Clock, SystemClock as SystemClock
 from .descriptors import (
-    descriptors_left as descriptors_left,
     descriptors_max as descriptors_max,
     raise_descriptor_limit as raise_descriptor_limit,
 )

@@ -1,10 +1,9 @@
-"""How many files a process may have open: every segment of every partition takes one, and so does every connection."""
+"""How many files a process may have open: connections, and the `.log` files that are in use, take most of them."""
 
 from __future__ import annotations
 
 import logging
 import resource
-import socket
 
 logger = logging.getLogger(__name__)
 
@@ -13,15 +12,6 @@ def descriptors_max() -> int | None:
     """Return how many file descriptors the process may have; None: as many as it likes."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else soft
-
-
-def descriptors_left() -> int | None:
-    """How many more file descriptors there are, at the most; None: as many as anybody likes. OSError: there is none."""
-    limit = descriptors_max()
-    if limit is None:
-        return None
-    with socket.socket() as probe:  # it gets the lowest one that is free
-        return limit - probe.fileno()
 
 
 def raise_descriptor_limit() -> None:

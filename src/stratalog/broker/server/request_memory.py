@@ -53,8 +53,6 @@ class SlowReader(Protocol):
     """A client that has answers to read."""
 
     peer: Peer
-    #: When it last took or sent something.
-    active_at: float
 
     def close(self) -> None: ...
 
@@ -81,6 +79,7 @@ class RequestMemory:
         self._begun_at: dict[Hashable, float] = {}
         self._arriving_bytes = 0
         self._waiting: dict[Hashable, Callable[[], object]] = {}
+        #: Who took something last comes last: no search among thousands.
         self._unread: dict[SlowReader, int] = {}
         self._unread_bytes = 0
         #: Bytes of answers that had to wait, and do not wait any more.
@@ -184,16 +183,18 @@ class RequestMemory:
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def hold_answers(self, reader: SlowReader, size: int) -> None:
-        """Count the answers that wait for a client. Too many of all: who has read nothing for longest is closed."""
+        """Count the answers that wait for a client, at first, and each time that it has taken something.
+
+        Too many of all: who has taken nothing for longest is closed, of those who hold no less than most.
+        """
         before = self._unread.pop(reader, 0)
         self._unread_bytes += size - before
         self._freed_bytes += max(0, before - size)
         if size:
             self._unread[reader] = size
         while self._unread_bytes > self._limit and len(self._unread) > 1:
-            average = self._unread_bytes / len(self._unread)
-            large = (each for each, held in self._unread.items() if held >= average)
-            oldest = min(large, key=lambda each: each.active_at)
+            readers = len(self._unread)
+            oldest = next(each for each, held in self._unread.items() if held * readers >= self._unread_bytes)
             logger.warning(
                 "Closing the connection from %s: it does not read, and answers that wait take %d bytes",
                 oldest.peer.client_host,

@@ -6,12 +6,13 @@ with it, and once more when the segment stops being active. Source: Kafka's `Log
 
 Thread safety: one writer at a time (the log's lock); `read`, `translate_offset` and the searches by any thread at any
 time. `size_bytes` grows only after the bytes are written, so a reader never sees a batch that is not whole. The `.log`
-of a segment that was deleted stays open as long as somebody holds the segment or a slice of it; its indexes may be
-gone.
+may be parked at any time and is opened again at its next use (`open_logs`). That of a segment that was deleted stays
+open as long as somebody holds the segment or a slice of it; its indexes may be gone.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from typing_extensions import Buffer
 from stratalog.config import LogConfig
 from stratalog.log.append import RELATIVE_OFFSET_MAX
 from stratalog.log.format import (
+    DELETED_SUFFIX,
     LARGE,
     LEGACY,
     TimestampOffset,
@@ -33,6 +35,7 @@ from stratalog.log.index import AbortedTransaction, OffsetIndex, TimeIndex, Tran
 from stratalog.log.recovery import SoundBatches, index_sound_batches
 from stratalog.log.segment.checked_ranges import SoundBytes
 from stratalog.log.segment.log_bytes import LogBytes
+from stratalog.log.segment.open_logs import OPEN_LOGS
 from stratalog.log.segment.segment_indexes import SegmentIndexes, with_suffix
 from stratalog.log.segment.segment_times import TimedSegment
 from stratalog.records import NO_TIMESTAMP, RecordBatch
@@ -78,7 +81,14 @@ class LogSegment(TimedSegment):
         )
         is_new = not fs.exists(self.log_path)
         super().__init__(is_new=is_new)
-        self.file: File = fs.open(self.log_path, create=True)
+        #: Asked and reset by `open_logs`.
+        self.is_used = False
+        #: Held while the `.log` is opened, parked, renamed or closed.
+        self._file_lock = threading.Lock()
+        #: None: parked.
+        self._file: File | None = OPEN_LOGS.open(lambda: fs.open(self.log_path, create=True))
+        self._may_be_parked = True
+        OPEN_LOGS.admit(self)
         self.size_bytes = 0 if is_new else self.file.size()
         #: Which bytes may be handed out without another look.
         self.sound = SoundBytes(self.log_path, base_offset, self.size_bytes)
@@ -112,6 +122,42 @@ class LogSegment(TimedSegment):
 
     def __repr__(self) -> str:
         return f"LogSegment({self.log_path.name}, {self.size_bytes} bytes)"
+
+    # --- the `.log` -------------------------------------------------------------------------------------------------
+
+    @property
+    def file(self) -> File:
+        """The open `.log`; hold it for as long as it has to stay open. OSError when it cannot be opened again."""
+        self.is_used = True
+        file = self._file
+        return file if file is not None else self._open_again()
+
+    def _open_again(self) -> File:
+        def opening() -> File:
+            with self._file_lock:
+                if self._file is None:
+                    self._file = self._fs.open(self.log_path, write=True)
+                return self._file
+
+        file = OPEN_LOGS.open(opening)
+        OPEN_LOGS.admit(self)
+        return file
+
+    def park(self) -> None:
+        """Let go of the `.log` until it is used again."""
+        with self._file_lock:
+            if self._may_be_parked:
+                self._file = None
+
+    def keep_open(self) -> None:
+        """Have the `.log` open from now on, because its name goes. OSError when it cannot be opened again."""
+        while True:
+            file = self.file
+            with self._file_lock:
+                if self._file is file:  # else it was parked in between
+                    self._may_be_parked = False
+                    break
+        OPEN_LOGS.forget(self)
 
     # --- indexes ----------------------------------------------------------------------------------------------------
 
@@ -176,7 +222,7 @@ class LogSegment(TimedSegment):
         ValueError, and nothing is written. An OSError leaves the segment as it was; if even that fails,
         `is_tail_certain` says so: its files may hold more than was acknowledged, and nothing is to be appended to it.
         """
-        position = self.size_bytes
+        position, file = self.size_bytes, self.file
         if not self.base_offset <= batches[0].base_offset <= batches[-1].last_offset <= self.last_offset_max:
             raise ValueError(
                 f"{self.log_path}: offsets {batches[0].base_offset} to {batches[-1].last_offset} do not lie between"
@@ -184,9 +230,9 @@ class LogSegment(TimedSegment):
             )
         try:
             if len(parts) == 1:
-                self.file.write_at(parts[0], position)
+                file.write_at(parts[0], position)
             else:
-                self.file.writev_at(parts, position)
+                file.writev_at(parts, position)
         except OSError:
             self._cut_back(position)
             raise
@@ -349,23 +395,30 @@ class LogSegment(TimedSegment):
     # --- end --------------------------------------------------------------------------------------------------------
 
     def change_suffix(self, old: str, new: str) -> None:
-        """Rename all files, `old` for `new` at the end; the `.log` stays open as it is.
+        """Rename all files, `old` for `new` at the end; that of a segment that is to be deleted stays open.
 
         The `.log` first: recovery takes what stands beside it under the same suffix for its own, and nothing else.
         """
+        if new == DELETED_SUFFIX:
+            self.keep_open()
         target = with_suffix(self.log_path, old, new)
-        self._fs.rename(self.log_path, target)
-        self.log_path = self.sound.path = target
+        with self._file_lock:
+            self._fs.rename(self.log_path, target)
+            self.log_path = self.sound.path = target
         self._indexes.change_suffix(old, new)
 
     def remove_files(self) -> None:
         """Remove all files; a caller that holds the segment or a slice of it can still read its `.log`."""
+        self.keep_open()
         for path in (*self.index_paths, self.log_path):
             self._fs.remove(path)
 
     def close(self) -> None:
         """Let go of all files and leave them as they are; the `.log` stays open as long as a slice of it lives."""
-        self.file = File(self.log_path, -1)
+        with self._file_lock:
+            self._file = File(self.log_path, -1)
+            self._may_be_parked = False
+        OPEN_LOGS.forget(self)
         self._indexes.close()
 
 

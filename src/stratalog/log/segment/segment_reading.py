@@ -43,9 +43,13 @@ class ReadableSegment(ABC):
 
     base_offset: int
     log_path: Path
-    file: File
     #: Bytes of whole batches; what lies behind them in the file is no part of the segment.
     size_bytes: int
+
+    @property
+    @abstractmethod
+    def file(self) -> File:
+        """The open `.log`; hold it for as long as it has to stay open."""
 
     @property
     @abstractmethod
