@@ -6,8 +6,8 @@ with it, and once more when the segment stops being active. Source: Kafka's `Log
 
 Thread safety: one writer at a time (the log's lock); `read`, `translate_offset` and the searches by any thread at any
 time. `size_bytes` grows only after the bytes are written, so a reader never sees a batch that is not whole. The `.log`
-may be parked at any time and is opened again at its next use (`open_logs`). That of a segment that was deleted stays
-open as long as somebody holds the segment or a slice of it; its indexes may be gone.
+may be parked at any time and is opened again at its next use (`open_segments`). That of a segment that was deleted
+stays open as long as somebody holds the segment or a slice of it; its indexes may be gone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from stratalog.log.index import AbortedTransaction, OffsetIndex, TimeIndex, Tran
 from stratalog.log.recovery import SoundBatches, index_sound_batches
 from stratalog.log.segment.checked_ranges import SoundBytes
 from stratalog.log.segment.log_bytes import LogBytes
-from stratalog.log.segment.open_logs import OPEN_LOGS
+from stratalog.log.segment.open_segments import OPEN_SEGMENTS
 from stratalog.log.segment.segment_indexes import SegmentIndexes, with_suffix
 from stratalog.log.segment.segment_times import TimedSegment
 from stratalog.records import NO_TIMESTAMP, RecordBatch
@@ -81,14 +81,14 @@ class LogSegment(TimedSegment):
         )
         is_new = not fs.exists(self.log_path)
         super().__init__(is_new=is_new)
-        #: Asked and reset by `open_logs`.
+        #: Asked and reset by `open_segments`.
         self.is_used = False
         #: Held while the `.log` is opened, parked, renamed or closed.
         self._file_lock = threading.Lock()
         #: None: parked.
-        self._file: File | None = OPEN_LOGS.open(lambda: fs.open(self.log_path, create=True))
+        self._file: File | None = OPEN_SEGMENTS.open(lambda: fs.open(self.log_path, create=True))
         self._may_be_parked = True
-        OPEN_LOGS.admit(self)
+        OPEN_SEGMENTS.admit(self)
         self.size_bytes = 0 if is_new else self.file.size()
         #: Which bytes may be handed out without another look.
         self.sound = SoundBytes(self.log_path, base_offset, self.size_bytes)
@@ -139,8 +139,8 @@ class LogSegment(TimedSegment):
                     self._file = self._fs.open(self.log_path, write=True)
                 return self._file
 
-        file = OPEN_LOGS.open(opening)
-        OPEN_LOGS.admit(self)
+        file = OPEN_SEGMENTS.open(opening)
+        OPEN_SEGMENTS.admit(self)
         return file
 
     def park(self) -> None:
@@ -157,7 +157,7 @@ class LogSegment(TimedSegment):
                 if self._file is file:  # else it was parked in between
                     self._may_be_parked = False
                     break
-        OPEN_LOGS.forget(self)
+        OPEN_SEGMENTS.forget(self)
 
     # --- indexes ----------------------------------------------------------------------------------------------------
 
@@ -418,7 +418,7 @@ class LogSegment(TimedSegment):
         with self._file_lock:
             self._file = File(self.log_path, -1)
             self._may_be_parked = False
-        OPEN_LOGS.forget(self)
+        OPEN_SEGMENTS.forget(self)
         self._indexes.close()
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from stratalog.config.topic import LogConfig
 from stratalog.log.partition_log import PartitionLog
-from stratalog.log.segment import open_logs, segment as segment_module
-from stratalog.log.segment.open_logs import OpenLogs
+from stratalog.log.segment import open_segments, segment as segment_module
+from stratalog.log.segment.open_segments import OpenSegments
 from stratalog.util import File
 from tests.log.writers import append, replicate
 
@@ -32,15 +32,15 @@ class Segment:
 
 
 @pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> OpenLogs:
+def registry(monkeypatch: pytest.MonkeyPatch) -> OpenSegments:
     """Three segments may be open, of those that are opened from now on."""
-    registry = OpenLogs(lambda: LIMIT)
-    monkeypatch.setattr(segment_module, "OPEN_LOGS", registry)
+    registry = OpenSegments(lambda: LIMIT)
+    monkeypatch.setattr(segment_module, "OPEN_SEGMENTS", registry)
     return registry
 
 
 @pytest.fixture
-def logs(tmp_path: Path, registry: OpenLogs) -> Iterator[list[PartitionLog]]:
+def logs(tmp_path: Path, registry: OpenSegments) -> Iterator[list[PartitionLog]]:
     """Ten of them, each with one batch."""
     config = LogConfig(index_interval_bytes=0)
     logs = [PartitionLog.open(tmp_path / f"orders-{number}", config) for number in range(10)]
@@ -72,7 +72,7 @@ def records(log: PartitionLog, offset: int = 0) -> bytes:
 
 
 def test_the_one_that_was_not_used_for_longest_is_parked() -> None:
-    registry = OpenLogs(lambda: LIMIT)
+    registry = OpenSegments(lambda: LIMIT)
     _, second, third, fourth = segments = [Segment() for _ in range(4)]
     for each in segments[:LIMIT]:
         registry.admit(each)
@@ -86,7 +86,7 @@ def test_the_one_that_was_not_used_for_longest_is_parked() -> None:
 
 
 def test_all_in_use_still_leaves_place_for_another() -> None:
-    registry = OpenLogs(lambda: LIMIT)
+    registry = OpenSegments(lambda: LIMIT)
     segments = [Segment() for _ in range(LIMIT)]
     for each in segments:
         registry.admit(each)
@@ -98,7 +98,7 @@ def test_all_in_use_still_leaves_place_for_another() -> None:
 
 
 def test_want_of_descriptors_parks_and_tries_again_until_none_is_left() -> None:
-    registry = OpenLogs(lambda: None)
+    registry = OpenSegments(lambda: None)
     segments = [Segment() for _ in range(100)]
     for each in segments:
         registry.admit(each)
@@ -116,10 +116,10 @@ def test_want_of_descriptors_parks_and_tries_again_until_none_is_left() -> None:
 
 
 def test_half_of_the_descriptors_are_for_logs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_logs, "descriptors_max", lambda: 1000)
-    assert open_logs._open_at_most() == 500
-    monkeypatch.setattr(open_logs, "descriptors_max", lambda: None)
-    assert open_logs._open_at_most() is None
+    monkeypatch.setattr(open_segments, "descriptors_max", lambda: 1000)
+    assert open_segments._open_at_most() == 500
+    monkeypatch.setattr(open_segments, "descriptors_max", lambda: None)
+    assert open_segments._open_at_most() is None
 
 
 def test_ten_logs_are_written_and_read_with_three_open(tmp_path: Path, logs: list[PartitionLog]) -> None:
@@ -189,7 +189,7 @@ def test_a_closed_segment_is_not_opened_again(logs: list[PartitionLog]) -> None:
     assert segment.file.closed
 
 
-def test_threads_read_while_others_have_their_logs_parked(registry: OpenLogs, logs: list[PartitionLog]) -> None:
+def test_threads_read_while_others_have_their_logs_parked(registry: OpenSegments, logs: list[PartitionLog]) -> None:
     whole, wrong, stop = records(logs[0]), list[object](), threading.Event()
 
     def read() -> None:

@@ -34,7 +34,7 @@ class Parked(Protocol):
         """Let go of the `.log` until it is used again."""
 
 
-class OpenLogs:
+class OpenSegments:
     """Segments whose `.log` is open, the one that was opened first in front. Thread-safe.
 
     The first one is parked first, but for those that were used since they were last looked at.
@@ -99,4 +99,4 @@ def _open_at_most() -> int | None:
 
 
 #: For all segments of the process.
-OPEN_LOGS: Final = OpenLogs(_open_at_most)
+OPEN_SEGMENTS: Final = OpenSegments(_open_at_most)
