@@ -240,6 +240,14 @@ def test_options_travel_and_show_no_secret() -> None:
             "kafka.sasl.jaas.config is not set",
         ),
         ({"kafka.request.timeout.ms": "soon"}, "kafka.request.timeout.ms=soon: expected milliseconds"),
+        (
+            {"kafka.security.protocol": "SSL", "kafka.ssl.enabled.protocols": "TLSv1.1, TLSv1.2"},
+            "kafka.ssl.enabled.protocols=TLSv1.1,TLSv1.2: TLSv1.1 is not spoken",
+        ),
+        (
+            {"kafka.security.protocol": "SSL", "kafka.ssl.cipher.suites": "TLS_OWN"},
+            "kafka.ssl.cipher.suites=TLS_OWN: TLS_OWN is not known to OpenSSL",
+        ),
     ],
 )
 def test_options_that_cannot_work(options: dict[str, str], message: str) -> None:

@@ -253,6 +253,15 @@ def test_an_unknown_authorizer_is_named(quorum: ModelQuorum, data_dir: Path) -> 
     assert "org.acme.Own" in line
 
 
+@pytest.mark.parametrize(("key", "value"), [("ssl.enabled.protocols", "TLSv1.1"), ("ssl.cipher.suites", "TLS_OWN")])
+def test_limits_of_tls_towards_controllers_that_cannot_be_kept_are_named(
+    quorum: ModelQuorum, data_dir: Path, key: str, value: str
+) -> None:
+    protocols = "CONTROLLER:SSL,CLIENTS:SASL_PLAINTEXT"
+    limits = {"listener.security.protocol.map": protocols, f"listener.name.controller.{key}": value}
+    assert f"listener.name.controller.{key}={value}: {value} is not" in refused(quorum, data_dir, **limits)
+
+
 @pytest.mark.parametrize("key", [ApiKey.FETCH, ApiKey.BROKER_REGISTRATION])
 def test_a_principal_that_may_do_nothing_is_told_what_it_needs(
     quorum: ModelQuorum, data_dir: Path, key: ApiKey

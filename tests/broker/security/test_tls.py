@@ -23,9 +23,11 @@ from tests.support.reference_kafka import free_port, require_reference_kafka, to
 from tests.support.waiting import wait_until
 
 from stratalog.broker.security.distinguished_names import UnmappedNameError, map_name, parse_rules, subject_of
-from stratalog.broker.security.tls import openssl_name
 from stratalog.broker.server.server import Broker
 from stratalog.errors import InvalidConfigError
+from stratalog.wire.client import ConnectionOptions
+from stratalog.wire.client.tls_limits import openssl_name
+from stratalog.wire.client.transport import connect
 
 API_VERSIONS = bytes.fromhex("0000000a0012000000000001ffff")
 
@@ -138,6 +140,46 @@ def test_a_version_or_suite_that_is_not_enabled_is_refused(
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         with pytest.raises(ssl.SSLError):
             handshake(broker, context)
+
+
+def own_connection(broker: Broker, authority: Authority, **limits: str) -> ssl.SSLSocket:
+    """Connect as our commands, Spark and brokers do."""
+    found = connect(
+        "127.0.0.1",
+        int(broker.bootstrap_servers.rpartition(":")[2]),
+        ConnectionOptions.of(
+            {
+                "kafka.bootstrap.servers": broker.bootstrap_servers,
+                "kafka.security.protocol": "SSL",
+                "kafka.ssl.truststore.certificates": authority.pem,
+                **{f"kafka.{key.replace('__', '.')}": value for key, value in limits.items()},
+            }
+        ),
+    )
+    assert isinstance(found, ssl.SSLSocket)
+    return found
+
+
+def test_our_own_clients_keep_to_the_versions_and_suites_that_they_are_given(
+    tmp_path: Path, authority: Authority, server: Issued
+) -> None:
+    suite = "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"
+    with serving(tmp_path, tls_config(tmp_path, server)) as broker:
+        with own_connection(broker, authority) as sock:
+            assert sock.version() == "TLSv1.3"
+        with own_connection(broker, authority, ssl__enabled__protocols="TLSv1.2", ssl__cipher__suites=suite) as sock:
+            assert sock.version() == "TLSv1.2"
+            cipher = sock.cipher()
+            assert cipher is not None
+            assert cipher[0] == "ECDHE-ECDSA-CHACHA20-POLY1305"
+
+
+def test_our_own_clients_do_not_fall_back_to_an_older_version(
+    tmp_path: Path, authority: Authority, server: Issued
+) -> None:
+    config = tls_config(tmp_path, server, ssl__enabled__protocols="TLSv1.2")
+    with serving(tmp_path, config) as broker, pytest.raises(ssl.SSLError):
+        own_connection(broker, authority, ssl__enabled__protocols="TLSv1.3")
 
 
 @pytest.mark.parametrize(

@@ -19,14 +19,12 @@ from stratalog.broker.security.peer import ANONYMOUS, Principal
 from stratalog.config import DYNAMIC_TLS_KEYS, BrokerConfig, listener_prefix
 from stratalog.errors import InvalidConfigError
 from stratalog.util import REAL_FILESYSTEM
+from stratalog.wire.client import limit_tls
 
 logger = logging.getLogger(__name__)
 
 _LOOK_EVERY_S: Final = 1.0
-_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
-#: What OpenSSL always offers in TLS 1.3; its Python module cannot choose among them.
-_SUITES_OF_13: Final = frozenset({"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"})
 
 
 class ServerTls:
@@ -108,9 +106,10 @@ class ServerTls:
         config, prefix = self._config, self._prefix
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.options |= ssl.OP_NO_RENEGOTIATION
-        versions = _versions(config, prefix)
-        context.minimum_version, context.maximum_version = min(versions), max(versions)
-        _choose_ciphers(context, config, prefix)
+        try:
+            limit_tls(context, config["ssl.enabled.protocols"], config["ssl.cipher.suites"], prefix)
+        except ValueError as error:
+            raise InvalidConfigError(str(error)) from None
         take_identity(context, load_identity(config, prefix))
         trusted = load_trusted(config, prefix)
         if self._client_auth is not ssl.CERT_NONE:
@@ -129,51 +128,3 @@ def _content(path: Path) -> bytes | None:
         return REAL_FILESYSTEM.read_bytes(path)
     except OSError:
         return None
-
-
-def _versions(config: BrokerConfig, prefix: str) -> list[ssl.TLSVersion]:
-    names = config["ssl.enabled.protocols"]
-    for name in names:
-        if name not in _VERSIONS:
-            raise InvalidConfigError(
-                f"{prefix}ssl.enabled.protocols={','.join(names)}: {name} is not spoken; use {','.join(_VERSIONS)}"
-            )
-    if not names:
-        raise InvalidConfigError(f"{prefix}ssl.enabled.protocols is empty: use {','.join(_VERSIONS)}")
-    return [_VERSIONS[name] for name in names]
-
-
-def _choose_ciphers(context: ssl.SSLContext, config: BrokerConfig, prefix: str) -> None:
-    suites = config["ssl.cipher.suites"]
-    if not suites:
-        return
-    key = f"{prefix}ssl.cipher.suites={','.join(suites)}"
-    newer = _SUITES_OF_13.intersection(suites)
-    if newer and newer != _SUITES_OF_13 and context.maximum_version is ssl.TLSVersion.TLSv1_3:
-        missing = ", ".join(sorted(_SUITES_OF_13 - newer))
-        raise InvalidConfigError(f"{key}: TLSv1.3 comes with all of its suites here; name {missing} too, or none")
-    older = [suite for suite in suites if suite not in _SUITES_OF_13]
-    if not newer:
-        if context.minimum_version is ssl.TLSVersion.TLSv1_3:
-            raise InvalidConfigError(f"{key}: names no suite of TLSv1.3, and ssl.enabled.protocols no other protocol")
-        context.maximum_version = ssl.TLSVersion.TLSv1_2
-    if not older:
-        if context.maximum_version is not ssl.TLSVersion.TLSv1_3:
-            raise InvalidConfigError(f"{key}: names no suite of TLSv1.2, and ssl.enabled.protocols no other protocol")
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        return
-    names = [openssl_name(suite) for suite in older]
-    for suite, name in zip(older, names, strict=True):
-        try:
-            context.set_ciphers(name)
-        except ssl.SSLError:
-            raise InvalidConfigError(f"{key}: {suite} is not known to OpenSSL") from None
-    context.set_ciphers(":".join(names))
-
-
-def openssl_name(suite: str) -> str:
-    """Return OpenSSL's name of a suite that Java names as the standard of TLS 1.2 does."""
-    exchange, _, rest = suite.removeprefix("TLS_").partition("_WITH_")
-    cipher = rest.replace("AES_128", "AES128").replace("AES_256", "AES256").replace("_CBC", "")
-    cipher = cipher.replace("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305")
-    return "-".join(part.replace("_", "-") for part in (exchange if exchange != "RSA" else "", cipher) if part)

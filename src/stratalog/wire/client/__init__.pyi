@@ -25,5 +25,6 @@ from .options import (
     client_properties as client_properties,
 )
 from .sasl import dialogue as dialogue
+from .tls_limits import limit_tls as limit_tls
 from .transactions import Coordinators as Coordinators, GroupOffset as GroupOffset, ProducerIdentity as ProducerIdentity
 from .transport import tls_context as tls_context

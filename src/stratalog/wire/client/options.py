@@ -9,6 +9,7 @@ itself; the formats of Java are refused with the way out.
 from __future__ import annotations
 
 import enum
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Final, Self
 from stratalog.config import jaas_options, parse_properties
 from stratalog.errors import UsageError
 from stratalog.util import REAL_FILESYSTEM
+from stratalog.wire.client.tls_limits import TLS_VERSIONS, limit_tls
 
 DEFAULT_PORT: Final = 9092
 CLIENT_ID: Final = "stratalog"
@@ -53,6 +55,9 @@ class Tls:
     key_text: str | None = field(default=None, repr=False)
     key_password: str | None = field(default=None, repr=False)
     checks_host: bool = True
+    versions: tuple[str, ...] = tuple(TLS_VERSIONS)
+    #: Java's names; none means all.
+    suites: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +160,11 @@ class _Properties:
     def verbatim(self, name: str) -> str | None:
         return self._values.get(name)
 
+    def words(self, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the words of a list without blanks around them; the default where it is not set, or empty."""
+        value = self.text(name)
+        return default if value is None else tuple(filter(None, (word.strip() for word in value.split(","))))
+
     def seconds(self, name: str, default_ms: int) -> float:
         value = self.text(name)
         if value is not None and not value.isdecimal():
@@ -181,6 +191,12 @@ def _tls(reader: _Properties) -> Tls:
     endpoint = reader.verbatim("ssl.endpoint.identification.algorithm")
     if (endpoint or "").strip().lower() not in ("", "https"):
         raise UsageError(f"{reader.where}ssl.endpoint.identification.algorithm={endpoint}: expected https, or nothing")
+    versions = reader.words("ssl.enabled.protocols", tuple(TLS_VERSIONS))
+    suites = reader.words("ssl.cipher.suites", ())
+    try:
+        limit_tls(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), versions, suites, reader.where)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     return Tls(
         truststore_path=reader.text("ssl.truststore.location"),
         truststore_text=reader.text("ssl.truststore.certificates"),
@@ -189,6 +205,8 @@ def _tls(reader: _Properties) -> Tls:
         key_text=reader.text("ssl.keystore.key"),
         key_password=reader.text("ssl.key.password"),
         checks_host=endpoint is None or bool(endpoint.strip()),
+        versions=versions,
+        suites=suites,
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from stratalog.errors import UsageError
 from stratalog.util import REAL_FILESYSTEM
 from stratalog.wire.client.options import ConnectionOptions, Tls
+from stratalog.wire.client.tls_limits import limit_tls
 
 
 def connect(host: str, port: int, options: ConnectionOptions) -> socket.socket:
@@ -39,6 +40,7 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
     """Return trust and identity as Python's `ssl` takes them. Raises UsageError for certificates that are none."""
     context = ssl.create_default_context(cadata=_trusted(tls))
     context.check_hostname = tls.checks_host
+    limit_tls(context, tls.versions, tls.suites, "option kafka.")
     if tls.keystore_path is not None:
         _load_identity(context, "kafka.ssl.keystore.location", Path(tls.keystore_path), tls.key_password)
     elif tls.certificate_text is not None:
