@@ -237,7 +237,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
 
 
 def until(is_so: Callable[[], bool]) -> None:
-    wait_until(is_so, "it comes", seconds=10, every=0.005)
+    wait_until(is_so, "it comes", every=0.005)
 
 
 def test_a_follower_has_the_leaders_bytes_and_its_high_watermark(pair: Pair) -> None:

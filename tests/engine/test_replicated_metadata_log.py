@@ -106,7 +106,7 @@ def test_what_one_broker_stores_another_reads(view: View, logs: list[ReplicatedM
         reader.list_remote_log_segments(PARTITION)
     for each in (writer, reader):
         each.on_partition_leadership_changes([PARTITION], [])
-        wait_until(partial(each.is_ready, PARTITION), "it is read", seconds=10, every=0.01)
+        wait_until(partial(each.is_ready, PARTITION), "it is read", every=0.01)
     before = len(writer.list_remote_log_segments(PARTITION))
     first = segment(0)
     writer.add_remote_log_segment_metadata(first).result(10)
@@ -114,7 +114,7 @@ def test_what_one_broker_stores_another_reads(view: View, logs: list[ReplicatedM
     writer.update_remote_log_segment_metadata(finished(first)).result(10)
     assert writer.highest_offset_for_epoch(PARTITION, 0) == 9
     reader.on_partition_leadership_changes([PARTITION], [])
-    wait_until(lambda: reader.is_ready(PARTITION), "it is read", seconds=10, every=0.001)
+    wait_until(lambda: reader.is_ready(PARTITION), "it is read", every=0.001)
     assert reader.highest_offset_for_epoch(PARTITION, 0) == 9, "ready means that all is known that was stored before"
     assert view.made > 1, "the topic was asked for again"
 
@@ -123,7 +123,7 @@ def test_without_a_leader_lookups_go_on_and_nothing_is_stored(
     view: View, logs: list[ReplicatedMetadataLog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = TopicBasedRemoteLogMetadataManager(logs[0], consume_wait_ms=10_000)
-    wait_until(lambda: manager.is_ready(PARTITION), "it is read", seconds=10, every=0.01)
+    wait_until(lambda: manager.is_ready(PARTITION), "it is read", every=0.01)
     known = len(manager.list_remote_log_segments(PARTITION))
     monkeypatch.setattr("stratalog.engine.tiering.replicated_metadata_log._APPEND_S", 0)
     view.leader = -1
@@ -133,7 +133,7 @@ def test_without_a_leader_lookups_go_on_and_nothing_is_stored(
     with pytest.raises(RetriableRemoteStorageError):
         logs[0].append(0, b"x", 0)
     view.leader = 1
-    wait_until(lambda: manager.is_ready(PARTITION), "it is read", seconds=10, every=0.01)
+    wait_until(lambda: manager.is_ready(PARTITION), "it is read", every=0.01)
 
 
 def test_an_end_ends_what_waits(view: View, logs: list[ReplicatedMetadataLog]) -> None:

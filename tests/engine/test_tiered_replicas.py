@@ -39,7 +39,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TieredPair
 
 
 def until(is_so: Callable[[], bool], what: str = "it comes") -> None:
-    wait_until(is_so, what, seconds=10, every=0.003)
+    wait_until(is_so, what, every=0.003)
 
 
 def of_producer(sequence: int) -> bytes:

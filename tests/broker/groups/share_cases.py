@@ -23,7 +23,7 @@ CONFIG = {
     "group.initial.rebalance.delay.ms": "0",
 }
 TOPICS = {"one": 1, "three": 3, "six": 6, "late": 2}
-WAIT_S = 20.0
+WAIT_S = 60.0
 _SHARE_COORDINATOR = 2
 _TOPIC, _GROUP = 2, 32
 

@@ -20,7 +20,7 @@ CONFIG = {
     "group.initial.rebalance.delay.ms": "0",
 }
 TOPICS = {"in": 4, "other": 2}
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 _GROUP = 32
 
