@@ -176,7 +176,7 @@ def test_a_token_lets_its_owner_in_at_every_broker_until_it_ends(world: World, m
 
         short, short_secret = _create(at_maker, life_ms=5_000)
         key = b64encode(short_secret).decode()
-        wait_until(lambda: not world.enters(FIRST, SHA_256, short, key, by_token=True), "the controller takes away what is over")
+        wait_until(lambda: not world.enters(FIRST, SHA_256, short, key, by_token=True), "its time is over")
 
 
 def test_kafkas_command_sees_at_our_broker_what_was_made_at_it(world: World) -> None:

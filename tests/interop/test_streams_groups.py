@@ -30,9 +30,9 @@ WAIT_S = 90.0
 class Application:
     """An instance of the application, with two threads, in a process of its own."""
 
-    def __init__(self, broker: stratalog.Broker, directory: Path, guarantee: str, port: int) -> None:
+    def __init__(self, bootstrap: str, directory: Path, guarantee: str, port: int) -> None:
         command = [java(), "-Xmx300m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", classpath(STREAMS_JARS)]
-        arguments = [broker.bootstrap_servers, GROUP, str(directory / str(port)), guarantee, str(port)]
+        arguments = [bootstrap, GROUP, str(directory / str(port)), guarantee, str(port)]
         self._process = subprocess.Popen(
             [*command, str(PROGRAM), *arguments],
             stdin=subprocess.PIPE,
@@ -105,18 +105,18 @@ def broker(tmp_path: Path) -> Iterator[stratalog.Broker]:
         yield broker
 
 
-def send(broker: stratalog.Broker, count: int) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 3})
+def send(bootstrap: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 3})
     for number in range(count):
         producer.produce("lines", f"alpha beta w{number % 7}")
-    producer.flush()
+    assert producer.flush(WAIT_S) == 0
 
 
-def counted(broker: stratalog.Broker, until: int) -> dict[str, int]:
+def counted(bootstrap: str, until: int) -> dict[str, int]:
     """Return the last count of each word, read once `alpha` and `beta` have come so far."""
     consumer = Consumer(
         {
-            "bootstrap.servers": broker.bootstrap_servers,
+            "bootstrap.servers": bootstrap,
             "group.id": "reader",
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
@@ -144,22 +144,22 @@ def test_two_instances_count_words_come_and_go_and_lose_nothing(
     broker: stratalog.Broker, tmp_path: Path, guarantee: str
 ) -> None:
     command = ["--bootstrap-server", broker.bootstrap_servers]
-    applications = [Application(broker, tmp_path, guarantee, 1001)]
+    applications = [Application(broker.bootstrap_servers, tmp_path, guarantee, 1001)]
     try:
         first = applications[0]
-        send(broker, 50)
+        send(broker.bootstrap_servers, 50)
         first.expect_tasks(2 * PARTITIONS, 0)
-        applications.append(Application(broker, tmp_path, guarantee, 1002))
+        applications.append(Application(broker.bootstrap_servers, tmp_path, guarantee, 1002))
         second = applications[1]
         first.expect_tasks(PARTITIONS, PARTITIONS // 2)
         second.expect_tasks(PARTITIONS, PARTITIONS // 2)
-        send(broker, 50)
+        send(broker.bootstrap_servers, 50)
         described = tool(COMMAND, [*command, "--describe", "--group", GROUP, "--members", "--verbose"])
         assert described.count("ACTIVE:") == 2 * described.count("TARGET-ACTIVE:") >= 8
         second.stop()
         first.expect_tasks(2 * PARTITIONS, 0)
-        send(broker, 50)
-        counts = counted(broker, 150)
+        send(broker.bootstrap_servers, 50)
+        counts = counted(broker.bootstrap_servers, 150)
         assert (counts["alpha"], counts["beta"]) == (150, 150)
         assert "Stable" in tool(COMMAND, [*command, "--list", "--state"])
         first.stop()

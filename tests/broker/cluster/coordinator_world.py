@@ -53,6 +53,9 @@ class _Metadata:
     topics_version = new_topics_version = 1
     features = FinalizedFeatures(33, 1, {"group.version": 1, "transaction.version": 2})
 
+    def resource_configs(self, resource_type: int, name: str) -> dict[str, str]:  # noqa: ARG002
+        return {}
+
     def topic(self, name: str) -> Any:
         count = TOPICS.get(name)
         return None if count is None else SimpleNamespace(name=name, partition_count=count, topic_id=UUID(int=1))
