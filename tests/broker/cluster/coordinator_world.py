@@ -53,7 +53,7 @@ class _Metadata:
     topics_version = new_topics_version = 1
     features = FinalizedFeatures(33, 1, {"group.version": 1, "transaction.version": 2})
 
-    def resource_configs(self, resource_type: int, name: str) -> dict[str, str]:  # noqa: ARG002
+    def resource_configs(self, resource_type: int, name: str) -> dict[str, str]:
         return {}
 
     def topic(self, name: str) -> Any:
