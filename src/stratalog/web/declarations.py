@@ -35,12 +35,16 @@ View = Callable[[ConsoleViewer, Console, Mapping[str, Any]], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`path` is that of the HTML; JSON is below `/api`. `name` is that of the template."""
+    """`path` is that of the HTML; JSON is below `/api`. `name` is that of the template.
+
+    `answer` is a typed dictionary, the shape of what `view` returns.
+    """
 
     path: str
     name: str
     summary: str
     view: View
+    answer: type
     fields: tuple[InputField, ...] = ()
 
 

@@ -6,16 +6,18 @@ Pages for people, and their scripts and styles, are not in it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from stratalog.web import answers
 from stratalog.web.declarations import Page, PageChange
 from stratalog.web.fields import InputField
+from stratalog.web.json_schema import SchemaBook
 
 _JSON = "application/json"
 _PATH_TYPES = {"partition": {"type": "integer", "minimum": 0}}
 _ERRORS = {
-    "400": "A field is wrong: `errors` has a text for each.",
+    "400": "A field is wrong.",
     "401": "A login is needed.",
     "403": "The access rules of the broker, or its settings, do not allow it.",
     "404": "There is no such thing, or it may not be seen.",
@@ -28,25 +30,28 @@ _HEALTH = {"200": "It is.", "503": "It is not; `status` says what is the matter.
 _OPEN: list[dict[str, list[str]]] = [{}]
 
 
-def _beside() -> dict[str, dict[str, Any]]:
+def _beside(book: SchemaBook) -> dict[str, dict[str, Any]]:
     """Return what is no page."""
     one = "/topics/{topic}/partitions/{partition}/raw"
     part = {"type": "string", "enum": ["value", "key"], "default": "value"}
     login = {"type": "object", "properties": {"user": _TEXT, "password": _TEXT}, "required": ["user", "password"]}
     token = {"type": "object", "properties": {"form_token": _TEXT}}
-    answers = {"303": "Go on there.", "400": "The form cannot be read, or comes from elsewhere."}
+    live = {_JSON: book.of(answers.LiveAnswer)}
+    ready = {_JSON: book.of(answers.ReadyAnswer)}
+    document = {_JSON: book.of(answers.OpenApiAnswer)}
+    forms = {"303": "Go on there.", "400": "The form cannot be read, or comes from elsewhere."}
     return {
-        "/health": {"get": _plain("health", "The same as /health/ready.", _HEALTH, _JSON, security=_OPEN)},
-        "/health/live": {"get": _plain("live", "Whether the broker's loop turns.", _HEALTH, _JSON, security=_OPEN)},
+        "/health": {"get": _plain("health", "The same as /health/ready.", _HEALTH, ready, security=_OPEN)},
+        "/health/live": {"get": _plain("live", "Whether the broker's loop turns.", _HEALTH, live, security=_OPEN)},
         "/health/ready": {
-            "get": _plain("ready", "Whether clients of every kind are served.", _HEALTH, _JSON, security=_OPEN)
+            "get": _plain("ready", "Whether clients of every kind are served.", _HEALTH, ready, security=_OPEN)
         },
         "/metrics": {
             "get": _plain(
                 "metrics",
                 "Metrics for Prometheus, as text or as OpenMetrics.",
                 {"200": "The metrics.", "401": _ERRORS["401"], "503": _ERRORS["503"]},
-                "text/plain",
+                {"text/plain": _TEXT},
                 security=[{}, {"basic": []}, {"metricsToken": []}],
             )
         },
@@ -55,11 +60,11 @@ def _beside() -> dict[str, dict[str, Any]]:
                 "tierStatus",
                 "Why segments are still local, or not yet remote.",
                 {"200": "One object for each partition.", "401": _ERRORS["401"]},
-                _JSON,
+                {_JSON: book.of(answers.TierStatusAnswer)},
                 [{"name": "topic", "in": "query", "description": "Only this topic, tiered or not.", "schema": _TEXT}],
             )
         },
-        "/api/openapi.json": {"get": _plain("openapi", "This document.", {"200": "This document."}, _JSON)},
+        "/api/openapi.json": {"get": _plain("openapi", "This document.", {"200": "This document."}, document)},
         one: {
             "get": _plain(
                 "raw",
@@ -69,7 +74,7 @@ def _beside() -> dict[str, dict[str, Any]]:
                     "303": "To the login.",
                     **{code: _ERRORS[code] for code in ("403", "404", "503")},
                 },
-                "application/octet-stream",
+                {"application/octet-stream": _TEXT},
                 [
                     *_path_parameters(one),
                     {"name": "offset", "in": "query", "required": True, "schema": {"type": "integer", "minimum": 0}},
@@ -78,15 +83,17 @@ def _beside() -> dict[str, dict[str, Any]]:
             )
         },
         "/login": {
-            "get": _plain("loginPage", "The form to log in by.", {"200": "The form."}, "text/html", security=_OPEN),
+            "get": _plain(
+                "loginPage", "The form to log in by.", {"200": "The form."}, {"text/html": _TEXT}, security=_OPEN
+            ),
             "post": {
-                **_plain("login", "Begin a session.", {**answers, "401": "Wrong."}, "text/html", security=_OPEN),
+                **_plain("login", "Begin a session.", {**forms, "401": "Wrong."}, {"text/html": _TEXT}, security=_OPEN),
                 "requestBody": _form(login),
             },
         },
         "/logout": {
             "post": {
-                **_plain("logout", "End a session.", answers, "text/html", security=_OPEN),
+                **_plain("logout", "End a session.", forms, {"text/html": _TEXT}, security=_OPEN),
                 "requestBody": _form(token),
             }
         },
@@ -96,20 +103,22 @@ def _beside() -> dict[str, dict[str, Any]]:
 def _plain(
     name: str,
     summary: str,
-    answers: dict[str, str],
-    content: str,
+    answers_by_code: Mapping[str, str],
+    content: Mapping[str, Mapping[str, Any]],
     parameters: Iterable[dict[str, Any]] = (),
     *,
     security: list[dict[str, list[str]]] | None = None,
 ) -> dict[str, Any]:
-    schema = {"type": "object"} if content == _JSON else _TEXT
+    given = {kind: {"schema": dict(schema)} for kind, schema in content.items()}
+    # A probe that fails answers in the same shape.
+    has_content = ("200", "503") if answers_by_code is _HEALTH else ("200",)
     return {
         "operationId": name,
         "summary": summary,
         "parameters": list(parameters),
         "responses": {
-            code: {"description": text, **({"content": {content: {"schema": schema}}} if code == "200" else {})}
-            for code, text in answers.items()
+            code: {"description": text, **({"content": given} if code in has_content else {})}
+            for code, text in answers_by_code.items()
         },
         **({} if security is None else {"security": security}),
     }
@@ -126,11 +135,12 @@ def api_path(path: str) -> str:
 
 def openapi(pages: Iterable[Page], actions: Iterable[PageChange], version: str) -> dict[str, Any]:
     """Return the document."""
-    paths = _beside()
+    book = SchemaBook()
+    paths = _beside(book)
     for page in pages:
-        paths[api_path(page.path)] = {"get": _get(page)}
+        paths[api_path(page.path)] = {"get": _get(page, book)}
     for action in actions:
-        paths.setdefault(api_path(action.path), {})["post"] = _post(action)
+        paths.setdefault(api_path(action.path), {})["post"] = _post(action, book)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -141,6 +151,7 @@ def openapi(pages: Iterable[Page], actions: Iterable[PageChange], version: str) 
         },
         "paths": paths,
         "components": {
+            "schemas": dict(sorted(book.schemas.items())),
             "securitySchemes": {
                 "basic": {"type": "http", "scheme": "basic", "description": "A user of the broker."},
                 "metricsToken": {
@@ -149,22 +160,22 @@ def openapi(pages: Iterable[Page], actions: Iterable[PageChange], version: str) 
                     "description": "stratalog.web.metrics.token.",
                 },
                 "session": {"type": "apiKey", "in": "cookie", "name": "stratalog_session"},
-            }
+            },
         },
         "security": [{}, {"basic": []}, {"session": []}],
     }
 
 
-def _get(page: Page) -> dict[str, Any]:
+def _get(page: Page, book: SchemaBook) -> dict[str, Any]:
     return {
         "operationId": page.name,
         "summary": page.summary,
         "parameters": [*_path_parameters(page.path), *(_query(each) for each in page.fields)],
-        "responses": _responses(),
+        "responses": _responses(page.answer, book),
     }
 
 
-def _post(action: PageChange) -> dict[str, Any]:
+def _post(action: PageChange, book: SchemaBook) -> dict[str, Any]:
     properties = {each.name: _schema(each) for each in action.fields}
     body = {"type": "object", "properties": properties}
     return {
@@ -173,8 +184,11 @@ def _post(action: PageChange) -> dict[str, Any]:
         "parameters": _path_parameters(action.path),
         "requestBody": {"required": True, "content": {_JSON: {"schema": body}}},
         "responses": {
-            **_responses(),
-            "409": {"description": "It has been changed by somebody else since it was shown."},
+            **_responses(answers.DoneAnswer, book),
+            "409": {
+                "description": "It has been changed by somebody else since it was shown, or the broker refused.",
+                "content": {_JSON: {"schema": book.of(answers.WrongFieldsAnswer)}},
+            },
         },
     }
 
@@ -194,8 +208,14 @@ def _schema(field: InputField) -> dict[str, Any]:
     return {**field.schema, **({"description": field.help} if field.help else {})}
 
 
-def _responses() -> dict[str, Any]:
+def _responses(answer: type, book: SchemaBook) -> dict[str, Any]:
+    def of(text: str, shape: type) -> dict[str, Any]:
+        return {"description": text, "content": {_JSON: {"schema": book.of(shape)}}}
+
     return {
-        "200": {"description": "As asked for.", "content": {_JSON: {"schema": {"type": "object"}}}},
-        **{code: {"description": text} for code, text in _ERRORS.items()},
+        "200": of("As asked for.", answer),
+        **{
+            code: of(text, answers.WrongFieldsAnswer if code == "400" else answers.ErrorAnswer)
+            for code, text in _ERRORS.items()
+        },
     }
