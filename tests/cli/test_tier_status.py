@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.ports import free_port
 
 from stratalog.broker.server.listen_address import ListenAddress
 from stratalog.broker.server.server import Broker
@@ -124,13 +124,10 @@ def test_one_topic_may_be_asked_for_and_lines_are_for_pipes(live: tuple[Broker, 
 
 
 def test_a_store_that_cannot_be_had_is_failing_with_its_error_and_exit_code_1(tmp_path: Path) -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        port = closed.getsockname()[1]
     config = {
         **CONFIG,
         "stratalog.remote.url": "s3://nowhere/tiered",
-        "stratalog.remote.s3.endpoint": f"http://127.0.0.1:{port}",
+        "stratalog.remote.s3.endpoint": f"http://127.0.0.1:{free_port()}",
         "stratalog.remote.s3.region": "x",
         "stratalog.remote.s3.access.key.id": "a",
         "stratalog.remote.s3.secret.access.key": "b",

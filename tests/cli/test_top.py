@@ -9,7 +9,6 @@ import pty
 import re
 import select
 import signal
-import socket
 import struct
 import sys
 import termios
@@ -25,6 +24,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from rich.cells import cell_len
+from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
 from stratalog.broker.server.listen_address import ListenAddress
@@ -415,9 +415,7 @@ def test_keys_and_sizes_change_the_screen_and_q_leaves_the_terminal_as_it_was(bu
 
 
 def test_a_terminal_waits_for_a_broker_that_is_not_there(busy: tuple[Broker, WebServer]) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    port = free_port()
     terminal = Terminal(["top", "--web", f"127.0.0.1:{port}", "--interval", "200ms"])
     terminal.until("no answer for")
     with served(busy[0], port):
