@@ -19,6 +19,10 @@ from tests.support.wire import Wire
 from stratalog.broker.server.server import Broker
 from stratalog.wire.api_keys import ApiKey
 
+KEYS = [each for each in ApiKey if 76 <= each <= 79 or 83 <= each <= 87 or 90 <= each <= 92]
+#: By default one byte of so many is damaged.
+SAMPLE = 11
+
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
@@ -65,10 +69,10 @@ def asked_of(topic_id: Any) -> dict[tuple[ApiKey, int], dict[str, Any]]:
     }  # fmt: skip
 
 
-def frames(body: bytes) -> Iterator[bytes]:
-    """A request cut at each byte, once with its size and once with that of what is left, and with each byte flipped."""
+def frames(body: bytes, begin: int, step: int) -> Iterator[bytes]:
+    """A request cut at bytes, once with its size and once with that of what is left, and with these bytes flipped."""
     whole = struct.pack(">i", len(body)) + body
-    for position in range(8, len(body)):
+    for position in range(8 + begin, len(body), step):
         yield whole[: 4 + position]
         yield struct.pack(">i", position) + body[:position]
         for flip in (0xFF, 0x80, 0x01):
@@ -77,18 +81,26 @@ def frames(body: bytes) -> Iterator[bytes]:
             yield bytes(flipped)
 
 
-@pytest.mark.parametrize(
-    "key", [each for each in ApiKey if 76 <= each <= 79 or 83 <= each <= 87 or 90 <= each <= 92], ids=str
-)
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_what_is_cut_or_flipped_harms_nobody(broker: Broker, caplog: pytest.LogCaptureFixture, key: ApiKey) -> None:
+    _damage(broker, caplog, key, int(key) % SAMPLE, SAMPLE)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("key", KEYS, ids=str)
 def test_what_is_cut_or_flipped_anywhere_harms_nobody(
     broker: Broker, caplog: pytest.LogCaptureFixture, key: ApiKey
 ) -> None:
+    _damage(broker, caplog, key, 0, 1)
+
+
+def _damage(broker: Broker, caplog: pytest.LogCaptureFixture, key: ApiKey, begin: int, step: int) -> None:
     with Wire(broker.bootstrap_servers) as wire:
         talk = FetchTalk(wire)
         talk.know_topics()
         (version, fields) = next((at[1], said) for at, said in asked_of(talk.id_of("t")).items() if at[0] is key)
         body = bytes(request_frame(key, version, fields))
-        for number, frame in enumerate(frames(body)):
+        for number, frame in enumerate(frames(body, begin, step)):
             if number % 50 == 0:
                 talk.delete("forget", 0, group="g", topic_id=talk.id_of("t"))  # a flipped epoch may be beyond all
                 talk.begin("g", "t")
@@ -103,7 +115,7 @@ def test_what_is_cut_or_flipped_anywhere_harms_nobody(
     with Wire(broker.bootstrap_servers) as wire:
         talk = FetchTalk(wire)
         talk.know_topics()
-        group = f"after {key.name}"
+        group = f"after {key.name} {step}"
         talk.begin(group, "t")
         talk.fetch("begin", group, "a", 0, "t")
         answer = talk.acknowledge("all", group, "a", 1, of("t", (0, 9, [1])))

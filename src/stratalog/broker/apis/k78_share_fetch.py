@@ -16,6 +16,7 @@ from stratalog.broker.share import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     Acknowledged,
+    LeaderHints,
     SharedFetch,
     ShareFetched,
     SharePlace,
@@ -64,7 +65,11 @@ async def share_fetch(ctx: RequestContext, request: Any) -> Any:
 
     def answer_with(told: _Told) -> Any:
         lock_ms = ctx.broker.share_leader.settings(request.group_id)["share.record.lock.duration.ms"]
-        return ctx.respond(error_code=0, acquisition_lock_timeout=lock_ms, responses=_topics(ctx, told, said))
+        hints = LeaderHints(ctx)
+        responses = _topics(ctx, told, said, hints, {**places, **names})
+        return ctx.respond(
+            error_code=0, acquisition_lock_timeout=lock_ms, responses=responses, node_endpoints=hints.nodes()
+        )
 
     answer = answer_with(told)
     if ctx.broker.quotas.pace is not None and ctx.count_fetched(len(write_message(answer))):
@@ -165,11 +170,18 @@ def _told(request: Any, session: ShareSession | None, found: _Told) -> _Told:
     }
 
 
-def _topics(ctx: RequestContext, told: _Told, said: Mapping[SharePlace, Acknowledged]) -> list[Any]:
-    partitions: dict[SharePlace, Any] = {
-        place: _partition(ctx, place, told.get(place, ShareFetched()), said.get(place, Acknowledged()))
-        for place in _both(told, said)
-    }
+def _topics(
+    ctx: RequestContext,
+    told: _Told,
+    said: Mapping[SharePlace, Acknowledged],
+    hints: LeaderHints,
+    names: Mapping[SharePlace, str | None],
+) -> list[Any]:
+    partitions: dict[SharePlace, Any] = {}
+    for place in _both(told, said):
+        fetched = told.get(place, ShareFetched())
+        leader = hints.leader(names.get(place), place.partition, fetched.error_code)
+        partitions[place] = _partition(ctx, place, fetched, said.get(place, Acknowledged()), leader)
     topic_ids = dict.fromkeys(place.topic_id for place in partitions)
     return [
         ctx.make(
@@ -185,7 +197,7 @@ def _both(told: Iterable[SharePlace], said: Iterable[SharePlace]) -> Iterable[Sh
     return dict.fromkeys((*told, *said))
 
 
-def _partition(ctx: RequestContext, place: SharePlace, fetched: ShareFetched, said: Acknowledged) -> Any:
+def _partition(ctx: RequestContext, place: SharePlace, fetched: ShareFetched, said: Acknowledged, leader: Any) -> Any:
     acquired = [
         ctx.make("AcquiredRecords", first_offset=run.first, last_offset=run.last, delivery_count=run.delivery_count)
         for run in fetched.acquired
@@ -196,7 +208,7 @@ def _partition(ctx: RequestContext, place: SharePlace, fetched: ShareFetched, sa
         error_code=fetched.error_code,
         acknowledge_error_code=said.error_code,
         acknowledge_error_message=said.message,
-        current_leader=ctx.make("LeaderIdAndEpoch"),
+        current_leader=leader,
         records=fetched.records,
         acquired_records=acquired,
     )

@@ -11,6 +11,7 @@ from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.broker.share import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
+    LeaderHints,
     check_share_request,
     named_places,
     readable_topics,
@@ -37,25 +38,28 @@ def share_acknowledge(ctx: RequestContext, request: Any) -> Any:
     if epoch == FINAL_EPOCH:
         leader.close_session(group_id, member_id)
     topic_ids = dict.fromkeys(place.topic_id for place in said)
+    hints = LeaderHints(ctx)
+    responses = [
+        ctx.make(
+            "ShareAcknowledgeTopicResponse",
+            topic_id=topic_id,
+            partitions=[
+                ctx.make(
+                    "PartitionData",
+                    partition_index=place.partition,
+                    error_code=each.error_code,
+                    error_message=each.message,
+                    current_leader=hints.leader(names[place], place.partition, each.error_code),
+                )
+                for place, each in said.items()
+                if place.topic_id == topic_id
+            ],
+        )
+        for topic_id in topic_ids
+    ]
     return ctx.respond(
         error_code=0,
         acquisition_lock_timeout=leader.settings(group_id)["share.record.lock.duration.ms"],
-        responses=[
-            ctx.make(
-                "ShareAcknowledgeTopicResponse",
-                topic_id=topic_id,
-                partitions=[
-                    ctx.make(
-                        "PartitionData",
-                        partition_index=place.partition,
-                        error_code=each.error_code,
-                        error_message=each.message,
-                        current_leader=ctx.make("LeaderIdAndEpoch"),
-                    )
-                    for place, each in said.items()
-                    if place.topic_id == topic_id
-                ],
-            )
-            for topic_id in topic_ids
-        ],
+        responses=responses,
+        node_endpoints=hints.nodes(),
     )

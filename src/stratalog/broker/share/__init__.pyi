@@ -11,6 +11,7 @@ from .dead_letters import DeadLetterCounts as DeadLetterCounts
 from .delivery import PartitionDelivery as PartitionDelivery
 from .fetching import SharedFetch as SharedFetch, ShareFetched as ShareFetched, ShareWish as ShareWish
 from .leader import ShareLeader as ShareLeader
+from .leader_hints import LeaderHints as LeaderHints
 from .record_runs import (
     AckBatch as AckBatch,
     AckType as AckType,

@@ -225,7 +225,7 @@ class SharePartition:
         try:
             self._states.keep(self.key, self._state_epoch, self.leader_epoch, said)
         except KafkaError as error:
-            raise told_by_leader(error) from error
+            raise told_by_leader(error, "Error in write state RPC. ") from error
 
     # --- dead letters -------------------------------------------------------------------------------------------------
 
@@ -279,12 +279,12 @@ def _state(batch: StateBatch) -> RecordState:
         raise UnknownServerError(f"Unknown record state id: {batch.state}") from None
 
 
-def told_by_leader(error: KafkaError) -> KafkaError:
-    """Return what members hear of an error of the coordinator."""
+def told_by_leader(error: KafkaError, what: str = "") -> KafkaError:
+    """Return what members hear of an error of the coordinator, which begins with `what` was tried."""
     if isinstance(error, (NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError)):
-        return CoordinatorNotAvailableError(str(error))
+        return CoordinatorNotAvailableError(f"{what}{error}")
     if isinstance(error, (FencedLeaderEpochError, FencedStateEpochError)):
-        return NotLeaderOrFollowerError(str(error))
+        return NotLeaderOrFollowerError(f"{what}{error}")
     if isinstance(error, (GroupIdNotFoundError, UnknownTopicOrPartitionError)):
-        return error
-    return UnknownServerError(str(error))
+        return type(error)(f"{what}{error}")
+    return UnknownServerError(f"{what}{error}")
