@@ -284,7 +284,7 @@ def _standard_input() -> InputStream:
 def _files(paths: list[Path]) -> InputStream:
     def chunks() -> Iterator[bytes]:
         for path in paths:
-            with path.open("rb") as file:
+            with path.open("rb", buffering=0) as file:  # with a buffer, a pipe would be read until that is full
                 yield from iter(lambda: file.read(_CHUNK_BYTES), b"")
 
     return InputStream(chunks(), sum(path.stat().st_size for path in paths))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
@@ -13,10 +14,11 @@ from typing import Any, Final
 from aiokafka import AIOKafkaProducer
 
 from stratalog.cli.kafka_client import client_errors, client_settings, refusal
+from stratalog.cli.out import counted
 from stratalog.cli.produce.input_records import OutgoingRecord, RecordReader
 from stratalog.cli.schema_registry import SchemaError
 from stratalog.errors import StratalogError, UsageError
-from stratalog.wire.client import ConnectionOptions
+from stratalog.wire.client import ConnectionOptions, UnreachableError
 
 #: Larger than any batch that a broker takes: the limit is the topic's max.message.bytes.
 _REQUEST_BYTES_MAX: Final = 1 << 30
@@ -24,6 +26,10 @@ _REQUEST_BYTES_MAX: Final = 1 << 30
 _CHUNKS_AHEAD: Final = 4
 #: How many sends pass before other tasks get their turn.
 _SENDS_AT_ONCE: Final = 500
+#: How often is looked whether records wait for too long.
+_LOOK_S: Final = 1.0
+#: How long a step may take that is cancelled.
+_CANCEL_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +73,12 @@ class SendSummary:
 class RecordSender:
     """Sends to one topic, whose partitions are known. The first failure ends it."""
 
-    def __init__(self, producer: Any, topic: str, partitions: Collection[int]) -> None:
+    def __init__(self, producer: Any, topic: str, partitions: Collection[int], timeout_s: float) -> None:
+        """`timeout_s`: how long records may wait while not one is acknowledged."""
         self._producer = producer
+        self._timeout_s = timeout_s
+        #: When the last record was acknowledged, or the first of those that wait was sent.
+        self._moved_s = time.monotonic()
         self._topic = topic
         self._partitions = partitions
         self._sent = 0
@@ -96,6 +106,9 @@ class RecordSender:
                 )
             sending = await self._begin(record)
             self._sent = number
+            if not self._open:
+                self._moved_s = time.monotonic()
+            self._open += 1
             sending.add_done_callback(functools.partial(self._done, number))
             if number % _SENDS_AT_ONCE == 0:
                 await asyncio.sleep(0)
@@ -119,12 +132,28 @@ class RecordSender:
         )
 
     def _done(self, number: int, sending: Any) -> None:
+        self._open -= 1
+        self._moved_s = time.monotonic()
         error = asyncio.CancelledError() if sending.cancelled() else sending.exception()
         if error is None:
             told = sending.result()
             self.summary.add(-1 if told is None else told.partition, -1 if told is None else told.offset)
         elif self._failure is None:
             self._failure = refusal(error, f"record {number}")
+
+    async def finished(self, sending: asyncio.Future[None]) -> None:
+        """Wait for the task that sends; aiokafka would try for ever.
+
+        UnreachableError once records have waited for too long.
+        """
+        while not sending.done():
+            if self._open and time.monotonic() - self._moved_s >= self._timeout_s:
+                raise UnreachableError(
+                    f"no broker has acknowledged a record for {self._timeout_s:g} s (delivery.timeout.ms): of "
+                    f"{counted(self._sent, 'record')}, {self.summary.records:,} are acknowledged,"
+                    f" and {self._open:,} may be lost"
+                )
+            await asyncio.wait([sending], timeout=min(_LOOK_S, self._timeout_s))
 
     def raise_failure(self) -> None:
         """Raise what became of the first record that was not taken."""
@@ -144,7 +173,8 @@ async def send_stream(
 ) -> SendSummary:
     """Send the records of a stream, and wait until all are acknowledged.
 
-    What was read before an error is sent all the same. UsageError, RefusedError, UnreachableError.
+    What was read before an error is sent all the same. UsageError, RefusedError; UnreachableError also when records
+    wait for longer than `delivery_timeout_s` while none is acknowledged.
     """
     with client_errors():
         producer = AIOKafkaProducer(
@@ -157,18 +187,47 @@ async def send_stream(
             linger_ms=settings.linger_ms,
         )
         await producer.start()
-        sender = RecordSender(producer, topic, partitions)
+        sender = RecordSender(producer, topic, partitions, options.delivery_timeout_s)
+        sending = asyncio.ensure_future(_send_all(sender, producer, chunks, reader, advance))
         try:
-            async with aclosing(_ahead(chunks)) as ahead:
-                async for chunk in ahead:
-                    await sender.send(reader.feed(chunk))
-                    advance(len(chunk))
-            await sender.send(reader.finish())
+            try:
+                await sender.finished(sending)
+            except asyncio.CancelledError:  # by Ctrl-C: what was read is sent all the same
+                sending.cancel()
+                await sender.finished(sending)
+                raise
+            sending.result()
         finally:
-            await producer.stop()
+            await _ended(sending)
+            await producer.client.close()
         await asyncio.sleep(0)  # the last answers are counted
         sender.raise_failure()
         return sender.summary
+
+
+async def _send_all(
+    sender: RecordSender,
+    producer: AIOKafkaProducer,
+    chunks: Iterable[bytes],
+    reader: RecordReader,
+    advance: Callable[[int], None],
+) -> None:
+    """Send what comes, and wait for its acknowledgment, also of what came before an error."""
+    try:
+        async with aclosing(_ahead(chunks)) as ahead:
+            async for chunk in ahead:
+                await sender.send(reader.feed(chunk))
+                advance(len(chunk))
+        await sender.send(reader.finish())
+    finally:
+        await producer.stop()
+
+
+async def _ended(task: asyncio.Future[None]) -> None:
+    """Cancel a task as often as it takes: each step of it that waits may have one behind it that waits too."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=_CANCEL_S)
 
 
 async def _ahead(chunks: Iterable[bytes]) -> AsyncGenerator[bytes, None]:

@@ -76,7 +76,8 @@ class ConnectionOptions:
     """Everything a connection needs. Picklable; its repr shows neither passwords nor keys.
 
     `what` names where the addresses came from, for messages. A request waits `request_timeout_s` for its answer; tries
-    of one question, at moved leaders and lost connections, end after `api_timeout_s`.
+    of one question, at moved leaders and lost connections, end after `api_timeout_s`. Records that are sent wait
+    `delivery_timeout_s` for their acknowledgment.
     """
 
     servers: tuple[tuple[str, int], ...]
@@ -87,6 +88,7 @@ class ConnectionOptions:
     connect_timeout_s: float = 10.0
     request_timeout_s: float = 30.0
     api_timeout_s: float = 60.0
+    delivery_timeout_s: float = 120.0
     retry_backoff_s: float = 0.1
     what: str = "kafka.bootstrap.servers"
 
@@ -111,6 +113,7 @@ class ConnectionOptions:
             connect_timeout_s=reader.seconds("socket.connection.setup.timeout.ms", 10_000),
             request_timeout_s=reader.seconds("request.timeout.ms", 30_000),
             api_timeout_s=reader.seconds("default.api.timeout.ms", 60_000),
+            delivery_timeout_s=reader.seconds("delivery.timeout.ms", 120_000),
             retry_backoff_s=reader.seconds("retry.backoff.ms", 100),
             what=what,
         )
