@@ -13,7 +13,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from stratalog.config.broker import BrokerConfig
-from stratalog.engine import log_manager
+from stratalog.engine import log_lifecycle
 from stratalog.engine.cleaning.log_cleaner import CleanerWorker, LogCleaner
 from stratalog.engine.dirs import data_dir
 from stratalog.engine.dirs.log_loading import LoadJob
@@ -82,7 +82,7 @@ class World:
 
     def start(self) -> LogManager:
         self.manager = LogManager(self.dirs, self._config, cluster_id="c1", clock=self.clock, fs=self.fs)
-        with patch.object(log_manager, "load_side_by_side", _load_in_order) if self._in_order else nullcontext():
+        with patch.object(log_lifecycle, "load_side_by_side", _load_in_order) if self._in_order else nullcontext():
             self.manager.start(map(self.spec, self.topics.values()))
         return self.manager
 

@@ -1,66 +1,40 @@
-"""All partitions of one broker: loading, creation, deletion, housekeeping and a clean end.
-
-`log_dirs` knows which directories serve and which failed; `log_loading` what lies in one at the start.
-"""
+"""All partitions of one broker: creation, deletion, moves between directories, changes of configuration and tiers."""
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from stratalog.config import BrokerConfig, LogConfig
-from stratalog.engine.cleaning import CleanerManager, LogCleaner
 from stratalog.engine.dirs import (
-    ALL_CHECKPOINTS,
     Checkpointed,
-    DataDir,
-    DirCheckpoints,
-    LoadJob,
-    LogDirs,
     TopicSpec,
-    load_side_by_side,
     make_room,
     marked_path,
-    partitions_in,
     report_strays,
-    survey,
 )
-from stratalog.engine.housekeeping import Housekeeping
-from stratalog.engine.metrics import TopicTraffic
-from stratalog.engine.moves import MARK, DirectoryMoves
-from stratalog.engine.partition import OfflinePartition, Partition
-from stratalog.engine.partition_table import PartitionTable
+from stratalog.engine.log_lifecycle import LoadReport, LogLifecycle
+from stratalog.engine.moves import DirectoryMoves
+from stratalog.engine.partition import Partition
 from stratalog.engine.replication import LocalReplicas
 from stratalog.engine.tiering import allowed_config, tier
 from stratalog.errors import (
-    DataDirError,
-    KafkaError,
     KafkaStorageError,
     RequestTimedOutError,
     ResourceShortageError,
     StratalogError,
-    is_shortage,
 )
 from stratalog.log import FlushTimes, PartitionLog
 from stratalog.log.format import (
     DELETE_DIR_SUFFIX,
-    FUTURE_DIR_SUFFIX,
-    HIGH_WATERMARKS,
-    LOG_START_OFFSETS,
-    METADATA_LOG,
-    RECOVERY_POINTS,
     TopicPartition,
 )
-from stratalog.log.recovery import plausible_start
-from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, Schedule, TopicCounts
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem
 
 if TYPE_CHECKING:
     from stratalog.engine.replica_changes import AssignedReplicas, ClusterView, ReplicaChanges
@@ -69,30 +43,11 @@ if TYPE_CHECKING:
 
 __all__ = ["LoadReport", "LogManager", "TopicSpec"]
 
-logger = logging.getLogger(__name__)
-
-_PURGE_PERIOD_MS = 1_000
-#: After which a directory is tried again that could not be put offline.
-_OFFLINE_RETRY_MS = 60_000
-_FLUSH_PERIOD_MS = 1_000
 #: Directory ids up to this one stand for no directory (KIP-858).
 UNASSIGNED_DIRECTORIES_MAX = 100
 
 
-@dataclass(frozen=True, slots=True)
-class LoadReport:
-    """What a start found: for one line in the log."""
-
-    partitions: int
-    recovered: int
-    strays: tuple[Path, ...]
-
-
-def _ignore(_: str) -> None:
-    """Ignore it: no one asked."""
-
-
-class LogManager:
+class LogManager(LogLifecycle):
     """Owns the data directories and every `Partition` in them. Thread-safe.
 
     `start` before use, `close` at the end: a clean end flushes everything and leaves the marker that lets the next
@@ -110,413 +65,14 @@ class LogManager:
         fs: FileSystem = REAL_FILESYSTEM,
     ) -> None:
         """Lock the directories; errors as `LogDirs`."""
-        self.config = config
-        self.remote: RemoteLogManager | None = None
-        self.traffic = TopicCounts(TopicTraffic)
+        super().__init__(data_dirs, config, cluster_id=cluster_id, clock=clock, fs=fs)
         #: Flushes of logs that are deleted.
         self._flushes_gone = FlushTimes()
-        self.on_last_dir_failed: Callable[[str], object] = _ignore
-        self.clock = clock
-        self._fs = fs
-        self._partitions = PartitionTable()
         self._takes_new_ones = True
-        #: In a cluster: who leads and who follows is said by its metadata.
-        self.replication: LocalReplicas | None = None
-        #: What could not be done for want of file descriptors last.
-        self._shortage: str | None = None
-        self._taking_offline = threading.Lock()
         self._tiering = threading.Lock()
-        self._lock = threading.RLock()
-        self._schedule = Schedule("stratalog-housekeeping", _OFFLINE_RETRY_MS, clock)
-        self.dirs = LogDirs(data_dirs, cluster_id=cluster_id, node_id=config["node.id"], fs=fs)
-        self._checkpoints = DirCheckpoints(self.dirs)
-        paths = [data_dir.path for data_dir in self.dirs.live]
-        #: Who works on a compacted log; also without a cleaner.
-        self.cleaning = CleanerManager(paths, self._logs, fs, on_disk_error=self._fail)
-        self._housekeeping = Housekeeping(
-            self.partitions, self.dirs, self.cleaning, clock=clock, fs=fs, on_disk_error=self._fail
-        )
-        #: Partitions on their way to another log directory.
         self.moves = DirectoryMoves(self, fs)
-        #: Copies that a stop left behind, by what they were to become: they are begun again.
-        self._left_moves: list[tuple[TopicPartition, Path]] = []
-        self.cleaner = self._make_cleaner() if config["log.cleaner.enable"] else None
 
-    def _make_cleaner(self) -> LogCleaner:
-        try:
-            return LogCleaner(self.config, self.cleaning, clock=self.clock, fs=self._fs, on_disk_error=self._fail)
-        except StratalogError:
-            self.dirs.close(clean=[data_dir.path for data_dir in self.dirs.live if data_dir.was_clean])
-            raise
-
-    # --- life ---------------------------------------------------------------------------------------------------------
-
-    def start(self, topics: Iterable[TopicSpec]) -> LoadReport:
-        """Load every partition of `topics`, lead all of them, and begin housekeeping.
-
-        A partition directory that `topics` does not know is left as it is and named in the report. One of an earlier
-        topic of the same name is renamed to `-stray`, as Kafka does, and named too. While a directory is offline, a
-        partition that is nowhere is taken to be there, and is offline as well.
-        """
-        known = {spec.name: spec.allowed() for spec in topics}
-        recovered, strays = self._load_topics(known)
-        for spec in known.values():
-            if self.dirs.offline:
-                self._mark_missing_as_offline(spec)
-            try:
-                self.create_topic(spec)
-            except ResourceShortageError:
-                self._refuse_shortage()
-                raise
-        self._begin_housekeeping()
-        if self.cleaner is not None:
-            self.cleaner.start()
-        self._resume_moves()
-        return LoadReport(len(self._partitions), recovered, strays)
-
-    def start_replicas(self, assigned: Mapping[TopicIdPartition, AssignedReplicas], cluster: ClusterView) -> LoadReport:
-        """Load what lies here of the replicas that a cluster's metadata has assigned, and begin housekeeping.
-
-        Leads nothing and makes nothing: the first `apply` does. High watermarks begin where they were checkpointed.
-        """
-        self.replication = LocalReplicas(self, cluster)
-        counts: dict[tuple[str, UUID], int] = {}
-        for key in assigned:
-            counts[key.topic, key.topic_id] = max(counts.get((key.topic, key.topic_id), 0), key.partition + 1)
-        known = {
-            topic: TopicSpec(topic, topic_id, count, cluster.log_config(topic)).allowed()
-            for (topic, topic_id), count in counts.items()
-        }
-        wanted = {(key.topic, key.partition) for key in assigned}
-        recovered, strays = self._load_topics(known, lambda job: (job.spec.name, job.partition) in wanted)
-        self._begin_housekeeping()
-        self.replication.begin(self._schedule)
-        if self.cleaner is not None:
-            self.cleaner.start()
-        return LoadReport(len(self._partitions), recovered, strays)
-
-    def apply(self, changes: ReplicaChanges) -> None:
-        """Take in what changed for the replicas of this broker; never raises for one of them. See `ReplicaChanges`."""
-        assert self.replication is not None, "start_replicas comes first"
-        self.replication.apply(changes)
-
-    def stop_replication(self) -> None:
-        """End the fetchers and the requests to the controller. Harmless when called again."""
-        if self.replication is not None:
-            self.replication.close()
-
-    def _load_topics(
-        self, known: Mapping[str, TopicSpec], is_wanted: Callable[[LoadJob], bool] = lambda _: True
-    ) -> tuple[int, tuple[Path, ...]]:
-        """Load what lies here of `known`; how many were recovered after an unclean stop, and what was left lying."""
-        started = self.clock.monotonic()
-        jobs: dict[Path, list[LoadJob]] = {}
-        unknown: list[Path] = []
-        set_aside: list[Path] = []
-        for data_dir in self.dirs.live:
-            with self._failing(data_dir.path, "its partitions cannot be listed"):
-                content = survey(data_dir.path, known, self._fs)
-                jobs[data_dir.path] = [job for job in content.jobs if is_wanted(job)]
-                unknown += content.unknown
-                unknown += [job.path for job in content.jobs if not is_wanted(job)]
-                set_aside += content.set_aside
-                for path in content.condemned:
-                    self._housekeeping.condemn(path)
-                for path, key in content.futures:
-                    self._housekeeping.condemn(path)
-                    self._left_moves.append((key, data_dir.path))
-        self._settle_moves(jobs)
-        self._refuse_twins(jobs)
-        recovered = self._load(jobs)
-        self._refuse_shortage()
-        logger.info(
-            "Loaded %d logs in %d ms, %d of them after an unclean stop",
-            len(self._partitions),
-            (self.clock.monotonic() - started) * 1000,
-            recovered,
-        )
-        strays = [path for path in unknown if path.name != METADATA_LOG]
-        report_strays(strays, set_aside)
-        return recovered, (*strays, *set_aside)
-
-    def _settle_moves(self, jobs: dict[Path, list[LoadJob]]) -> None:
-        """Let a copy step back that has the name of a partition which still lies where it lay; see `moves`."""
-        places = Counter(job.path.name for of_directory in jobs.values() for job in of_directory)
-        for directory, of_directory in jobs.items():
-            for job in [job for job in of_directory if self._fs.exists(job.path / MARK)]:
-                with self._failing(directory, f"the move of {job.path.name} cannot be settled"):
-                    if places[job.path.name] > 1:
-                        copy = marked_path(job.path, FUTURE_DIR_SUFFIX)
-                        self._fs.rename(job.path, copy)
-                        self._fs.sync_dir(directory)
-                        of_directory.remove(job)
-                        places[job.path.name] -= 1
-                        self._housekeeping.condemn(copy)
-                        self._left_moves.append(((job.spec.name, job.partition), directory))
-                    elif self.dirs.offline:
-                        of_directory.remove(job)
-                        logger.error(
-                            "%s: a move to it had not ended, and a newer one may lie in a log directory that is "
-                            "offline; it is not served until that is back",
-                            job.path,
-                        )
-                    else:
-                        self._fs.remove(job.path / MARK)
-
-    def _resume_moves(self) -> None:
-        left, self._left_moves = self._left_moves, []
-        for (topic, number), destination in left:
-            partition = self.get(topic, number)
-            if partition is not None and partition.failure is None:
-                try:
-                    self.moves.begin(partition, destination)
-                except KafkaError as error:  # that says nothing about the directory
-                    logger.error("The move of %s-%d to %s does not go on: %s", topic, number, destination, error)
-
-    def _refuse_shortage(self) -> None:
-        """DataDirError when a partition is not served for want of file descriptors."""
-        if self._shortage is not None:
-            raise DataDirError(f"{self._shortage}; raise the limit (ulimit -n, LimitNOFILE) and start again")
-
-    def _refuse_twins(self, jobs: Mapping[Path, Sequence[LoadJob]]) -> None:
-        """DataDirError for a partition that lies in two directories: only people can tell which is the right one."""
-        seen: dict[str, Path] = {}
-        for job in (job for of_directory in jobs.values() for job in of_directory):
-            twin = seen.setdefault(job.path.name, job.path)
-            if twin != job.path:
-                self.dirs.close(clean=[data_dir.path for data_dir in self.dirs.live if data_dir.was_clean])
-                raise DataDirError(
-                    f"{job.path.name} lies in two log directories, {twin.parent} and {job.path.parent}; move one of"
-                    " them away"
-                )
-
-    def _load(self, jobs: Mapping[Path, Sequence[LoadJob]]) -> int:
-        """Open the logs of all directories side by side; return how many were recovered after an unclean stop."""
-        live = {data_dir.path: data_dir for data_dir in self.dirs.live}
-        for path in jobs:
-            with self._failing(path, "its checkpoints cannot be read"):
-                self._checkpoints.read(live[path])
-
-        def load(job: LoadJob) -> None:
-            directory = job.path.parent
-            if self.dirs.is_offline(directory):
-                return
-            with self._failing(directory, f"{job.path.name} cannot be loaded"):
-                self._open(job.path, job.spec, is_new=False)
-
-        load_side_by_side(jobs, load, threads=self.config["num.recovery.threads.per.data.dir"])
-        for of_directory in jobs.values():
-            for job in of_directory:
-                if self.get(job.spec.name, job.partition) is None:
-                    self._put_offline(job.spec, job.partition, self.dirs.storage_error(job.path.parent))
-        return sum(len(found) for path, found in jobs.items() if path in live and not live[path].was_clean)
-
-    def _open(self, path: Path, spec: TopicSpec, *, is_new: bool) -> Partition:
-        """Open the log of a partition, and lead it. What was there before was left as its data directory was."""
-        log, was_clean, high_watermark = self._open_log(path, spec, is_new=is_new)
-        partition = Partition(log, spec.topic_id, self.traffic.topic(log.topic))
-        if self.replication is None:
-            latest = log.leader_epochs.latest_epoch
-            # After a crash the tail may be other than what clients saw: a new epoch lets them find out.
-            is_unsure = not was_clean and log.log_end_offset > 0
-            partition.become_leader(0 if latest is None else latest + 1 if is_unsure else latest)
-        else:
-            log.wait_for_replicas(waits=True)
-            log.update_high_watermark(max(high_watermark, log.log_start_offset))
-        with self._lock:
-            self._partitions.put(partition, log.directory.parent)
-        return partition
-
-    def _open_log(
-        self, path: Path, spec: TopicSpec, *, is_new: bool, is_flushed: bool = False
-    ) -> tuple[PartitionLog, bool, int]:
-        """Return a log, whether it was left cleanly, and the high watermark that was checkpointed."""
-        topic, number = spec.name, int(path.name.rpartition("-")[2])
-        was_clean = next(found.was_clean for found in self.dirs.live if found.path == path.parent)
-        checkpointed = Checkpointed(0, 0) if is_new else self._checkpoints.of(path.parent, (topic, number))
-        log = PartitionLog.open(
-            path,
-            spec.config,
-            topic_id=spec.topic_id,
-            clock=self.clock,
-            fs=self._fs,
-            clean_shutdown=is_new or was_clean or is_flushed,
-            recovery_point=checkpointed.recovery_point,
-            log_start_offset=plausible_start(path, checkpointed.log_start_offset, self._fs),
-            producer_expiration_ms=self.config["producer.id.expiration.ms"],
-        )
-        log.on_storage_error = partial(self._log_failed, log.directory.parent)
-        self._apply_transaction_rules(log)
-        return log, is_new or was_clean, checkpointed.high_watermark
-
-    def _begin_housekeeping(self) -> None:
-        every = self._schedule.add
-        delay = self.config["log.initial.task.delay.ms"]
-        every(
-            "retention",
-            self.apply_retention,
-            delay_ms=delay,
-            interval_ms=self.config["log.retention.check.interval.ms"],
-        )
-        every(
-            "checkpoint",
-            partial(self.write_checkpoints, (RECOVERY_POINTS, HIGH_WATERMARKS)),
-            delay_ms=delay,
-            interval_ms=self.config["log.flush.offset.checkpoint.interval.ms"],
-        )
-        every(
-            "log start offsets",
-            partial(self.write_checkpoints, (LOG_START_OFFSETS,)),
-            delay_ms=delay,
-            interval_ms=self.config["log.flush.start.offset.checkpoint.interval.ms"],
-        )
-        every("flush", self.flush_due, delay_ms=delay, interval_ms=_FLUSH_PERIOD_MS)
-        check_ms = self.config["producer.id.expiration.check.interval.ms"]
-        every("producers", self.expire_producers, delay_ms=check_ms, interval_ms=check_ms)
-        every("purge", self.purge, delay_ms=_PURGE_PERIOD_MS, interval_ms=_PURGE_PERIOD_MS)
-
-    def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
-        """Flush and close every partition and release the directories. Harmless when called again.
-
-        `broker_epoch` is that of a cluster's broker, for the marks of a clean stop.
-
-        A directory in which every partition was flushed is marked as left cleanly, whatever became of the others. After
-        a crash that takes every partition in it to be opened: one that was not is still as the crash left it.
-        """
-        self.stop_replication()
-        self.moves.close()
-        self._schedule.close()
-        if self.cleaner is not None:
-            self.cleaner.close()
-        if self.remote is not None:
-            self.remote.close()
-            self.remote = None
-        flushed = {data_dir.path for data_dir in self.dirs.live} if clean else set()
-        closed: set[Path] = set()
-        for partition in self.partitions():
-            partition.resign()
-            try:
-                partition.log.close()
-                if partition.log.failure is not None:
-                    raise partition.log.failure
-                closed.add(partition.log.directory)
-            except (OSError, KafkaStorageError) as error:
-                flushed.discard(partition.log.directory.parent)
-                logger.error("%s was not closed cleanly: %s", partition.log.directory, error)
-        for data_dir in self.dirs.live:
-            if data_dir.path not in flushed:
-                continue
-            if not self._checkpoint(data_dir) or not self._is_mended(data_dir, closed):
-                flushed.discard(data_dir.path)
-        with self._lock:
-            self._partitions.clear()
-        self.dirs.close(clean=flushed, broker_epoch=broker_epoch)
-
-    def _is_mended(self, data_dir: DataDir, closed: set[Path]) -> bool:
-        """Return whether no partition in a directory is as a crash left it; `closed` are those that were served."""
-        if data_dir.was_clean:
-            return True
-        try:
-            left = [path.name for path in partitions_in(data_dir.path, self._fs) if path not in closed]
-        except OSError as error:
-            logger.error("%s cannot be listed: %s", data_dir.path, error)
-            return False
-        if left:
-            logger.warning(
-                "%s is not marked as left cleanly: it was not at the start, and %s not opened since",
-                data_dir.path,
-                ", ".join(left[:5]) + (", ... were" if left[5:] else " was"),
-            )
-        return not left
-
-    # --- directories that fail ----------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _failing(self, directory: Path, what: str) -> Iterator[None]:
-        """Take the log directory offline when an OSError is raised in this block.
-
-        A log that cannot be opened goes offline alone.
-
-        Want of file descriptors takes nothing offline; at the start, it ends that.
-        So does an error that was not foreseen: one log must not keep the others from being served.
-        """
-        try:
-            yield
-        except (OSError, KafkaStorageError) as error:
-            reason = error.strerror or error if isinstance(error, OSError) else error
-            if is_shortage(error):
-                self._shortage = f"{directory}: {what}: {reason}"
-                logger.error("%s", self._shortage)
-                return
-            self._fail(directory, f"{what}: {reason}")
-        except StratalogError as error:
-            logger.error("%s: %s: %s; it is left as it is, and offline", directory, what, error)
-        except Exception:
-            logger.exception("%s: %s: an error that should not be; it is left as it is, and offline", directory, what)
-
-    def _log_failed(self, directory: Path, error: KafkaStorageError) -> None:
-        self._fail(directory, str(error))
-
-    def _fail(self, directory: Path, reason: str) -> None:
-        """Take a directory out of service.
-
-        May be called with a log's lock held, so the rest is left to another thread.
-        """
-        if self.dirs.fail(directory, reason):
-            self._schedule.add("failed log directory", partial(self.put_offline, directory), once=True)
-
-    def put_offline(self, directory: Path) -> None:
-        """Stop serving the partitions of a directory that failed, and tell when it was the last one."""
-        error = self.dirs.storage_error(directory)
-        self.cleaning.forget_dir(directory)
-        with self._taking_offline:  # a second caller comes back when the first one's partitions are not served either
-            for partition in self.partitions():
-                if partition.log.directory.parent == directory:
-                    partition.fail(error)
-        if not self.dirs.live:
-            self.on_last_dir_failed(
-                "all log directories have failed: "
-                + "; ".join(f"{path}: {reason}" for path, reason in self.dirs.offline.items())
-            )
-
-    def _mark_missing_as_offline(self, spec: TopicSpec) -> None:
-        error = self.dirs.storage_error(next(iter(self.dirs.offline)))
-        for number in range(spec.partition_count):
-            if self.get(spec.name, number) is None:
-                self._put_offline(spec, number, error)
-
-    def _put_offline(self, spec: TopicSpec, number: int, error: KafkaStorageError) -> None:
-        with self._lock:
-            self._partitions.put(OfflinePartition(spec.name, number, spec.topic_id, error), None)
-
-    # --- partitions ---------------------------------------------------------------------------------------------------
-
-    def get(self, topic: str, partition: int) -> Partition | None:
-        """Return the partition; also one that is offline, whose every use raises KafkaStorageError."""
-        return self._partitions.get(topic, partition)
-
-    def leader_epochs(self, topic: str, count: int) -> tuple[int, ...]:
-        """Return the epochs in which the first `count` partitions of a topic are led; -1 for one that is not."""
-        return self._partitions.leader_epochs(topic, count)
-
-    def partitions(self, topic: str | None = None) -> list[Partition]:
-        """Return all partitions that are served, or those of one topic, in order."""
-        with self._lock:
-            known = self._partitions.ordered() if topic is None else self._partitions.of_topic(topic)
-        return [partition for partition in known if partition.failure is None]
-
-    def flush_times(self) -> FlushTimes:
-        """Flushes of all logs since the start, those that are deleted by now included."""
-        return _sum([self._flushes_gone, *(partition.log.flush_times for partition in self.partitions())])
-
-    def offline_count(self) -> int:
-        """Return how many partitions are not served because their log directory failed."""
-        with self._lock:
-            return sum(partition.failure is not None for partition in self._partitions.all())
-
-    def _logs(self) -> dict[TopicPartition, PartitionLog]:
-        """Return the logs that are served, for the cleaner."""
-        return {(partition.topic, partition.partition): partition.log for partition in self.partitions()}
+    # --- creation -----------------------------------------------------------------------------------------------------
 
     def create_topic(self, spec: TopicSpec) -> list[Partition]:
         """Make sure that all partitions of a topic exist and are led; also the way to add partitions.
@@ -635,6 +191,40 @@ class LogManager:
             raise self._not_served(f"{path} is there, but cannot be opened")
         return partition
 
+    # --- replicas of a cluster ----------------------------------------------------------------------------------------
+
+    def start_replicas(self, assigned: Mapping[TopicIdPartition, AssignedReplicas], cluster: ClusterView) -> LoadReport:
+        """Load what lies here of the replicas that a cluster's metadata has assigned, and begin housekeeping.
+
+        Leads nothing and makes nothing: the first `apply` does. High watermarks begin where they were checkpointed.
+        """
+        self.replication = LocalReplicas(self, cluster)
+        counts: dict[tuple[str, UUID], int] = {}
+        for key in assigned:
+            counts[key.topic, key.topic_id] = max(counts.get((key.topic, key.topic_id), 0), key.partition + 1)
+        known = {
+            topic: TopicSpec(topic, topic_id, count, cluster.log_config(topic)).allowed()
+            for (topic, topic_id), count in counts.items()
+        }
+        wanted = {(key.topic, key.partition) for key in assigned}
+        recovered, strays = self._load_topics(known, lambda job: (job.spec.name, job.partition) in wanted)
+        self._begin_housekeeping()
+        self.replication.begin(self._schedule)
+        if self.cleaner is not None:
+            self.cleaner.start()
+        return LoadReport(len(self._partitions), recovered, strays)
+
+    def apply(self, changes: ReplicaChanges) -> None:
+        """Take in what changed for the replicas of this broker; never raises for one of them. See `ReplicaChanges`."""
+        assert self.replication is not None, "start_replicas comes first"
+        self.replication.apply(changes)
+
+    def take_role(self, partition: Partition) -> None:
+        """Let the remote tier know that a replica leads or follows from now on."""
+        self._tier([partition])
+
+    # --- deletion -----------------------------------------------------------------------------------------------------
+
     def delete_topic(self, topic: str) -> None:
         """Stop serving a topic and delete its data, local and remote; files go after file.delete.delay.ms.
 
@@ -676,6 +266,15 @@ class LogManager:
         for directory in {partition.log.directory.parent for partition in doomed}:
             with self._failing(directory, f"{what} is not durable"):
                 self._fs.sync_dir(directory)
+
+    def _leave_to_no_cleaner(self, doomed: Iterable[Partition]) -> None:
+        by_directory: dict[Path, list[TopicPartition]] = {}
+        for partition in doomed:
+            key = (partition.topic, partition.partition)
+            self.cleaning.abort(key)
+            by_directory.setdefault(partition.log.directory.parent, []).append(key)
+        for directory, keys in by_directory.items():
+            self.cleaning.remove_checkpoints(directory, keys)
 
     # --- moves between log directories --------------------------------------------------------------------------------
 
@@ -741,14 +340,7 @@ class LogManager:
         self._tier([partition])
         partition.wake()
 
-    def _leave_to_no_cleaner(self, doomed: Iterable[Partition]) -> None:
-        by_directory: dict[Path, list[TopicPartition]] = {}
-        for partition in doomed:
-            key = (partition.topic, partition.partition)
-            self.cleaning.abort(key)
-            by_directory.setdefault(partition.log.directory.parent, []).append(key)
-        for directory, keys in by_directory.items():
-            self.cleaning.remove_checkpoints(directory, keys)
+    # --- configuration ------------------------------------------------------------------------------------------------
 
     def update_config(self, topic: str, config: LogConfig) -> None:
         """Put a topic's new configuration in force at once."""
@@ -774,12 +366,6 @@ class LogManager:
             if partition.failure is None:
                 self._apply_transaction_rules(partition.log)
 
-    def _apply_transaction_rules(self, log: PartitionLog) -> None:
-        log.set_transaction_rules(
-            verification_required=self.config["transaction.partition.verification.enable"],
-            timeout_max_ms=self.config["transaction.max.timeout.ms"],
-        )
-
     def truncate_to(self, topic: str, number: int, offset: int) -> bool:
         """Drop everything of a partition from `offset` on; whether there was anything. Cleaning is paused."""
         partition = self._partitions.get(topic, number)
@@ -797,16 +383,12 @@ class LogManager:
             self._checkpoint(data_dir)
         return was_longer
 
-    # --- tiering ------------------------------------------------------------------------------------------------------
+    # --- tiering and figures ------------------------------------------------------------------------------------------
 
     def attach_remote(self, remote: RemoteLogManager) -> None:
         """Give all tiered partitions, now and later, their remote tier."""
         self.remote = remote
         self._tier(self.partitions())
-
-    def take_role(self, partition: Partition) -> None:
-        """Let the remote tier know that a replica leads or follows from now on."""
-        self._tier([partition])
 
     def _tier(self, partitions: Iterable[Partition]) -> None:
         if self.remote is None:
@@ -814,34 +396,9 @@ class LogManager:
         with self._tiering:  # the last caller sees the newest roles
             tier([partition for partition in partitions if partition.failure is None], self.remote)
 
-    # --- housekeeping -------------------------------------------------------------------------------------------------
-
-    def apply_retention(self) -> int:
-        return self._housekeeping.apply_retention()
-
-    def flush_due(self) -> None:
-        self._housekeeping.flush_due()
-
-    def expire_producers(self) -> None:
-        """Forget idempotent producers that have been silent for producer.id.expiration.ms."""
-        self._housekeeping.expire_producers(self.config["producer.id.expiration.ms"])
-
-    def purge(self) -> None:
-        self._housekeeping.purge()
-
-    def write_checkpoints(self, names: Collection[str] = ALL_CHECKPOINTS) -> None:
-        """Write recovery points, log start offsets and high watermarks of each directory, or only some of them."""
-        for data_dir in self.dirs.live:
-            self._checkpoint(data_dir, names)
-
-    def _checkpoint(self, data_dir: DataDir, names: Collection[str] = ALL_CHECKPOINTS) -> bool:
-        """Write the checkpoints of one directory; whether it took them."""
-        here = [p.log for p in self.partitions() if p.log.directory.parent == data_dir.path]
-        if self._checkpoints.write(data_dir, here, names):
-            return True
-        if self.dirs.is_offline(data_dir.path):
-            self._schedule.add("failed log directory", partial(self.put_offline, data_dir.path), once=True)
-        return False
+    def flush_times(self) -> FlushTimes:
+        """Flushes of all logs since the start, those that are deleted by now included."""
+        return _sum([self._flushes_gone, *(partition.log.flush_times for partition in self.partitions())])
 
 
 def _sum(times: Iterable[FlushTimes]) -> FlushTimes:

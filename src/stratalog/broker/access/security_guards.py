@@ -8,9 +8,7 @@ from stratalog.broker.access.acls import AclOperation as Op
 from stratalog.broker.access.entry_guards import CLUSTER_CODE, TOKEN, USER
 from stratalog.broker.access.guard import Asker, GuardStep, only
 from stratalog.broker.security import Principal, may_ask_for_tokens
-from stratalog.errors import (
-    DelegationTokenAuthorizationFailedError,
-)
+from stratalog.errors import DelegationTokenAuthorizationFailedError
 
 
 def refused_acl(asker: Asker, _entry: Any) -> Any:

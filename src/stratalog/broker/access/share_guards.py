@@ -18,9 +18,7 @@ from stratalog.broker.access.entry_guards import (
     split,
 )
 from stratalog.broker.access.guard import Asker, Finish, Guard, GuardStep, added, both, only
-from stratalog.errors import (
-    GroupAuthorizationFailedError,
-)
+from stratalog.errors import GroupAuthorizationFailedError
 
 _TOPIC_REFUSED: Final = "Topic authorization failed."
 

@@ -32,9 +32,7 @@ from stratalog.broker.groups.values import (
     Answer,
     GroupSettings,
 )
-from stratalog.errors import (
-    GroupIdNotFoundError,
-)
+from stratalog.errors import GroupIdNotFoundError
 
 if TYPE_CHECKING:
     from stratalog.broker.share import ShareStates

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stratalog.errors import (
-    RemoteResourceNotFoundError,
-)
+from stratalog.errors import RemoteResourceNotFoundError
 from stratalog.inspect import REMAKEABLE, read_manifest
 from stratalog.jobs.audit.bucket import CLOCK_KEY, plain_view
 from stratalog.jobs.audit.contents import Expected, check_small

@@ -1,0 +1,336 @@
+"""The start and the end of the partitions of a broker.
+
+A start loads what lies in the log directories, and begins housekeeping; a clean end flushes everything and marks the
+directories, so that the next start skips recovery. `log_loading` says what lies in one directory.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stratalog.config import BrokerConfig
+from stratalog.engine.cleaning import LogCleaner
+from stratalog.engine.dirs import (
+    DataDir,
+    LoadJob,
+    TopicSpec,
+    load_side_by_side,
+    marked_path,
+    partitions_in,
+    report_strays,
+    survey,
+)
+from stratalog.engine.moves import MARK, DirectoryMoves
+from stratalog.engine.partition import Partition
+from stratalog.engine.served_logs import ServedLogs
+from stratalog.errors import (
+    DataDirError,
+    KafkaError,
+    KafkaStorageError,
+    ResourceShortageError,
+    StratalogError,
+)
+from stratalog.log.format import (
+    FUTURE_DIR_SUFFIX,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    METADATA_LOG,
+    RECOVERY_POINTS,
+    TopicPartition,
+)
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem
+
+if TYPE_CHECKING:
+    pass
+
+logger = logging.getLogger(__name__)
+
+_PURGE_PERIOD_MS = 1_000
+_FLUSH_PERIOD_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """What a start found: for one line in the log."""
+
+    partitions: int
+    recovered: int
+    strays: tuple[Path, ...]
+
+
+class LogLifecycle(ServedLogs, ABC):
+    """Starts and ends what `ServedLogs` has."""
+
+    #: Partitions on their way to another log directory.
+    moves: DirectoryMoves
+
+    def __init__(
+        self,
+        data_dirs: Sequence[Path],
+        config: BrokerConfig,
+        *,
+        cluster_id: str,
+        clock: Clock = SYSTEM_CLOCK,
+        fs: FileSystem = REAL_FILESYSTEM,
+    ) -> None:
+        super().__init__(data_dirs, config, cluster_id=cluster_id, clock=clock, fs=fs)
+        #: Copies that a stop left behind, by what they were to become: they are begun again.
+        self._left_moves: list[tuple[TopicPartition, Path]] = []
+        self.cleaner = self._make_cleaner() if config["log.cleaner.enable"] else None
+
+    def _make_cleaner(self) -> LogCleaner:
+        try:
+            return LogCleaner(self.config, self.cleaning, clock=self.clock, fs=self._fs, on_disk_error=self._fail)
+        except StratalogError:
+            self.dirs.close(clean=[data_dir.path for data_dir in self.dirs.live if data_dir.was_clean])
+            raise
+
+    @abstractmethod
+    def create_topic(self, spec: TopicSpec) -> list[Partition]:
+        """Make sure that all partitions of a topic exist and are led."""
+
+    # --- start --------------------------------------------------------------------------------------------------------
+
+    def start(self, topics: Iterable[TopicSpec]) -> LoadReport:
+        """Load every partition of `topics`, lead all of them, and begin housekeeping.
+
+        A partition directory that `topics` does not know is left as it is and named in the report. One of an earlier
+        topic of the same name is renamed to `-stray`, as Kafka does, and named too. While a directory is offline, a
+        partition that is nowhere is taken to be there, and is offline as well.
+        """
+        known = {spec.name: spec.allowed() for spec in topics}
+        recovered, strays = self._load_topics(known)
+        for spec in known.values():
+            if self.dirs.offline:
+                self._mark_missing_as_offline(spec)
+            try:
+                self.create_topic(spec)
+            except ResourceShortageError:
+                self._refuse_shortage()
+                raise
+        self._begin_housekeeping()
+        if self.cleaner is not None:
+            self.cleaner.start()
+        self._resume_moves()
+        return LoadReport(len(self._partitions), recovered, strays)
+
+    def _load_topics(
+        self, known: Mapping[str, TopicSpec], is_wanted: Callable[[LoadJob], bool] = lambda _: True
+    ) -> tuple[int, tuple[Path, ...]]:
+        """Load what lies here of `known`; how many were recovered after an unclean stop, and what was left lying."""
+        started = self.clock.monotonic()
+        jobs: dict[Path, list[LoadJob]] = {}
+        unknown: list[Path] = []
+        set_aside: list[Path] = []
+        for data_dir in self.dirs.live:
+            with self._failing(data_dir.path, "its partitions cannot be listed"):
+                content = survey(data_dir.path, known, self._fs)
+                jobs[data_dir.path] = [job for job in content.jobs if is_wanted(job)]
+                unknown += content.unknown
+                unknown += [job.path for job in content.jobs if not is_wanted(job)]
+                set_aside += content.set_aside
+                for path in content.condemned:
+                    self._housekeeping.condemn(path)
+                for path, key in content.futures:
+                    self._housekeeping.condemn(path)
+                    self._left_moves.append((key, data_dir.path))
+        self._settle_moves(jobs)
+        self._refuse_twins(jobs)
+        recovered = self._load(jobs)
+        self._refuse_shortage()
+        logger.info(
+            "Loaded %d logs in %d ms, %d of them after an unclean stop",
+            len(self._partitions),
+            (self.clock.monotonic() - started) * 1000,
+            recovered,
+        )
+        strays = [path for path in unknown if path.name != METADATA_LOG]
+        report_strays(strays, set_aside)
+        return recovered, (*strays, *set_aside)
+
+    def _settle_moves(self, jobs: dict[Path, list[LoadJob]]) -> None:
+        """Let a copy step back that has the name of a partition which still lies where it lay; see `moves`."""
+        places = Counter(job.path.name for of_directory in jobs.values() for job in of_directory)
+        for directory, of_directory in jobs.items():
+            for job in [job for job in of_directory if self._fs.exists(job.path / MARK)]:
+                with self._failing(directory, f"the move of {job.path.name} cannot be settled"):
+                    if places[job.path.name] > 1:
+                        copy = marked_path(job.path, FUTURE_DIR_SUFFIX)
+                        self._fs.rename(job.path, copy)
+                        self._fs.sync_dir(directory)
+                        of_directory.remove(job)
+                        places[job.path.name] -= 1
+                        self._housekeeping.condemn(copy)
+                        self._left_moves.append(((job.spec.name, job.partition), directory))
+                    elif self.dirs.offline:
+                        of_directory.remove(job)
+                        logger.error(
+                            "%s: a move to it had not ended, and a newer one may lie in a log directory that is "
+                            "offline; it is not served until that is back",
+                            job.path,
+                        )
+                    else:
+                        self._fs.remove(job.path / MARK)
+
+    def _resume_moves(self) -> None:
+        left, self._left_moves = self._left_moves, []
+        for (topic, number), destination in left:
+            partition = self.get(topic, number)
+            if partition is not None and partition.failure is None:
+                try:
+                    self.moves.begin(partition, destination)
+                except KafkaError as error:  # that says nothing about the directory
+                    logger.error("The move of %s-%d to %s does not go on: %s", topic, number, destination, error)
+
+    def _refuse_shortage(self) -> None:
+        """DataDirError when a partition is not served for want of file descriptors."""
+        if self._shortage is not None:
+            raise DataDirError(f"{self._shortage}; raise the limit (ulimit -n, LimitNOFILE) and start again")
+
+    def _refuse_twins(self, jobs: Mapping[Path, Sequence[LoadJob]]) -> None:
+        """DataDirError for a partition that lies in two directories: only people can tell which is the right one."""
+        seen: dict[str, Path] = {}
+        for job in (job for of_directory in jobs.values() for job in of_directory):
+            twin = seen.setdefault(job.path.name, job.path)
+            if twin != job.path:
+                self.dirs.close(clean=[data_dir.path for data_dir in self.dirs.live if data_dir.was_clean])
+                raise DataDirError(
+                    f"{job.path.name} lies in two log directories, {twin.parent} and {job.path.parent}; move one of"
+                    " them away"
+                )
+
+    def _load(self, jobs: Mapping[Path, Sequence[LoadJob]]) -> int:
+        """Open the logs of all directories side by side; return how many were recovered after an unclean stop."""
+        live = {data_dir.path: data_dir for data_dir in self.dirs.live}
+        for path in jobs:
+            with self._failing(path, "its checkpoints cannot be read"):
+                self._checkpoints.read(live[path])
+
+        def load(job: LoadJob) -> None:
+            directory = job.path.parent
+            if self.dirs.is_offline(directory):
+                return
+            with self._failing(directory, f"{job.path.name} cannot be loaded"):
+                self._open(job.path, job.spec, is_new=False)
+
+        load_side_by_side(jobs, load, threads=self.config["num.recovery.threads.per.data.dir"])
+        for of_directory in jobs.values():
+            for job in of_directory:
+                if self.get(job.spec.name, job.partition) is None:
+                    self._put_offline(job.spec, job.partition, self.dirs.storage_error(job.path.parent))
+        return sum(len(found) for path, found in jobs.items() if path in live and not live[path].was_clean)
+
+    def _mark_missing_as_offline(self, spec: TopicSpec) -> None:
+        error = self.dirs.storage_error(next(iter(self.dirs.offline)))
+        for number in range(spec.partition_count):
+            if self.get(spec.name, number) is None:
+                self._put_offline(spec, number, error)
+
+    # --- housekeeping -------------------------------------------------------------------------------------------------
+
+    def _begin_housekeeping(self) -> None:
+        every = self._schedule.add
+        delay = self.config["log.initial.task.delay.ms"]
+        every(
+            "retention",
+            self.apply_retention,
+            delay_ms=delay,
+            interval_ms=self.config["log.retention.check.interval.ms"],
+        )
+        every(
+            "checkpoint",
+            partial(self.write_checkpoints, (RECOVERY_POINTS, HIGH_WATERMARKS)),
+            delay_ms=delay,
+            interval_ms=self.config["log.flush.offset.checkpoint.interval.ms"],
+        )
+        every(
+            "log start offsets",
+            partial(self.write_checkpoints, (LOG_START_OFFSETS,)),
+            delay_ms=delay,
+            interval_ms=self.config["log.flush.start.offset.checkpoint.interval.ms"],
+        )
+        every("flush", self.flush_due, delay_ms=delay, interval_ms=_FLUSH_PERIOD_MS)
+        check_ms = self.config["producer.id.expiration.check.interval.ms"]
+        every("producers", self.expire_producers, delay_ms=check_ms, interval_ms=check_ms)
+        every("purge", self.purge, delay_ms=_PURGE_PERIOD_MS, interval_ms=_PURGE_PERIOD_MS)
+
+    def apply_retention(self) -> int:
+        return self._housekeeping.apply_retention()
+
+    def flush_due(self) -> None:
+        self._housekeeping.flush_due()
+
+    def expire_producers(self) -> None:
+        """Forget idempotent producers that have been silent for producer.id.expiration.ms."""
+        self._housekeeping.expire_producers(self.config["producer.id.expiration.ms"])
+
+    def purge(self) -> None:
+        self._housekeeping.purge()
+
+    # --- end ----------------------------------------------------------------------------------------------------------
+
+    def stop_replication(self) -> None:
+        """End the fetchers and the requests to the controller. Harmless when called again."""
+        if self.replication is not None:
+            self.replication.close()
+
+    def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
+        """Flush and close every partition and release the directories. Harmless when called again.
+
+        `broker_epoch` is that of a cluster's broker, for the marks of a clean stop.
+
+        A directory in which every partition was flushed is marked as left cleanly, whatever became of the others. After
+        a crash that takes every partition in it to be opened: one that was not is still as the crash left it.
+        """
+        self.stop_replication()
+        self.moves.close()
+        self._schedule.close()
+        if self.cleaner is not None:
+            self.cleaner.close()
+        if self.remote is not None:
+            self.remote.close()
+            self.remote = None
+        flushed = {data_dir.path for data_dir in self.dirs.live} if clean else set()
+        closed: set[Path] = set()
+        for partition in self.partitions():
+            partition.resign()
+            try:
+                partition.log.close()
+                if partition.log.failure is not None:
+                    raise partition.log.failure
+                closed.add(partition.log.directory)
+            except (OSError, KafkaStorageError) as error:
+                flushed.discard(partition.log.directory.parent)
+                logger.error("%s was not closed cleanly: %s", partition.log.directory, error)
+        for data_dir in self.dirs.live:
+            if data_dir.path not in flushed:
+                continue
+            if not self._checkpoint(data_dir) or not self._is_mended(data_dir, closed):
+                flushed.discard(data_dir.path)
+        with self._lock:
+            self._partitions.clear()
+        self.dirs.close(clean=flushed, broker_epoch=broker_epoch)
+
+    def _is_mended(self, data_dir: DataDir, closed: set[Path]) -> bool:
+        """Return whether no partition in a directory is as a crash left it; `closed` are those that were served."""
+        if data_dir.was_clean:
+            return True
+        try:
+            left = [path.name for path in partitions_in(data_dir.path, self._fs) if path not in closed]
+        except OSError as error:
+            logger.error("%s cannot be listed: %s", data_dir.path, error)
+            return False
+        if left:
+            logger.warning(
+                "%s is not marked as left cleanly: it was not at the start, and %s not opened since",
+                data_dir.path,
+                ", ".join(left[:5]) + (", ... were" if left[5:] else " was"),
+            )
+        return not left

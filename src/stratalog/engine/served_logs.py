@@ -1,0 +1,229 @@
+"""The partitions that a broker serves, and what becomes of them when a log directory fails.
+
+`LogManager` adds their start and stop (`log_lifecycle`) and their changes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stratalog.config import BrokerConfig
+from stratalog.engine.cleaning import CleanerManager
+from stratalog.engine.dirs import (
+    ALL_CHECKPOINTS,
+    Checkpointed,
+    DataDir,
+    DirCheckpoints,
+    LogDirs,
+    TopicSpec,
+)
+from stratalog.engine.housekeeping import Housekeeping
+from stratalog.engine.metrics import TopicTraffic
+from stratalog.engine.partition import OfflinePartition, Partition
+from stratalog.engine.partition_table import PartitionTable
+from stratalog.engine.replication import LocalReplicas
+from stratalog.errors import (
+    KafkaStorageError,
+    StratalogError,
+    is_shortage,
+)
+from stratalog.log import PartitionLog
+from stratalog.log.format import TopicPartition
+from stratalog.log.recovery import plausible_start
+from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, Schedule, TopicCounts
+
+if TYPE_CHECKING:
+    from stratalog.remote.tier import RemoteLogManager
+
+logger = logging.getLogger(__name__)
+
+#: After which a directory is tried again that could not be put offline.
+_OFFLINE_RETRY_MS = 60_000
+
+
+def _ignore(_: str) -> None:
+    """Ignore it: no one asked."""
+
+
+class ServedLogs:
+    """The data directories of a broker and the partitions in them. Thread-safe."""
+
+    def __init__(
+        self,
+        data_dirs: Sequence[Path],
+        config: BrokerConfig,
+        *,
+        cluster_id: str,
+        clock: Clock = SYSTEM_CLOCK,
+        fs: FileSystem = REAL_FILESYSTEM,
+    ) -> None:
+        """Lock the directories; errors as `LogDirs`."""
+        self.config = config
+        self.remote: RemoteLogManager | None = None
+        self.traffic = TopicCounts(TopicTraffic)
+        self.on_last_dir_failed: Callable[[str], object] = _ignore
+        self.clock = clock
+        self._fs = fs
+        self._partitions = PartitionTable()
+        #: In a cluster, whose metadata says which replicas lead and which follow.
+        self.replication: LocalReplicas | None = None
+        #: What could not be done for want of file descriptors last.
+        self._shortage: str | None = None
+        self._taking_offline = threading.Lock()
+        self._lock = threading.RLock()
+        self._schedule = Schedule("stratalog-housekeeping", _OFFLINE_RETRY_MS, clock)
+        self.dirs = LogDirs(data_dirs, cluster_id=cluster_id, node_id=config["node.id"], fs=fs)
+        self._checkpoints = DirCheckpoints(self.dirs)
+        paths = [data_dir.path for data_dir in self.dirs.live]
+        #: Who works on a compacted log; also without a cleaner.
+        self.cleaning = CleanerManager(paths, self._logs, fs, on_disk_error=self._fail)
+        self._housekeeping = Housekeeping(
+            self.partitions, self.dirs, self.cleaning, clock=clock, fs=fs, on_disk_error=self._fail
+        )
+
+    # --- partitions ---------------------------------------------------------------------------------------------------
+
+    def get(self, topic: str, partition: int) -> Partition | None:
+        """Return the partition; also one that is offline, whose every use raises KafkaStorageError."""
+        return self._partitions.get(topic, partition)
+
+    def leader_epochs(self, topic: str, count: int) -> tuple[int, ...]:
+        """Return the epochs in which the first `count` partitions of a topic are led; -1 for one that is not."""
+        return self._partitions.leader_epochs(topic, count)
+
+    def partitions(self, topic: str | None = None) -> list[Partition]:
+        """Return all partitions that are served, or those of one topic, in order."""
+        with self._lock:
+            known = self._partitions.ordered() if topic is None else self._partitions.of_topic(topic)
+        return [partition for partition in known if partition.failure is None]
+
+    def offline_count(self) -> int:
+        """Return how many partitions are not served because their log directory failed."""
+        with self._lock:
+            return sum(partition.failure is not None for partition in self._partitions.all())
+
+    def _logs(self) -> dict[TopicPartition, PartitionLog]:
+        """Return the logs that are served, for the cleaner."""
+        return {(partition.topic, partition.partition): partition.log for partition in self.partitions()}
+
+    # --- opening ------------------------------------------------------------------------------------------------------
+
+    def _open(self, path: Path, spec: TopicSpec, *, is_new: bool) -> Partition:
+        """Open the log of a partition, and lead it. What was there before was left as its data directory was."""
+        log, was_clean, high_watermark = self._open_log(path, spec, is_new=is_new)
+        partition = Partition(log, spec.topic_id, self.traffic.topic(log.topic))
+        if self.replication is None:
+            latest = log.leader_epochs.latest_epoch
+            # After a crash the tail may be other than what clients saw: a new epoch lets them find out.
+            is_unsure = not was_clean and log.log_end_offset > 0
+            partition.become_leader(0 if latest is None else latest + 1 if is_unsure else latest)
+        else:
+            log.wait_for_replicas(waits=True)
+            log.update_high_watermark(max(high_watermark, log.log_start_offset))
+        with self._lock:
+            self._partitions.put(partition, log.directory.parent)
+        return partition
+
+    def _open_log(
+        self, path: Path, spec: TopicSpec, *, is_new: bool, is_flushed: bool = False
+    ) -> tuple[PartitionLog, bool, int]:
+        """Return a log, whether it was left cleanly, and the high watermark that was checkpointed."""
+        topic, number = spec.name, int(path.name.rpartition("-")[2])
+        was_clean = next(found.was_clean for found in self.dirs.live if found.path == path.parent)
+        checkpointed = Checkpointed(0, 0) if is_new else self._checkpoints.of(path.parent, (topic, number))
+        log = PartitionLog.open(
+            path,
+            spec.config,
+            topic_id=spec.topic_id,
+            clock=self.clock,
+            fs=self._fs,
+            clean_shutdown=is_new or was_clean or is_flushed,
+            recovery_point=checkpointed.recovery_point,
+            log_start_offset=plausible_start(path, checkpointed.log_start_offset, self._fs),
+            producer_expiration_ms=self.config["producer.id.expiration.ms"],
+        )
+        log.on_storage_error = partial(self._log_failed, log.directory.parent)
+        self._apply_transaction_rules(log)
+        return log, is_new or was_clean, checkpointed.high_watermark
+
+    def _apply_transaction_rules(self, log: PartitionLog) -> None:
+        log.set_transaction_rules(
+            verification_required=self.config["transaction.partition.verification.enable"],
+            timeout_max_ms=self.config["transaction.max.timeout.ms"],
+        )
+
+    # --- directories that fail ----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _failing(self, directory: Path, what: str) -> Iterator[None]:
+        """Take the log directory offline when an OSError is raised in this block.
+
+        A log that cannot be opened goes offline alone.
+
+        Want of file descriptors takes nothing offline; at the start, it ends that.
+        So does an error that was not foreseen: one log must not keep the others from being served.
+        """
+        try:
+            yield
+        except (OSError, KafkaStorageError) as error:
+            reason = error.strerror or error if isinstance(error, OSError) else error
+            if is_shortage(error):
+                self._shortage = f"{directory}: {what}: {reason}"
+                logger.error("%s", self._shortage)
+                return
+            self._fail(directory, f"{what}: {reason}")
+        except StratalogError as error:
+            logger.error("%s: %s: %s; it is left as it is, and offline", directory, what, error)
+        except Exception:
+            logger.exception("%s: %s: an error that should not be; it is left as it is, and offline", directory, what)
+
+    def _log_failed(self, directory: Path, error: KafkaStorageError) -> None:
+        self._fail(directory, str(error))
+
+    def _fail(self, directory: Path, reason: str) -> None:
+        """Take a directory out of service.
+
+        May be called with a log's lock held, so the rest is left to another thread.
+        """
+        if self.dirs.fail(directory, reason):
+            self._schedule.add("failed log directory", partial(self.put_offline, directory), once=True)
+
+    def put_offline(self, directory: Path) -> None:
+        """Stop serving the partitions of a directory that failed, and tell when it was the last one."""
+        error = self.dirs.storage_error(directory)
+        self.cleaning.forget_dir(directory)
+        with self._taking_offline:  # a second caller comes back when the first one's partitions are not served either
+            for partition in self.partitions():
+                if partition.log.directory.parent == directory:
+                    partition.fail(error)
+        if not self.dirs.live:
+            self.on_last_dir_failed(
+                "all log directories have failed: "
+                + "; ".join(f"{path}: {reason}" for path, reason in self.dirs.offline.items())
+            )
+
+    def _put_offline(self, spec: TopicSpec, number: int, error: KafkaStorageError) -> None:
+        with self._lock:
+            self._partitions.put(OfflinePartition(spec.name, number, spec.topic_id, error), None)
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def write_checkpoints(self, names: Collection[str] = ALL_CHECKPOINTS) -> None:
+        """Write recovery points, log start offsets and high watermarks of each directory, or only some of them."""
+        for data_dir in self.dirs.live:
+            self._checkpoint(data_dir, names)
+
+    def _checkpoint(self, data_dir: DataDir, names: Collection[str] = ALL_CHECKPOINTS) -> bool:
+        """Write the checkpoints of one directory; whether it took them."""
+        here = [p.log for p in self.partitions() if p.log.directory.parent == data_dir.path]
+        if self._checkpoints.write(data_dir, here, names):
+            return True
+        if self.dirs.is_offline(data_dir.path):
+            self._schedule.add("failed log directory", partial(self.put_offline, data_dir.path), once=True)
+        return False
