@@ -60,7 +60,7 @@ def test_a_step_that_fails_keeps_no_other_from_its_turn(caplog: pytest.LogCaptur
 
     with caplog.at_level(logging.ERROR):
         asyncio.run(main())
-    assert "A client that waited is not answered" in caplog.text
+    assert "A waiting client could not be answered" in caplog.text
 
 
 def test_waits_that_one_append_ends_are_ended_a_few_in_each_turn() -> None:

@@ -242,5 +242,5 @@ def test_a_marker_of_a_kind_that_no_transaction_has_does_not_keep_the_log_from_b
     log = open_log(clean=True, recovery_point=2)
     assert log.log_end_offset == 2
     assert list(log.producers.producers) == [7]
-    assert "what producers did behind offset 1 is not known" in caplog.text
+    assert "the producer state after offset 1 is not known" in caplog.text
     log.close()

@@ -42,7 +42,7 @@ class LoopTurns:
         try:
             step()
         except Exception:  # the others wait too
-            logger.exception("A client that waited is not answered")
+            logger.exception("A waiting client could not be answered")
 
     def _next_turn(self) -> None:
         self._count = 0

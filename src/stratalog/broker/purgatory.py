@@ -2,7 +2,7 @@
 
 An append must not cost a call for each of them: a request says how many bytes it misses, the purgatory subtracts the
 bytes that arrive, and asks it once it may have enough. How much arrives is known from two ends of the log in one
-segment; where it is not known, everybody who waits for the partition is asked.
+segment; where it is not known, all requests that wait for the partition are checked.
 """
 
 from __future__ import annotations

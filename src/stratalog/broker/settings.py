@@ -38,7 +38,7 @@ class BrokerSettings:
         found = in_force(self.static, self._dynamic(), large=self._large_segments())
         for name, why in found.ignored.items():
             logger.warning(
-                "What was set dynamically for %s does not count: %s. Set another value, or delete it "
+                "The dynamic value of %s is ignored: %s. Set another value, or delete it "
                 "('stratalog configs alter --entity-type brokers --delete-config %s')",
                 name,
                 why,
@@ -56,7 +56,7 @@ class BrokerSettings:
             try:
                 self.tls[name] = each.with_config(listener_settings(self.current, name))
             except InvalidConfigError as error:
-                logger.error("What was set dynamically for the TLS of listener %s does not count: %s", name, error)
+                logger.error("The dynamic TLS settings of listener %s are ignored: %s", name, error)
         return self.tls
 
     def _changed_tls(self, config: BrokerConfig) -> dict[str, ServerTls]:

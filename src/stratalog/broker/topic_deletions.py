@@ -40,7 +40,7 @@ class TopicDeletions:
         self._going_on: set[asyncio.Task[Topic]] = set()
 
     def resume(self) -> None:
-        """At a start, before anybody is served: go on with what was interrupted, as far as commits are there.
+        """At startup, before clients are served: go on with what was interrupted, as far as commits are there.
 
         May block.
         """

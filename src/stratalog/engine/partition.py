@@ -381,7 +381,7 @@ class Partition:
             self._listeners = [known for known in self._listeners if known != listener]
 
     def wake(self) -> None:
-        """Let everybody look who waits for the partition."""
+        """Wake all requests that wait for the partition."""
         self._notify()
 
     def _notify(self) -> None:

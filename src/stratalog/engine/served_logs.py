@@ -48,7 +48,7 @@ _OFFLINE_RETRY_MS = 60_000
 
 
 def _ignore(_: str) -> None:
-    """Ignore it: no one asked."""
+    """Do nothing: the default of `on_last_dir_failed`."""
 
 
 class ServedLogs:
@@ -167,7 +167,7 @@ class ServedLogs:
         A log that cannot be opened goes offline alone.
 
         Want of file descriptors takes nothing offline; at the start, it ends that.
-        So does an error that was not foreseen: one log must not keep the others from being served.
+        Nor does an unexpected error: one log must not keep the others from being served.
         """
         try:
             yield
@@ -181,7 +181,7 @@ class ServedLogs:
         except StratalogError as error:
             logger.error("%s: %s: %s; it is left as it is, and offline", directory, what, error)
         except Exception:
-            logger.exception("%s: %s: an error that should not be; it is left as it is, and offline", directory, what)
+            logger.exception("%s: %s: unexpected error; it is left as it is, and offline", directory, what)
 
     def _log_failed(self, directory: Path, error: KafkaStorageError) -> None:
         self._fail(directory, str(error))

@@ -162,7 +162,7 @@ class LocalLog:
     # --- what a crash is recovered by -------------------------------------------------------------------------------
 
     def bounds_changed(self) -> None:
-        """`write_bounds`, if somebody wants that."""
+        """`write_bounds`, if it is set."""
         if self.write_bounds is not None:
             self.write_bounds()
 

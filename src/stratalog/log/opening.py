@@ -84,7 +84,7 @@ class OpenLog:
             if self.partition_log.flush_if_due(self._clock.now_ms()):
                 self._write_down("append")
         except KafkaStorageError as error:  # the records are in the log; the next flush or close says so too
-            logger.warning("What was appended is not durable: %s", error)
+            logger.warning("Appended records are not durable: %s", error)
         return info
 
     def _write_down(self, what: str) -> None:
@@ -167,7 +167,7 @@ def open_log(
 
     `config` is a LogConfig or topic properties under Kafka's names. What is not known to be flushed is checked, and
     nothing that is flushed is ever cut. Raises ValueError for another kind of name, InvalidConfigError, DataDirError
-    while somebody else has the directory, OSError.
+    while another process has the directory, OSError.
     """
     if not isinstance(config, LogConfig):
         config = LogConfig.from_properties(dict(config or {}))

@@ -1,6 +1,6 @@
 """Where batches go on behind damage in a `.log`.
 
-What looks like a batch there may be a part of a record: a value may hold batches, of any offsets, if somebody wants to.
+What looks like a batch there may be a part of a record: a value may hold batches, with any offsets.
 So the damaged batch's own header is believed first, as far as it can be; and a run of sound batches is believed if the
 log goes on at its end: with the next offset, with zeros, or not at all. A run within a record never does that by
 itself, because the record does not end with its value. Where the log is damaged at the end of a true run as well, so

@@ -340,7 +340,7 @@ class Desk:
         return self._error(request, error.status_code, title, "", is_json=is_json, headers=error.headers)
 
     def _unforeseen(self, request: Request, error: Exception) -> Response:
-        logger.error("The console failed over %s", request.url.path, exc_info=error)
+        logger.error("The console failed at %s", request.url.path, exc_info=error)
         is_json = request.url.path.startswith("/api/")
         return self._error(request, 500, "An error of the console", "The broker's log has it.", is_json=is_json)
 

@@ -32,7 +32,7 @@ prints `ready broker=HOST:PORT web=URL`. That URL serves:
 | `/api/tier-status` | the tier status of every tiered partition as JSON; `?topic=T` for one topic, tiered or not |
 
 Without `--web` nothing is served. The web server listens on that address only, and changes nothing unless
-`stratalog.web.allow.changes` is set. On an address of this machine alone (127.0.0.1, ::1, localhost) everybody there
+`stratalog.web.allow.changes` is set. On an address of this machine alone (127.0.0.1, ::1, localhost) every user there
 may look, as long as the broker has no authorizer. Elsewhere a login with a user of the broker is needed, and its access
 rules decide what is shown; `stratalog.web.login` changes that. `/metrics` needs it too, or
 `Authorization: Bearer TOKEN` with the token of `stratalog.web.metrics.token`. `/health` is always open.

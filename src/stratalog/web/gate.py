@@ -55,7 +55,7 @@ class Gate:
         if self.allows_changes and not self.is_here and not self.needs_login:
             raise UsageError(
                 f"stratalog.web.allow.changes=true with stratalog.web.login=off is for this machine alone, and the "
-                f"console is served on {host or 'every address'}: anybody there could change everything"
+                f"console is served on {host or 'every address'}: every client there could change everything"
             )
 
     def session(self, request: Request) -> ConsoleSession | None:

@@ -136,4 +136,4 @@ def test_what_was_set_and_is_gone_at_a_start_leaves_the_file_in_force(
     (setting.directory / "second.pem").unlink()
     with setting.start():
         assert setting.serial() == setting.first.certificate.serial_number
-    assert "listener OUTSIDE does not count" in caplog.text
+    assert "TLS settings of listener OUTSIDE are ignored" in caplog.text

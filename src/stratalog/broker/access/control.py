@@ -74,7 +74,7 @@ class _Asked(NamedTuple):
 
 
 def access_control(config: BrokerConfig, acls: Callable[[], Iterable[Acl]]) -> AccessControl | None:
-    """Return what is configured to decide, with the stored rules; None when everybody may do everything."""
+    """Return what is configured to decide, with the stored rules; None when all clients may do everything."""
     super_users = [name.strip() for name in config["super.users"].split(";") if name.strip()]
     for name in super_users:
         if ":" not in name:

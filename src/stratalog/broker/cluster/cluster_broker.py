@@ -126,7 +126,7 @@ class ClusterBroker:
         self._report_directories()
         self.member.ready_to_unfence()
         if not self.member.lifecycle.wait_for(lambda each: each.state is LifecycleState.RUNNING, _UNFENCE_S):
-            logger.warning("The controller has not unfenced this broker yet; clients are answered all the same")
+            logger.warning("The controller has not unfenced this broker yet; it serves clients anyway")
 
     def _report_directories(self) -> None:
         """Wait until the controller knows where replicas lie: it elects none in a directory that is not registered."""

@@ -181,7 +181,7 @@ class ClusterMember:
         if self.failure is None and lifecycle.broker_epoch >= 0:
             lifecycle.begin_controlled_shutdown()
             if not lifecycle.wait_for(lambda each: each.state is LifecycleState.SHUTTING_DOWN, _SHUTDOWN_TIMEOUT_S):
-                logger.warning("The controller did not let this broker go; it stops all the same")
+                logger.warning("The controller did not allow the shutdown in time; this broker stops anyway")
 
     def close(self, *, clean: bool = True) -> None:
         """Leave, if that has not been done, and close everything. Harmless when called again.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: When what a group was due for has failed, it is tried again after this long.
+#: The time after which a group's timer that failed is tried again.
 _RETRY_MS = 1000
 
 
@@ -178,7 +178,7 @@ class ClassicCoordinator:
         try:
             self._carry_out(group, group.on_time(self._now()))
         except Exception:
-            logger.exception("Group %s: what was due could not be done; it is tried again", group_id)
+            logger.exception("Group %s: its timer failed; it is tried again", group_id)
             self._alarms.cancel(group_id)
             self._alarms.set(group_id, self._now().monotonic_ms + _RETRY_MS)
 

@@ -83,4 +83,4 @@ def _decode_record(key_bytes: bytes, offset: int, value: bytes, producer_id: int
                 if found is not None:
                     yield StoredChange(GroupKey(found[0]), found[1])
     except CorruptRecordError as error:
-        logger.error("A record of __consumer_offsets is passed over: %s", error)
+        logger.error("A record of __consumer_offsets is skipped: %s", error)

@@ -20,7 +20,7 @@ _OF_CLIENTS, _OF_USERS, _OF_BOTH = 1, 2, 4
 
 
 class SharedBy(NamedTuple):
-    """Who is measured together: a user, a client id, both, or (all empty) everybody without either."""
+    """The clients measured together: a user, a client id, both, or (all empty) all clients without either."""
 
     user: str
     client_id: str

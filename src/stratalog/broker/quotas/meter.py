@@ -88,7 +88,7 @@ class QuotaMeter:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether anybody has a limit."""
+        """Whether any client has a limit."""
         return bool(self._levels)
 
     def set_limit(self, user: str | None, client_id: str | None, limit: float | None) -> None:
@@ -138,7 +138,7 @@ class QuotaMeter:
         return QuotaThrottle(throttle_ms, self)
 
     def readings(self, now_ms: int) -> Iterator[MeterReading]:
-        """Yield what was measured of everybody."""
+        """Yield the measurements of all clients."""
         self._expire(now_ms)
         for shared_by, measured in self._measured.items():
             value = measured.sensor.value(measured.limit, now_ms)

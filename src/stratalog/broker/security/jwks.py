@@ -73,7 +73,7 @@ class SigningKeys:
         try:
             self._keys = self._read()
         except _FAILURES as error:
-            logger.error("%s: no keys can be read, those before stay in force: %s", self._url, error)
+            logger.error("%s: no keys can be read, the earlier ones stay in force: %s", self._url, error)
         finally:
             self._renewing.release()
 

@@ -92,9 +92,9 @@ class ServerTls:
         try:
             self._context = self._make()
         except InvalidConfigError as error:
-            logger.error("Files of TLS have changed and cannot be used; those before stay in force: %s", error)
+            logger.error("TLS files have changed and cannot be used; the earlier ones stay in force: %s", error)
         else:
-            logger.warning("Files of TLS have changed; new connections use them: %s", self._names())
+            logger.warning("TLS files have changed; new connections use them: %s", self._names())
 
     def _names(self) -> str:
         return ", ".join(map(str, files_of(self._config)))

@@ -263,7 +263,7 @@ class ShareStates:
         try:
             await self.tidy()
         except Exception:  # whatever it is: nothing else would ever make the topic smaller
-            logger.exception("%s could not be tidied up; it is tried again at the next turn", self.log.topic)
+            logger.exception("%s could not be cleaned up; it is tried again at the next turn", self.log.topic)
         self._schedule()
 
     async def tidy(self) -> None:

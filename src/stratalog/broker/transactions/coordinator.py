@@ -72,7 +72,7 @@ def _decode(contents: Contents) -> Iterator[Transaction]:
             if transactional_id is not None:
                 yield decode_value(transactional_id, value)
         except CorruptRecordError as error:
-            logger.error("A record of __transaction_state is passed over: %s", error)
+            logger.error("A record of __transaction_state is skipped: %s", error)
 
 
 class TransactionCoordinator:
@@ -154,7 +154,7 @@ class TransactionCoordinator:
             try:
                 work()
             except Exception:  # whatever it is: nothing else would ever tidy up again
-                logger.exception("Transactions could not be tidied up; it is tried again at the next turn")
+                logger.exception("Transactions could not be cleaned up; it is tried again at the next turn")
             self._every(interval_key, work)
 
         self._later(interval_key, self._storage.config[interval_key] / 1000, turn)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: After these there is nothing more to do in a partition: it is gone, or somebody newer has ended the transaction
+#: After these there is nothing more to do in a partition: it is gone, or a newer producer has ended the transaction
 #: there.
 FINAL_ERRORS = frozenset(
     {

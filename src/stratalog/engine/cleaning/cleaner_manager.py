@@ -175,7 +175,7 @@ class CleanerManager:
         return state
 
     def check_aborted(self, partition: TopicPartition) -> None:
-        """Raise CleaningAborted if somebody else needs the partition."""
+        """Raise CleaningAborted if another user needs the partition."""
         if self.state(partition).phase is Phase.ABORTED:
             raise CleaningAborted(f"{partition[0]}-{partition[1]} is needed otherwise")
 

@@ -291,7 +291,7 @@ class _CleanerThread(threading.Thread):
             try:
                 went_well = self._worker.turn()
             except Exception:
-                logger.exception("%s: an error that should not be; it goes on", self.name)
+                logger.exception("%s: unexpected error; it goes on", self.name)
             if not went_well:
                 self._rest(self._clock.monotonic() + self._cleaner.config.backoff_ms / 1000)
 

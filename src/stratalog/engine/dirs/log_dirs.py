@@ -36,7 +36,7 @@ class LogDirs:
     def __init__(self, paths: Sequence[Path], *, cluster_id: str, node_id: int, fs: FileSystem) -> None:
         """Lock and identify every directory.
 
-        DataDirError for one that is given twice, is served by somebody else or belongs to another installation, and
+        DataDirError for one that is given twice, is served by another process or belongs to another installation, and
         when none can be used: nothing is held then. One that is unreadable or damaged is offline.
         """
         self.paths = [Path(path).resolve() for path in paths]
@@ -109,7 +109,7 @@ class LogDirs:
         try:
             return OffsetCheckpoint(directory.path / name, self._fs).read()
         except CorruptCheckpointError as error:
-            logger.warning("Starting without a checkpoint that is damaged: %s", error)
+            logger.warning("Ignoring a damaged checkpoint: %s", error)
             return None
 
     def write_checkpoint(self, directory: DataDir, name: str, offsets: Mapping[TopicPartition, int]) -> bool:

@@ -1,7 +1,7 @@
 """The partitions that lie in a data directory: which of them are whose, and how they become logs at a start.
 
 A partition directory that the topics do not know is left as it is and named: Kafka in KRaft mode would call it stray
-and rename it; here it may be one that somebody has copied in, and no data goes because metadata is missing. One of an
+and rename it; here it may be one that was copied in, and no data goes because metadata is missing. One of an
 earlier topic of the same name (its `partition.metadata` says so) has to make room, and is renamed to `-stray` as Kafka
 does. A partition that cannot be loaded is offline alone; a directory that cannot be read, with all that is in it.
 """

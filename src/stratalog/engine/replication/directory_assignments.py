@@ -98,7 +98,7 @@ class DirectoryAssignments:
                 directories=_directories(sent),
             )
         except (StratalogError, OSError) as error:
-            logger.warning("The controller cannot be told in which directories replicas lie: %s", error)
+            logger.warning("The directories of replicas could not be reported to the controller: %s", error)
             return sent
         except Exception:
             logger.exception("AssignReplicasToDirs failed")

@@ -2,7 +2,7 @@
 
 Events are produced to the leader of a metadata partition, with acks=all, and read back from there, as by any client. A
 thread for each broker that leads some of them reads on as they come; what it has is here, and no lookup waits for a
-broker. A metadata partition is read from its start, once somebody asks for it.
+broker. A metadata partition is read from its start when it is first needed.
 
 Source: `ProducerManager`, `ConsumerManager` and `ConsumerTask` of Kafka 4.4.
 """

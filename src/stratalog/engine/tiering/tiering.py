@@ -179,4 +179,4 @@ def _look_at(storage: ObjectStoreRemoteStorageManager, health: RemoteHealth) -> 
             "The object store of the remote tier cannot be used now; segments stay local until it can: %s", error
         )
     except (StratalogError, OSError) as error:
-        logger.error("Whose the object store of the remote tier is cannot be noted: %s", error)
+        logger.error("The owner of the remote tier's object store cannot be recorded: %s", error)

@@ -34,7 +34,7 @@ from stratalog.log.format import EpochEntry, decode as decode_producers, decode_
 from stratalog.remote.api import RemoteLogSegmentMetadata, TopicIdPartition
 from stratalog.remote.storage import ObjectKind, ObjectStore, SegmentManifest
 
-#: Set on a topic whose own configuration is not in the bucket, so that nothing goes before somebody has looked.
+#: Set on a topic whose own configuration is not in the bucket, so that nothing is deleted before an operator looks.
 _WITHOUT_CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
@@ -64,7 +64,7 @@ class RestorePlan:
     partitions: tuple[PartitionRestore, ...]
     judged: tuple[Judged, ...]
     problems: tuple[str, ...]
-    #: What somebody should know, though nothing is missing.
+    #: Notes for the operator; nothing is missing.
     notes: tuple[str, ...]
 
     @property

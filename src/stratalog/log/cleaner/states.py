@@ -6,7 +6,7 @@
     aborted              -            -                  -                   paused once
     paused n times       -            paused n+1 times   n-1 times, or idle  -
 
-`start`: a cleaning or the retention of a compacted log begins. `pause`: somebody else needs the partition (truncation,
+`start`: a cleaning or the retention of a compacted log begins. `pause`: another user needs the partition (truncation,
 deletion, retention of a log that is not compacted); a cleaning in progress then ends by itself, and the caller that
 paused waits for that. `-` is a mistake of the caller. Source: Kafka's `LogCleanerManager`.
 """

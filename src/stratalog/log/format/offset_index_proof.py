@@ -5,7 +5,7 @@ format, an entry gives a position at which no such batch stands: no offset stand
 decides, whatever the size and the content of the file; if the first is none, several are looked at, so that damage does
 not decide.
 
-For everybody who has both files: a segment that is opened, `stratalog index`, `stratalog fsck`, the check before a
+For all code that has both files: a segment that is opened, `stratalog index`, `stratalog fsck`, the check before a
 segment is copied, and an index that was fetched from the remote tier, whose `.log` can be read by ranges. What is
 needed of the log is `LogReader`, `pread(size, position)` as `util.filesystem.File` has it, and its size in bytes:
 

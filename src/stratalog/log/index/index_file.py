@@ -7,7 +7,7 @@ entry, which costs the same for every index and so is done for each one when a l
 the order of all entries, for an index that comes from elsewhere or is about to be copied; `jobs.index` holds all of
 them against the log. Reads need neither: who follows an entry looks whether the batch that stands there fits it.
 
-The file is never mapped: a map answers a full disk, a bad sector and a file that somebody else cut with SIGBUS, which
+The file is never mapped: a map answers a full disk, a bad sector and a file that another process cut with SIGBUS, which
 ends the process. Entries that are added are collected in memory and written in pieces of a page, and before anything
 else is done to the file; so a full disk is an OSError, and what was added stays. An index is searched in a copy of all
 its entries, which is read at the first search and may be dropped at any time (`index_memory`); first and last entry are

@@ -103,7 +103,7 @@ class ProducerEntry:
         )
 
     def packed(self) -> bytes:
-        """`to_snapshot` as bytes: a roll writes all producers down while everybody waits."""
+        """`to_snapshot` as bytes: a roll writes all producers while appends and reads wait."""
         last = self.batches[-1] if self.batches else _NO_BATCH
         first_offset = self.current_txn_first_offset
         return ENTRY.pack(

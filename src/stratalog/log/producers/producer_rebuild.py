@@ -64,5 +64,5 @@ def _feed(producers: ProducerStateManager, segment: LogSegment, start_offset: in
                 batch.ensure_valid()
                 updates.add(batch)
     except (CorruptRecordError, InvalidRecordError, InvalidTxnStateError) as error:
-        logger.warning("%s: what producers did behind offset %d is not known: %s", producers.name, start_offset, error)
+        logger.warning("%s: the producer state after offset %d is not known: %s", producers.name, start_offset, error)
     producers.commit(updates)

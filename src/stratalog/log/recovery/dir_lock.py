@@ -2,7 +2,7 @@
 
     the whole file, alone        a broker (Kafka's too), a repair, a publication: no other process is here
     the first byte, shared       a check, which changes nothing; any number of them side by side
-    a byte behind it, alone      somebody has one partition open; others may have the others
+    a byte behind it, alone      one partition is open; other processes may have the others
 
 A check and an open partition exclude each other: each takes its own byte and then looks at the other's.
 
@@ -64,7 +64,7 @@ class DirLock:
 
 
 def hold(directory: Path, fs: FileSystem = REAL_FILESYSTEM) -> DirLock | None:
-    """Have a log directory alone; None if somebody else is there. OSError for one that cannot be written."""
+    """Have a log directory alone; None if another process is there. OSError for one that cannot be written."""
     return _held(fs.open(directory / LOCK, create=True), fcntl.F_WRLCK, 0, 0)
 
 
@@ -100,7 +100,7 @@ def hold_all(
 def hold_partition(directory: Path, name: str, fs: FileSystem = REAL_FILESYSTEM) -> DirLock | None:
     """Have the partition directory `name` of a log directory, there or not yet.
 
-    None if somebody else has it, or all.
+    None if another process has it, or all.
     """
     digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
     byte = _PARTITIONS + int.from_bytes(digest, "big") % (1 << 62)
@@ -109,7 +109,7 @@ def hold_partition(directory: Path, name: str, fs: FileSystem = REAL_FILESYSTEM)
 
 
 def is_held(directory: Path, fs: FileSystem = REAL_FILESYSTEM) -> bool:
-    """Return whether somebody has a log directory, or a part of it, right now."""
+    """Return whether a process has a log directory, or a part of it, right now."""
     if not fs.exists(directory / LOCK):
         return False
     with fs.open(directory / LOCK) as file:

@@ -93,7 +93,7 @@ class PartitionCheckpoints:
         try:
             return OffsetCheckpoint(self._log_dir / name, self._fs).read()
         except CorruptCheckpointError as error:
-            logger.warning("Going on without a checkpoint that is damaged: %s", error)
+            logger.warning("Ignoring a damaged checkpoint: %s", error)
             return {}
 
     @contextmanager

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: When a member could not be removed that was not heard of, it is tried again after this long.
+#: The time after which the removal of a silent member that failed is tried again.
 _RETRY_MS = 1000
 
 GroupT = TypeVar("GroupT", bound=ModernGroup[Any, Any])

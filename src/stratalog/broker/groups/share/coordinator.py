@@ -137,7 +137,7 @@ class ShareGroupCoordinator(ModernCoordinator[ShareGroup, ShareMember, ShareGrou
             if failures:
                 topic_id, number = next(iter(failures))
                 logger.error(
-                    "Share group %s: states of %d partitions cannot be begun; of partition %d of topic %s: %s",
+                    "Share group %s: states of %d partitions cannot be initialized; of partition %d of topic %s: %s",
                     group.group_id,
                     len(failures),
                     number,
@@ -145,7 +145,7 @@ class ShareGroupCoordinator(ModernCoordinator[ShareGroup, ShareMember, ShareGrou
                     failures[topic_id, number],
                 )
         except Exception:  # no request waits for it: the group tries again
-            logger.exception("Share group %s: states of partitions could not be begun", group.group_id)
+            logger.exception("Share group %s: states of partitions could not be initialized", group.group_id)
 
     async def begin_states(self, group: ShareGroup, asked: Initialization) -> dict[tuple[UUID, int], KafkaError]:
         """Initialize states at the share coordinator, all or none; return the errors of those that failed."""
