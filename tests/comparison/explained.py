@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from stratalog.records import Codec, iter_batches
 from stratalog.wire.api_keys import ApiKey
 from tests.comparison.requests import INT32_MAX
 
@@ -106,6 +107,38 @@ def _names_a_leader(difference: Difference) -> bool:
     return fetch and isinstance(difference.theirs, dict) and "current_leader" in difference.theirs
 
 
+def _never_answers(difference: Difference) -> bool:
+    if difference.request.key is not ApiKey.PRODUCE or difference.theirs != "closed: no answer":
+        return False
+    topics = difference.request.fields["topic_data"]
+    return any(entry["records"] is None for topic in topics for entry in topic["partition_data"])
+
+
+def _is_in_parts(difference: Difference) -> bool:
+    """Whether both answers of Fetch hold the same, and Kafka's has a topic in two places."""
+    if difference.request.key is not ApiKey.FETCH or difference.where != ".responses":
+        return False
+    theirs, ours = (
+        sorted(repr(({**topic, "partitions": None}, entry)) for topic in topics for entry in topic["partitions"])
+        for topics in (difference.theirs, difference.ours)
+    )
+    return theirs == ours and len(difference.theirs) > len(difference.ours)
+
+
+def _is_compressed_by_another(difference: Difference) -> bool:
+    """Whether it is about a batch that the broker has compressed, with the same records in it."""
+    if difference.request.key is not ApiKey.FETCH or ".records[" not in difference.where:
+        return False
+    codecs, records = [], []
+    for said in (difference.theirs, difference.ours):
+        if not isinstance(said, str) or said.startswith("cut: "):
+            return False
+        (batch,) = iter_batches(bytes.fromhex(said.partition(": ")[2]))
+        codecs.append(batch.codec)
+        records.append([(each.offset, each.key, each.value, each.headers) for each in batch.records()])
+    return codecs[0] is codecs[1] is not Codec.NONE and records[0] == records[1]
+
+
 def _reassigns_twice(difference: Difference) -> bool:
     if difference.request.key is not ApiKey.ALTER_PARTITION_REASSIGNMENTS:
         return False
@@ -155,6 +188,9 @@ EXPLAINED: dict[str, Callable[[Difference], bool]] = {
     "a commit to a topic without partitions: Kafka names it in the answer or not": _commits_to_no_partition,
     "a codec that does not exist is UNSUPPORTED_COMPRESSION_TYPE, in Kafka UNKNOWN_SERVER_ERROR": _is_unknown_codec,
     "Produce with acks that do not exist, and another error: which of them is told": _is_of_impossible_acks,
+    "Produce with null for records: Kafka fails as it says so, and never answers": _never_answers,
+    "Fetch of refused and other partitions of a topic: Kafka tells the refused ones first, apart": _is_in_parts,
+    "a batch that the broker has compressed: the same records by another compressor": _is_compressed_by_another,
     "Fetch by a broker that is no replica: Kafka adds who leads, in a tagged field": _names_a_leader,
     "addresses, directories and roles are those of each broker": _is_of_this_node,
     "internal topics have one replica by default": _is_of_one_replica,
