@@ -15,6 +15,7 @@ import yaml  # type: ignore[import-untyped]
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.deploy.queries import ALERTS, DEPLOY, alert_rules, all_queries
+from tests.deploy.test_dashboards import OF_STRIMZI
 from tests.support.prometheus import Prometheus, program, prometheus
 from tests.support.reference_kafka import free_port
 
@@ -99,6 +100,10 @@ def test_every_query_of_the_dashboards_has_an_answer(server: Prometheus) -> None
         if bool(server.values(query.plain)) == (query.place in EMPTY_ALONE):
             wrong.append(f"{query.place}: {query.plain}")
     assert wrong == []
+
+
+def test_every_metric_of_strimzis_dashboard_that_we_have_has_values(server: Prometheus) -> None:
+    assert [name for name in OF_STRIMZI if not server.values(name)] == []
 
 
 def test_all_is_well_with_a_broker_that_is(server: Prometheus) -> None:

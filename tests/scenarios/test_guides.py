@@ -115,6 +115,25 @@ def test_an_upgrade_and_the_way_back(broker: Broker, home: Path) -> None:
         assert values(partition_of(again, "orders")) == [b"0", b"1", b"2"]
 
 
+def test_metadata_is_backed_up_checked_and_brought_back(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = guide("back_up", home)
+    with Broker(data_dir=home / "data") as broker:
+        broker.create_topic("orders", 2, {"retention.ms": "5000"})
+        page.do("stratalog metadata export")
+        broker.create_topic("later")
+    page.do("stratalog metadata check")
+    capsys.readouterr()
+    page.do("stratalog metadata check", expected=1)
+    assert "the document has no topic later" in capsys.readouterr().out
+    page.do("stratalog metadata import")
+    assert page.rest == []
+    with Broker(data_dir=home / "data") as again:
+        assert [each.name for each in again.services.metadata.topics()] == ["orders"]
+        known = again.services.metadata.topic("orders")
+        assert known is not None
+        assert (known.partition_count, known.configs) == (2, {"retention.ms": "5000"})
+
+
 @pytest.mark.soak
 def test_what_a_topic_uses_today(broker: Broker, home: Path) -> None:
     size = guide("size_a_machine", home, broker)
