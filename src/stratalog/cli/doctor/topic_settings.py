@@ -19,7 +19,7 @@ from stratalog.config import (
 from stratalog.errors import InvalidConfigError
 from stratalog.jobs import Severity
 from stratalog.wire import ApiKey
-from stratalog.wire.client import Client, Cluster, RefusedError, check
+from stratalog.wire.client import Client, Cluster, RefusedError, UnreachableError, check
 
 _TOPIC: Final = 2
 _BROKER: Final = 4
@@ -66,7 +66,7 @@ def of_document(document: Mapping[str, Any], broker: BrokerConfig | None, where:
 def of_cluster(cluster: Cluster, bootstrap_server: str) -> list[Diagnosis]:
     """Ask brokers for the settings of all topics that are not internal. Raises RefusedError or UnreachableError."""
     names = sorted(name for name, each in cluster.topics().items() if not each.is_internal)
-    brokers = _broker_settings(cluster.any, next(iter(cluster.nodes())))
+    brokers = _broker_settings(cluster)
     tier = brokers.get(_TIER)
     return _diagnoses(
         [
@@ -81,10 +81,16 @@ def of_cluster(cluster: Cluster, bootstrap_server: str) -> list[Diagnosis]:
     )
 
 
-def _broker_settings(client: Client, broker: int) -> dict[str, str | None]:
-    wanted = {"resource_type": _BROKER, "resource_name": str(broker), "configuration_keys": [_OWN_KEY, _TIER]}
-    (told,) = client.call(ApiKey.DESCRIBE_CONFIGS, (1, 4), resources=[wanted]).results
-    return {str(each.name): each.value for each in told.configs or ()}
+def _broker_settings(cluster: Cluster) -> dict[str, str | None]:
+    """Return what the first broker that answers says of itself: no broker is asked about another."""
+    for broker in sorted(cluster.nodes()):
+        wanted = {"resource_type": _BROKER, "resource_name": str(broker), "configuration_keys": [_OWN_KEY, _TIER]}
+        try:
+            (told,) = cluster.node(broker).call(ApiKey.DESCRIBE_CONFIGS, (1, 4), resources=[wanted]).results
+        except UnreachableError:
+            continue
+        return {str(each.name): each.value for each in told.configs or ()}
+    return {}
 
 
 def _described(client: Client, names: Sequence[str]) -> Iterator[TopicSettings]:

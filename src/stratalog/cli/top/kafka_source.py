@@ -319,10 +319,10 @@ def _sorted(topics: list[dict[str, Any]], order: TopOrder) -> list[dict[str, Any
 
 
 def _groups(cluster: Cluster, ends: Mapping[TopicPartition, int]) -> list[dict[str, Any]] | None:
-    """Return groups, those first that are furthest behind; None where they may not be seen."""
+    """Return groups, those first that are furthest behind; None where they may not be seen, or a broker is silent."""
     try:
         listed = list_groups(cluster)
-    except RefusedError:
+    except (RefusedError, UnreachableError):
         return None
     coordinators = Coordinators(cluster)
     rows = [_group(coordinators, each, ends if at < _GROUPS_MAX else None) for at, each in enumerate(listed.values())]
@@ -337,7 +337,7 @@ def _group(
     if is_known:
         try:
             told = coordinators.committed(group.name)
-        except (KafkaError, RefusedError):
+        except (KafkaError, RefusedError, UnreachableError):
             is_known = False
         else:
             committed = {key: each.offset for key, each in told.items() if each.offset >= 0}
