@@ -252,6 +252,8 @@ class Partition:
             if size := len(memoryview(records)):
                 log.append_as_follower(records, leader_epoch=leader_epoch)
                 self.traffic.replication_bytes_in += size
+                if self.role.is_added:
+                    self.traffic.reassignment_bytes_in += size
             high_watermark = min(high_watermark, log.log_end_offset)
             if high_watermark != log.high_watermark:
                 log.update_high_watermark(high_watermark)

@@ -143,6 +143,9 @@ def count_fetched(plan: FetchPlan, results: Results) -> None:
                     traffic.bytes_out += got.size
                 else:
                     traffic.replication_bytes_out += got.size
+                    assigned = wanted.partition.assigned
+                    if assigned is not None and plan.replica_id in assigned.adding_replicas:
+                        traffic.reassignment_bytes_out += got.size
                 if got.error_code == UnknownServerError.code:
                     traffic.failed_fetch_requests += 1
 

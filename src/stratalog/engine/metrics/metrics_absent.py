@@ -16,7 +16,6 @@ class Absent(NamedTuple):
     reason: str
 
 
-_REASSIGNED = "what is moved by a reassignment is not counted by itself"
 _SHARE_CHANNEL = "one broker: what is asked of the share coordinator are calls, not requests"
 _TRANSACTIONS = "one broker: markers and verifications are calls, not requests to other brokers"
 _KRAFT = "the metadata is a local store, not a KRaft log: no controller, no quorum, no listener for it"
@@ -39,7 +38,6 @@ ABSENT = (
     Absent("kafka.server:type=BrokerMetadataListener*", _KRAFT),
     Absent("kafka.server:type=BrokerTopicMetrics,name=*MessageConversionsPerSec",
            "messages are not converted: neither Produce nor Fetch takes a version that would need it"),
-    Absent("kafka.server:type=BrokerTopicMetrics,name=Reassignment*", _REASSIGNED),
     Absent("kafka.server:type=ControllerServer*", _KRAFT),
     Absent("kafka.server:type=DelayedProduceMetrics*", "no append waits for a follower"),
     Absent("kafka.server:type=ForwardingManager", _KRAFT),
@@ -50,7 +48,6 @@ ABSENT = (
     Absent("kafka.server:type=MetadataLoader*", _KRAFT),
     Absent("kafka.server:type=Persister-channel-metrics", _SHARE_CHANNEL),
     Absent("kafka.server:type=ReplicaAlterLogDirsManager*", "moves between log directories have no fetcher"),
-    Absent("kafka.server:type=ReplicaManager,name=ReassigningPartitions", _REASSIGNED),
     Absent("kafka.server:type=ShareGroupDLQManager*", "one broker: dead letters are written, not sent to another one"),
     Absent("kafka.server:type=ShareGroupMetrics,name=PartitionLoadTimeMs", "states are read from memory"),
     Absent("kafka.server:type=ShareGroupMetrics,name=RequestTopicPartitionsFetchRatio",

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from stratalog.engine.log_manager import LogManager
 from stratalog.engine.metrics.metric import Metric, MetricKind, Sample, kafka_metric, own_metric, single
 from stratalog.engine.partition import Partition
-from stratalog.engine.replication import IsrCounts, ReplicaFetcher
+from stratalog.engine.replication import IsrCounts, LeaderAndFollowerThrottle, ReplicaFetcher, ReplicationThrottle
 from stratalog.log import PartitionLog
 from stratalog.log.retention import is_tiered
 
@@ -66,6 +66,22 @@ def _isr(partition: Partition) -> _IsrFacts:
     if led is not None:
         return _IsrFacts(len(led.replicas), len(led.isr), led.min_isr)
     return _IsrFacts(1, 1, 1) if partition.leader_epoch >= 0 else _IsrFacts(0, 0, 0)
+
+
+def _is_reassigned(partition: Partition) -> bool:
+    assigned = partition.assigned
+    return (
+        partition.leader_epoch >= 0
+        and assigned is not None
+        and bool(assigned.adding_replicas or assigned.removing_replicas)
+    )
+
+
+def _throttle_rate(
+    throttle: Callable[[LeaderAndFollowerThrottle], ReplicationThrottle],
+) -> Callable[[LogManager], Iterable[Sample]]:
+    """Read a rate of a broker of a cluster; nothing without one."""
+    return lambda logs: () if logs.replication is None else single(throttle(logs.replication.throttles).rate())
 
 
 def _isr_count(read: Callable[[IsrCounts], int]) -> Callable[[LogManager], Iterable[Sample]]:
@@ -185,6 +201,8 @@ METRICS: tuple[Metric[LogManager], ...] = (
     kafka_metric(_REPLICAS + "PartitionCount", _count(lambda _: True), "Partitions that are served."),
     kafka_metric(_REPLICAS + "LeaderCount", _count(lambda partition: partition.leader_epoch >= 0),
                  "Partitions that this broker leads."),
+    kafka_metric(_REPLICAS + "ReassigningPartitions", _count(_is_reassigned),
+                 "Partitions that this broker leads and that are being reassigned."),
     kafka_metric(_REPLICAS + "OfflineReplicaCount", lambda logs: single(logs.offline_count()),
                  "Partitions whose log directory failed."),
     kafka_metric(_REPLICAS + "IsrExpandsPerSec", _isr_count(lambda counts: counts.expands),
@@ -193,6 +211,12 @@ METRICS: tuple[Metric[LogManager], ...] = (
                  "Changes by which replicas fell out of sync, of partitions that are led here."),
     kafka_metric(_REPLICAS + "FailedIsrUpdatesPerSec", _isr_count(lambda counts: counts.failed),
                  "Changes of in-sync replicas that the controller did not make."),
+    kafka_metric("kafka.server:type=LeaderReplication", _throttle_rate(lambda throttles: throttles.leader),
+                 "Bytes a second that throttled replicas of other brokers get from this one (KIP-73).",
+                 attribute="byte-rate"),
+    kafka_metric("kafka.server:type=FollowerReplication", _throttle_rate(lambda throttles: throttles.follower),
+                 "Bytes a second that throttled replicas of this broker get from their leaders (KIP-73).",
+                 attribute="byte-rate"),
     kafka_metric(_FETCHERS + "MaxLag", _of_fetchers(_max_lag),
                  "Records that the replica which is furthest behind its leader has still to fetch.", CLIENT),
     kafka_metric(_FETCHERS + "MinFetchRate", _of_fetchers(_min_fetch_rate),

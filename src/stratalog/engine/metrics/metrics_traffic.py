@@ -61,6 +61,10 @@ METRICS: tuple[Metric[LogManager], ...] = (
              "Batches that were refused: impossible offsets, counts or sequence numbers."),
     _of_replicas("ReplicationBytesInPerSec", "replication_bytes_in", "Bytes that this broker fetched from leaders."),
     _of_replicas("ReplicationBytesOutPerSec", "replication_bytes_out", "Bytes that followers were given."),
+    _of_replicas("ReassignmentBytesInPerSec", "reassignment_bytes_in",
+                 "Bytes that this broker fetched for replicas that a reassignment brings in."),
+    _of_replicas("ReassignmentBytesOutPerSec", "reassignment_bytes_out",
+                 "Bytes that followers were given for replicas that a reassignment brings in."),
     _counter("NoKeyCompactedTopicRecordsPerSec", "no_key_compacted",
              "Records that were refused: no key, in a compacted topic."),
 )  # fmt: skip

@@ -24,6 +24,9 @@ class TopicTraffic:
     #: What was fetched from leaders, and given to followers.
     replication_bytes_in: int = 0
     replication_bytes_out: int = 0
+    #: Of these, what replicas got that a reassignment brings in.
+    reassignment_bytes_in: int = 0
+    reassignment_bytes_out: int = 0
     #: Requests of members of share groups, each once for a topic; those that failed are all that had an error.
     share_fetch_requests: int = 0
     failed_share_fetch_requests: int = 0

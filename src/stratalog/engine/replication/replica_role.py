@@ -35,6 +35,8 @@ class ReplicaRole:
     leader: int = -1
     leader_epoch: int = -1
     partition_epoch: int = -1
+    #: Whether a reassignment brings this replica in.
+    is_added: bool = False
 
     def after(self, assigned: AssignedReplicas, node_id: int) -> ReplicaRole | None:
         """Return the role that newer metadata gives; None: it is not newer, or nothing follows this role."""
@@ -42,7 +44,7 @@ class ReplicaRole:
         if self.role in _ENDED or news[0] < self.leader_epoch or news[1] <= self.partition_epoch:
             return None
         role = Role.LEADERLESS if assigned.leader < 0 else Role.LEADER if assigned.leader == node_id else Role.FOLLOWER
-        return ReplicaRole(role, assigned.leader, *news)
+        return ReplicaRole(role, assigned.leader, *news, is_added=node_id in assigned.adding_replicas)
 
     def ended(self, role: Role) -> ReplicaRole:
         """Return the role of a replica that is deleted, or whose directory failed."""
