@@ -6,13 +6,8 @@ with it, and once more when the segment stops being active. Source: Kafka's `Log
 
 Thread safety: one writer at a time (the log's lock); `read`, `translate_offset` and the searches by any thread at any
 time. `size_bytes` grows only after the bytes are written, so a reader never sees a batch that is not whole. The `.log`
-<<<<<<< HEAD
 may be parked at any time and is opened again at its next use (`open_segments`). That of a segment that was deleted
-stays open as long as somebody holds the segment or a slice of it; its indexes may be gone.
-=======
-of a segment that was deleted stays open as long as a reader holds the segment or a slice of it; its indexes may be
-gone.
->>>>>>> affef517 (messages and docstrings: usual words for processes, clients and operators)
+stays open as long as a reader holds the segment or a slice of it; its indexes may be gone.
 """
 
 from __future__ import annotations
