@@ -69,6 +69,8 @@ def test_offsets_sizes_groups_and_rates_are_those_of_the_broker(address: str, an
     assert [disk["offline"] for disk in second.disks] == [None] * len(second.disks)
     assert any(disk["logBytes"] for disk in second.disks)
     assert (second.tier, second.requests, second.attention) == (None, (), ())
+    for width in (1, 20, 60, 250):
+        assert max(map(len, text_of(second, width))) <= width
     lines = text_of(second)
     assert f"1 broker at {address}" in lines[0]
     (head,) = [line for line in lines if line.startswith("TOPIC")]
