@@ -1,4 +1,4 @@
-"""The broker: Kafka's wire protocol over the engine. One API a file in `apis`; storage stays synchronous below."""
+"""The broker: Kafka's wire protocol over the engine. `apis` has one file for each API; storage below is synchronous."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What lies in data directories and buckets, seen from outside. Looks, never changes."""
+"""Read-only views of data directories and buckets from outside, without a broker."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What looks at, checks, mends or moves data offline: each job is a plan, work and a result."""
+"""Offline jobs that look at, check, repair or move data. Each has a plan, work and a result."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Who may do what: access rules, the authorizer that decides by them, and its audit log."""
+"""Authorization: access rules (ACLs), the authorizer, the guard of each API, and the audit log."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""One API a file, numbered with its key: the listing of this directory is the table of what the broker speaks."""
+"""One file for each API, named by its key: this listing is the table of the APIs that the broker serves."""
 
 from __future__ import annotations
 

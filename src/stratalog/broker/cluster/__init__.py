@@ -1,4 +1,4 @@
-"""A broker of a KRaft cluster: the metadata log followed and applied, registration, heartbeats, forwarding."""
+"""A broker of a KRaft cluster: follows the metadata log, registers, sends heartbeats, forwards requests."""
 
 import lazy_loader
 

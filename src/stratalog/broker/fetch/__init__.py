@@ -1,4 +1,4 @@
-"""How Fetch is answered."""
+"""The work behind Fetch: sessions, local and remote reads, and the bytes of the answer."""
 
 import lazy_loader
 

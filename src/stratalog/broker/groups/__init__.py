@@ -1,4 +1,4 @@
-"""Consumer groups: a pure state machine for the classic protocol, the offsets they commit, and the log of both."""
+"""Group coordinator: classic, consumer, streams and share groups, committed offsets, and the log of both."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What the cluster knows of itself: topics, configurations, features, producer ids; kept in an embedded store."""
+"""The metadata of a broker by itself: topics, configurations, features, producer ids, in an embedded store."""
 
 import lazy_loader
 

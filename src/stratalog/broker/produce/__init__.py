@@ -1,4 +1,4 @@
-"""How Produce is answered."""
+"""The work behind Produce: checks, appends, waits for replicas, and the bytes of the answer."""
 
 import lazy_loader
 

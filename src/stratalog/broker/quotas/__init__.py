@@ -1,4 +1,4 @@
-"""Quotas of clients: what is set for whom, how it is measured, and how long a client has to wait."""
+"""Quotas of clients: their limits, the measured rates, and how long a client has to wait."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, by which listener it came in, and what it has proved."""
+"""Authentication: principals, TLS, SASL mechanisms, credentials and delegation tokens."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Share groups (KIP-932), the part of partitions: which records are handed out, who has them, and what is done."""
+"""Share partitions (KIP-932): delivery of records to members, acknowledgements, and the share coordinator."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Metrics that clients push (KIP-714): who is asked for what, how often, and where it is kept."""
+"""Metrics that clients push (KIP-714): subscriptions, intervals, and where the values are kept."""
 
 import lazy_loader
 

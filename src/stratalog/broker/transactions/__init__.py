@@ -1,4 +1,4 @@
-"""Transactions: who may produce under a transactional id, and when what was produced counts."""
+"""Transaction coordinator: transactional ids, their states, markers, and the verification of partitions."""
 
 import lazy_loader
 

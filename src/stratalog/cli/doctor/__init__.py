@@ -1,1 +1,1 @@
-"""`stratalog doctor`: what is wrong with directories, brokers and a bucket, most urgent first."""
+"""`stratalog doctor`: finds problems of directories, brokers and a bucket, most urgent first."""

@@ -1,4 +1,4 @@
-"""`stratalog groups`: what groups there are, what they read and how far they are, and setting them elsewhere."""
+"""`stratalog groups`: list groups, their members and lag, and reset or delete their offsets."""
 
 import lazy_loader
 

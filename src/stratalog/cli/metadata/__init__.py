@@ -1,4 +1,4 @@
-"""`stratalog metadata`: the metadata of a broker as a document, to keep it and to bring it back."""
+"""`stratalog metadata`: export a broker's metadata as a document, and import it again."""
 
 import lazy_loader
 

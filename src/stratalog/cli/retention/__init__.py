@@ -1,1 +1,1 @@
-"""`stratalog retention`: why records are still there, when they go, and what other settings would change."""
+"""`stratalog retention`: why records are kept, when they are deleted, and what other settings would change."""

@@ -1,4 +1,4 @@
-"""`stratalog tier`: what lies in a bucket of tiered topics, what is wrong with it, and setting it right."""
+"""`stratalog tier`: list, check, repair and restore buckets of tiered topics."""
 
 import lazy_loader
 

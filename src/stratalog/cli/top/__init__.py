@@ -1,1 +1,1 @@
-"""`stratalog top`: a broker as it is now, in a terminal."""
+"""`stratalog top`: a live view of a broker in a terminal."""

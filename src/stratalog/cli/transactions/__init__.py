@@ -1,4 +1,4 @@
-"""`stratalog transactions`: what is open, since when, what hangs, and ending it."""
+"""`stratalog transactions`: list open and hanging transactions, and abort them."""
 
 import lazy_loader
 

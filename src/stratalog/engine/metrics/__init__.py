@@ -1,4 +1,4 @@
-"""Metrics, under the names of Kafka's."""
+"""Metrics of the engine, under Kafka's names."""
 
 import lazy_loader
 

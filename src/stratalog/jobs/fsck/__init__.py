@@ -1,4 +1,4 @@
-"""The check of log directories that no broker serves, and the repair of what follows from the log."""
+"""The check of log directories that no broker serves, and the repair of files that follow from the log."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Indexes held against their logs, rebuilt and converted."""
+"""Verify indexes against their logs, rebuild and convert them."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Topics back from a bucket: the plan, and the files that it writes."""
+"""Restore topics from a bucket: the plan, and the files that it writes."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What retention will do and when, from facts alone."""
+"""Forecasts of retention: what is deleted and when, from facts alone."""
 
 import lazy_loader
 

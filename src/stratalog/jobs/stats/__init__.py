@@ -1,4 +1,4 @@
-"""Figures of topics: batch sizes, codecs and what others would make of it, time order."""
+"""Statistics of topics: batch sizes, codecs and what others would save, time order."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Compaction: of records with the same key only the newest stays.
+"""Compaction of one log: keep the newest record of each key.
 
 `cleaner.Cleaner` does one cleaning of one log. `docs/explanation/compaction.md` shows how it goes and what is kept
 when.

@@ -1,4 +1,4 @@
-"""Bytes of files: names, checkpoints, index entries, producer snapshots."""
+"""The bytes of files: names, checkpoints, index entries, producer snapshots."""
 
 import lazy_loader
 

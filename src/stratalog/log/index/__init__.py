@@ -1,4 +1,4 @@
-"""The files of sparse indexes, and searches in them."""
+"""Sparse index files, and searches in them."""
 
 import lazy_loader
 

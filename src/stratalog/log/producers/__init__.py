@@ -1,4 +1,4 @@
-"""What is known of producers, and its snapshots."""
+"""The state of producers (sequences, transactions) and its snapshots."""
 
 import lazy_loader
 

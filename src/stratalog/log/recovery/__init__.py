@@ -1,4 +1,4 @@
-"""From a directory to a log: what a crash or damage left is put right."""
+"""Open a directory as a log, and recover from a crash or damage."""
 
 import lazy_loader
 

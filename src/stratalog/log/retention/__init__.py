@@ -1,4 +1,4 @@
-"""Which segments may go."""
+"""Local retention: the rule that decides which segments are deleted."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""One segment and the ordered set of them: what may be asked, what may be done."""
+"""One segment, and the ordered set of a log's segments."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What is known of remote segments: the record format of `__remote_log_metadata`, the cache, and the manager."""
+"""Metadata of remote segments: the records of `__remote_log_metadata`, the cache, and the manager."""
 
 import lazy_loader
 

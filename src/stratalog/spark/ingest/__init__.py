@@ -1,4 +1,4 @@
-"""Loading files into a topic: `ingest`, its arguments and its result."""
+"""Load files into a topic: `ingest`, its arguments and its result."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Uses of Spark's inside: Java sources, workers, and which of them a session has."""
+"""The use of Spark's internals: Java sources, workers, and which capabilities a session has."""
 
 import lazy_loader
 

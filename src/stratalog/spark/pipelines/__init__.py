@@ -1,4 +1,4 @@
-"""Jobs that need Spark's engine, one module each: a function for notebooks, with a command beside it.
+"""Jobs that need Spark's engine: one module, with a function for notebooks and a command, for each.
 
 Jobs that only need executors are in `stratalog.jobs`, and run here with `stratalog.spark.executor.SparkExecutor`.
 Importing this package loads nothing. `docs/reference/spark_jobs.md` has every one of them.

@@ -1,4 +1,4 @@
-"""On a worker: from a split to Arrow batches."""
+"""On an executor: from a split to Arrow batches."""
 
 import lazy_loader
 

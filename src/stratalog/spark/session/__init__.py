@@ -1,4 +1,4 @@
-"""Sessions, and what of ours runs in their JVM and beside it."""
+"""Spark sessions, and what stratalog runs in their JVM and beside it."""
 
 import lazy_loader
 

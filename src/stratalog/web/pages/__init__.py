@@ -1,4 +1,4 @@
-"""The pages of the console: a view each, and what can be changed by their forms."""
+"""The pages of the console, with their forms."""
 
 import lazy_loader
 
