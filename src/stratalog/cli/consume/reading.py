@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 
 from stratalog.cli.kafka_client import client_errors, client_settings
 from stratalog.cli.threads import call_beside
-from stratalog.wire.client import LATEST_OFFSET, Cluster, ConnectionOptions
+from stratalog.wire.client import LATEST_OFFSET, Cluster, ConnectionOptions, UnreachableError
 
 TopicPartition = tuple[str, int]
 
@@ -21,6 +22,8 @@ _POLL_MS: Final = 200
 #: After so long without a record, the cluster is asked whether it is there.
 _IDLE_S: Final = 10.0
 _COMMIT_INTERVAL_S: Final = 5.0
+#: How long a consumer may take to leave its group.
+_STOP_S: Final = 10.0
 
 
 class RangeReader:
@@ -125,12 +128,23 @@ class GroupReader:
             self._printed[Partition(last.topic, last.partition)] = last.offset + 1
 
     async def commit(self) -> None:
-        """Commit what was printed, as far as the partitions are still this member's."""
+        """Commit what was printed, as far as the partitions are still this member's.
+
+        UnreachableError when no answer comes in `api_timeout_s`; aiokafka would try for ever.
+        """
         self._committed_at = time.monotonic()
         mine = {key: offset for key, offset in self._printed.items() if key in self._consumer.assignment()}
         self._printed.clear()
         if self._commits and mine:
-            await self._consumer.commit(mine)
+            timeout_s = self._cluster.options.api_timeout_s
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._consumer.commit(mine)
+            except TimeoutError:
+                raise UnreachableError(
+                    f"no broker has answered a commit of group {self._group} for {timeout_s:g} s"
+                    " (default.api.timeout.ms): what was printed last is read again"
+                ) from None
 
     def assigned(self, partitions: Collection[Any]) -> None:
         """Take note of a new assignment, whose ends are not known yet."""
@@ -201,4 +215,17 @@ async def _consumer(options: ConnectionOptions, read_committed: bool, **settings
             await consumer.start()
             yield consumer
         finally:
-            await consumer.stop()
+            await _stopped(consumer)
+
+
+async def _stopped(consumer: Any) -> None:
+    """Leave the group and close the connections, within some time.
+
+    Without a broker, aiokafka ends this with the CancelledError of a task of its own, which is not ours.
+    """
+    stopping = asyncio.ensure_future(consumer.stop())
+    await asyncio.wait([stopping], timeout=_STOP_S)
+    if not stopping.done():
+        stopping.cancel()
+    elif not stopping.cancelled():
+        stopping.result()

@@ -1,15 +1,19 @@
-"""`stratalog produce` and a broker that goes while it sends."""
+"""`stratalog produce` and `stratalog consume`, and a broker that goes for good."""
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.waiting import wait_until
 
 from stratalog.broker.server.server import SETTINGS_FOR_TESTS, Broker
+from stratalog.cli.consume import reading
+from stratalog.cli.consume.reading import GroupReader
 from stratalog.cli.main import run
 
 
@@ -44,4 +48,32 @@ def test_records_that_no_broker_acknowledges_any_more_are_given_up(
     assert capsys.readouterr().err == (
         "stratalog: no broker has acknowledged a record for 1.5 s (delivery.timeout.ms): of 3 records, 2 are"
         " acknowledged, and 1 may be lost\n"
+    )
+
+
+def test_a_commit_that_no_broker_answers_is_given_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    properties = tmp_path / "client.properties"
+    properties.write_text("default.api.timeout.ms=1000\nrequest.timeout.ms=1000\n")
+    broker = Broker(tmp_path / "data", config=SETTINGS_FOR_TESTS)
+    assert run(["produce", "orders", "one", "two", "--create", "-b", broker.bootstrap_servers]) == 0
+    done = GroupReader.done
+
+    async def done_and_gone(self: GroupReader, records: Sequence[Any]) -> None:
+        await done(self, records)
+        broker.close()
+
+    monkeypatch.setattr(GroupReader, "done", done_and_gone)
+    monkeypatch.setattr(reading, "_COMMIT_INTERVAL_S", 0.1)
+    options = ["--group", "g", "-o", "start", "--command-config", str(properties)]
+    try:
+        assert run(["consume", "orders", "-b", broker.bootstrap_servers, *options]) == 2
+    finally:
+        broker.close()
+    out, err = capsys.readouterr()
+    assert out == "one\ntwo\n"
+    assert err == (
+        "stratalog: no broker has answered a commit of group g for 1 s (default.api.timeout.ms): what was printed last"
+        " is read again\n"
     )
