@@ -547,3 +547,28 @@ def test_a_stop_does_not_wait_for_requests_without_end(tmp_path: Path, monkeypat
         host = acceptor_of(broker)
         on_loop(broker, lambda: host.finish(broker.services.loop.create_task(endless())))
     assert ended == ["cancelled"]
+
+
+def test_a_client_that_is_new_does_not_keep_the_thread_awake(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Acceptor] = []
+    real = Acceptor.stay_awake
+
+    def stay_awake(acceptor: Acceptor) -> None:
+        looked.append(acceptor)
+        real(acceptor)
+
+    monkeypatch.setattr(Acceptor, "stay_awake", stay_awake)
+    with connect(broker) as sock:
+
+        def ask() -> None:
+            sock.sendall(framed(request_frame(ApiKey.API_VERSIONS, 0, {})))
+            receive_frame(sock)
+
+        ask()
+        assert not looked
+
+        def is_awake() -> bool:
+            ask()
+            return bool(looked)
+
+        wait_until(is_awake)

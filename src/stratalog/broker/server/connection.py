@@ -176,7 +176,10 @@ class Connection:
         except Exception:  # noqa: BLE001
             self.calls.fail("a request")
         else:
-            self._host.stay_awake()
+            # Who is new is as likely to leave as to ask again: floods of openings must not keep the thread from sleep,
+            # which costs it its precedence where cores are short.
+            if self._slow_turns < _SLOW_TURNS:
+                self._host.stay_awake()
         finally:
             self._slow_turns = self._slow_turns + 1 if thread_time() - begun_s > _QUICK_S else 0
 
