@@ -105,11 +105,6 @@ class RepeatLimit:
         count, _ = self._held.get(key, (0, ""))
         self._held[key] = (count + 1, message)
 
-    @property
-    def holds_back(self) -> bool:
-        """Whether some events of this period were not written."""
-        return bool(self._held)
-
     def ended(self, *, now: bool = False) -> Iterator[logging.LogRecord]:
         """Return what was held back, one event for each line or statement, when the period is over. Begin another.
 

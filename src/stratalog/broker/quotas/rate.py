@@ -171,10 +171,6 @@ class TokenSensor:
         self._refill(bound, now_ms)
         return rounded(-self._tokens / bound * 1000) if self._tokens < 0 else 0
 
-    def is_exhausted(self, bound: float, now_ms: int) -> bool:
-        self._refill(bound, now_ms)
-        return self._tokens < 0
-
     def value(self, bound: float, now_ms: int) -> float:
         self._refill(bound, now_ms)
         return self._tokens
