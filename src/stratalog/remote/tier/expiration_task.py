@@ -88,7 +88,8 @@ class ExpirationTask(TieringTask):
         cancelled: Cancellation,
     ) -> None:
         super().__init__(services, log, partition, progress=progress, cancelled=cancelled)
-        self._start_checked = False
+        #: Where the local log began when the log's start was last checked.
+        self._checked_from: int | None = None
         self._idle: _Idle | None = None
         self.delete_lag = TierLag()
         self.tally = RemoteTally()
@@ -100,9 +101,9 @@ class ExpirationTask(TieringTask):
         """
         log = self._log
         self._progress.note(StepKind.METADATA, "the metadata of its remote segments")
-        if not self._start_checked:
+        if self._checked_from != log.local_log_start_offset:
+            self._checked_from = log.local_log_start_offset
             self._check_start()
-            self._start_checked = True
         facts, version = self._facts(), self._metadata_version()
         if self._idle is not None and self._idle.still_is(facts, version):
             return 0
@@ -129,7 +130,9 @@ class ExpirationTask(TieringTask):
         """Let the log begin where there is something to read: a checkpoint may be older than the last expiration.
 
         It may also be older than the last deletion of records, which is known by the leader epochs: nothing is read of
-        an offset whose epoch is not known.
+        an offset whose epoch is not known. A former leader may have deleted records and died before this broker heard
+        of it: what was not copied for that is gone once local retention has taken it, so each move of the local log's
+        beginning is looked at.
         """
         log = self._log
         first = find_remote_start(self._services.rlmm, self._partition, log)
@@ -137,7 +140,9 @@ class ExpirationTask(TieringTask):
         if first is not None:
             known_from = log.leader_epochs.entries[0].start_offset
             is_cut = first.start_offset < known_from <= first.end_offset
-            start = known_from if is_cut else min(start, first.start_offset)
+            # Its first batches may be older than what its leader still knew the epochs of.
+            readable_from = max(first.start_offset, min(first.segment_leader_epochs.values()))
+            start = known_from if is_cut else min(start, readable_from)
         if start > log.log_start_offset:
             log.increment_log_start_offset(start, "nothing before that is in the remote tier")
 
