@@ -114,8 +114,11 @@ class CopiedRecords:
         self.next_offset = max(self.next_offset, offset + 1)
 
 
-def letters_for(dead: DeadRecords, first: int, copies: CopiedRecords, bytes_max: int, now_ms: int) -> list[Record]:
-    """Return the records that tell of the dead ones from `first` on: one batch, of at most so many bytes if it can."""
+def batch_for(dead: DeadRecords, first: int, copies: CopiedRecords, bytes_max: int, now_ms: int) -> tuple[int, bytes]:
+    """Return a batch that tells of the dead records from `first` on, and of how many: as many as it may hold, or one.
+
+    Any thread may do it.
+    """
     letters: list[Record] = []
     size = HEADER_SIZE
     for offset in range(first, max(first, min(dead.last, copies.resolved)) + 1):
@@ -126,7 +129,7 @@ def letters_for(dead: DeadRecords, first: int, copies: CopiedRecords, bytes_max:
         if size > bytes_max and letters:
             break
         letters.append(letter)
-    return letters
+    return len(letters), build_batch(letters)
 
 
 def _size(record: Record) -> int:

@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 
 from stratalog.broker.confirmation import Unconfirmed, confirmed
 from stratalog.broker.metadata import GROUP, Topic
-from stratalog.broker.share.dead_letter_records import CopiedRecords, DeadRecords, letters_for
+from stratalog.broker.share.dead_letter_records import CopiedRecords, DeadRecords, batch_for
 from stratalog.broker.share.state_records import ShareKey
 from stratalog.config import DEAD_LETTER_TOPIC, SHARE_VERSION, TOPIC_KEYS, GroupConfig
 from stratalog.errors import (
@@ -32,7 +32,6 @@ from stratalog.errors import (
     UnknownTopicOrPartitionError,
 )
 from stratalog.log.format import Isolation
-from stratalog.records import build_batch
 
 if TYPE_CHECKING:
     from stratalog.broker.fetch import SharedRemoteReads
@@ -126,8 +125,8 @@ class DeadLetters:
         for turn in range(_TRIES):
             topic = await self._topic(group_id)
             bytes_max = self._bytes_max(topic)
-            letters = letters_for(dead, offset, copies, bytes_max, self._storage.clock.now_ms())
-            batch = await self._workers.run(build_batch, letters)
+            now_ms = self._storage.clock.now_ms()
+            count, batch = await self._workers.run(batch_for, dead, offset, copies, bytes_max, now_ms)
             self.counts.requests[group_id] += 1
             try:
                 await self._append(topic.name, dead.key.partition % topic.partition_count, batch)
@@ -138,8 +137,8 @@ class DeadLetters:
                     continue
                 self.counts.failed[group_id] += 1
                 raise
-            self.counts.records[group_id] += len(letters)
-            return len(letters)
+            self.counts.records[group_id] += count
+            return count
         raise AssertionError("the last try returns or raises")
 
     # --- the topic ----------------------------------------------------------------------------------------------------
