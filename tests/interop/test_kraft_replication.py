@@ -257,6 +257,36 @@ def test_a_leader_that_is_stopped_confirms_nothing_more_and_follows_when_it_goes
     world.wait_until_equal("stopped", places)
 
 
+def test_a_leader_of_kafkas_that_is_stopped_costs_nothing_confirmed_and_comes_back(world: World) -> None:
+    """The same the other way round: ours lead what it led, and it follows them when it goes on."""
+    places = [[JVM, FIRST, SECOND], [JVM, SECOND, FIRST], [FIRST, JVM, SECOND]]
+    world.create("paused", *places, min_insync_replicas="2")
+    writer = Writer(world, "paused", len(places))
+    writer.write(300)
+    writer.flush()
+    world.client.close()
+    ours = f"127.0.0.1:{world.ours[FIRST].port}"
+    world.client = Cluster(ConnectionOptions.of({"kafka.bootstrap.servers": ours}))
+    stopped = world.cluster.brokers[JVM]
+    stopped.send_signal(signal.SIGSTOP)
+    try:
+        writer.write(300)
+        wait_until(lambda: world.leaders("paused") == [FIRST, SECOND, FIRST], "ours lead")
+        writer.write(300)
+        writer.flush()
+    finally:
+        stopped.send_signal(signal.SIGCONT)
+    world.wait_for_isr("paused", *map(set, places))
+    wait_until(lambda: world.leaders("paused")[0] == JVM or world.elect_preferred("paused"), "it leads again")
+    writer.write(300)
+    writer.flush()
+    assert (len(writer.confirmed), writer.refused) == (1200, [])
+    values = world.read("paused", len(places), 1200)
+    assert set(values) == writer.confirmed
+    assert len(values) == 1200, "nothing twice"
+    world.wait_until_equal("paused", places)
+
+
 def test_a_partition_is_moved_from_a_jvm_broker_to_ours_and_back_by_kafkas_tool(world: World, tmp_path: Path) -> None:
     world.create("moved", [JVM])
     writer = Writer(world, "moved", 1)

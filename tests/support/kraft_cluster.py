@@ -127,6 +127,10 @@ class KafkaProcess:
                 self.kill()
         self._process = None
 
+    def send_signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
