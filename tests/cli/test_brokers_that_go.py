@@ -1,4 +1,4 @@
-"""`stratalog produce` and `stratalog consume`, and a broker that goes for good."""
+"""`stratalog produce` and `stratalog consume`, and a broker or a topic that goes for good."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.waiting import wait_until
 
 from stratalog.broker.server.server import SETTINGS_FOR_TESTS, Broker
 from stratalog.cli.consume import reading
-from stratalog.cli.consume.reading import GroupReader
+from stratalog.cli.consume.reading import GroupReader, RangeReader
 from stratalog.cli.main import run
 
 
@@ -77,3 +77,22 @@ def test_a_commit_that_no_broker_answers_is_given_up(
         "stratalog: no broker has answered a commit of group g for 1 s (default.api.timeout.ms): what was printed last"
         " is read again\n"
     )
+
+
+def test_a_topic_that_is_deleted_while_it_is_read_ends_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Broker(tmp_path / "data", config=SETTINGS_FOR_TESTS) as broker:
+        assert run(["produce", "orders", "one", "two", "--create", "-b", broker.bootstrap_servers]) == 0
+        done = RangeReader.done
+
+        async def done_and_deleted(self: RangeReader, records: Sequence[Any]) -> None:
+            await done(self, records)
+            broker.services.topics.delete("orders")
+
+        monkeypatch.setattr(RangeReader, "done", done_and_deleted)
+        monkeypatch.setattr(reading, "_IDLE_S", 0.1)
+        assert run(["consume", "orders", "-b", broker.bootstrap_servers]) == 1
+        out, err = capsys.readouterr()
+        assert out == "one\ntwo\n"
+        assert err == f"stratalog: {broker.bootstrap_servers}: orders was deleted while it was read\n"

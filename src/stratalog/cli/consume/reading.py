@@ -13,6 +13,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 from stratalog.cli.kafka_client import client_errors, client_settings
+from stratalog.cli.missing import NothingFoundError
 from stratalog.cli.threads import call_beside
 from stratalog.wire.client import LATEST_OFFSET, Cluster, ConnectionOptions, UnreachableError
 
@@ -41,7 +42,10 @@ class RangeReader:
         self._read_committed = read_committed
 
     async def read(self) -> AsyncGenerator[Sequence[Any], None]:
-        """Yield what there is, partition by partition; ends when all ranges have been read."""
+        """Yield what there is, partition by partition; ends when all ranges have been read.
+
+        NothingFoundError when a topic goes before that.
+        """
         open_ = {Partition(*key): stop for key, (_, stop) in self._ranges.items()}
         if not open_:
             return
@@ -52,7 +56,11 @@ class RangeReader:
             watch = _Watch(self._cluster, {topic for topic, _ in self._ranges})
             while open_:
                 got = await consumer.getmany(timeout_ms=_POLL_MS)
-                await watch.saw(bool(got))
+                missing = await watch.saw(bool(got)) & {each.topic for each in open_}
+                if missing:
+                    raise NothingFoundError(
+                        f"{self._cluster.any.address}: {min(missing)} was deleted while it was read"
+                    )
                 for partition, records in got.items():
                     stop = open_[partition]
                     yield records if stop is None else [each for each in records if each.offset < stop]
@@ -181,21 +189,27 @@ def _listener(reader: GroupReader) -> Any:
 
 
 class _Watch:
-    """Notices that a cluster is gone, which aiokafka would wait for in silence."""
+    """Notices that a cluster or a topic is gone, which aiokafka would wait for in silence."""
 
     def __init__(self, cluster: Cluster, topics: Collection[str]) -> None:
         self._cluster = cluster
-        self._topics = topics
+        self._topics = {name: cluster.topic(name).topic_id for name in topics}
         self._since = time.monotonic()
 
-    async def saw(self, anything: bool) -> None:
-        """Raise UnreachableError when nothing has come for long and no broker answers."""
+    async def saw(self, anything: bool) -> set[str]:
+        """Return the topics that are there no more, asked for when nothing has come for long.
+
+        UnreachableError when no broker answers then.
+        """
         now = time.monotonic()
         if anything:
             self._since = now
         elif now - self._since >= _IDLE_S:
-            await call_beside(self._cluster.topics, self._topics)
+            found = await call_beside(self._cluster.topics, self._topics)
             self._since = time.monotonic()
+            # A topic of the same name is another one: aiokafka's own question may have made it again.
+            return {name for name, known in self._topics.items() if name not in found or found[name].topic_id != known}
+        return set()
 
 
 @asynccontextmanager
