@@ -114,7 +114,7 @@ def test_a_broker_whose_last_directory_fails_ends_with_one_line(broker: Broker, 
     for directory in dirs:
         broker.services.logs.dirs.fail(directory, "Input/output error")
         broker.services.logs.put_offline(directory)
-    broker._thread.join(10)
+    broker._thread.join(60)
     assert isinstance(broker.failure, DataDirError)
     assert "all log directories have failed" in str(broker.failure)
 

@@ -39,7 +39,7 @@ def in_background() -> Iterator[Callable[[Callable[[], object]], threading.Threa
 
     yield start
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -246,7 +246,7 @@ def test_whoever_pauses_waits_until_the_cleaning_has_ended(
         world.manager.check_aborted(KEY)
     assert thread.is_alive()
     world.manager.done_cleaning(taken, 40)
-    thread.join(10)
+    thread.join(60)
     assert world.manager.state(KEY) == PAUSED_ONCE
     assert world.manager.checkpointed(taken.log) is None  # an aborted cleaning made nothing clean
     world.manager.resume([KEY])
@@ -263,7 +263,7 @@ def test_two_may_pause_one_cleaning(
         threads[0].join(0.001)
     world.manager.done_cleaning(taken, 40)
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert world.manager.state(KEY) == CleaningState(Phase.PAUSED, 2)
 
 
@@ -339,7 +339,7 @@ def test_retention_that_was_aborted_ends_paused(
     while world.manager.state(KEY) != ABORTED:
         thread.join(0.001)
     world.manager.done_deleting([KEY])
-    thread.join(10)
+    thread.join(60)
     assert world.manager.state(KEY) == PAUSED_ONCE
 
 

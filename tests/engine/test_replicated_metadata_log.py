@@ -109,9 +109,9 @@ def test_what_one_broker_stores_another_reads(view: View, logs: list[ReplicatedM
         wait_until(partial(each.is_ready, PARTITION), "it is read", every=0.01)
     before = len(writer.list_remote_log_segments(PARTITION))
     first = segment(0)
-    writer.add_remote_log_segment_metadata(first).result(10)
+    writer.add_remote_log_segment_metadata(first).result(60)
     assert [each.segment_id for each in writer.list_remote_log_segments(PARTITION)][before:] == [first.segment_id]
-    writer.update_remote_log_segment_metadata(finished(first)).result(10)
+    writer.update_remote_log_segment_metadata(finished(first)).result(60)
     assert writer.highest_offset_for_epoch(PARTITION, 0) == 9
     reader.on_partition_leadership_changes([PARTITION], [])
     wait_until(lambda: reader.is_ready(PARTITION), "it is read", every=0.001)

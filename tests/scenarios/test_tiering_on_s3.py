@@ -77,7 +77,7 @@ def consume(address: str, offset: int, count: int) -> list[int]:
     return found
 
 
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = 40) -> None:
+def wait_for(what: str, condition: Callable[[], bool], seconds: float = 90) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

@@ -19,7 +19,7 @@ from stratalog.broker.server.server import Broker
 
 PARTITIONS = 4
 RECORDS = 200
-DEADLINE_S = 40.0
+DEADLINE_S = 90.0
 #: A group forms at once; brokers that are started again are found under the same port.
 CONFIG = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "5"}
 
