@@ -248,6 +248,11 @@ def test_without_an_authorizer_no_cluster_is_joined_that_has_one(quorum: ModelQu
     assert "Set authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer" in line
 
 
+def test_a_super_user_without_a_type_is_named_before_the_broker_registers(quorum: ModelQuorum, data_dir: Path) -> None:
+    line = refused(quorum, data_dir, **{"super.users": "User:admin;alice"})
+    assert "User:admin;alice for configuration super.users: a list as User:admin;User:other" in line
+
+
 def test_an_unknown_authorizer_is_named(quorum: ModelQuorum, data_dir: Path) -> None:
     assert "authorizer.class.name" in (line := refused(quorum, data_dir, **{"authorizer.class.name": "org.acme.Own"}))
     assert "org.acme.Own" in line

@@ -10,6 +10,6 @@ from .acls import (
     check_new_acl as check_new_acl,
 )
 from .authorizer import Authorizer as Authorizer
-from .control import AccessControl as AccessControl, access_control as access_control
+from .control import AccessControl as AccessControl, access_control as access_control, super_users as super_users
 from .guard import guarded as guarded
 from .requirements import GUARDS as GUARDS

@@ -73,15 +73,21 @@ class _Asked(NamedTuple):
     times: int
 
 
-def access_control(config: BrokerConfig, acls: Callable[[], Iterable[Acl]]) -> AccessControl | None:
-    """Return what is configured to decide, with the stored rules; None when all clients may do everything."""
-    super_users = [name.strip() for name in config["super.users"].split(";") if name.strip()]
-    for name in super_users:
+def super_users(config: BrokerConfig) -> list[str]:
+    """Return the principals that may do everything. InvalidConfigError for one without its type."""
+    names = [name.strip() for name in config["super.users"].split(";") if name.strip()]
+    for name in names:
         if ":" not in name:
             raise invalid("super.users", config["super.users"], "a list as User:admin;User:other")
+    return names
+
+
+def access_control(config: BrokerConfig, acls: Callable[[], Iterable[Acl]]) -> AccessControl | None:
+    """Return what is configured to decide, with the stored rules; None when all clients may do everything."""
+    names = super_users(config)
     if not config[AUTHORIZER]:
         return None
-    authorizer = Authorizer(acls(), super_users=super_users, allow_if_no_acl=config["allow.everyone.if.no.acl.found"])
+    authorizer = Authorizer(acls(), super_users=names, allow_if_no_acl=config["allow.everyone.if.no.acl.found"])
     return AccessControl(authorizer, json_log=config["stratalog.authorizer.log.format"] == "json")
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from stratalog.broker.access import super_users
 from stratalog.broker.cluster.lifecycle import AdvertisedListener
 from stratalog.broker.cluster.node_connections import node_connection
 from stratalog.broker.cluster.quorum import Address
@@ -66,6 +67,7 @@ class ClusterSettings:
         """Read the keys. Raises UsageError, or InvalidConfigError, that names the key and what it should be."""
         if not config.is_set("node.id") and not config.is_set("broker.id"):
             raise UsageError(f"{_ROLES}=broker needs node.id, which no other node of the cluster has")
+        super_users(config)  # what is wrong is said before the broker registers
         data_dirs = tuple(Path(name) for name in config["log.dirs"] or config["log.dir"])
         if not data_dirs:
             raise UsageError(f"{_ROLES}=broker needs log.dirs, formatted with 'stratalog storage format'")
