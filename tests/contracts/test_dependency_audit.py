@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -54,11 +54,11 @@ class Database(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
         if self.path.startswith("/refused"):
-            self.close_connection = True
             self.send_error(403)
             return
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))["queries"]
+        asked = json.loads(body)["queries"]
         vulnerable = {"vulns": [{"id": ADVISORY["id"], "modified": ADVISORY["modified"]}]}
         self._answer({"results": [vulnerable if query["version"] < "0.25.0" else {} for query in asked]})
 
@@ -82,7 +82,7 @@ class Database(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def database() -> Iterator[str]:
-    with HTTPServer(("127.0.0.1", 0), Database) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Database) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
