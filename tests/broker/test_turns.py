@@ -72,6 +72,7 @@ def test_a_quick_client_is_served_between_the_turns_of_slow_ones(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While many wait in line, at most one of them comes before a client that is quick."""
+    monkeypatch.setattr(connection, "_QUICK_S", 60.0)  # those that wait do so as new ones; the good one is none
     slow = [connect(broker) for _ in range(20)]
     order: list[str] = []
     gate = threading.Event()
@@ -155,6 +156,7 @@ def test_a_crowd_of_connections_is_accepted_a_few_in_each_turn(broker: Broker, m
     for entrance in acceptor_of(broker)._entrances:  # their callbacks are bound already
         broker.services.loop.call_soon_threadsafe(entrance._pause)
         broker.services.loop.call_soon_threadsafe(entrance.accept_again)
+    asyncio.run_coroutine_threadsafe(asyncio.sleep(0), broker.services.loop).result(30)  # they have theirs anew
     many = [connect(broker) for _ in range(40)]  # fewer than the backlog of the listener
     gate.set()
     for sock in many:
