@@ -37,7 +37,7 @@ def audit(project: Path, arguments: Sequence[str], *, required: bool) -> int:
     print(done.stderr, end="", file=sys.stderr)
     if done.returncode < 2 or required or not any(word in done.stderr for word in _UNREACHED):
         return done.returncode
-    reason = done.stderr.strip().splitlines()[-1].removeprefix("  cause: ")
+    reason = " ".join(done.stderr.rpartition("cause: ")[2].split())  # uv breaks its lines to the width of a terminal
     print(
         "\n*** SKIPPED: known vulnerabilities were NOT looked up, the database does not answer ***\n"
         f"*** {reason} ***\n"

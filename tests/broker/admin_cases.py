@@ -35,7 +35,9 @@ class Case:
 
 def _results(key: ApiKey, response: Any) -> list[list[Any]]:
     if key is ApiKey.CREATE_TOPICS:
-        return [[t.name, int(t.error_code), t.error_message, *_created(t)] for t in response.topics]
+        return [
+            [t.name, int(t.error_code), t.error_message, t.topic_id is not None, *_created(t)] for t in response.topics
+        ]
     if key is ApiKey.DELETE_TOPICS:
         return [[t.name, int(t.error_code), t.error_message] for t in response.responses]
     if key is ApiKey.CREATE_PARTITIONS:
@@ -398,6 +400,15 @@ CASES = [
     _create("negative replicas", {"name": "p", "replication_factor": -2}),
     _create("too many replicas", {"name": "p", "replication_factor": 2}),
     _create("too many partitions", {"name": "p", "num_partitions": 10_001}, validate_only=True),
+    _create(
+        "too many partitions beside other mistakes",
+        {"name": "p", "num_partitions": 10_000},
+        {"name": "bad name", "num_partitions": -1},
+        {"name": "zero", "num_partitions": 0},
+        {"name": "twice"},
+        {"name": "twice"},
+        validate_only=True,
+    ),
     _create("too many partitions by far", {"name": "p", "num_partitions": 2**31 - 1}, validate_only=True),
     _create(
         "too many partitions together",
@@ -464,6 +475,14 @@ CASES = [
     _partitions("partitions, two at once", {"name": "configured", "count": 5}, {"name": "configured", "count": 6}),
     _partitions("partitions, only validated", {"name": "configured", "count": 9}, validate_only=True),
     _partitions("too many partitions to add", {"name": "configured", "count": 2**31 - 1}, validate_only=True),
+    _partitions(
+        "too many partitions to add in all",
+        {"name": "configured", "count": 10_005, "assignments": [{"broker_ids": (1, 1)}]},
+        {"name": "nowhere", "count": 2},
+        {"name": "fewer", "count": -1},
+        {"name": "twice", "count": 3},
+        {"name": "twice", "count": 3},
+    ),
     _partitions("too few assignments", {"name": "configured", "count": 6, "assignments": [{"broker_ids": (1,)}]}),
     _partitions("bad assignment", {"name": "configured", "count": 5, "assignments": [{"broker_ids": (9,)}]}),
     _partitions("empty assignment", {"name": "configured", "count": 5, "assignments": [{"broker_ids": ()}]}),
@@ -495,6 +514,9 @@ CASES = [
     _alter("delete what is not set", (TOPIC, "configured", [("flush.ms", DELETE, None)])),
     _alter("delete unknown", (TOPIC, "configured", [("no.such.config", DELETE, None)])),
     _alter("unknown resource type", (99, "x", [("retention.ms", SET, "1")])),
+    _alter("unknown resource type, null", (99, "x", [("retention.ms", SET, None)])),
+    _alter("unknown resource type, key twice", (99, "x", [("retention.ms", SET, "1"), ("retention.ms", SET, "1")])),
+    _alter("levels of another broker, null", (8, "7", [("kafka", SET, None)])),
     _alter("bad and good together", (TOPIC, "configured", [("retention.ms", SET, "77"), ("flush.ms", SET, "x")])),
     _alter("only validated", (TOPIC, "configured", [("retention.ms", SET, "55")]), validate_only=True),
     _describe("after the failures", TOPIC, "configured", "cleanup.policy", "retention.ms", "flush.ms"),

@@ -129,7 +129,11 @@ def test_a_database_that_does_not_answer_is_a_loud_skip_or_a_failure(tmp_path: P
     assert audited(tmp_path, "0.24.0", nowhere, "--required").returncode == 2
 
 
-def test_a_refusal_on_the_way_to_the_database_is_one_too(database: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("columns", ["40", "200"])
+def test_a_refusal_on_the_way_to_the_database_is_one_too(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
     done = audited(tmp_path, "0.24.0", f"{database}/refused/")
     assert done.returncode == 0, done.stderr
     assert "403" in done.stderr.rpartition("NOT looked up")[2]

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from stratalog.broker.metadata import (
+    UNSET,
     Assignment,
     BrokerLevels,
     ConfigEntry,
@@ -23,6 +24,7 @@ from stratalog.broker.metadata import (
 )
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidConfigError, InvalidRequestError, KafkaError, UnknownServerError
+from stratalog.util import random_uuid
 from stratalog.wire import write_message
 
 _METADATA_TOPIC = "__cluster_metadata"
@@ -33,9 +35,15 @@ _STRICT_QUOTA_FROM = 6
 _PIECE = 25
 
 
-@handles(ApiKey.CREATE_TOPICS, versions=(2, 7))
+def _refuse(ctx: RequestContext, request: Any, error: BaseException) -> Any:
+    refusal = error if isinstance(error, KafkaError) else UnknownServerError()
+    return ctx.respond_encoded(ctx.parts(ctx.respond(), [_refused(ctx, each.name, refusal) for each in request.topics]))
+
+
+@handles(ApiKey.CREATE_TOPICS, versions=(2, 7), on_error=_refuse)
 async def create_topics(ctx: RequestContext, request: Any) -> Any:
     times = Counter(topic.name for topic in request.topics)
+    check_partition_total(sum(_asked_partitions(ctx, each) for each in request.topics if times[each.name] == 1))
     counts: dict[str, int] = {}
     errors: dict[str, KafkaError] = {}
     for at, topic in enumerate(request.topics, 1):
@@ -45,11 +53,6 @@ async def create_topics(ctx: RequestContext, request: Any) -> Any:
             counts[topic.name] = _checked_partitions(ctx, topic, times[topic.name])
         except KafkaError as error:
             errors[topic.name] = error
-    try:
-        check_partition_total(sum(counts.values()))
-    except KafkaError as error:
-        errors.update(dict.fromkeys(counts, error))
-        counts.clear()
     describer = TopicDescriber(BrokerLevels.of(ctx.broker), partial(_encoded, ctx))
     results = []
     for at, (name, requested) in enumerate({topic.name: topic for topic in request.topics}.items(), 1):
@@ -74,6 +77,13 @@ async def create_topics(ctx: RequestContext, request: Any) -> Any:
                 )
             )
     return ctx.respond_encoded(ctx.parts(ctx.respond(), results))
+
+
+def _asked_partitions(ctx: RequestContext, topic: Any) -> int:
+    """Return how many partitions a topic would have, whatever else is wrong with it."""
+    if topic.assignments:
+        return len(topic.assignments)
+    return int(ctx.broker.config["num.partitions"] if topic.num_partitions == UNSET else max(topic.num_partitions, 0))
 
 
 def _checked_partitions(ctx: RequestContext, topic: Any, times: int) -> int:
@@ -115,6 +125,7 @@ async def _create(
     validate_only: bool,
 ) -> bytes:
     created: Topic | None = None
+    topic_id = random_uuid()  # as Kafka, which names an id for a topic that is only validated too
     if not validate_only:
         try:
             created = await ctx.broker.workers.run(ctx.broker.topics.create, name, partitions, configs)
@@ -123,7 +134,7 @@ async def _create(
     result = ctx.make(
         "CreatableTopicResult",
         name=name,
-        topic_id=None if created is None else created.topic_id,
+        topic_id=topic_id if created is None else created.topic_id,
         error_code=0,
         error_message=None,
         num_partitions=partitions,

@@ -7,14 +7,20 @@ from typing import Any
 
 from stratalog.broker.metadata import check_more_partitions, check_partition_total
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
+from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError, wire_code
 
 _STRICT_QUOTA_FROM = 3
 
 
-@handles(ApiKey.CREATE_PARTITIONS, versions=(0, 3))
+def _refuse(ctx: RequestContext, request: Any, error: BaseException) -> Any:
+    return ctx.respond(results=[_result(ctx, topic.name, wire_code(error), str(error)) for topic in request.topics])
+
+
+@handles(ApiKey.CREATE_PARTITIONS, versions=(0, 3), on_error=_refuse)
 async def create_partitions(ctx: RequestContext, request: Any) -> Any:
     times = Counter(topic.name for topic in request.topics)
+    added = (_added(ctx, topic) for topic in request.topics if times[topic.name] == 1)
+    check_partition_total(sum(count for count in added if count > 0), "additional partitions")
     results = []
     for name, topic in {topic.name: topic for topic in request.topics}.items():
         error_code, message = 0, None
@@ -25,9 +31,19 @@ async def create_partitions(ctx: RequestContext, request: Any) -> Any:
             if not request.validate_only:
                 await ctx.broker.workers.run(ctx.broker.topics.add_partitions, name, topic.count)
         except KafkaError as error:
-            error_code, message = error.code, str(error) or None
-        results.append(ctx.make("CreatePartitionsTopicResult", name=name, error_code=error_code, error_message=message))
+            error_code, message = error.code, str(error)
+        results.append(_result(ctx, name, error_code, message))
     return ctx.respond(results=results)
+
+
+def _result(ctx: RequestContext, name: str, error_code: int, message: str | None) -> Any:
+    return ctx.make("CreatePartitionsTopicResult", name=name, error_code=error_code, error_message=message or None)
+
+
+def _added(ctx: RequestContext, topic: Any) -> int:
+    """Return how many partitions more a topic would have; 0 for one that does not exist."""
+    known = ctx.broker.metadata.topic(topic.name)
+    return 0 if known is None else topic.count - known.partition_count
 
 
 def _check(ctx: RequestContext, topic: Any) -> int:
@@ -38,5 +54,4 @@ def _check(ctx: RequestContext, topic: Any) -> int:
     assignments = None if topic.assignments is None else [part.broker_ids for part in topic.assignments]
     check_more_partitions(topic.name, known.partition_count, topic.count, assignments, node_id=ctx.broker.node_id)
     ctx.broker.topics.check_partition_count(topic.name, topic.count)
-    check_partition_total(topic.count - known.partition_count, "additional partitions")
     return int(topic.count - known.partition_count)

@@ -25,6 +25,7 @@ from stratalog.broker.metadata import (
     changed_broker_configs,
     changed_resource_configs,
     changed_topic_configs,
+    check_names_and_values,
     check_resource_type,
     parse_changes,
 )
@@ -70,6 +71,7 @@ def _fail(ctx: RequestContext, resource: Any, validate_only: bool) -> None:  # n
 
 def _alter(ctx: RequestContext, resource: Any, validate_only: bool) -> None:
     parts = [(config.name, config.config_operation, config.value) for config in resource.configs]
+    check_names_and_values(parts)
     if resource.resource_type == BROKER_LOGGER:
         _alter_loggers(ctx, resource.resource_name, parts, validate_only)
         return

@@ -23,6 +23,7 @@ from .config_changes import (
     changed_broker_configs as changed_broker_configs,
     changed_resource_configs as changed_resource_configs,
     changed_topic_configs as changed_topic_configs,
+    check_names_and_values as check_names_and_values,
     check_topic_configs as check_topic_configs,
     is_tiered as is_tiered,
     parse_changes as parse_changes,
@@ -56,6 +57,7 @@ from .store import (
 from .store_file import STORE_FILE as STORE_FILE
 from .topic_map import TopicMap as TopicMap
 from .topic_requests import (
+    UNSET as UNSET,
     Assignment as Assignment,
     check_more_partitions as check_more_partitions,
     check_partition_total as check_partition_total,

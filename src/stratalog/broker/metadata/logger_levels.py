@@ -7,9 +7,9 @@ until the process ends. Names of levels are Kafka's: FATAL is Python's CRITICAL,
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 
-from stratalog.broker.metadata.config_changes import Operation, check_names_and_values
+from stratalog.broker.metadata.config_changes import Operation
 from stratalog.broker.metadata.config_entries import ConfigEntry, ConfigSource
 from stratalog.errors import InvalidConfigError, InvalidRequestError
 
@@ -44,13 +44,11 @@ def logger_entries(only: Collection[str] | None = None) -> list[ConfigEntry]:
     ]
 
 
-def alter_loggers(parts: Iterable[tuple[str, int, str | None]], *, validate_only: bool) -> None:
-    """Set and reset levels from (logger, operation, level): all of them, or none.
+def alter_loggers(changes: Sequence[tuple[str, int, str | None]], *, validate_only: bool) -> None:
+    """Set and reset levels from (logger, operation, level), of each logger once: all of them, or none.
 
     Raises InvalidRequestError and InvalidConfigError as Kafka words them.
     """
-    changes = list(parts)
-    check_names_and_values(changes)
     for name, operation, level in changes:
         _check(name, operation, level)
     if validate_only:
