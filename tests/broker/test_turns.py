@@ -11,7 +11,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from pathlib import Path
 
@@ -48,24 +48,41 @@ def answered(sock: socket.socket) -> None:
     assert len(sock.recv(size, socket.MSG_WAITALL)) == size
 
 
-def test_only_connections_that_are_new_or_took_long_wait_in_line(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waited: list[object] = []
+@pytest.fixture
+def waited(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """The ports of the clients that waited in line, one for each turn."""
+    ports: list[int | None] = []
     give_turn = Acceptor.give_turn
-    monkeypatch.setattr(Acceptor, "give_turn", lambda self, turn: (waited.append(turn), give_turn(self, turn)))
+
+    def noted(self: Acceptor, take_turn: Callable[[], object]) -> None:
+        who = getattr(take_turn, "__self__", None)
+        if isinstance(who, Connection):
+            ports.append(who.peer.client_port)
+        give_turn(self, take_turn)
+
+    monkeypatch.setattr(Acceptor, "give_turn", noted)
+    return ports
+
+
+def port_of(sock: socket.socket) -> int:
+    return int(sock.getsockname()[1])
+
+
+def test_only_connections_that_are_new_or_took_long_wait_in_line(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, waited: list[int | None]
+) -> None:
     monkeypatch.setattr(connection, "_QUICK_S", 60.0)
     with connect(broker) as sock:
         for _ in range(5):
             sock.sendall(REQUEST)
             answered(sock)
-        assert len(waited) == 1
+        assert waited.count(port_of(sock)) == 1
         asyncio.run_coroutine_threadsafe(asyncio.sleep(0), broker.services.loop).result(30)  # the last one is over
         monkeypatch.setattr(connection, "_QUICK_S", 0.0)
         for _ in range(5):
             sock.sendall(REQUEST)
             answered(sock)
-        assert len(waited) in (4, 5)  # the first of them shows that it takes long, or the first two
+        assert waited.count(port_of(sock)) in (4, 5)  # the first of them shows that it takes long, or the first two
 
 
 def test_a_quick_client_is_served_between_the_turns_of_slow_ones(
@@ -86,7 +103,7 @@ def test_a_quick_client_is_served_between_the_turns_of_slow_ones(
         take_in(self)
 
     with connect(broker) as good:
-        quick_port = good.getsockname()[1]
+        quick_port = port_of(good)
         good.sendall(REQUEST)
         answered(good)
         monkeypatch.setattr(Connection, "_take_in", noted)
@@ -112,28 +129,26 @@ def test_maps_that_are_given_back_are_empty() -> None:
 
 
 def test_the_rest_of_a_large_request_waits_in_line_however_quick_its_client_is(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, waited: list[int | None]
 ) -> None:
     """To receive a megabyte takes less than what makes a client slow; forty clients may send one in the same turn."""
-    waited: list[object] = []
-    give_turn = Acceptor.give_turn
-    monkeypatch.setattr(Acceptor, "give_turn", lambda self, turn: (waited.append(turn), give_turn(self, turn)))
     monkeypatch.setattr(connection, "_QUICK_S", 60.0)
     size = 8 << 20
     with connect(broker) as sock:
         sock.sendall(REQUEST)
         answered(sock)
-        assert len(waited) == 1  # it was new
+        port = port_of(sock)
+        assert waited.count(port) == 1  # it was new
         sock.sendall(struct.pack(">ihhih", size, ApiKey.PRODUCE, 9, 1, -1))
         sent = 14
         while sent < size // 2:
             sent += sock.send(bytes(65536))
-        (served,) = acceptor_of(broker).connections
+        (served,) = [each for each in acceptor_of(broker).connections if each.peer.client_port == port]
         while not served.framing.is_large_begun:
             time.sleep(0.001)
-        before = len(waited)
+        before = waited.count(port)
         sock.sendall(bytes(65536))
-        while len(waited) == before:
+        while waited.count(port) == before:
             time.sleep(0.001)
 
 
