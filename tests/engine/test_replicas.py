@@ -414,11 +414,11 @@ def test_the_controller_is_told_where_a_replica_lies_until_it_knows(
     pair.assign_errors = [stale_epoch, passing]
     for recorded in (directory.directory_id, UUID(int=0)):
         engine.apply(ReplicaChanges(directories={KEY: recorded}))
-    assert engine.replication.assignments.wait_until_told(10)
+    assert engine.replication.assignments.wait_until_assigned(10)
     assert pair.told_directories == [(1, [directory.directory_id])] * 3, "the first was right already"
     pair.assign_errors = [gone]
     engine.apply(ReplicaChanges(directories={KEY: UUID(int=0)}))
-    assert engine.replication.assignments.wait_until_told(10)
+    assert engine.replication.assignments.wait_until_assigned(10)
     assert len(pair.told_directories) == 4, "the topic is gone: it is not asked again"
 
 

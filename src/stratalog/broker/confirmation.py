@@ -102,11 +102,11 @@ async def confirmed(
     if waiting:
         future: asyncio.Future[dict[tuple[str, int], KafkaError]] = loop.create_future()
 
-        def tell(found: dict[tuple[str, int], KafkaError]) -> None:
+        def settle(found: dict[tuple[str, int], KafkaError]) -> None:
             if not future.done():
                 future.set_result(found)
 
-        confirmation = Confirmation(loop, purgatory, timeout_ms, waiting, tell)
+        confirmation = Confirmation(loop, purgatory, timeout_ms, waiting, settle)
         try:
             failed |= await future
         finally:

@@ -29,11 +29,11 @@ def remote_sizes(partitions: Iterable[Partition]) -> dict[tuple[str, int], int]:
         if partition.remote is None:
             continue
         try:
-            told = partition.remote.sizes(partition.topic_id_partition)
+            answer = partition.remote.sizes(partition.topic_id_partition)
         except StratalogError as error:
             logger.warning("%s-%d: size of the remote tier: %s", partition.topic, partition.partition, error)
         else:
-            sizes[partition.topic, partition.partition] = told.readable_bytes
+            sizes[partition.topic, partition.partition] = answer.readable_bytes
     return sizes
 
 

@@ -202,26 +202,26 @@ def _all_names(cluster: Cluster, entity_type: EntityType) -> list[str]:
         return sorted(str(each.resource_name) for each in listed.config_resources)
     if entity_type in _OF_A_BROKER:
         return [str(node) for node in sorted(cluster.nodes())]
-    told = cluster.any.call(ApiKey.METADATA, (4, 9), topics=None, allow_auto_topic_creation=False)
-    return sorted(str(topic.name) for topic in told.topics)
+    answer = cluster.any.call(ApiKey.METADATA, (4, 9), topics=None, allow_auto_topic_creation=False)
+    return sorted(str(topic.name) for topic in answer.topics)
 
 
 def _entries(cluster: Cluster, entity_type: EntityType, name: str, everything: bool) -> list[Any]:
     """Return settings by key: all of them, or only those set dynamically on this entity."""
     resource = {"resource_type": _RESOURCES[entity_type], "resource_name": name, "configuration_keys": None}
-    (told,) = (
+    (answer,) = (
         _client_for(cluster, entity_type, name)
         .call(ApiKey.DESCRIBE_CONFIGS, (1, 4), resources=[resource], include_synonyms=True)
         .results
     )
     if entity_type is EntityType.TOPICS:
-        check_topic(told.error_code, name)
-    check(told.error_code, told.error_message)
+        check_topic(answer.error_code, name)
+    check(answer.error_code, answer.error_message)
     of_broker = ConfigSource.DYNAMIC_BROKER if name else ConfigSource.DYNAMIC_DEFAULT_BROKER
     own = _OWN.get(entity_type, of_broker)
     everything = everything or entity_type is EntityType.BROKER_LOGGERS
     return sorted(
-        (entry for entry in told.configs if everything or entry.config_source == own),
+        (entry for entry in answer.configs if everything or entry.config_source == own),
         key=lambda entry: str(entry.name),
     )
 

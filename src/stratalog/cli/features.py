@@ -182,15 +182,15 @@ def _levels_of_release(release: int, supported: list[Feature], kind: UpgradeType
 
 def _features_of(client: Client) -> tuple[list[Feature], int]:
     """Return the features of a broker, by name, and the epoch of what is finalized."""
-    told = client.api_versions
-    if not hasattr(told, "supported_features"):
+    answer = client.api_versions
+    if not hasattr(answer, "supported_features"):
         raise RefusedError("the broker is too old: it has no feature levels")
-    finalized = {feature.name: int(feature.max_version_level) for feature in told.finalized_features}
+    finalized = {feature.name: int(feature.max_version_level) for feature in answer.finalized_features}
     features = [
         Feature(known.name, int(known.min_version), int(known.max_version), finalized.get(known.name, 0))
-        for known in told.supported_features
+        for known in answer.supported_features
     ]
-    return sorted(features, key=lambda feature: feature.name), int(told.finalized_features_epoch)
+    return sorted(features, key=lambda feature: feature.name), int(answer.finalized_features_epoch)
 
 
 def _as_json(feature: Feature) -> dict[str, Any]:

@@ -85,14 +85,14 @@ def _partitions_of(cluster: Cluster, names: list[str]) -> list[dict[str, Any]]:
     """Return all partitions of topics; RefusedError for a topic that does not exist."""
     if not names:
         raise UsageError("--topic-list names no topic")
-    told = cluster.any.call(
+    answer = cluster.any.call(
         ApiKey.METADATA, (1, 12), topics=[{"name": name} for name in names], allow_auto_topic_creation=False
     )
-    for topic in told.topics:
+    for topic in answer.topics:
         check_topic(topic.error_code, topic.name)
     return [
         {"topic": topic.name, "partitions": tuple(part.partition_index for part in topic.partitions)}
-        for topic in told.topics
+        for topic in answer.topics
     ]
 
 

@@ -82,9 +82,9 @@ class SchemaRegistry:
 
     def _codec(self, schema_id: int) -> SchemaCodec:
         if schema_id not in self._codecs:
-            told = self._get(f"schemas/ids/{schema_id}")
+            schema = self._get(f"schemas/ids/{schema_id}")
             try:
-                self._codecs[schema_id] = self._codec_of(schema_id, told)
+                self._codecs[schema_id] = self._codec_of(schema_id, schema)
             except ImportError as error:
                 raise UsageError(f"schema {schema_id} needs {error.name}: {_EXTRA}") from error
             except StratalogError:
@@ -93,10 +93,10 @@ class SchemaRegistry:
                 raise SchemaError(f"schema {schema_id} cannot be used: {type(error).__name__}: {error}") from error
         return self._codecs[schema_id]
 
-    def _codec_of(self, schema_id: int, told: Mapping[str, Any]) -> SchemaCodec:
-        kind = told.get("schemaType", "AVRO")
+    def _codec_of(self, schema_id: int, schema: Mapping[str, Any]) -> SchemaCodec:
+        kind = schema.get("schemaType", "AVRO")
         if kind == "AVRO":
-            return self._avro(told)
+            return self._avro(schema)
         if kind == "PROTOBUF":
             return self._protobuf(schema_id)
         if kind != "JSON":
@@ -108,8 +108,8 @@ class SchemaRegistry:
         if self._authorization is not None:  # for this registry alone, not for where it may send us
             request.add_unredirected_header("Authorization", self._authorization)
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
-                told = json.load(answer)
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
+                found = json.load(response)
         except urllib.error.HTTPError as error:
             error.close()
             raise SchemaError(f"the schema registry at {self._url} answers {error.code} to {path}") from error
@@ -118,24 +118,24 @@ class SchemaRegistry:
             raise UsageError(f"cannot reach a schema registry at {self._url}: {reason}") from error
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{self._url} does not answer as a schema registry does") from error
-        if not isinstance(told, dict) or not isinstance(told.get("schema"), str):
+        if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
             raise UsageError(f"{self._url} does not answer as a schema registry does")
-        return told
+        return found
 
-    def _references(self, told: Mapping[str, Any], query: str = "") -> list[tuple[str, Mapping[str, Any]]]:
+    def _references(self, schema: Mapping[str, Any], query: str = "") -> list[tuple[str, Mapping[str, Any]]]:
         """Return the schemas that one refers to, each once, after those that it refers to itself."""
         found: dict[str, tuple[str, Mapping[str, Any]]] = {}
-        self._refer(told, query, (), found)
+        self._refer(schema, query, (), found)
         return list(found.values())
 
     def _refer(
         self,
-        told: Mapping[str, Any],
+        schema: Mapping[str, Any],
         query: str,
         within: tuple[str, ...],
         found: dict[str, tuple[str, Mapping[str, Any]]],
     ) -> None:
-        for each in told.get("references") or ():
+        for each in schema.get("references") or ():
             subject = urllib.parse.quote(str(each["subject"]), safe="")
             path = f"subjects/{subject}/versions/{int(each['version'])}{query}"
             if path in within:
@@ -147,13 +147,13 @@ class SchemaRegistry:
 
     # --- kinds of schemas ---------------------------------------------------------------------------------------------
 
-    def _avro(self, told: Mapping[str, Any]) -> SchemaCodec:
+    def _avro(self, document: Mapping[str, Any]) -> SchemaCodec:
         import fastavro  # of an extra
 
         named: dict[str, Any] = {}
-        for _, inner in self._references(told):
+        for _, inner in self._references(document):
             fastavro.parse_schema(json.loads(inner["schema"]), named_schemas=named)
-        schema = fastavro.parse_schema(json.loads(told["schema"]), named_schemas=named)
+        schema = fastavro.parse_schema(json.loads(document["schema"]), named_schemas=named)
 
         def decode(data: bytes) -> Any:
             return fastavro.schemaless_reader(io.BytesIO(data), schema, None)

@@ -27,8 +27,8 @@ def served_configs(cluster: Cluster, topics: Collection[str]) -> dict[str, dict[
     found: dict[str, dict[str, str]] = {}
     for topic in topics:
         resource = {"resource_type": _TOPIC, "resource_name": topic, "configuration_keys": None}
-        (told,) = cluster.any.call(ApiKey.DESCRIBE_CONFIGS, (1, 4), resources=[resource]).results
-        check_topic(told.error_code, topic)
-        check(told.error_code, told.error_message)
-        found[topic] = {str(entry.name): str(entry.value) for entry in told.configs if entry.value is not None}
+        (answer,) = cluster.any.call(ApiKey.DESCRIBE_CONFIGS, (1, 4), resources=[resource]).results
+        check_topic(answer.error_code, topic)
+        check(answer.error_code, answer.error_message)
+        found[topic] = {str(entry.name): str(entry.value) for entry in answer.configs if entry.value is not None}
     return found

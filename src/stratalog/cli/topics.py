@@ -214,23 +214,23 @@ def _one_name(name: str | None, options: list[str] | None) -> str:
 
 def _metadata(cluster: Cluster, names: list[str] | None) -> list[Any]:
     """Topics by name, all of them for None; RefusedError for one that does not exist."""
-    told = cluster.any.call(
+    answer = cluster.any.call(
         ApiKey.METADATA,
         (4, 12),
         topics=None if names is None else [{"name": name, "topic_id": None} for name in names],
         allow_auto_topic_creation=False,
     )
-    for topic in told.topics:
+    for topic in answer.topics:
         if names is not None:
             check_topic(topic.error_code, topic.name)
-    return sorted(told.topics, key=lambda topic: str(topic.name))
+    return sorted(answer.topics, key=lambda topic: str(topic.name))
 
 
 def _configs_of(cluster: Cluster, names: list[str]) -> dict[str, dict[str, str]]:
     """Return the settings of each topic that are not defaults, as kafka-topics shows them."""
     if not names:
         return {}
-    told = cluster.any.call(
+    answer = cluster.any.call(
         ApiKey.DESCRIBE_CONFIGS,
         (1, 4),
         resources=[
@@ -238,7 +238,7 @@ def _configs_of(cluster: Cluster, names: list[str]) -> dict[str, dict[str, str]]
         ],
     )
     found = {}
-    for result in told.results:
+    for result in answer.results:
         check(result.error_code, result.error_message, f"Topic '{result.resource_name}'")
         found[result.resource_name] = {
             config.name: config.value or ""

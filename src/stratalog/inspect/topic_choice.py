@@ -24,13 +24,13 @@ def choose_topic_ids(
     found: dict[str, UUID] = {}
     there = {each for ids in (*noted.values(), *segments.values()) for each in ids}
     for topic in sorted(noted.keys() | segments.keys()):
-        in_bucket, told = segments.get(topic, {}), noted.get(topic, {})
-        candidates = in_bucket.keys() | told.keys()
-        meant = candidates & set(asked) or set(told or in_bucket)
+        in_bucket, in_metadata = segments.get(topic, {}), noted.get(topic, {})
+        candidates = in_bucket.keys() | in_metadata.keys()
+        meant = candidates & set(asked) or set(in_metadata or in_bucket)
         is_nowhere = bool(set(asked) - there) and not candidates & set(asked)
         if len(meant) > 1 or is_nowhere:
             listed = "; ".join(
-                f"{uuid_to_base64(each)}: {_what(told.get(each), in_bucket.get(each, []))}"
+                f"{uuid_to_base64(each)}: {_what(in_metadata.get(each), in_bucket.get(each, []))}"
                 for each in sorted(candidates, key=uuid_to_base64)
             )
             problem = (

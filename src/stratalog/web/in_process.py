@@ -47,9 +47,9 @@ async def ask_by_frame(broker: BrokerServices, api: Api, version: int, peer: Pee
     frame, position = request_frame(api.key, version, CLIENT_ID, request)
     caller = _OneRequest(broker, peer, broker.loop)
     answer = make(caller).answer(version, 0, memoryview(bytearray(frame)), position)
-    told = await caller.answer if isinstance(answer, Deferred) else _joined(answer)
+    reply = await caller.answer if isinstance(answer, Deferred) else _joined(answer)
     cls = response_class(api.key, version)
-    response, _ = read_message(cls, told, _SIZE_AND_CORRELATION + int(cls.__flexible__))
+    response, _ = read_message(cls, reply, _SIZE_AND_CORRELATION + int(cls.__flexible__))
     return response
 
 

@@ -98,12 +98,12 @@ class Fetch:
                     return _throttled(exchange, version, correlation_id, throttle.ms)
             count_fetched(plan, results)
             answered = exchange.answer(results)
-            told, nodes = _with_hints(caller, plan, version, answered.results)
-            _count_throttled(state, plan, version, told)
+            answer, nodes = _with_hints(caller, plan, version, answered.results)
+            _count_throttled(state, plan, version, answer)
             return encode_fetch(
                 version,
                 correlation_id,
-                told,
+                answer,
                 nodes=nodes,
                 session_id=answered.session_id,
                 error_code=answered.error_code,
@@ -178,8 +178,8 @@ def _count_throttled(state: BrokerServices, plan: FetchPlan, version: int, resul
         if wanted.partition is not None and wanted.partition.led is not None and wanted.partition.led.is_throttled
     }
     if throttled:
-        counted = [(key, [each for each in told if (key, each.partition) in throttled]) for key, told in results]
-        replication.throttles.leader.record(_size(version, [(key, told) for key, told in counted if told]))
+        counted = [(key, [each for each in answer if (key, each.partition) in throttled]) for key, answer in results]
+        replication.throttles.leader.record(_size(version, [(key, answer) for key, answer in counted if answer]))
 
 
 def _throttled(exchange: FetchExchange, version: int, correlation_id: int, throttle_ms: int) -> Sequence[Chunk]:
@@ -313,13 +313,13 @@ def _with_hints(caller: Caller, plan: FetchPlan, version: int, results: _Shown) 
     leaders: dict[int, None] = {}
     hinted = []
     for key, answers in results:
-        told = []
+        response = []
         for answer in answers:
             leader = cluster.leader(names[key], answer.partition) if answer.error_code in _ASKED_WRONG else None
             if leader is not None:
                 leaders[leader[0]] = None
-            told.append(answer if leader is None else answer._replace(leader=leader))
-        hinted.append((key, told))
+            response.append(answer if leader is None else answer._replace(leader=leader))
+        hinted.append((key, response))
     return hinted, endpoints_of(cluster, leaders, caller.peer.listener.name)
 
 

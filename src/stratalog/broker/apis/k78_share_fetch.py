@@ -43,7 +43,7 @@ from stratalog.log.format import Isolation
 from stratalog.wire import write_message
 
 _MODES = _BY_BATCHES, _STRICT = 0, 1
-_Told = Mapping[SharePlace, ShareFetched]
+_Response = Mapping[SharePlace, ShareFetched]
 
 
 @handles(ApiKey.SHARE_FETCH, versions=(1, 2), on_error=refuse_share_request, waits=True)
@@ -58,20 +58,20 @@ async def share_fetch(ctx: RequestContext, request: Any) -> Any:
     places = {} if session is None else {place: known.topic for place, known in session.partitions.items()}
     readable = readable_topics(ctx, {name for name in (*places.values(), *names.values()) if name is not None})
     said = take_acknowledgements(ctx, request, names, readable) if says_something else {}
-    found: _Told = {}
+    found: _Response = {}
     if session is not None and not is_renewal:
         found = await _fetched(ctx, request, places, readable)
-    told = _told(request, session, found)
+    response = _response(request, session, found)
 
-    def answer_with(told: _Told) -> Any:
+    def answer_with(response: _Response) -> Any:
         lock_ms = ctx.broker.share_leader.settings(request.group_id)["share.record.lock.duration.ms"]
         hints = LeaderHints(ctx)
-        responses = _topics(ctx, told, said, hints, {**places, **names})
+        responses = _topics(ctx, response, said, hints, {**places, **names})
         return ctx.respond(
             error_code=0, acquisition_lock_timeout=lock_ms, responses=responses, node_endpoints=hints.nodes()
         )
 
-    answer = answer_with(told)
+    answer = answer_with(response)
     if ctx.broker.quotas.pace is not None and ctx.count_fetched(len(write_message(answer))):
         answer = answer_with({})
     if session is None:
@@ -117,7 +117,7 @@ async def _session(
 
 async def _fetched(
     ctx: RequestContext, request: Any, places: Mapping[SharePlace, str | None], readable: set[str]
-) -> _Told:
+) -> _Response:
     broker = ctx.broker
     results: dict[SharePlace, ShareFetched] = {}
     wanted: list[tuple[SharePlace, str]] = []
@@ -157,8 +157,8 @@ def _rotated(wanted: Sequence[tuple[SharePlace, str]], epoch: int) -> Sequence[t
     return (*wanted[at:], *wanted[:at])
 
 
-def _told(request: Any, session: ShareSession | None, found: _Told) -> _Told:
-    """Return what the member has to see of what was found."""
+def _response(request: Any, session: ShareSession | None, found: _Response) -> _Response:
+    """Return the partitions of `found` that the response must include."""
     if session is None or request.share_session_epoch == INITIAL_EPOCH:
         return found
     if session.epoch != next_epoch(request.share_session_epoch):
@@ -166,20 +166,20 @@ def _told(request: Any, session: ShareSession | None, found: _Told) -> _Told:
     return {
         place: each
         for place, each in found.items()
-        if session.must_tell(place, has_records=bool(each.records), is_error=each.error_code != 0)
+        if session.must_include(place, has_records=bool(each.records), is_error=each.error_code != 0)
     }
 
 
 def _topics(
     ctx: RequestContext,
-    told: _Told,
+    response: _Response,
     said: Mapping[SharePlace, Acknowledged],
     hints: LeaderHints,
     names: Mapping[SharePlace, str | None],
 ) -> list[Any]:
     partitions: dict[SharePlace, Any] = {}
-    for place in _both(told, said):
-        fetched = told.get(place, ShareFetched())
+    for place in _both(response, said):
+        fetched = response.get(place, ShareFetched())
         leader = hints.leader(names.get(place), place.partition, fetched.error_code)
         partitions[place] = _partition(ctx, place, fetched, said.get(place, Acknowledged()), leader)
     topic_ids = dict.fromkeys(place.topic_id for place in partitions)
@@ -193,8 +193,8 @@ def _topics(
     ]
 
 
-def _both(told: Iterable[SharePlace], said: Iterable[SharePlace]) -> Iterable[SharePlace]:
-    return dict.fromkeys((*told, *said))
+def _both(fetched: Iterable[SharePlace], said: Iterable[SharePlace]) -> Iterable[SharePlace]:
+    return dict.fromkeys((*fetched, *said))
 
 
 def _partition(ctx: RequestContext, place: SharePlace, fetched: ShareFetched, said: Acknowledged, leader: Any) -> Any:

@@ -17,8 +17,8 @@ _NOWHERE = -1
 @handles(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, versions=(0, 1))
 async def read_share_group_state_summary(ctx: RequestContext, request: Any) -> Any:
     def summary(state_epoch: int, leader_epoch: int, start_offset: int, done_count: int) -> Mapping[str, Any]:
-        told = {"state_epoch": state_epoch, "leader_epoch": leader_epoch, "start_offset": start_offset}
-        return told if ctx.version == 0 else {**told, "delivery_complete_count": done_count}
+        answer = {"state_epoch": state_epoch, "leader_epoch": leader_epoch, "start_offset": start_offset}
+        return answer if ctx.version == 0 else {**answer, "delivery_complete_count": done_count}
 
     async def read(key: ShareKey, asked: Any) -> Mapping[str, Any]:  # noqa: ARG001
         found = await ctx.broker.share_states.summary(key)

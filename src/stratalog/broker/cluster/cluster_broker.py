@@ -131,7 +131,7 @@ class ClusterBroker:
     def _report_directories(self) -> None:
         """Wait until the controller knows where replicas lie: it elects none in a directory that is not registered."""
         replication = self._logs.replication
-        if replication is not None and not replication.assignments.wait_until_told(_ASSIGN_S):
+        if replication is not None and not replication.assignments.wait_until_assigned(_ASSIGN_S):
             logger.warning("The controller does not know yet in which directories some replicas lie")
 
     def leave(self) -> None:

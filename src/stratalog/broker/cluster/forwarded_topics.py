@@ -62,9 +62,9 @@ class ForwardedTopics:
         answer = self._forwarder.ask(
             ApiKey.CREATE_TOPICS, _VERSIONS, topics=[wanted], timeout=round(_TIMEOUT_S * 1000), validate_only=False
         )
-        told = answer.topics[0]
-        if int(told.error_code):
-            raise error_for_code(int(told.error_code))(told.error_message or f"topic {name} cannot be created")
+        response = answer.topics[0]
+        if int(response.error_code):
+            raise error_for_code(int(response.error_code))(response.error_message or f"topic {name} cannot be created")
         return self._wait_for(name)
 
     def ensure(self, name: str, partition_count: int, configs: Mapping[str, str] | None = None) -> Topic:

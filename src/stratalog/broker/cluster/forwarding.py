@@ -108,8 +108,8 @@ class Forwarder:
     def versions(self, key: ApiKey) -> tuple[int, int]:
         """Return the lowest and highest version of an API that the controller takes. Raises UnreachableError."""
         with self._lock:
-            told = self._channel.connected().api_versions
-        ranges = {int(each.api_key): (int(each.min_version), int(each.max_version)) for each in told.api_keys}
+            answer = self._channel.connected().api_versions
+        ranges = {int(each.api_key): (int(each.min_version), int(each.max_version)) for each in answer.api_keys}
         if int(key) not in ranges:
             raise UsageError(f"the controller does not take {key.message}")
         return ranges[int(key)]
@@ -161,9 +161,9 @@ class Forwarder:
         except UnreachableError:
             version = newest
         frame, _ = request_frame(key, version, client.client_id, build_message(request_class(key, version), fields))
-        told = self.forward(frame, client.principal, client.host, by_token=client.by_token)
+        response = self.forward(frame, client.principal, client.host, by_token=client.by_token)
         cls = response_class(key, version)
-        answer, _ = read_message(cls, told, _CORRELATION_SIZE + int(cls.__flexible__))
+        answer, _ = read_message(cls, response, _CORRELATION_SIZE + int(cls.__flexible__))
         return answer
 
     def close(self) -> None:

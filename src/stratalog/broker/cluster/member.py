@@ -150,20 +150,20 @@ class ClusterMember:
 
     def _ask_for_authorizer(self) -> bool:
         channel = ControllerChannel(self.settings.connection, lambda: self.quorum.leader, self._connect)
-        told: list[bool] = []
+        answer: list[bool] = []
 
         def is_answered() -> bool:
             try:
-                told.append(ask_for_authorizer(channel))
+                answer.append(ask_for_authorizer(channel))
             except (UnreachableError, OSError) as error:
                 logger.info("Asking for an authorizer: %s", error)
-            return bool(told)
+            return bool(answer)
 
         try:
             self._wait(is_answered, "no controller says whether it has an authorizer")
         finally:
             channel.close()
-        return told[0]
+        return answer[0]
 
     def ready_to_unfence(self) -> None:
         """Let the controller unfence the broker: everything that the metadata assigns to it is served."""

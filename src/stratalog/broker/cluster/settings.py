@@ -132,8 +132,8 @@ def _advertised(config: BrokerConfig) -> tuple[AdvertisedListener, ...]:
     """Return the listeners for clients as they are advertised. An address of all interfaces must not be."""
     asked = {each.name: each for each in client_listeners(config)}
     if config[ADVERTISED]:
-        told = {each.name: each for each in parse_listeners(config[ADVERTISED], config.properties, ADVERTISED)}
-        asked |= {name: each for name, each in told.items() if name in asked}
+        answer = {each.name: each for each in parse_listeners(config[ADVERTISED], config.properties, ADVERTISED)}
+        asked |= {name: each for name, each in answer.items() if name in asked}
     found = []
     for listener in asked.values():
         host, port = listener.address.rpartition(":")[::2]

@@ -111,7 +111,7 @@ class SharedRemoteReads:
                 result = search()
             except Exception as failure:  # noqa: BLE001
                 error = failure
-            self._tell(settle, result, error)
+            self._notify(settle, result, error)
 
         self._submit(work)
         try:
@@ -147,9 +147,9 @@ class SharedRemoteReads:
                 job.offset,
             )
             result = error
-        self._tell(self._done, key, read, result)
+        self._notify(self._done, key, read, result)
 
-    def _tell(self, receive: Callable[..., object], *arguments: object) -> None:
+    def _notify(self, receive: Callable[..., object], *arguments: object) -> None:
         try:
             self._loop.call_soon_threadsafe(receive, *arguments)
         except RuntimeError:  # the loop is closed, and with it all that waited

@@ -118,30 +118,30 @@ class FetchSession:
         """Return the answers that the client has to see. Partitions that had records go behind the others."""
         news: list[tuple[bytes, list[FetchedPartition]]] = []
         for key, answers in results:
-            told = []
+            response = []
             for answer in answers:
                 place = (key, answer.partition)
                 known = self.partitions.get(place)
                 if known is None or not known.note(answer):
                     continue
-                told.append(answer)
+                response.append(answer)
                 if answer.size:
                     self.partitions[place] = self.partitions.pop(place)
-            if told:
-                news.append((key, told))
+            if response:
+                news.append((key, response))
         return news
 
     def shown(self, results: _TopicResults) -> list[tuple[bytes, list[FetchedPartition]]]:
         """Return what `news` would, and change nothing."""
         found = []
         for key, answers in results:
-            told = [
+            response = [
                 answer
                 for answer in answers
                 if (known := self.partitions.get((key, answer.partition))) is not None and known.is_news(answer)
             ]
-            if told:
-                found.append((key, told))
+            if response:
+                found.append((key, response))
         return found
 
 

@@ -50,7 +50,7 @@ class OAuthBearerExchange:
 
     def evaluate(self, message: bytes) -> bytes:
         if self._refused is not None:
-            raise SaslFailureError(self._refused, told=_REFUSED.decode())
+            raise SaslFailureError(self._refused, client_message=_REFUSED.decode())
         found = _FIRST.fullmatch(message)
         if found is None:
             raise SaslFailureError("an OAUTHBEARER message that is none")
@@ -61,8 +61,8 @@ class OAuthBearerExchange:
         if wanted and wanted != name:
             raise SaslFailureError(
                 "an authorization id other than the token's",
-                told=f"Authentication failed: Client requested an authorization id ({wanted}) that is different from "
-                f"the token's principal name ({name})",
+                client_message=f"Authentication failed: Client requested an authorization id ({wanted}) that is "
+                f"different from the token's principal name ({name})",
             )
         self.principal, self.expires_ms = Principal("User", name), expires_ms
         return b""

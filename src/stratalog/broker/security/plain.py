@@ -32,21 +32,22 @@ class PlainExchange:
         tokens = message.decode("utf-8", "replace").split("\0")
         if len(tokens) != _TOKENS:
             why = f"Invalid SASL/PLAIN response: expected {_TOKENS} tokens, got {len(tokens)}"
-            raise SaslFailureError(why, told=why)
+            raise SaslFailureError(why, client_message=why)
         authorization_id, name, password = tokens
         for token, what in ((name, "username"), (password, "password")):
             if not token:
                 why = f"Authentication failed: {what} not specified"
-                raise SaslFailureError(why, told=why)
+                raise SaslFailureError(why, client_message=why)
         known = self._passwords.get(name)
         # The same work for a name that is not known.
         fits = hmac.compare_digest((known or "").encode(), password.encode())
         if known is None or not fits:
-            raise SaslFailureError(f"wrong name or password for {name!r}", told=_WRONG)
+            raise SaslFailureError(f"wrong name or password for {name!r}", client_message=_WRONG)
         if authorization_id and authorization_id != name:
             raise SaslFailureError(
                 "an authorization id other than the name",
-                told="Authentication failed: Client requested an authorization id that is different from username",
+                client_message="Authentication failed: Client requested an authorization id that is different "
+                "from username",
             )
         self.principal = Principal("User", name)
         return b""

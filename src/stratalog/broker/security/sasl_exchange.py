@@ -9,11 +9,11 @@ from stratalog.errors import StratalogError
 
 
 class SaslFailureError(StratalogError):
-    """A client did not prove who it is. `told` is what it may read of that; without it, only that it failed."""
+    """A client did not prove who it is. `client_message` is the reason sent to it, None for the default one."""
 
-    def __init__(self, why: str, *, told: str | None = None) -> None:
+    def __init__(self, why: str, *, client_message: str | None = None) -> None:
         super().__init__(why)
-        self.told = told
+        self.client_message = client_message
 
 
 class SaslExchange(Protocol):

@@ -117,7 +117,8 @@ class ScramExchange:
         if authorization and authorization != name:
             raise SaslFailureError(
                 "an authorization id other than the name",
-                told="Authentication failed: Client requested an authorization id that is different from username",
+                client_message="Authentication failed: Client requested an authorization id that is different "
+                "from username",
             )
         self._account = account
         self._header = found[1]

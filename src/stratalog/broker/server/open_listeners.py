@@ -74,7 +74,7 @@ def open_listeners(listen: str | None, config: BrokerConfig) -> BoundListeners:
             sock = bind(each.address, config["socket.listen.backlog.size"], purpose)
             undo.callback(sock.close)
             bound = ListenAddress(each.address.host, sock.getsockname()[1])
-            opened.append(OpenListener(sock, bound, _told(each.asked, bound, each.advertised)))
+            opened.append(OpenListener(sock, bound, _to_advertise(each.asked, bound, each.advertised)))
         undo.pop_all()
     of_brokers = next(each.listener for each in opened if each.listener.name == inter_broker.name)
     return BoundListeners(tuple(opened), of_brokers, tls, sasl)
@@ -131,7 +131,7 @@ def _advertised(config: BrokerConfig, asked: list[NamedListener]) -> Mapping[str
     return found
 
 
-def _told(asked: NamedListener, bound: ListenAddress, advertised: ListenAddress | None) -> Listener:
+def _to_advertise(asked: NamedListener, bound: ListenAddress, advertised: ListenAddress | None) -> Listener:
     """Return the address that clients get: the advertised address, or what is bound.
 
     A host that stands for every interface is left empty: each client gets the address by which it came in.

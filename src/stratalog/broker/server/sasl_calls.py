@@ -175,11 +175,11 @@ class SaslCalls(Calls):
             answer = self._evaluate(bytes(request.auth_bytes))
         except SaslFailureError as error:
             assert self._mechanism is not None
-            told = error.told or (
+            reply = error.client_message or (
                 "Authentication failed during authentication due to invalid credentials with SASL mechanism "
                 f"{self._mechanism.name}"
             )
-            response = ctx.respond(error_code=SaslAuthenticationFailedError.code, error_message=told, auth_bytes=b"")
+            response = ctx.respond(error_code=SaslAuthenticationFailedError.code, error_message=reply, auth_bytes=b"")
             self._fail(error.reason, ctx, response)
             return
         lifetime_ms = self._finish_session()
@@ -219,8 +219,8 @@ class SaslCalls(Calls):
             if self._begun_again_at is not None and principal != self.peer.principal:
                 raise SaslFailureError(
                     f"{principal} when it authenticated again, {self.peer.principal} before",
-                    told=f"Cannot change principals during re-authentication from {_dotted(self.peer.principal)}: "
-                    f"{_dotted(principal)}",
+                    client_message="Cannot change principals during re-authentication from "
+                    f"{_dotted(self.peer.principal)}: {_dotted(principal)}",
                 )
             self.peer.principal, self.peer.by_token = principal, exchange.by_token
         return answer

@@ -73,13 +73,13 @@ class DeadLetters:
         self._remote_reads = remote_reads
         self._purgatory = purgatory
         self.counts = DeadLetterCounts()
-        self._telling: set[asyncio.Task[None]] = set()
+        self._sending: set[asyncio.Task[None]] = set()
         self._turns: WeakValueDictionary[ShareKey, asyncio.Lock] = WeakValueDictionary()
 
     def close(self) -> None:
-        """Leave what has not been told to the next start."""
+        """Cancel letters that are not written yet. The next start writes them."""
         if not self._workers.loop.is_closed():
-            for task in self._telling:
+            for task in self._sending:
                 task.cancel()
 
     def _settings(self, group_id: str) -> GroupConfig:
@@ -90,25 +90,25 @@ class DeadLetters:
         level = self._storage.metadata.features.level(SHARE_VERSION)
         return level >= _SINCE_LEVEL and bool(settings[DEAD_LETTER_TOPIC])
 
-    def tell(self, dead: DeadRecords, go_on: Callable[[DeadRecords], None]) -> None:
-        """Tell of records behind those of the same partition, and go on whether or not that could be done."""
-        task = self._workers.loop.create_task(self._tell(dead, go_on))
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+    def submit(self, dead: DeadRecords, go_on: Callable[[DeadRecords], None]) -> None:
+        """Write dead letters after those of the same partition, then call `go_on` whether or not that worked."""
+        task = self._workers.loop.create_task(self._send_in_turn(dead, go_on))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
 
-    async def _tell(self, dead: DeadRecords, go_on: Callable[[DeadRecords], None]) -> None:
+    async def _send_in_turn(self, dead: DeadRecords, go_on: Callable[[DeadRecords], None]) -> None:
         turn = self._turns.setdefault(dead.key, asyncio.Lock())
         async with turn:
             try:
                 await self.send(dead)
             except (StratalogError, OSError) as error:
-                logger.error("The dead-letter topic is not told of %s: %s", dead, error)
+                logger.error("Dead letters were not written for %s: %s", dead, error)
             except Exception:  # the group goes on
-                logger.exception("The dead-letter topic is not told of %s", dead)
+                logger.exception("Dead letters were not written for %s", dead)
         go_on(dead)
 
     async def send(self, dead: DeadRecords) -> None:
-        """Tell of records in the dead-letter topic of their group, which is made if it may be.
+        """Write records to the dead-letter topic of their group. Create the topic if the settings allow it.
 
         InvalidConfigError when the settings do not allow it, and the errors of making and writing a topic.
         """
@@ -119,7 +119,7 @@ class DeadLetters:
             offset += await self._send_round(dead, offset, copies)
 
     async def _send_round(self, dead: DeadRecords, offset: int, copies: CopiedRecords) -> int:
-        """Write what fits in one batch, and return how many records that tells of."""
+        """Write what fits in one batch and return the number of records in it."""
         group_id = dead.key.group_id
         backoff_s = _BACKOFF_S
         for turn in range(_TRIES):

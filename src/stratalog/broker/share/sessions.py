@@ -59,16 +59,16 @@ class ShareSession:
         for place in forgotten:
             self.partitions.pop(place, None)
 
-    def must_tell(self, place: SharePlace, *, has_records: bool, is_error: bool) -> bool:
-        """Note an answer; whether the member has to see it. Partitions that had records go behind the others."""
+    def must_include(self, place: SharePlace, *, has_records: bool, is_error: bool) -> bool:
+        """Note a result and return whether the response must include it. Partitions with records move to the end."""
         known = self.partitions.get(place)
         if known is None:  # forgotten since
             return has_records or is_error
-        tells = has_records or is_error or known.is_due
+        is_included = has_records or is_error or known.is_due
         known.is_due = is_error
         if has_records:
             self.partitions[place] = self.partitions.pop(place)
-        return tells
+        return is_included
 
 
 def next_epoch(epoch: int) -> int:

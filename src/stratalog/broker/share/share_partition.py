@@ -111,7 +111,7 @@ class SharePartition:
         try:
             found = await self._states.read(self.key, self.leader_epoch)
         except KafkaError as error:
-            raise told_by_leader(error) from error
+            raise as_leader_error(error) from error
         start_offset = found.start_offset
         if start_offset == NOT_KNOWN:
             start_offset = await start_at(self._settings()["share.auto.offset.reset"])
@@ -124,7 +124,7 @@ class SharePartition:
         deliveries = self.limits.deliveries
         for run in self.delivery.runs:
             if run.state is RecordState.ARCHIVING:  # who led before did not get to it
-                self._tell(run, DELIVERED_TOO_OFTEN if run.delivery_count >= deliveries else REJECTED)
+                self._send_dead_letter(run, DELIVERED_TOO_OFTEN if run.delivery_count >= deliveries else REJECTED)
 
     def fence(self) -> None:
         """Stop handing out records: what members have of it is theirs no more."""
@@ -214,7 +214,7 @@ class SharePartition:
         self._watch_locks()
         if plan.changed:
             self.wake()
-            self._tell_of_dead(plan)
+            self._send_dead_letters(plan)
 
     def _keep(self, plan: DeliveryPlan) -> None:
         said = ShareWrite(
@@ -225,17 +225,17 @@ class SharePartition:
         try:
             self._states.keep(self.key, self._state_epoch, self.leader_epoch, said)
         except KafkaError as error:
-            raise told_by_leader(error, "Error in write state RPC. ") from error
+            raise as_leader_error(error, "Error in write state RPC. ") from error
 
     # --- dead letters -------------------------------------------------------------------------------------------------
 
-    def _tell_of_dead(self, plan: DeliveryPlan) -> None:
+    def _send_dead_letters(self, plan: DeliveryPlan) -> None:
         for run in plan.changed:
             if run.state is RecordState.ARCHIVING:
-                self._tell(run, REJECTED if run in plan.rejected else DELIVERED_TOO_OFTEN)
+                self._send_dead_letter(run, REJECTED if run in plan.rejected else DELIVERED_TOO_OFTEN)
 
-    def _tell(self, run: RecordRun, cause: str) -> None:
-        self._dead_letters.tell(DeadRecords.of(self.key, self.partition.topic, run, cause), self._archive_dead)
+    def _send_dead_letter(self, run: RecordRun, cause: str) -> None:
+        self._dead_letters.submit(DeadRecords.of(self.key, self.partition.topic, run, cause), self._archive_dead)
 
     def _archive_dead(self, dead: DeadRecords) -> None:
         plan = self.delivery.archive_dead(dead.first, dead.last)
@@ -259,7 +259,7 @@ class SharePartition:
         if plan.changed:
             self.timeouts += sum(len(run) for run in plan.changed)
             self._carry_out_at_once(plan, "the end of locks")
-            self._tell_of_dead(plan)
+            self._send_dead_letters(plan)
         self._watch_locks()
 
     def _carry_out_at_once(self, plan: DeliveryPlan, what: str) -> None:
@@ -279,8 +279,8 @@ def _state(batch: StateBatch) -> RecordState:
         raise UnknownServerError(f"Unknown record state id: {batch.state}") from None
 
 
-def told_by_leader(error: KafkaError, what: str = "") -> KafkaError:
-    """Return what members hear of an error of the coordinator, which begins with `what` was tried."""
+def as_leader_error(error: KafkaError, what: str = "") -> KafkaError:
+    """Return the error that members get for an error of the coordinator. Its message begins with `what`."""
     if isinstance(error, (NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError)):
         return CoordinatorNotAvailableError(f"{what}{error}")
     if isinstance(error, (FencedLeaderEpochError, FencedStateEpochError)):

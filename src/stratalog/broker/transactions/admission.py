@@ -92,7 +92,7 @@ def admit(
     try:
         _ask_here(broker, transactional_id, producer, [at], support)
     except KafkaError as error:
-        raise _as_told(error, support) from error
+        raise _as_answered(error, support) from error
     return guard
 
 
@@ -127,7 +127,7 @@ async def ask_coordinator(
             break
         await asyncio.sleep(pause_s)
     return {
-        partition: _as_told(error_for_code(code)(f"transactional id {transactional_id}"), support)
+        partition: _as_answered(error_for_code(code)(f"transactional id {transactional_id}"), support)
         for partition, code in codes.items()
         if code
     }
@@ -175,7 +175,7 @@ def _ask_here(
         broker.transactions.check_in_transaction(transactional_id, producer, partition)
 
 
-def _as_told(error: KafkaError, support: ClientSupport) -> KafkaError:
+def _as_answered(error: KafkaError, support: ClientSupport) -> KafkaError:
     """Return the error that a client of Produce or TxnOffsetCommit gets for a coordinator's error."""
     if isinstance(error, ProducerFencedError):
         return InvalidProducerEpochError(str(error))

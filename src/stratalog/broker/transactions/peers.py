@@ -188,14 +188,14 @@ class TransactionPeers:
             }
             for each in batch
         ]
-        told = await self.cluster.ask(broker, ApiKey.WRITE_TXN_MARKERS, _MARKER_VERSIONS, markers=markers)
+        answer = await self.cluster.ask(broker, ApiKey.WRITE_TXN_MARKERS, _MARKER_VERSIONS, markers=markers)
         found = {
             int(each.producer_id): {
                 TopicPartition(topic.name, partition.partition_index): int(partition.error_code)
                 for topic in each.topics
                 for partition in topic.partitions
             }
-            for each in told.markers
+            for each in answer.markers
         }
         return [_all_of(each.partitions, found.get(each.marker.producer.id, {})) for each in batch]
 
@@ -224,16 +224,16 @@ class TransactionPeers:
             }
             for each in batch
         ]
-        told = await self.cluster.ask(broker, ApiKey.ADD_PARTITIONS_TO_TXN, _ADD_VERSIONS, transactions=asked)
-        if int(told.error_code):
-            raise UnknownServerError(f"broker {broker} answers {told.error_code.name}")
+        answer = await self.cluster.ask(broker, ApiKey.ADD_PARTITIONS_TO_TXN, _ADD_VERSIONS, transactions=asked)
+        if int(answer.error_code):
+            raise UnknownServerError(f"broker {broker} answers {answer.error_code.name}")
         found = {
             each.transactional_id: {
                 TopicPartition(topic.name, partition.partition_index): int(partition.partition_error_code)
                 for topic in each.topic_results
                 for partition in topic.results_by_partition
             }
-            for each in told.results_by_transaction
+            for each in answer.results_by_transaction
         }
         return [_all_of(each.partitions, found.get(each.transactional_id, {})) for each in batch]
 

@@ -178,7 +178,7 @@ def read_cluster(client: Client, topics: Sequence[str], *, at_controllers: bool)
 
 
 def _acls(client: Client) -> int | None:
-    told = client.call(
+    answer = client.call(
         ApiKey.DESCRIBE_ACLS,
         (1, 3),
         resource_type_filter=_ANY,
@@ -189,20 +189,20 @@ def _acls(client: Client) -> int | None:
         operation=_ANY,
         permission_type=_ANY,
     )
-    if told.error_code == _SECURITY_DISABLED:
+    if answer.error_code == _SECURITY_DISABLED:
         return None
-    check(told.error_code, told.error_message)
-    return sum(len(each.acls) for each in told.resources)
+    check(answer.error_code, answer.error_message)
+    return sum(len(each.acls) for each in answer.resources)
 
 
 def _tiered(client: Client, topics: Sequence[str]) -> list[str]:
     if not topics:
         return []
     resources = [{"resource_type": _TOPIC, "resource_name": each, "configuration_keys": [_TIERED]} for each in topics]
-    told = client.call(ApiKey.DESCRIBE_CONFIGS, (1, 4), resources=resources)
+    answer = client.call(ApiKey.DESCRIBE_CONFIGS, (1, 4), resources=resources)
     return [
         str(each.resource_name)
-        for each in told.results
+        for each in answer.results
         if any(str(one.value).lower() == "true" for one in each.configs)
     ]
 

@@ -33,7 +33,7 @@ _REPLICAS_MAX: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """What a node has said or done: a line, or the end of its process with an exit code."""
+    """A line of output of a node, or the end of its process with an exit code."""
 
     name: str
     line: str = ""
@@ -46,10 +46,10 @@ Listen = Callable[[NodeEvent], None]
 class NodeProcess:
     """A child in a session of its own, so that the terminal's Ctrl-C reaches this process alone.
 
-    `told` gets each line that it prints, and its end, on a thread.
+    `listen` is called on a thread with each line that it prints, and with its end.
     """
 
-    def __init__(self, name: str, command: Sequence[str], told: Listen) -> None:
+    def __init__(self, name: str, command: Sequence[str], listen: Listen) -> None:
         self.name = name
         self._process = subprocess.Popen(
             command,
@@ -60,7 +60,7 @@ class NodeProcess:
             errors="replace",
             start_new_session=True,
         )
-        self._told = told
+        self._listen = listen
         self._reader = threading.Thread(target=self._read, name=f"output of {name}", daemon=True)
         self._reader.start()
 
@@ -89,8 +89,8 @@ class NodeProcess:
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
-                self._told(NodeEvent(self.name, line.rstrip("\n")))
-        self._told(NodeEvent(self.name, exit_code=self._process.wait()))
+                self._listen(NodeEvent(self.name, line.rstrip("\n")))
+        self._listen(NodeEvent(self.name, exit_code=self._process.wait()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +128,16 @@ class DevNodes:
             format_dir(self._data(name), cluster_id=cluster_id, node_id=node)
         return cluster_id
 
-    def start_controller(self, java: Path, classpath: str, told: Listen, is_ending: Callable[[], bool]) -> NodeProcess:
+    def start_controller(
+        self, java: Path, classpath: str, listen: Listen, is_ending: Callable[[], bool]
+    ) -> NodeProcess:
         """Start the controller and wait until it can be reached, or until all is to end.
 
         Raises UsageError when it ends by itself.
         """
         log = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
         file = str(self._file("controller"))
-        process = NodeProcess("controller", [str(java), *_JVM, log, "-cp", classpath, "kafka.Kafka", file], told)
+        process = NodeProcess("controller", [str(java), *_JVM, log, "-cp", classpath, "kafka.Kafka", file], listen)
         deadline = time.monotonic() + _START_S
         while not _listens(self.controller_port) and not is_ending():
             if process.has_ended or time.monotonic() > deadline:
@@ -149,12 +151,12 @@ class DevNodes:
     def controller_log(self) -> Path:
         return self._home("controller") / "controller.log"
 
-    def start_broker(self, node: int, told: Listen) -> NodeProcess:
+    def start_broker(self, node: int, listen: Listen) -> NodeProcess:
         name = f"broker-{node}"
         command = [sys.executable, "-m", "stratalog", "serve", "--config", str(self._file(name))]
         if node == 1:
             command += ["--web", self.web]
-        return NodeProcess(f"broker {node}", command, told)
+        return NodeProcess(f"broker {node}", command, listen)
 
     def absent_brokers(self) -> list[int]:
         """Return brokers that an earlier start of this cluster had, and this one has not."""

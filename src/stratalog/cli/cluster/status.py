@@ -105,7 +105,7 @@ def status(bootstrap_server: BootstrapServer, command_config: CommandConfig = No
 
 def all_partitions(client: Client) -> list[PartitionStatus]:
     """Ask a broker for the state of every partition of the cluster."""
-    told = client.call(ApiKey.METADATA, (1, 12), topics=None, allow_auto_topic_creation=False)
+    answer = client.call(ApiKey.METADATA, (1, 12), topics=None, allow_auto_topic_creation=False)
     return [
         PartitionStatus(
             str(topic.name),
@@ -114,18 +114,18 @@ def all_partitions(client: Client) -> list[PartitionStatus]:
             list(map(int, each.replica_nodes)),
             list(map(int, each.isr_nodes)),
         )
-        for topic in told.topics
+        for topic in answer.topics
         for each in topic.partitions
     ]
 
 
 def _quorum(client: Client) -> tuple[int, list[ControllerStatus], dict[int, int]]:
     """Return the epoch of the quorum, its voters, and how far each observer is behind."""
-    told = client.call(
+    answer = client.call(
         ApiKey.DESCRIBE_QUORUM, (0, 2), topics=[{"topic_name": _METADATA_TOPIC, "partitions": [{"partition_index": 0}]}]
     )
-    check(told.error_code, getattr(told, "error_message", None), "quorum")
-    partition = told.topics[0].partitions[0]
+    check(answer.error_code, getattr(answer, "error_message", None), "quorum")
+    partition = answer.topics[0].partitions[0]
     check(partition.error_code, getattr(partition, "error_message", None), "quorum")
     ends = {int(each.replica_id): int(each.log_end_offset) for each in partition.current_voters}
     end = ends.get(int(partition.leader_id), max(ends.values(), default=0))
@@ -138,8 +138,8 @@ def _quorum(client: Client) -> tuple[int, list[ControllerStatus], dict[int, int]
 
 
 def _brokers(cluster: Cluster, partitions: list[PartitionStatus], lags: dict[int, int]) -> list[BrokerStatus]:
-    told = cluster.any.call(ApiKey.DESCRIBE_CLUSTER, (0, 2), endpoint_type=1, include_fenced_brokers=True)
-    check(told.error_code, told.error_message)
+    answer = cluster.any.call(ApiKey.DESCRIBE_CLUSTER, (0, 2), endpoint_type=1, include_fenced_brokers=True)
+    check(answer.error_code, answer.error_message)
     leaders = Counter(each.leader for each in partitions)
     replicas = Counter(broker for each in partitions for broker in each.replicas)
     return [
@@ -153,7 +153,7 @@ def _brokers(cluster: Cluster, partitions: list[PartitionStatus], lags: dict[int
             replicas=replicas[int(each.broker_id)],
             metadata_lag=lags.get(int(each.broker_id)),
         )
-        for each in sorted(told.brokers, key=lambda each: each.broker_id)
+        for each in sorted(answer.brokers, key=lambda each: each.broker_id)
     ]
 
 
@@ -163,12 +163,12 @@ def _kind(broker: Any, options: ConnectionOptions) -> str:
     try:
         client = Client(broker.host, int(broker.port), options)
         try:
-            told = client.call(ApiKey.DESCRIBE_CONFIGS, (1, 4), resources=[wanted])
+            answer = client.call(ApiKey.DESCRIBE_CONFIGS, (1, 4), resources=[wanted])
         finally:
             client.close()
     except StratalogError:
         return "unknown"
-    return "stratalog" if any(each.configs for each in told.results) else "kafka"
+    return "stratalog" if any(each.configs for each in answer.results) else "kafka"
 
 
 def _print(

@@ -149,4 +149,4 @@ def _that_have(ranges: Mapping[TopicPartition, OffsetSpan], point: OffsetPoint) 
 
 
 def _listed(cluster: Cluster, asked: Mapping[TopicPartition, int], read_committed: bool) -> dict[TopicPartition, int]:
-    return {key: told.offset for key, told in cluster.list_offsets(asked, read_committed=read_committed).items()}
+    return {key: answer.offset for key, answer in cluster.list_offsets(asked, read_committed=read_committed).items()}

@@ -155,7 +155,7 @@ _ENCODINGS: Final[dict[str, Callable[[bytes], bytes]]] = {
 
 def print_as_json(record: Any) -> bytes:
     """Return a line of JSON. Text is in `key` and `value`; bytes that are no UTF-8 in `keyBase64`, `valueBase64`."""
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
@@ -164,7 +164,7 @@ def print_as_json(record: Any) -> bytes:
         **_json_field("value", record.value),
         "headers": [{"key": key, **_json_field("value", value)} for key, value in record.headers],
     }
-    return f"{json_text(told)}\n".encode("utf-8", "backslashreplace")  # as JSON writes half a surrogate pair
+    return f"{json_text(fields)}\n".encode("utf-8", "backslashreplace")  # as JSON writes half a surrogate pair
 
 
 def _json_field(name: str, value: Any) -> dict[str, Any]:

@@ -165,7 +165,7 @@ class GroupReader:
         missing, self._missing = self._missing, {}
         if missing:
             found = await call_beside(self._list_offsets, missing)
-            self._ends = {**{key: told.offset for key, told in found.items()}, **self._ends}
+            self._ends = {**{key: answer.offset for key, answer in found.items()}, **self._ends}
         for each in self._consumer.assignment():
             end = self._ends.get((each.topic, each.partition))
             if end is None or await self._consumer.position(each) < end:

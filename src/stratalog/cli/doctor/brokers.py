@@ -50,8 +50,8 @@ def examine_brokers(bootstrap_server: str, command_config: Path | None) -> list[
 
 def _fenced(cluster: Cluster, bootstrap_server: str) -> list[Diagnosis]:  # noqa: ARG001
     """Ask for brokers that the controller knows and does not hear. Brokers before Kafka 4.0 do not say it."""
-    told = cluster.any.call(ApiKey.DESCRIBE_CLUSTER, (0, 2), endpoint_type=1, include_fenced_brokers=True)
-    check(told.error_code, told.error_message, "cluster")
+    answer = cluster.any.call(ApiKey.DESCRIBE_CLUSTER, (0, 2), endpoint_type=1, include_fenced_brokers=True)
+    check(answer.error_code, answer.error_message, "cluster")
     return [
         Diagnosis(
             Severity.ERROR,
@@ -60,7 +60,7 @@ def _fenced(cluster: Cluster, bootstrap_server: str) -> list[Diagnosis]:  # noqa
             f"the controller does not hear it, and it leads nothing ({join_host_port(each.host, int(each.port))})",
             "start it, or see its log for why it does not reach the controllers",
         )
-        for each in told.brokers
+        for each in answer.brokers
         if getattr(each, "is_fenced", False)
     ]
 
@@ -115,10 +115,10 @@ def _min_isr(cluster: Cluster, topics: list[str]) -> dict[str, int]:
     if not topics:
         return {}
     wanted = [{"resource_type": _TOPIC, "resource_name": each, "configuration_keys": [_MIN_ISR]} for each in topics]
-    told = cluster.any.call(ApiKey.DESCRIBE_CONFIGS, (1, 4), resources=wanted)
+    answer = cluster.any.call(ApiKey.DESCRIBE_CONFIGS, (1, 4), resources=wanted)
     return {
         str(result.resource_name): int(each.value)
-        for result in told.results
+        for result in answer.results
         for each in result.configs or ()
         if each.name == _MIN_ISR and each.value is not None
     }
@@ -142,13 +142,13 @@ def _directories(cluster: Cluster, broker: int, bootstrap_server: str) -> list[D
             found.append(Diagnosis(Severity.ERROR, where, "failed-directory", said, mend))
         else:
             found += room(where, int(getattr(each, "usable_bytes", 0)), int(getattr(each, "total_bytes", 0)))
-    told = fields.get(tier_status_field.TAG)
-    return found if told is None else [*found, *_tier(f"broker {broker}", told, bootstrap_server)]
+    tier_status = fields.get(tier_status_field.TAG)
+    return found if tier_status is None else [*found, *_tier(f"broker {broker}", tier_status, bootstrap_server)]
 
 
-def _tier(where: str, told: bytes, bootstrap_server: str) -> list[Diagnosis]:
+def _tier(where: str, tier_status: bytes, bootstrap_server: str) -> list[Diagnosis]:
     """Return what a broker's own account of its remote tier says: tasks that fail, and what waits to be uploaded."""
-    partitions = json.loads(told)["partitions"]
+    partitions = json.loads(tier_status)["partitions"]
     failing = [
         f"{each['topic']}-{each['partition']}: {failure['task']} has failed {counted(failure['times'], 'time')} in a "
         f"row: {' '.join(failure['error'].split())}"

@@ -46,10 +46,10 @@ def examine_directory(path: Path, broker: BrokerConfig | None = None) -> list[Di
     except (OSError, DataDirError) as error:
         mend = "check the disk, and who may read the directory"
         return [*found, Diagnosis(Severity.ERROR, where, "unreadable", str(error), mend)]
-    told = [
+    findings = [
         (each, f"{each.partition or each.path.name}: {each.found}", each.action is not None) for each in report.findings
     ]
-    return found + by_kind(where, told, command("fsck", where), command("fsck", where, "--repair"))
+    return found + by_kind(where, findings, command("fsck", where), command("fsck", where, "--repair"))
 
 
 def _metadata(path: Path, broker: BrokerConfig | None) -> list[Diagnosis]:
@@ -81,11 +81,11 @@ def examine_bucket(url: str, store: ObjectStore, data_dirs: DataDirSet | None) -
         result = audit_bucket(store, options, data_dirs, progress=terminal_progress())
     except RemoteStorageError as error:
         return [unreadable(url, error)]
-    told = [
+    findings = [
         (each, f"{each.topic}-{each.partition}: {each.text}" if each.topic else each.text, each.mend is not None)
         for each in result.findings
     ]
-    return by_kind(url, told, command("tier", "audit", url), command("tier", "repair", url))
+    return by_kind(url, findings, command("tier", "audit", url), command("tier", "repair", url))
 
 
 def unreadable(url: str, error: RemoteStorageError) -> Diagnosis:

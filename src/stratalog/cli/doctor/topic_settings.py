@@ -86,10 +86,10 @@ def _broker_settings(cluster: Cluster) -> dict[str, str | None]:
     for broker in sorted(cluster.nodes()):
         wanted = {"resource_type": _BROKER, "resource_name": str(broker), "configuration_keys": [_OWN_KEY, _TIER]}
         try:
-            (told,) = cluster.node(broker).call(ApiKey.DESCRIBE_CONFIGS, (1, 4), resources=[wanted]).results
+            (answer,) = cluster.node(broker).call(ApiKey.DESCRIBE_CONFIGS, (1, 4), resources=[wanted]).results
         except UnreachableError:
             continue
-        return {str(each.name): each.value for each in told.configs or ()}
+        return {str(each.name): each.value for each in answer.configs or ()}
     return {}
 
 
@@ -97,19 +97,19 @@ def _described(client: Client, names: Sequence[str]) -> Iterator[TopicSettings]:
     keys = [key.name for key in TOPIC_KEYS]
     wanted = [{"resource_type": _TOPIC, "resource_name": each, "configuration_keys": keys} for each in names]
     refused: RefusedError | None = None
-    for told in client.call(ApiKey.DESCRIBE_CONFIGS, (1, 4), resources=wanted).results:
+    for answer in client.call(ApiKey.DESCRIBE_CONFIGS, (1, 4), resources=wanted).results:
         try:
-            check(told.error_code, told.error_message, f"topic {told.resource_name}")
+            check(answer.error_code, answer.error_message, f"topic {answer.resource_name}")
         except RefusedError as error:
             refused = error
             continue
-        entries = [each for each in told.configs or () if each.value is not None]
+        entries = [each for each in answer.configs or () if each.value is not None]
         own = {str(each.name): str(each.value) for each in entries if int(each.config_source) == _SET_ON_THE_TOPIC}
         try:
             config = LogConfig.from_values(TOPIC_KEYS.parse({str(each.name): each.value for each in entries}), False)
         except InvalidConfigError:  # a value of another release
             continue
-        yield TopicSettings(str(told.resource_name), own, config)
+        yield TopicSettings(str(answer.resource_name), own, config)
     if refused is not None:
         raise refused
 

@@ -90,11 +90,11 @@ def list_groups(cluster: Cluster, states: Collection[str] = (), types: Collectio
     """Return the groups of all brokers, by name; those of these states and types where any are given."""
     found = {}
     for broker in sorted(cluster.nodes()):
-        told = cluster.node(broker).call(
+        answer = cluster.node(broker).call(
             ApiKey.LIST_GROUPS, (4 if states else 5 if types else 0, 5), states_filter=states, types_filter=types
         )
-        check(told.error_code)
-        for group in told.groups:
+        check(answer.error_code)
+        for group in answer.groups:
             found[str(group.group_id)] = GroupSummary(
                 str(group.group_id),
                 str(getattr(group, "group_type", "") or CLASSIC).lower(),
@@ -125,10 +125,10 @@ def details(cluster: Cluster, group: GroupSummary) -> GroupDetails:
 
 def _classic_details(cluster: Cluster, group: GroupSummary) -> GroupDetails:
     client = Coordinators(cluster).of_group(group.name)
-    (told,) = client.call(ApiKey.DESCRIBE_GROUPS, (0, 6), groups=(group.name,)).groups
-    if int(told.error_code) == _GROUP_ID_NOT_FOUND or told.group_state == "Dead":
+    (answer,) = client.call(ApiKey.DESCRIBE_GROUPS, (0, 6), groups=(group.name,)).groups
+    if int(answer.error_code) == _GROUP_ID_NOT_FOUND or answer.group_state == "Dead":
         raise NothingFoundError(f"{cluster.any.address}: group {group.name} is gone")
-    check(told.error_code, getattr(told, "error_message", None), f"Group {group.name}")
+    check(answer.error_code, getattr(answer, "error_message", None), f"Group {group.name}")
     members = tuple(
         GroupMember(
             str(each.member_id),
@@ -136,20 +136,22 @@ def _classic_details(cluster: Cluster, group: GroupSummary) -> GroupDetails:
             str(each.client_id),
             str(each.client_host),
             None,
-            _assignment(bytes(each.member_assignment or b"")) if told.protocol_type == "consumer" else {},
+            _assignment(bytes(each.member_assignment or b"")) if answer.protocol_type == "consumer" else {},
         )
-        for each in told.members
+        for each in answer.members
     )
-    summary = GroupSummary(group.name, group.type, str(told.group_state), str(told.protocol_type), group.coordinator)
-    return GroupDetails(summary, str(told.protocol_data), None, members)
+    summary = GroupSummary(
+        group.name, group.type, str(answer.group_state), str(answer.protocol_type), group.coordinator
+    )
+    return GroupDetails(summary, str(answer.protocol_data), None, members)
 
 
 def _consumer_details(cluster: Cluster, group: GroupSummary) -> GroupDetails:
     client = Coordinators(cluster).of_group(group.name)
-    (told,) = client.call(ApiKey.CONSUMER_GROUP_DESCRIBE, (0, 1), group_ids=(group.name,)).groups
-    if int(told.error_code) == _GROUP_ID_NOT_FOUND:
+    (answer,) = client.call(ApiKey.CONSUMER_GROUP_DESCRIBE, (0, 1), group_ids=(group.name,)).groups
+    if int(answer.error_code) == _GROUP_ID_NOT_FOUND:
         raise NothingFoundError(f"{cluster.any.address}: group {group.name} is gone")
-    check(told.error_code, told.error_message, f"Group {group.name}")
+    check(answer.error_code, answer.error_message, f"Group {group.name}")
     members = tuple(
         GroupMember(
             str(each.member_id),
@@ -159,18 +161,18 @@ def _consumer_details(cluster: Cluster, group: GroupSummary) -> GroupDetails:
             int(each.member_epoch),
             {str(part.topic_name): tuple(map(int, part.partitions)) for part in each.assignment.topic_partitions},
         )
-        for each in told.members
+        for each in answer.members
     )
-    summary = GroupSummary(group.name, group.type, str(told.group_state), group.protocol, group.coordinator)
-    return GroupDetails(summary, str(told.assignor_name), int(told.group_epoch), members)
+    summary = GroupSummary(group.name, group.type, str(answer.group_state), group.protocol, group.coordinator)
+    return GroupDetails(summary, str(answer.assignor_name), int(answer.group_epoch), members)
 
 
 def _share_details(cluster: Cluster, group: GroupSummary) -> GroupDetails:
     client = Coordinators(cluster).of_group(group.name)
-    (told,) = client.call(ApiKey.SHARE_GROUP_DESCRIBE, (1, 1), group_ids=(group.name,)).groups
-    if int(told.error_code) == _GROUP_ID_NOT_FOUND:
+    (answer,) = client.call(ApiKey.SHARE_GROUP_DESCRIBE, (1, 1), group_ids=(group.name,)).groups
+    if int(answer.error_code) == _GROUP_ID_NOT_FOUND:
         raise NothingFoundError(f"{cluster.any.address}: group {group.name} is gone")
-    check(told.error_code, told.error_message, f"Group {group.name}")
+    check(answer.error_code, answer.error_message, f"Group {group.name}")
     members = tuple(
         GroupMember(
             str(each.member_id),
@@ -180,10 +182,10 @@ def _share_details(cluster: Cluster, group: GroupSummary) -> GroupDetails:
             int(each.member_epoch),
             {str(part.topic_name): tuple(map(int, part.partitions)) for part in each.assignment.topic_partitions},
         )
-        for each in told.members
+        for each in answer.members
     )
-    summary = GroupSummary(group.name, group.type, str(told.group_state), group.protocol, group.coordinator)
-    return GroupDetails(summary, str(told.assignor_name), int(told.group_epoch), members)
+    summary = GroupSummary(group.name, group.type, str(answer.group_state), group.protocol, group.coordinator)
+    return GroupDetails(summary, str(answer.assignor_name), int(answer.group_epoch), members)
 
 
 def _assignment(data: bytes) -> dict[str, tuple[int, ...]]:

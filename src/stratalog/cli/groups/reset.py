@@ -182,7 +182,7 @@ def _existing(cluster: Cluster, keys: Sequence[TopicPartition]) -> list[TopicPar
 
 
 def _listed(cluster: Cluster, keys: Sequence[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-    return {key: told.offset for key, told in cluster.list_offsets(dict.fromkeys(keys, timestamp)).items()}
+    return {key: answer.offset for key, answer in cluster.list_offsets(dict.fromkeys(keys, timestamp)).items()}
 
 
 def _moment_ms(to_datetime: str | None, by_duration: str | None) -> int | None:

@@ -24,10 +24,10 @@ def share_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, ShareOff
     """Return where a share group is, by partition; those that it has not begun are left out."""
     client = Coordinators(cluster).of_group(group)
     asked = {"group_id": group, "topics": None}
-    (told,) = client.call(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, (0, 1), groups=(asked,)).groups
-    check(told.error_code, told.error_message, f"Group {group}")
+    (answer,) = client.call(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, (0, 1), groups=(asked,)).groups
+    check(answer.error_code, answer.error_message, f"Group {group}")
     found = {}
-    for topic in told.topics:
+    for topic in answer.topics:
         for each in topic.partitions:
             check(each.error_code, each.error_message, f"{topic.topic_name}-{each.partition_index}")
             if each.start_offset >= 0:
@@ -46,12 +46,12 @@ def set_share_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartit
         }
         for topic, each in groupby(sorted(offsets.items()), key=lambda item: item[0][0])
     ]
-    told = (
+    answer = (
         Coordinators(cluster)
         .of_group(group)
         .call(ApiKey.ALTER_SHARE_GROUP_OFFSETS, (0, 0), group_id=group, topics=topics)
     )
-    check(told.error_code, told.error_message, f"Group {group}")
-    for answered in told.responses:
+    check(answer.error_code, answer.error_message, f"Group {group}")
+    for answered in answer.responses:
         for partition in answered.partitions:
             check(partition.error_code, partition.error_message, f"{answered.topic_name}-{partition.partition_index}")

@@ -198,7 +198,7 @@ def produce(
         )
     by_partition = sorted(summary.partitions.items())
     if json_:
-        told = [
+        rows = [
             {
                 "partition": number,
                 "records": each.records,
@@ -208,7 +208,7 @@ def produce(
             for number, each in by_partition
             if number >= 0
         ]
-        print_json({"topic": topic, "records": summary.records, "partitions": told})
+        print_json({"topic": topic, "records": summary.records, "partitions": rows})
     elif on_terminal():
         where = ", ".join(
             f"partition {number} at {_range(each.first_offset, each.last_offset)}"
@@ -274,8 +274,8 @@ def _standard_input() -> InputStream:
     if sys.stdin.isatty():
         notice("type records, one a line; Ctrl-D ends")
     try:
-        told = os.fstat(stream.fileno())
-        size = told.st_size if stat.S_ISREG(told.st_mode) else 0
+        stats = os.fstat(stream.fileno())
+        size = stats.st_size if stat.S_ISREG(stats.st_mode) else 0
     except OSError:
         size = 0
     return InputStream(iter(lambda: stream.read(_CHUNK_BYTES), b""), size)

@@ -234,18 +234,18 @@ class JsonParser:
 
     def __call__(self, line: bytes) -> OutgoingRecord:
         try:
-            told = json.loads(line)
+            entry = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{shortened(line)} is no JSON: {error}") from None
-        if not isinstance(told, dict) or ("value" not in told and "valueBase64" not in told):
+        if not isinstance(entry, dict) or ("value" not in entry and "valueBase64" not in entry):
             raise UsageError(f'{shortened(line)}: expected an object with "value", such as {{"key":"a","value":"b"}}')
         like = self._like
-        timestamp = told.get("timestamp", like.timestamp_ms)
-        partition = like.partition if like.partition is not None else told.get("partition")
+        timestamp = entry.get("timestamp", like.timestamp_ms)
+        partition = like.partition if like.partition is not None else entry.get("partition")
         return OutgoingRecord(
-            _field_bytes(told, "value", None),
-            _field_bytes(told, "key", like.key),
-            like.headers + _json_headers(told.get("headers")),
+            _field_bytes(entry, "value", None),
+            _field_bytes(entry, "key", like.key),
+            like.headers + _json_headers(entry.get("headers")),
             None if partition is None else _whole_number(partition, "partition"),
             None if timestamp is None else _whole_number(timestamp, "timestamp"),
         )
@@ -284,16 +284,16 @@ def shortened(line: bytes, length: int = 60) -> str:
     return f"{text}.." if len(line) > length else text
 
 
-def _field_bytes(told: Mapping[str, Any], name: str, missing: bytes | None) -> bytes | None:
-    encoded = told.get(f"{name}Base64")
+def _field_bytes(entry: Mapping[str, Any], name: str, missing: bytes | None) -> bytes | None:
+    encoded = entry.get(f"{name}Base64")
     if encoded is not None:
         try:
             return base64.b64decode(encoded, validate=True)
         except (TypeError, ValueError):  # binascii.Error among them
             raise UsageError(f"{name}Base64: expected text in Base64") from None
-    if name not in told:
+    if name not in entry:
         return missing
-    value = told[name]
+    value = entry[name]
     return None if value is None else json_bytes(value)
 
 
@@ -304,12 +304,12 @@ def json_bytes(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
-def _json_headers(told: Any) -> Headers:
+def _json_headers(entry: Any) -> Headers:
     """Headers as an object, or as a list of objects with key and value, in which a name may stand twice."""
-    if told is None:
+    if entry is None:
         return ()
     pairs: Sequence[Any] = (
-        [{"key": name, "value": value} for name, value in told.items()] if isinstance(told, dict) else told
+        [{"key": name, "value": value} for name, value in entry.items()] if isinstance(entry, dict) else entry
     )
     if not isinstance(pairs, list) or not all(isinstance(each, dict) and "key" in each for each in pairs):
         raise UsageError('headers: expected {"name":"value"}, or [{"key":"name","value":"value"}]')

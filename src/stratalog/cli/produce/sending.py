@@ -136,8 +136,8 @@ class RecordSender:
         self._moved_s = time.monotonic()
         error = asyncio.CancelledError() if sending.cancelled() else sending.exception()
         if error is None:
-            told = sending.result()
-            self.summary.add(-1 if told is None else told.partition, -1 if told is None else told.offset)
+            answer = sending.result()
+            self.summary.add(-1 if answer is None else answer.partition, -1 if answer is None else answer.offset)
         elif self._failure is None:
             self._failure = refusal(error, f"record {number}")
 

@@ -60,7 +60,7 @@ def explain(
     sources = gather(topic, data_dir or [], bootstrap_server, command_config)
     sources = _only(sources, topic, partition)
     config = config_of(sources.properties, tried)
-    told: list[PartitionForecast] = []
+    forecasts: list[PartitionForecast] = []
     if sources.partitions:
         found = forecast_retention(
             paths=data_dir or (),
@@ -71,9 +71,9 @@ def explain(
             rhythm=rhythm,
             known={(topic, each.partition): each.offsets for each in sources.served},
         )
-        told = [each for each in found.partitions if each.directory and each.partition in sources.partitions]
+        forecasts = [each for each in found.partitions if each.directory and each.partition in sources.partitions]
     show = print_explained_json if json_ else print_explained
-    show(topic, config, tried, now_ms, told, sources)
+    show(topic, config, tried, now_ms, forecasts, sources)
     return 0
 
 

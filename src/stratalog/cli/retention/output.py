@@ -24,16 +24,16 @@ def print_explained(
     config: LogConfig,
     tried: Mapping[str, str],
     now_ms: int,
-    told: Sequence[PartitionForecast],
+    forecasts: Sequence[PartitionForecast],
     sources: RetentionSources,
 ) -> None:
     print(f"{topic} at {time_text(now_ms)}: {_settings(config)}")
     if tried:
         print("assuming " + ", ".join(f"{key}={value}" for key, value in tried.items()))
-    for each in told:
+    for each in forecasts:
         print()
         _print_partition(topic, each, now_ms, is_tried=bool(tried))
-    if not told:
+    if not forecasts:
         print()
         for served in sources.served:
             print(served_text(topic, served, config, now_ms))
@@ -143,7 +143,7 @@ def print_explained_json(
     config: LogConfig,
     tried: Mapping[str, str],
     now_ms: int,
-    told: Sequence[PartitionForecast],
+    forecasts: Sequence[PartitionForecast],
     sources: RetentionSources,
 ) -> None:
     print_json(
@@ -168,7 +168,7 @@ def print_explained_json(
                     "due_now_bytes": _due_bytes(each.effective, now_ms),
                     "due_now_bytes_as_it_is": _due_bytes(each.fates, now_ms),
                 }
-                for each in told
+                for each in forecasts
             ],
             "served": [
                 {

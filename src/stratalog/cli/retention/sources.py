@@ -118,8 +118,8 @@ def _sizes(cluster: Cluster, topic: str) -> dict[int, int]:
     for broker in sorted(cluster.nodes()):
         directories, _ = describe_log_dirs(broker, cluster.node(broker), [{"topic": topic, "partitions": numbers}])
         for directory in directories:
-            for told in directory.topics:
-                for partition in told.partitions:
+            for described in directory.topics:
+                for partition in described.partitions:
                     if not partition.is_future_key:
                         number = partition.partition_index
                         sizes[number] = max(sizes.get(number, 0), partition.partition_size)

@@ -93,9 +93,9 @@ def _from_cluster(bootstrap_server: str, command_config: Path | None) -> list[di
     with open_cluster(bootstrap_server, command_config) as cluster:
         for broker in sorted(cluster.nodes()):
             _, fields = describe_log_dirs(broker, cluster.node(broker), None)
-            told = fields.get(tier_status_field.TAG)
-            if told is not None:
-                partitions += _partitions(told, f"broker {broker}")
+            answer = fields.get(tier_status_field.TAG)
+            if answer is not None:
+                partitions += _partitions(answer, f"broker {broker}")
     return partitions
 
 
@@ -111,9 +111,9 @@ def _partitions(data: bytes, whose: str) -> list[dict[str, Any]]:
         raise UnreachableError(f"{whose} does not answer like a stratalog broker") from None
 
 
-def _checked(told: Any, whose: str) -> list[dict[str, Any]]:
+def _checked(answer: Any, whose: str) -> list[dict[str, Any]]:
     try:
-        partitions = told["partitions"]
+        partitions = answer["partitions"]
         if all({"topic", "partition", "isFailing", "reason"} <= partition.keys() for partition in partitions):
             return list(partitions)
     except (KeyError, TypeError, AttributeError):

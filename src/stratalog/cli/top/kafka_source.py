@@ -208,22 +208,22 @@ def _disks(cluster: Cluster, partitions: Iterable[PartitionStatus]) -> _Disks:
                 found.local[topic] = found.local.get(topic, 0) + size
                 if leaders.get((topic, number)) == broker:
                     found.led[topic, number] = size
-        sizes, told = fields.get(REMOTE_SIZES_TAG), fields.get(tier_status_field.TAG)
+        sizes, directory = fields.get(REMOTE_SIZES_TAG), fields.get(tier_status_field.TAG)
         if sizes is not None:
             found.remote.update(decode(sizes))
-        if told is not None:
+        if directory is not None:
             found.is_tiered = True
-            found.tier += map(_tier_row, json.loads(told)["partitions"])
+            found.tier += map(_tier_row, json.loads(directory)["partitions"])
     return found
 
 
-def _directory(name: str, told: Any) -> dict[str, Any]:
-    total, usable = int(getattr(told, "total_bytes", -1)), int(getattr(told, "usable_bytes", -1))
+def _directory(name: str, directory: Any) -> dict[str, Any]:
+    total, usable = int(getattr(directory, "total_bytes", -1)), int(getattr(directory, "usable_bytes", -1))
     is_known = total >= 0
     return {
         "path": name,
-        "offline": told.error_code.name.upper() if int(told.error_code) else None,
-        "logBytes": sum(size for _, _, size in _replicas(told)),
+        "offline": directory.error_code.name.upper() if int(directory.error_code) else None,
+        "logBytes": sum(size for _, _, size in _replicas(directory)),
         "totalBytes": total if is_known else None,
         "usedBytes": total - usable if is_known else None,
         "freeBytes": usable if is_known else None,
@@ -238,15 +238,15 @@ def _replicas(directory: Any) -> Iterator[tuple[str, int, int]]:
                 yield str(topic.name), int(each.partition_index), int(each.partition_size)
 
 
-def _tier_row(told: Mapping[str, Any]) -> dict[str, Any]:
+def _tier_row(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "topic": told["topic"],
-        "partition": told["partition"],
-        "isFailing": told["isFailing"],
-        "uploadSegments": told["lagSegments"],
-        "uploadBytes": told["lagBytes"],
-        "reason": told["reason"],
-        "failures": told["failures"],
+        "topic": row["topic"],
+        "partition": row["partition"],
+        "isFailing": row["isFailing"],
+        "uploadSegments": row["lagSegments"],
+        "uploadBytes": row["lagBytes"],
+        "reason": row["reason"],
+        "failures": row["failures"],
     }
 
 
@@ -336,11 +336,11 @@ def _group(
     is_known = ends is not None and group.type in WITH_COMMITS
     if is_known:
         try:
-            told = coordinators.committed(group.name)
+            commits = coordinators.committed(group.name)
         except (KafkaError, RefusedError, UnreachableError):
             is_known = False
         else:
-            committed = {key: each.offset for key, each in told.items() if each.offset >= 0}
+            committed = {key: each.offset for key, each in commits.items() if each.offset >= 0}
     return {
         "id": group.name,
         "state": group.state,

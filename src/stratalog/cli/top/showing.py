@@ -94,8 +94,8 @@ def _print(state: TopState, source: TopSource, order: TopOrder, *, as_json: bool
             print_json({source.kind: source.name, **state.snapshot.json()})
         else:
             now_ms = SYSTEM_CLOCK.now_ms()
-            told = {"error": state.problem, "sinceMs": state.problem_since_ms}
-            print_json({source.kind: source.name, "type": "unreachable", "atMs": now_ms, **told})
+            problem = {"error": state.problem, "sinceMs": state.problem_since_ms}
+            print_json({source.kind: source.name, "type": "unreachable", "atMs": now_ms, **problem})
         return
     view = _view(state if state.problem is None else _without_snapshot(state), source, order)
     width = int(os.environ["COLUMNS"]) if os.environ.get("COLUMNS", "").isdecimal() else _PLAIN_WIDTH

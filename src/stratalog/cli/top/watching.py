@@ -34,17 +34,17 @@ class TopState:
 
 
 class BrokerWatch:
-    """Looks every `interval_s` from `start` to `close`, and calls `told` after each look. It closes the source."""
+    """Looks every `interval_s` from `start` to `close`, and calls `on_look` after each look. It closes the source."""
 
     def __init__(
         self,
         source: TopSource,
         order: TopOrder,
         interval_s: float,
-        told: Callable[[], None],
+        on_look: Callable[[], None],
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._source, self._interval_s, self._told, self._clock = source, interval_s, told, clock
+        self._source, self._interval_s, self._on_look, self._clock = source, interval_s, on_look, clock
         self._order = order
         self._changed = threading.Event()
         self._ended = threading.Event()
@@ -83,7 +83,7 @@ class BrokerWatch:
                 if self._ended.is_set():
                     return
                 self.state = self.state.after(seen, self._clock.now_ms())
-                self._told()
+                self._on_look()
             self._changed.wait(self._interval_s)
             self._changed.clear()
 

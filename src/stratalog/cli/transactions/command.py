@@ -163,17 +163,17 @@ def abort(
         if transactional_id is not None:
             (before,) = describe_transactions(cluster, [transactional_id])
             Coordinators(cluster).init_producer(transactional_id, _TIMEOUT_MS)
-            told: dict[str, Any] = {"transactionalId": transactional_id, "stateBefore": before.summary.state}
+            fields: dict[str, Any] = {"transactionalId": transactional_id, "stateBefore": before.summary.state}
             line = f"{transactional_id} was {before.summary.state}; its producer is fenced"
         else:
             if topic is None or partition is None or (start_offset is None) == (producer_id is None):
                 raise UsageError("give --topic, --partition, and either --start-offset or --producer-id")
             producer = _producer_at(cluster, (topic, partition), start_offset, producer_id)
             _write_abort_marker(cluster, producer)
-            told = _as_json(producer)
+            fields = _as_json(producer)
             line = f"aborted the transaction of producer {producer.producer_id} in {topic}-{partition}"
     if json_:
-        print_json({**told, "aborted": True})
+        print_json({**fields, "aborted": True})
     else:
         print(line)
     return 0
@@ -261,8 +261,8 @@ def _write_abort_marker(cluster: Cluster, producer: ActiveProducer) -> None:
         "coordinator_epoch": max(producer.coordinator_epoch, _OLDEST_EPOCH),
     }
     leader = cluster.leader(producer.topic, producer.partition)
-    for told in leader.call(ApiKey.WRITE_TXN_MARKERS, (0, 1), markers=[marker]).markers:
-        for topic in told.topics:
+    for answer in leader.call(ApiKey.WRITE_TXN_MARKERS, (0, 1), markers=[marker]).markers:
+        for topic in answer.topics:
             for part in topic.partitions:
                 check(part.error_code, what=f"{topic.name}-{part.partition_index}")
 

@@ -58,15 +58,15 @@ def list_transactions(
     """Return the transactional ids of all brokers, those that match where something is asked for."""
     found = {}
     for broker in sorted(cluster.nodes()):
-        told = cluster.node(broker).call(
+        answer = cluster.node(broker).call(
             ApiKey.LIST_TRANSACTIONS,
             (0 if longer_than_ms < 0 else 1, 1),
             state_filters=tuple(states),
             producer_id_filters=tuple(producer_ids),
             duration_filter=longer_than_ms,
         )
-        check(told.error_code)
-        for each in told.transaction_states:
+        check(answer.error_code)
+        for each in answer.transaction_states:
             name = str(each.transactional_id)
             found[name] = TransactionSummary(name, int(each.producer_id), str(each.transaction_state), broker)
     return dict(sorted(found.items()))
@@ -81,18 +81,18 @@ def describe_transactions(cluster: Cluster, names: Collection[str]) -> list[Tran
 
 def _details(cluster: Cluster, summary: TransactionSummary) -> TransactionDetails:
     client = Coordinators(cluster).of_transaction(summary.transactional_id)
-    (told,) = client.call(
+    (answer,) = client.call(
         ApiKey.DESCRIBE_TRANSACTIONS, (0, 0), transactional_ids=(summary.transactional_id,)
     ).transaction_states
-    check(told.error_code, what=f"transactional id {summary.transactional_id}")
-    state = str(told.transaction_state)
-    started = milliseconds(told.transaction_start_time) if state in _OPEN else _NONE
+    check(answer.error_code, what=f"transactional id {summary.transactional_id}")
+    state = str(answer.transaction_state)
+    started = milliseconds(answer.transaction_start_time) if state in _OPEN else _NONE
     return TransactionDetails(
-        TransactionSummary(summary.transactional_id, int(told.producer_id), state, summary.coordinator),
-        int(told.producer_epoch),
-        milliseconds(told.transaction_timeout),
+        TransactionSummary(summary.transactional_id, int(answer.producer_id), state, summary.coordinator),
+        int(answer.producer_epoch),
+        milliseconds(answer.transaction_timeout),
         None if started < 0 else started,
-        tuple((str(topic.topic), int(number)) for topic in told.topics for number in sorted(topic.partitions)),
+        tuple((str(topic.topic), int(number)) for topic in answer.topics for number in sorted(topic.partitions)),
     )
 
 
@@ -110,12 +110,12 @@ def active_producers(
         by_leader.setdefault(cluster.leader_of(topic, number), {}).setdefault(topic, []).append(number)
     found = []
     for leader, topics in by_leader.items():
-        told = cluster.node(leader).call(
+        state = cluster.node(leader).call(
             ApiKey.DESCRIBE_PRODUCERS,
             (0, 0),
             topics=[{"name": name, "partition_indexes": tuple(numbers)} for name, numbers in topics.items()],
         )
-        for topic in told.topics:
+        for topic in state.topics:
             for part in topic.partitions:
                 name = f"{topic.name}-{part.partition_index}"
                 try:
@@ -129,15 +129,15 @@ def active_producers(
     return sorted(found, key=lambda each: (each.topic, each.partition, each.producer_id))
 
 
-def _producer(topic: str, partition: int, told: Any) -> ActiveProducer:
-    start = int(told.current_txn_start_offset)
+def _producer(topic: str, partition: int, state: Any) -> ActiveProducer:
+    start = int(state.current_txn_start_offset)
     return ActiveProducer(
         topic=str(topic),
         partition=int(partition),
-        producer_id=int(told.producer_id),
-        producer_epoch=int(told.producer_epoch),
-        coordinator_epoch=int(told.coordinator_epoch),
-        last_timestamp_ms=milliseconds(told.last_timestamp),
+        producer_id=int(state.producer_id),
+        producer_epoch=int(state.producer_epoch),
+        coordinator_epoch=int(state.coordinator_epoch),
+        last_timestamp_ms=milliseconds(state.last_timestamp),
         start_offset=None if start < 0 else start,
     )
 
@@ -145,8 +145,8 @@ def _producer(topic: str, partition: int, told: Any) -> ActiveProducer:
 def hanging(cluster: Cluster, candidates: Collection[ActiveProducer]) -> list[ActiveProducer]:
     """Return those with a transaction open in their partition of which no coordinator knows."""
     summaries = list_transactions(cluster, producer_ids=sorted({each.producer_id for each in candidates}))
-    told = [_details(cluster, summary) for summary in summaries.values()] if candidates else []
-    known: Mapping[int, set[TopicPartition]] = {each.summary.producer_id: set(each.partitions) for each in told}
+    found = [_details(cluster, summary) for summary in summaries.values()] if candidates else []
+    known: Mapping[int, set[TopicPartition]] = {each.summary.producer_id: set(each.partitions) for each in found}
     return [each for each in candidates if (each.topic, each.partition) not in known.get(each.producer_id, set())]
 
 

@@ -56,8 +56,8 @@ class DirectoryAssignments:
                 self._thread.start()
             self._changed.notify_all()
 
-    def wait_until_told(self, timeout_s: float) -> bool:
-        """Wait until the controller knows of all that was submitted; whether it does."""
+    def wait_until_assigned(self, timeout_s: float) -> bool:
+        """Wait until the controller has every submitted assignment; return whether it has."""
         with self._changed:
             return self._changed.wait_for(lambda: self._closed or not (self._waiting or self._sent), timeout_s)
 

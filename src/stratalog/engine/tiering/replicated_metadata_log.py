@@ -225,10 +225,10 @@ class ReplicatedMetadataLog:
                 {"name": REMOTE_LOG_METADATA_TOPIC, "partition_data": [{"index": partition, "records": batch}]}
             ],
         )
-        (told,) = answer.responses[0].partition_responses
-        if int(told.error_code):
-            raise wire_error(int(told.error_code), f"{REMOTE_LOG_METADATA_TOPIC}-{partition}")
-        return int(told.base_offset)
+        (response,) = answer.responses[0].partition_responses
+        if int(response.error_code):
+            raise wire_error(int(response.error_code), f"{REMOTE_LOG_METADATA_TOPIC}-{partition}")
+        return int(response.base_offset)
 
     def _offsets(self, client: Client, partitions: Iterable[int], which: int) -> dict[int, int]:
         """Return a special offset of partitions that the broker leads; those that it does not tell are left out."""

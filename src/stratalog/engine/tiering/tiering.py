@@ -141,8 +141,8 @@ def _plugin(
     key, name = f"{prefix}.class.name", config[f"{prefix}.class.name"]
     plugin = load_plugin(kind, interface, key, name, config[f"{prefix}.class.path"])
     own = config.prefixed(config[f"{prefix}.impl.prefix"])
-    told = BrokerIdentity(config["node.id"], cluster_id, data_dir).told()
-    configure_plugin(kind, key, name, plugin.configure, {**(more or {}), **told, **own})
+    identity = BrokerIdentity(config["node.id"], cluster_id, data_dir).as_properties()
+    configure_plugin(kind, key, name, plugin.configure, {**(more or {}), **identity, **own})
     return plugin
 
 

@@ -349,7 +349,7 @@ def check_content(
     if not isinstance(manifest, SegmentManifest):
         return []  # it was deleted since the listing
     view.reader.remember(manifest)
-    told = {key for key, _, _ in misfits(facts.stored, manifest)}
+    listed = {key for key, _, _ in misfits(facts.stored, manifest)}
     try:
         read = read_segment(view, manifest, on_bytes)
     except RemoteStorageError as error:
@@ -360,7 +360,7 @@ def check_content(
     return [
         object_finding(facts, manifest, key, fault.kind, fault.text, read.records.records_are_sound)
         for fault in read.faults
-        if (key := object_key(manifest, fault.object)) not in told
+        if (key := object_key(manifest, fault.object)) not in listed
     ]
 
 

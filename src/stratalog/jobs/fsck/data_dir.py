@@ -131,7 +131,7 @@ def _check_name(report: DirReport, entry: Path, *, is_dir: bool) -> None:
     marked = _STRAY.fullmatch(entry.name) if is_dir else None
     if marked is not None:
         is_deleted = entry.name.endswith(DELETE_DIR_SUFFIX)
-        report.findings.tell(
+        report.findings.add(
             FsckKind.WAITS_FOR_DELETION if is_deleted else FsckKind.STRAY_PARTITION,
             entry,
             "a partition that is being deleted" if is_deleted else f"a partition set aside ({marked['why']})",
@@ -139,7 +139,7 @@ def _check_name(report: DirReport, entry: Path, *, is_dir: bool) -> None:
             partition=marked["name"],
         )
     elif entry.name not in _KNOWN and not _OURS.fullmatch(entry.name):
-        report.findings.tell(
+        report.findings.add(
             FsckKind.FOREIGN_FILE,
             entry,
             f"a {'directory' if is_dir else 'file'} of no known name",
@@ -153,28 +153,28 @@ def _check_name(report: DirReport, entry: Path, *, is_dir: bool) -> None:
 def _check_meta(report: DirReport, fs: FileSystem) -> None:
     path = report.path / META_PROPERTIES
 
-    def tell(found: str, expected: str) -> None:
-        report.findings.tell(FsckKind.META_DAMAGED, path, found, expected)
+    def add(found: str, expected: str) -> None:
+        report.findings.add(FsckKind.META_DAMAGED, path, found, expected)
 
     if not fs.exists(path):
         return
     try:
         meta = parse_properties(fs.read_bytes(path).decode(), str(path))
     except (UnicodeDecodeError, UsageError) as error:
-        tell(str(error), "lines of key=value")
+        add(str(error), "lines of key=value")
         return
     report.meta = meta
     if meta.get("version") != "1":
-        tell(f"version {meta.get('version')}", "version 1")
+        add(f"version {meta.get('version')}", "version 1")
     if not meta.get("cluster.id"):
-        tell("no cluster.id", "the id of the cluster")
+        add("no cluster.id", "the id of the cluster")
     if not re.fullmatch(r"\d{1,10}", meta.get("node.id", "")):
-        tell(f"node.id {meta.get('node.id')}", "a number")
+        add(f"node.id {meta.get('node.id')}", "a number")
     if "directory.id" in meta:
         try:
             uuid_from_base64(meta["directory.id"])
         except ValueError:
-            tell(f"directory.id {meta['directory.id']}", "a UUID in base64")
+            add(f"directory.id {meta['directory.id']}", "a UUID in base64")
 
 
 def _check_shutdown_mark(report: DirReport, fs: FileSystem) -> None:
@@ -187,7 +187,7 @@ def _check_shutdown_mark(report: DirReport, fs: FileSystem) -> None:
     except ValueError:
         is_right = False
     if not is_right:
-        report.findings.tell(
+        report.findings.add(
             FsckKind.META_DAMAGED,
             path,
             "no JSON object with version 0 and brokerEpoch",
@@ -205,14 +205,14 @@ def _compare_meta(dirs: Sequence[DirReport]) -> None:
         assert first.meta is not None
         for key in ("cluster.id", "node.id"):
             if one.meta.get(key) != first.meta.get(key):
-                _tell_meta(one, f"{key} {one.meta.get(key)}", f"{first.meta.get(key)}, as in {first.path}")
+                _add_meta(one, f"{key} {one.meta.get(key)}", f"{first.meta.get(key)}, as in {first.path}")
         if "directory.id" in one.meta and one.meta["directory.id"] == first.meta.get("directory.id"):
-            _tell_meta(one, f"directory.id {one.meta['directory.id']}", f"another one than that of {first.path}")
+            _add_meta(one, f"directory.id {one.meta['directory.id']}", f"another one than that of {first.path}")
 
 
-def _tell_meta(report: DirReport, found: str, expected: str) -> None:
+def _add_meta(report: DirReport, found: str, expected: str) -> None:
     path = report.path / META_PROPERTIES
-    report.findings.tell(FsckKind.META_DIFFERS, path, found, expected)
+    report.findings.add(FsckKind.META_DIFFERS, path, found, expected)
 
 
 def _compare_partitions(dirs: Sequence[DirReport]) -> None:
@@ -221,7 +221,7 @@ def _compare_partitions(dirs: Sequence[DirReport]) -> None:
     ids: dict[str, tuple[UUID, str]] = {}
     for report in (partition for one in dirs for partition in one.partitions):
         if report.name in places:
-            report.findings.tell(
+            report.findings.add(
                 FsckKind.DUPLICATE_PARTITION,
                 report.directory,
                 f"the same partition as in {places[report.name].parent}",
@@ -233,7 +233,7 @@ def _compare_partitions(dirs: Sequence[DirReport]) -> None:
             continue
         topic_id, other = ids.setdefault(parsed[0], (report.topic_id, report.name))
         if topic_id != report.topic_id:
-            report.findings.tell(
+            report.findings.add(
                 FsckKind.TOPIC_ID_DIFFERS,
                 report.directory / "partition.metadata",
                 f"topic id {uuid_to_base64(report.topic_id)}",
@@ -253,7 +253,7 @@ def _check_checkpoint(report: DirReport, path: Path, fs: FileSystem) -> None:
         offsets = checkpoints.decode_offsets(fs.read_bytes(path), str(path))
     except CorruptCheckpointError as error:
         found = error.reason
-        report.findings.tell(
+        report.findings.add(
             FsckKind.CHECKPOINT_DAMAGED,
             path,
             found,
@@ -277,7 +277,7 @@ def _check_checkpoint(report: DirReport, path: Path, fs: FileSystem) -> None:
     for (topic, number), offset in offsets.items():
         partition = partitions.get(f"{topic}-{number}")
         if partition is None:
-            report.findings.tell(
+            report.findings.add(
                 FsckKind.CHECKPOINT_UNKNOWN,
                 path,
                 f"offset {offset}",
@@ -294,7 +294,7 @@ def _check_offset(report: DirReport, path: Path, partition: PartitionReport, off
         return
     end = partition.log_end_offset
     if not 0 <= offset <= end:
-        report.findings.tell(
+        report.findings.add(
             FsckKind.CHECKPOINT_OFFSET,
             path,
             f"offset {offset}",
@@ -303,7 +303,7 @@ def _check_offset(report: DirReport, path: Path, partition: PartitionReport, off
             action=action,
         )
     elif path.name == checkpoints.RECOVERY_POINTS and report.was_clean and offset < end:
-        report.findings.tell(
+        report.findings.add(
             FsckKind.BEHIND_RECOVERY_POINT,
             path,
             f"recovery point {offset}, but records up to {end - 1}",

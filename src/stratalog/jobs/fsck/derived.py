@@ -38,7 +38,7 @@ class _Derived:
         log_end_offset: int,
     ) -> None:
         self.findings = FsckFindings(layout.directory.name)
-        self._tell = self.findings.tell
+        self._add = self.findings.add
         self._segments = segments
         self._end_offset = log_end_offset
         self._layout = layout
@@ -81,7 +81,7 @@ class _Derived:
         if offset > end:
             remove = RemoveFile(path, "remove: it stands for an offset that the log does not reach")
             found = f"the state as of offset {offset}"
-            self._tell(FsckKind.SNAPSHOT_CONTENT, path, found, f"offsets up to {end}", action=remove)
+            self._add(FsckKind.SNAPSHOT_CONTENT, path, found, f"offsets up to {end}", action=remove)
             return
         stored = self._read_snapshot(offset)
         if stored is None:
@@ -92,7 +92,7 @@ class _Derived:
             late = (entry.producer_id for entry in stored if entry.last_offset >= offset)
             fault = next((f"producer {producer} with a batch behind it" for producer in late), None)
         if fault is not None:
-            self._tell(FsckKind.SNAPSHOT_CONTENT, path, fault, "what the log says", action=self._rewrite(path))
+            self._add(FsckKind.SNAPSHOT_CONTENT, path, fault, "what the log says", action=self._rewrite(path))
 
     def _read_snapshot(self, offset: int) -> list[ProducerSnapshotEntry] | None:
         """None if it is damaged, which is then told."""
@@ -101,11 +101,9 @@ class _Derived:
             return producer_snapshot.read(path, self._fs)
         except CorruptSnapshotError as error:
             found = error.reason
-            self._tell(
-                FsckKind.SNAPSHOT_DAMAGED, path, found, "a snapshot that can be read", action=self._rewrite(path)
-            )
+            self._add(FsckKind.SNAPSHOT_DAMAGED, path, found, "a snapshot that can be read", action=self._rewrite(path))
         except OSError as error:
-            self.findings.tell_unreadable(path, error)
+            self.findings.add_unreadable(path, error)
         return None
 
     def _rewrite(self, path: Path) -> FileAction:
@@ -130,7 +128,7 @@ class _Derived:
             if facts.base_offset in with_file:
                 self._check_txn_index(path, expected, unknown)
             elif expected and self._is_exact:
-                self._tell(
+                self._add(
                     FsckKind.TXN_INDEX_DAMAGED,
                     path,
                     "no such file",
@@ -145,13 +143,13 @@ class _Derived:
             stored = list(txn_index.decode_entries(data, str(path)))
         except CorruptIndexError as error:
             found = error.reason
-            self._tell(FsckKind.TXN_INDEX_DAMAGED, path, found, "entries that can be read", action=action)
+            self._add(FsckKind.TXN_INDEX_DAMAGED, path, found, "entries that can be read", action=action)
             return
         except OSError as error:
-            self.findings.tell_unreadable(path, error)
+            self.findings.add_unreadable(path, error)
             return
         if len(data) % txn_index.ENTRY_SIZE:
-            self._tell(
+            self._add(
                 FsckKind.TXN_INDEX_DAMAGED,
                 path,
                 f"{len(data)} bytes",
@@ -164,10 +162,10 @@ class _Derived:
             fault = self._txn_fault(entry, known.pop(entry.last_offset, None), unknown)
             if fault is not None:
                 position = slot * txn_index.ENTRY_SIZE
-                self._tell(FsckKind.TXN_INDEX_ENTRY, path, _aborted(entry), fault, action=action, position=position)
+                self._add(FsckKind.TXN_INDEX_ENTRY, path, _aborted(entry), fault, action=action, position=position)
         if self._is_exact:
             for missing in known.values():
-                self._tell(FsckKind.TXN_INDEX_ENTRY, path, "no entry", _aborted(missing), action=action)
+                self._add(FsckKind.TXN_INDEX_ENTRY, path, "no entry", _aborted(missing), action=action)
 
     def _txn_fault(
         self, entry: AbortedTransaction, expected: AbortedTransaction | None, unknown: set[int]

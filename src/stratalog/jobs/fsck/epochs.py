@@ -34,23 +34,23 @@ def check_epochs(
         first_max = max(log_start_offset, runs[0][1].base_offset)
     stored: list[EpochEntry] = []
 
-    def tell(kind: FsckKind, found: str, expected: str) -> None:
+    def add(kind: FsckKind, found: str, expected: str) -> None:
         content = encode_epochs(_from_log([run for _, run in runs], stored, log_end_offset))
         action = WriteFile(path, content, "write the epochs that the batches have")
-        findings.tell(kind, path, found, expected, action=None if findings else action)
+        findings.add(kind, path, found, expected, action=None if findings else action)
 
     if not fs.exists(path):
         if runs:
-            tell(FsckKind.EPOCHS_DAMAGED, "no such file", "an entry for each leader epoch")
+            add(FsckKind.EPOCHS_DAMAGED, "no such file", "an entry for each leader epoch")
         return findings
     try:
         stored += decode_epochs(fs.read_bytes(path), str(path))
     except CorruptCheckpointError as error:
-        tell(FsckKind.EPOCHS_DAMAGED, error.reason, "a checkpoint that can be read")
+        add(FsckKind.EPOCHS_DAMAGED, error.reason, "a checkpoint that can be read")
         return findings
     fault = _fault(stored, [run for _, run in runs], first_max, log_end_offset)
     if fault is not None:
-        tell(FsckKind.EPOCHS_CONTENT, *fault)
+        add(FsckKind.EPOCHS_CONTENT, *fault)
     return findings
 
 
@@ -58,7 +58,7 @@ def _descending(runs: Sequence[tuple[SegmentScan, EpochRun]], partition: str) ->
     findings = FsckFindings(partition)
     for (facts, run), (_, following) in pairwise(runs):
         if following.epoch < run.epoch:
-            findings.tell(
+            findings.add(
                 FsckKind.EPOCH_OF_BATCH,
                 facts.path,
                 f"leader epoch {run.epoch} from offset {run.base_offset} to {run.last_offset}, and"

@@ -105,7 +105,7 @@ class FsckFindings(list[FileFinding]):
         super().__init__()
         self._partition = partition
 
-    def tell(
+    def add(
         self,
         kind: FsckKind,
         path: Path,
@@ -128,6 +128,6 @@ class FsckFindings(list[FileFinding]):
             )
         )
 
-    def tell_unreadable(self, path: Path, error: OSError) -> None:
+    def add_unreadable(self, path: Path, error: OSError) -> None:
         """Add a file or directory that the system does not let us read."""
-        self.tell(FsckKind.UNREADABLE, path, error.strerror or str(error), "a file that can be read")
+        self.add(FsckKind.UNREADABLE, path, error.strerror or str(error), "a file that can be read")

@@ -41,9 +41,9 @@ def check_indexes(facts: SegmentScan, fs: FileSystem, *, is_sealed: bool, can_re
     for one in found:
         position = None if one.slot is None else one.slot * _entry_size(one.path, form)
         kind = _KINDS.get(one.kind, FsckKind.INDEX_ENTRY)
-        findings.tell(kind, one.path, one.message, "entries that agree with the log", position=position, action=action)
+        findings.add(kind, one.path, one.message, "entries that agree with the log", position=position, action=action)
     if not findings:
-        _tell_inexact(facts, index, times, form, fs, findings)
+        _add_inexact(facts, index, times, form, fs, findings)
     return findings
 
 
@@ -61,16 +61,16 @@ def index_format(facts: SegmentScan, fs: FileSystem) -> OffsetIndexFormat:
     return LARGE if facts.sound_end > LEGACY.position_max else LEGACY
 
 
-def _tell_inexact(
+def _add_inexact(
     facts: SegmentScan, index: Path, times: Path, form: OffsetIndexFormat, fs: FileSystem, findings: FsckFindings
 ) -> None:
     """Tell entries that lead readers right, but are not those that Kafka makes by now."""
 
-    def tell(path: Path, slots: list[int], expected: str) -> None:
+    def add(path: Path, slots: list[int], expected: str) -> None:
         if slots:
             found = f"{len(slots)} entries with another offset; readers do find what they look for"
             position = slots[0] * _entry_size(path, form)
-            findings.tell(FsckKind.INDEX_INEXACT, path, found, expected, position=position)
+            findings.add(FsckKind.INDEX_INEXACT, path, found, expected, position=position)
 
     with fs.open(facts.path) as log:
         spans_at = (
@@ -78,13 +78,13 @@ def _tell_inexact(
             for slot, entry in enumerate(offset_entries(index, facts.base_offset, form, fs))
         )
         slots = [slot for slot, offset, span in spans_at if span is None or span.last_offset != offset]
-    tell(index, slots, "the last offset of the batch at the position, as since Kafka 4.1")
+    add(index, slots, "the last offset of the batch at the position, as since Kafka 4.1")
     entries = time_entries(times, facts.base_offset, fs)
     if entries:
         with fs.open(facts.path) as log:
             exact = _record_setters(log, facts.size)
         slots = [slot for slot, entry in enumerate(entries) if entry not in exact]
-        tell(times, slots, "the last offset of the first batch with that timestamp, as since Kafka 3.7")
+        add(times, slots, "the last offset of the first batch with that timestamp, as since Kafka 3.7")
 
 
 def _record_setters(log: File, log_size: int) -> set[TimestampOffset]:

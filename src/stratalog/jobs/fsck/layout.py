@@ -48,34 +48,34 @@ def read_layout(directory: Path, fs: FileSystem) -> Layout:
     """List a partition directory; the findings are those that names alone tell."""
     layout = Layout(directory, FsckFindings(directory.name))
 
-    def tell(kind: FsckKind, name: str, found: str, expected: str) -> None:
+    def add(kind: FsckKind, name: str, found: str, expected: str) -> None:
         path = directory / name
-        layout.findings.tell(kind, path, found, expected, size=0 if fs.is_dir(path) else fs.size(path))
+        layout.findings.add(kind, path, found, expected, size=0 if fs.is_dir(path) else fs.size(path))
 
     for name in fs.list_dir(directory):
         parsed = parse_file_name(name)
         if parsed is not None and not parsed[2] and not fs.is_dir(directory / name):
             layout.files.setdefault(parsed[1], set()).add(parsed[0])
         elif parsed is not None and parsed[2] == DELETED_SUFFIX:
-            tell(FsckKind.WAITS_FOR_DELETION, name, "a deleted file", "its removal at the next start")
+            add(FsckKind.WAITS_FOR_DELETION, name, "a deleted file", "its removal at the next start")
         elif parsed is not None and parsed[2]:
-            tell(
+            add(
                 FsckKind.INTERRUPTED_REPLACEMENT,
                 name,
                 "what was to take the place of segments",
                 "the next start finishes or undoes it",
             )
         elif name.endswith(CUT_SUFFIX):
-            tell(FsckKind.KEPT_ASIDE, name, "what was cut from a log, by recovery or repair", "your decision")
+            add(FsckKind.KEPT_ASIDE, name, "what was cut from a log, by recovery or repair", "your decision")
         elif name.endswith(SNAPSHOT_SUFFIX + UNFINISHED_SUFFIX):
-            tell(
+            add(
                 FsckKind.UNFINISHED_WRITE,
                 name,
                 "what a crash left of a producer snapshot",
                 "its removal at the next start",
             )
         elif name.endswith(UNFINISHED_SUFFIX) and name.removesuffix(UNFINISHED_SUFFIX) in _KNOWN:
-            tell(
+            add(
                 FsckKind.UNFINISHED_WRITE,
                 name,
                 "what a crash left of a write; the file itself is as it was before",
@@ -83,12 +83,12 @@ def read_layout(directory: Path, fs: FileSystem) -> Layout:
             )
         elif name not in _KNOWN and not (directory.name == METADATA_LOG and _METADATA_FILE.fullmatch(name)):
             kind = "directory" if fs.is_dir(directory / name) else "file"
-            tell(FsckKind.FOREIGN_FILE, name, f"a {kind} of no known name", "files of a partition")
-    _tell_orphans(layout, fs)
+            add(FsckKind.FOREIGN_FILE, name, f"a {kind} of no known name", "files of a partition")
+    _add_orphans(layout, fs)
     return layout
 
 
-def _tell_orphans(layout: Layout, fs: FileSystem) -> None:
+def _add_orphans(layout: Layout, fs: FileSystem) -> None:
     segments = set(layout.segments)
     for suffix, offsets in sorted(layout.files.items()):
         if suffix in (LOG_SUFFIX, SNAPSHOT_SUFFIX):
@@ -96,4 +96,4 @@ def _tell_orphans(layout: Layout, fs: FileSystem) -> None:
         for offset in sorted(offsets - segments):
             path = layout.directory / f"{offset:020d}{suffix}"
             expected = f"{offset:020d}{LOG_SUFFIX} beside it"
-            layout.findings.tell(FsckKind.ORPHAN_FILE, path, "an index without its log", expected, size=fs.size(path))
+            layout.findings.add(FsckKind.ORPHAN_FILE, path, "an index without its log", expected, size=fs.size(path))

@@ -81,14 +81,14 @@ class LogEnd:
                 path = self._directory if self._last is None else self._last.path
                 end, expected = f"an end at offset {self.sound_end_offset}", f"records up to offset {self.offset - 1}"
                 expected += ", as recovery point and snapshot say"
-                found.tell(FsckKind.LOST_TAIL, path, end, expected, action=self._begin())
+                found.add(FsckKind.LOST_TAIL, path, end, expected, action=self._begin())
             return found
         path, damage, cut = self._last.path, self._tail[0], cut_of(self._last, self._fs)
         position, size = self._last.sound_end, self._last.size - self._last.sound_end
         behind = f"behind the last sound batch: {damage.found}"
         if not is_lost:
             is_zeros = len(self._tail) == 1 and damage.found == "zeros"
-            found.tell(
+            found.add(
                 FsckKind.TORN_TAIL,
                 path,
                 behind,
@@ -100,10 +100,10 @@ class LogEnd:
             )
             return found
         expected = f"records of offsets {self.sound_end_offset} to {self.offset - 1}, which were acknowledged"
-        found.tell(FsckKind.LOST_TAIL, path, behind, expected, position=position, size=size, action=self._begin())
+        found.add(FsckKind.LOST_TAIL, path, behind, expected, position=position, size=size, action=self._begin())
         if accept_loss:
             position, size = damage.position, damage.size
-            found.tell(damage.kind, path, damage.found, damage.expected, position=position, size=size, action=cut)
+            found.add(damage.kind, path, damage.found, damage.expected, position=position, size=size, action=cut)
         return found
 
     def _begin(self) -> BeginSegment:

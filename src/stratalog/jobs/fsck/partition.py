@@ -70,7 +70,7 @@ def check_partition(
         report.size = sum(facts.size for facts in segments)
         report.first_offset, report.log_end_offset = segments[0].base_offset, segments[-1].next_offset
     if not segments and report.is_readable:
-        report.findings.tell(FsckKind.NO_SEGMENTS, directory, "no .log", "at least one segment")
+        report.findings.add(FsckKind.NO_SEGMENTS, directory, "no .log", "at least one segment")
     tails: dict[int, CutTail] = {}
     if accept_loss:
         tails = {facts.base_offset: cut_of(facts, fs) for facts in segments[:-1] if trailing_damage(facts)}
@@ -82,8 +82,8 @@ def check_partition(
         for one in at_end:
             if isinstance(one.action, CutTail):
                 tails[segments[-1].base_offset] = one.action
-    _tell_faults(segments, tails, report)
-    _tell_neighbours(segments, report)
+    _add_faults(segments, tails, report)
+    _add_neighbours(segments, report)
     _check_indexes(segments, tails, report, fs, was_clean=was_clean)
     end_offset = report.log_end_offset
     report.findings += check_derived(segments, layout, fs, end_offset)
@@ -102,11 +102,11 @@ def _read_segments(
             segments.append(known.get(path) or read_segment(path, base, layout.snapshots, fs))
         except OSError as error:
             report.is_readable = False
-            report.findings.tell_unreadable(path, error)
+            report.findings.add_unreadable(path, error)
     return segments
 
 
-def _tell_faults(segments: Sequence[SegmentScan], tails: dict[int, CutTail], report: PartitionReport) -> None:
+def _add_faults(segments: Sequence[SegmentScan], tails: dict[int, CutTail], report: PartitionReport) -> None:
     """Report the findings of the logs themselves, except for what is behind the last sound batch of all.
 
     `tails`: what is to be cut.
@@ -116,7 +116,7 @@ def _tell_faults(segments: Sequence[SegmentScan], tails: dict[int, CutTail], rep
         for one in facts.faults:
             if facts is segments[-1] and report.is_readable and one in trailing:
                 continue
-            report.findings.tell(
+            report.findings.add(
                 one.kind,
                 facts.path,
                 one.found,
@@ -127,19 +127,19 @@ def _tell_faults(segments: Sequence[SegmentScan], tails: dict[int, CutTail], rep
             )
 
 
-def _tell_neighbours(segments: Sequence[SegmentScan], report: PartitionReport) -> None:
+def _add_neighbours(segments: Sequence[SegmentScan], report: PartitionReport) -> None:
     """Overlaps; and gaps, where the log has no others. Compaction leaves gaps everywhere."""
     is_compacted = any(facts.has_gaps for facts in segments)
     for facts, following in pairwise(segments):
         if facts.next_offset > following.base_offset:
-            report.findings.tell(
+            report.findings.add(
                 FsckKind.SEGMENT_OVERLAP,
                 facts.path,
                 f"offsets up to {facts.last_offset}",
                 f"offsets below {following.base_offset}, where the next segment begins",
             )
         elif facts.next_offset < following.base_offset and facts.is_sound and not is_compacted:
-            report.findings.tell(
+            report.findings.add(
                 FsckKind.SEGMENT_GAP,
                 following.path,
                 f"no records from offset {facts.next_offset} to {following.base_offset - 1}",
@@ -163,7 +163,7 @@ def _check_indexes(
         try:
             report.findings += check_indexes(facts, fs, is_sealed=is_sealed, can_rebuild=can_rebuild)
         except OSError as error:
-            report.findings.tell_unreadable(Path(error.filename or report.directory), error)
+            report.findings.add_unreadable(Path(error.filename or report.directory), error)
 
 
 def _check_topic_id(report: PartitionReport, fs: FileSystem) -> None:
@@ -171,8 +171,8 @@ def _check_topic_id(report: PartitionReport, fs: FileSystem) -> None:
     try:
         report.topic_id = checkpoints.PartitionMetadataFile(path, fs).read()
     except CorruptCheckpointError as error:
-        report.findings.tell(
+        report.findings.add(
             FsckKind.TOPIC_ID_DAMAGED, path, error.reason, "version 0 and a topic id", size=fs.size(path)
         )
     except OSError as error:
-        report.findings.tell_unreadable(path, error)
+        report.findings.add_unreadable(path, error)

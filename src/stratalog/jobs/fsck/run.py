@@ -218,7 +218,7 @@ def _check(task: _PartitionTask) -> tuple[Path, PartitionReport | FileFinding]:
         )
     except OSError as error:
         findings = FsckFindings(directory.name)
-        findings.tell_unreadable(directory, error)
+        findings.add_unreadable(directory, error)
         return directory, findings[0]
 
 

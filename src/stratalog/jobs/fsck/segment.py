@@ -106,18 +106,18 @@ class _Reader:
         self._facts = facts
         self._producers = producers
         #: How many faults, and where the first one is that is not listed.
-        self._told: dict[FsckKind, tuple[int, int]] = {}
+        self._unlisted: dict[FsckKind, tuple[int, int]] = {}
 
     def see(self, piece: Window | Unreadable) -> None:
         if isinstance(piece, Unreadable):
             size = piece.end - piece.position
-            self._tell(FsckKind.NO_BATCH, piece.position, size, piece.reason, "a record batch")
+            self._add(FsckKind.NO_BATCH, piece.position, size, piece.reason, "a record batch")
             return
         rows = piece.rows
         sound = rows["is_sound"] == 1
         if not sound.all():
             for row in rows[~sound]:
-                self._tell_corrupt(piece, row)
+                self._add_corrupt(piece, row)
         self._check_headers(rows[sound])
         in_order = self._check_order(rows[sound])
         if len(in_order):
@@ -125,24 +125,24 @@ class _Reader:
 
     def finish(self) -> None:
         self._producers.flush()
-        for kind, (count, position) in self._told.items():
+        for kind, (count, position) in self._unlisted.items():
             if count > FINDINGS_MAX:
                 found = f"{count} such findings in all"
                 self._facts.faults.append(Fault(kind, position, 0, found, f"{FINDINGS_MAX} are listed"))
 
-    def _tell(self, kind: FsckKind, position: int, size: int, found: str, expected: str, end_offset: int = -1) -> None:
-        count, unlisted = self._told.get(kind, (0, 0))
-        self._told[kind] = count + 1, position if count == FINDINGS_MAX else unlisted
+    def _add(self, kind: FsckKind, position: int, size: int, found: str, expected: str, end_offset: int = -1) -> None:
+        count, unlisted = self._unlisted.get(kind, (0, 0))
+        self._unlisted[kind] = count + 1, position if count == FINDINGS_MAX else unlisted
         if count < FINDINGS_MAX:
             self._facts.faults.append(Fault(kind, position, size, found, expected, end_offset))
 
-    def _tell_corrupt(self, window: Window, row: Any) -> None:
+    def _add_corrupt(self, window: Window, row: Any) -> None:
         size = int(row["size"])
         first, last = int(row["base_offset"]), int(row["last_offset"])
         stored = window.batch(row).crc
         known = self._facts.next_offset
         is_plausible = known <= first <= last <= known + _RELATIVE_OFFSET_MAX
-        self._tell(
+        self._add(
             FsckKind.CORRUPT_BATCH,
             int(row["position"]),
             size,
@@ -158,7 +158,7 @@ class _Reader:
         epochs = rows["leader_epoch"]
         wrong = (deltas < 0) | (counts < 0) | (counts > deltas + 1) | (codecs > Codec.ZSTD) | (epochs < -1)
         for row, delta in zip(rows[wrong], deltas[wrong], strict=True):
-            self._tell(
+            self._add(
                 FsckKind.BATCH_HEADER,
                 int(row["position"]),
                 int(row["size"]),
@@ -179,7 +179,7 @@ class _Reader:
             (above & ~below, FsckKind.OFFSET_TOO_FAR, f"offsets within 2^31 of {facts.base_offset}"),
         ):
             for row in rows[mask]:
-                self._tell_offsets(kind, row, expected)
+                self._add_offsets(kind, row, expected)
         rows = rows[~(below | above)]
         if not len(rows):
             return rows
@@ -188,16 +188,16 @@ class _Reader:
         before[1:] = rows["last_offset"][:-1]
         backwards = rows["base_offset"] <= before
         for row, previous in zip(rows[backwards], before[backwards], strict=True):
-            self._tell_offsets(FsckKind.BATCH_ORDER, row, f"offsets behind {int(previous)}")
+            self._add_offsets(FsckKind.BATCH_ORDER, row, f"offsets behind {int(previous)}")
         follows = rows["base_offset"] == before + 1
         if not follows[1:].all() or (facts.batches and not follows[0]):
             facts.has_gaps = True
         return rows[~backwards]
 
-    def _tell_offsets(self, kind: FsckKind, row: Any, expected: str) -> None:
+    def _add_offsets(self, kind: FsckKind, row: Any, expected: str) -> None:
         first, last = int(row["base_offset"]), int(row["last_offset"])
         position, size = int(row["position"]), int(row["size"])
-        self._tell(kind, position, size, f"batch of offsets {first} to {last}", expected)
+        self._add(kind, position, size, f"batch of offsets {first} to {last}", expected)
 
     def _note(self, window: Window, rows: Any) -> None:
         facts = self._facts

@@ -99,10 +99,12 @@ def forecast_retention(
             for partition, identity, bucket in _partitions(paths, remote, remote_options or {}, topics)
             if changed is None or (partition.topic, partition.partition) in changed
         ]
-        told = list(executor.map(_forecast, tasks, title="forecasting retention", progress=progress))
-        changed = {(each.topic, each.partition) for each in told if isinstance(each, _Replaced)}
+        results = list(executor.map(_forecast, tasks, title="forecasting retention", progress=progress))
+        changed = {(each.topic, each.partition) for each in results if isinstance(each, _Replaced)}
         found += (
-            each for each in told if isinstance(each, PartitionForecast) and (each.topic, each.partition) not in changed
+            each
+            for each in results
+            if isinstance(each, PartitionForecast) and (each.topic, each.partition) not in changed
         )
         if not changed:
             break

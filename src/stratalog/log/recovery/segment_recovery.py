@@ -195,7 +195,7 @@ def index_sound_batches(  # noqa: C901
         producer_id = header[9]
         if header[2] > epoch or (producer_id >= 0 and (header[5] & _TRANSACTION_BITS or producer_id not in recent)):
             try:
-                _tell(log, recent.get(producer_id, ()), on_batch)
+                _replay(log, recent.get(producer_id, ()), on_batch)
                 on_batch(batch_at(view, at))
             except (CorruptRecordError, InvalidRecordError) as error:
                 if expected_offset >= flushed_to:
@@ -209,11 +209,11 @@ def index_sound_batches(  # noqa: C901
         expected_offset = last_offset + 1
         position = end
     for positions in recent.values():
-        _tell(log, (known for known in positions if known < position), on_batch)
+        _replay(log, (known for known in positions if known < position), on_batch)
     return SoundBatches(position, TimestampOffset(largest, largest_offset), expected_offset, tuple(damage), flaw)
 
 
-def _tell(log: LogBytes, positions: Iterable[int], on_batch: OnBatch) -> None:
+def _replay(log: LogBytes, positions: Iterable[int], on_batch: OnBatch) -> None:
     for position in positions:
         on_batch(log.batch(position))
 

@@ -22,16 +22,16 @@ from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, RemoteStor
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """What every plugin learns of the broker beside its own options, as in Kafka."""
+    """The properties of the broker that every plugin gets with its own options, as in Kafka."""
 
     node_id: int
     cluster_id: str
     log_dir: Path
 
-    #: The names under which it is told.
+    #: The names of these properties.
     KEYS: ClassVar[tuple[str, ...]] = ("broker.id", "node.id", "cluster.id", "log.dir")
 
-    def told(self) -> dict[str, str]:
+    def as_properties(self) -> dict[str, str]:
         node_id = str(self.node_id)
         return dict(zip(self.KEYS, (node_id, node_id, self.cluster_id, str(self.log_dir)), strict=True))
 

@@ -70,8 +70,8 @@ class ObjectStoreRemoteStorageManager:
 
     def configure(self, configs: Mapping[str, str]) -> None:
         keys, options = ReadKeys.split(configs, self._fs)
-        for told in BrokerIdentity.KEYS:  # the layout of objects has no use for it
-            options.pop(told, None)
+        for name in BrokerIdentity.KEYS:  # the layout of objects has no use for it
+            options.pop(name, None)
         url = options.pop("url", None)
         if url is None:
             raise UsageError("the object store of the remote tier has no url")

@@ -75,7 +75,7 @@ class DirectReader:
         except BaseException as error:
             write.discard(found, batch)
             if isinstance(error, StratalogError) or _is_sparks(error):
-                raise IngestError(f"{names}: {_told(error)}; nothing of this round was published") from error
+                raise IngestError(f"{names}: {_described(error)}; nothing of this round was published") from error
             raise
         try:
             write.publish(found, batch)
@@ -154,8 +154,8 @@ def _is_sparks(error: BaseException) -> bool:
     return isinstance(error, PySparkException)
 
 
-def _told(error: BaseException) -> str:
-    """Return what a task has said, without what the runner says of it."""
+def _described(error: BaseException) -> str:
+    """Return the message of a failed task without the text that the runner adds."""
     if isinstance(error, TaskError):
         return str(error)
     return reason(error) if isinstance(error, Exception) and _is_sparks(error) else str(error)

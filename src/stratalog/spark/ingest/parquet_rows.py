@@ -60,8 +60,8 @@ def _naming(file: ParquetInput, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.R
         try:
             batch = next(rows, None)
         except PARQUET_ERRORS as error:
-            told = getattr(error, "strerror", None) or next(iter(str(error).splitlines()), "")
-            raise IngestError(f"{file.path} cannot be read: {told or type(error).__name__}") from error
+            reason = getattr(error, "strerror", None) or next(iter(str(error).splitlines()), "")
+            raise IngestError(f"{file.path} cannot be read: {reason or type(error).__name__}") from error
         if batch is None:
             return
         yield batch

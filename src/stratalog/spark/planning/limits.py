@@ -112,8 +112,8 @@ class LimitResolver:
         """Return the first offset with this timestamp or a later one, or None (Kafka's `offsetsForTimes`)."""
         if self._byte_sources.broker is not None:
             key = snapshot.topic, snapshot.partition
-            told = first_offset_at(self._byte_sources.cluster, key, timestamp_ms)
-            return None if told is None or told >= snapshot.end else max(told, snapshot.log_start)
+            offset = first_offset_at(self._byte_sources.cluster, key, timestamp_ms)
+            return None if offset is None or offset >= snapshot.end else max(offset, snapshot.log_start)
         for each in snapshot.ranges:
             newest = each.segment.max_timestamp_ms
             if newest is not None and newest < timestamp_ms:

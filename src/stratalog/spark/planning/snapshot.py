@@ -114,7 +114,7 @@ class SnapshotReader:
             if options.broker is None
             else BrokerView(byte_sources.cluster, options.subscription, read_committed=options.read_committed)
         )
-        self._told: dict[TopicPartition, BrokerPartition] = {}
+        self._reported: dict[TopicPartition, BrokerPartition] = {}
 
     def discover(self, wanted: Callable[[str, int], bool], *, must_exist: bool = True) -> frozenset[TopicPartition]:
         """Return all subscribed partitions, and look closer at those for which `wanted(topic, partition)`.
@@ -123,15 +123,15 @@ class SnapshotReader:
         is false).
         """
         subscription = self._options.subscription
-        told: frozenset[TopicPartition] | None = None
+        existing: frozenset[TopicPartition] | None = None
         if self._broker is not None:
-            told = self._broker.discover()
+            existing = self._broker.discover()
             if must_exist:
-                self._broker.check_present(told)
-            self._told = self._broker.look(wanted)
+                self._broker.check_present(existing)
+            self._reported = self._broker.look(wanted)
 
         def is_wanted(key: TopicPartition) -> bool:
-            return subscription.wants(*key) and wanted(*key) and (told is None or key in told)
+            return subscription.wants(*key) and wanted(*key) and (existing is None or key in existing)
 
         present = self._partition_directories()
         for key, directory in present.items():
@@ -139,8 +139,8 @@ class SnapshotReader:
                 self._local[key] = self._read_local(*key, directory)
         manifests, not_read = self._read_manifests(is_wanted)
         self._manifests = [each for each in manifests if is_wanted(_key(each))]
-        if told is not None:
-            return told
+        if existing is not None:
+            return existing
         names = present.keys() | not_read | {_key(each) for each in manifests}
         if must_exist:
             self._check_present(names)
@@ -149,7 +149,7 @@ class SnapshotReader:
     def partitions(self) -> list[PartitionSnapshot]:
         """Return the wanted partitions, by topic and number."""
         if self._broker is not None:
-            return self._told_partitions()
+            return self._broker_partitions()
         noted: dict[str, dict[UUID, str]] = {}
         for key, each in self._local.items():
             if each.topic_id is not None:
@@ -159,19 +159,19 @@ class SnapshotReader:
         local = {key: each for key, each in self._local.items() if self._is_of(each, chosen.get(key[0]))}
         return [_merge(key, local.get(key), remote.get(key, [])) for key in sorted(local.keys() | remote.keys())]
 
-    def _told_partitions(self) -> list[PartitionSnapshot]:
+    def _broker_partitions(self) -> list[PartitionSnapshot]:
         """Return the partitions that the brokers report, with what files and bucket have of the same topic."""
         noted = {
-            key[0]: {each.topic_id: "the cluster"} for key, each in self._told.items() if each.topic_id is not None
+            key[0]: {each.topic_id: "the cluster"} for key, each in self._reported.items() if each.topic_id is not None
         }
         chosen = choose_topic_ids([] if noted else self._manifests, noted, self._options.topic_ids)
         remote = of_topic_ids(self._manifests, chosen)
         found = []
-        for key, told in sorted(self._told.items()):
+        for key, reported in sorted(self._reported.items()):
             local = self._local.get(key)
-            if local is not None and told.topic_id is not None and not self._is_of(local, told.topic_id):
+            if local is not None and reported.topic_id is not None and not self._is_of(local, reported.topic_id):
                 local = None
-            found.append(_merge(key, local, remote.get(key, []), told))
+            found.append(_merge(key, local, remote.get(key, []), reported))
         return found
 
     @staticmethod
@@ -269,16 +269,16 @@ def _merge(
     key: TopicPartition,
     local: _LocalPartition | None,
     manifests: Sequence[SegmentManifest],
-    told: BrokerPartition | None = None,
+    reported: BrokerPartition | None = None,
 ) -> PartitionSnapshot:
     local_segments = [] if local is None else local.segments
     remote_segments = [remote_segment(each) for each in manifests]
-    if told is None:
+    if reported is None:
         ranges = merge_tiers([*local_segments, *remote_segments])
         log_start = max(local.log_start if local else 0, ranges[0].start if ranges else 0)
         end = max(ranges[-1].end if ranges else 0, log_start)
     else:
-        log_start, end = told.log_start, told.end
+        log_start, end = reported.log_start, reported.end
         ranges = merge_tiers([*local_segments, *remote_segments, broker_segment(*key, log_start, end)])
     by_range = {(each.base_offset, each.end_offset, each.size): each.log for each in remote_segments}
     copies = {
@@ -286,7 +286,7 @@ def _merge(
         for each in local_segments
         if (each.base_offset, each.end_offset, each.size) in by_range
     }
-    topic_id = told.topic_id if told is not None else None if local is None else local.topic_id
+    topic_id = reported.topic_id if reported is not None else None if local is None else local.topic_id
     if topic_id is None and manifests:
         topic_id = manifests[0].topic_id
     snapshot = PartitionSnapshot(*key, tuple(ranges), log_start, end, copies, topic_id)

@@ -264,14 +264,14 @@ class PieceDecoder:
     def _report(self, position: int, table: BatchTable, index: int, error: KafkaError) -> None:
         """Report an error about a batch of a block that begins at `position`."""
         first, last = int(table["base_offset"][index]), int(table["last_offset"][index])
-        self._tell(position + int(table["position"][index]), error, first, last + 1, int(table["size"][index]))
+        self._lose(position + int(table["position"][index]), error, first, last + 1, int(table["size"][index]))
 
     def _report_rest(self, position: int, error: KafkaError) -> None:
         """Report an error that makes everything from `position` on unreadable."""
         first = max(self._base_min, self.piece.start)
-        self._tell(position, error, first, self.piece.end, self.piece.end_position - position)
+        self._lose(position, error, first, self.piece.end, self.piece.end_position - position)
 
-    def _tell(self, position: int, error: KafkaError, start: int, end: int, size: int) -> None:
+    def _lose(self, position: int, error: KafkaError, start: int, end: int, size: int) -> None:
         """Name the position in the source: where the error says it is, is relative to a block."""
         what = f"batch at position {position} cannot be read: {error.reason}; offsets {start} to {end - 1}"
         self.on_data_loss(f"{self.source}: {what}", self._wanted_of(start, end), size)

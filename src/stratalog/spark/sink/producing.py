@@ -110,7 +110,7 @@ class BatchProducer:
         by_topic: dict[str, list[dict[str, object]]] = {}
         for (topic, partition), batch in batches.items():
             by_topic.setdefault(topic, []).append({"index": partition, "records": _from_zero(batch)})
-        told = self.cluster.node(node).call(
+        answer = self.cluster.node(node).call(
             ApiKey.PRODUCE,
             _VERSIONS,
             transactional_id=self.producer.transactional_id,
@@ -119,7 +119,7 @@ class BatchProducer:
             topic_data=[{"name": name, "partition_data": parts} for name, parts in by_topic.items()],
         )
         found: dict[TopicPartition, KafkaError | None] = {}
-        for topic in told.responses:
+        for topic in answer.responses:
             for each in topic.partition_responses:
                 key, code = (str(topic.name), int(each.index)), int(each.error_code)
                 why = f": {each.error_message}" if getattr(each, "error_message", None) else ""

@@ -117,8 +117,10 @@ class BulkStreamWriter(DataSourceStreamArrowWriter):
         self._write.discard(messages, self._numbered(messages, batchId))
 
     def _numbered(self, messages: Sequence[WriterCommitMessage | None], number: int) -> NumberedBatch:
-        told = max((each.query for each in segments_of(messages)), default="")
-        return NumberedBatch(self._options.query or stream_name(told or None) or self._options.checkpoint or "", number)
+        query = max((each.query for each in segments_of(messages)), default="")
+        return NumberedBatch(
+            self._options.query or stream_name(query or None) or self._options.checkpoint or "", number
+        )
 
 
 def target_of(options: SinkOptions) -> WriteTarget:

@@ -9,8 +9,8 @@ from stratalog.spark.options import DataLossError, TopicPartition
 
 logger = logging.getLogger("stratalog.spark")
 
-#: Messages that are remembered, so that what is still lost at the next trigger is not told again.
-_TOLD_MAX: Final = 10_000
+#: Messages that are remembered, so that what is still lost at the next trigger is not logged again.
+_LOGGED_MAX: Final = 10_000
 
 
 class Losses:
@@ -21,17 +21,17 @@ class Losses:
 
     def __init__(self, fail: bool) -> None:
         self._fail = fail
-        self._told: dict[str, None] = {}
+        self._logged: dict[str, None] = {}
         self._gone_to: dict[TopicPartition, int] = {}
         self.offsets = 0
 
     def __call__(self, message: str, offsets: int = 0, size: int = 0) -> None:  # noqa: ARG002
         """Take a loss that planning reports; see `OnDataLoss`."""
         self._raise_if_asked(message)
-        if message not in self._told:
-            self._told[message] = None
-            if len(self._told) > _TOLD_MAX:
-                del self._told[next(iter(self._told))]
+        if message not in self._logged:
+            self._logged[message] = None
+            if len(self._logged) > _LOGGED_MAX:
+                del self._logged[next(iter(self._logged))]
             self.offsets += offsets
             self._warn(message)
 

@@ -116,9 +116,9 @@ def reset_offsets(viewer: ConsoleViewer, console: Console, values: Mapping[str, 
         set_them(viewer, group_id, topic, offsets)
     except KafkaError as error:
         raise NotThatValueError("reset_to", str(error)) from error
-    told = ", ".join(f"{topic}-{number} at {offset}" for number, offset in list(offsets.items())[:5])
-    done = f"the group goes on in {told}{' and others' if len(offsets) > 5 else ''}"
-    console.events.note("warning", "console", f"{viewer.principal}: offsets of a group are set: {told}")
+    listed = ", ".join(f"{topic}-{number} at {offset}" for number, offset in list(offsets.items())[:5])
+    done = f"the group goes on in {listed}{' and others' if len(offsets) > 5 else ''}"
+    console.events.note("warning", "console", f"{viewer.principal}: offsets of a group are set: {listed}")
     return f"/group?{urlencode({'id': group_id})}", done
 
 

@@ -29,8 +29,8 @@ def shown(
     piece = data[:limit]
     cut = len(piece) < len(data)
     chosen = _guess(data) if form == "auto" else form
-    text, told = _text(piece, data, chosen, cut=cut)
-    return {"text": text, "format": told, "bytes": len(data), "cut": cut}
+    text, chosen_format = _text(piece, data, chosen, cut=cut)
+    return {"text": text, "format": chosen_format, "bytes": len(data), "cut": cut}
 
 
 def _by_schema(data: bytes, limit: int, schemas: SchemaReader | None) -> dict[str, Any]:

@@ -118,16 +118,16 @@ class Cluster:
             return self._any
 
     def cluster_id(self) -> str:
-        told = self.any.call(ApiKey.DESCRIBE_CLUSTER, (0, 2), endpoint_type=1)
-        check(told.error_code, told.error_message)
-        return str(told.cluster_id)
+        answer = self.any.call(ApiKey.DESCRIBE_CLUSTER, (0, 2), endpoint_type=1)
+        check(answer.error_code, answer.error_message)
+        return str(answer.cluster_id)
 
     def nodes(self) -> dict[int, Node]:
         """Return the brokers, by id."""
         if not self._nodes:
-            told = self.any.call(ApiKey.DESCRIBE_CLUSTER, (0, 2), endpoint_type=1)
-            check(told.error_code, told.error_message)
-            self._keep_nodes((node.broker_id, node.host, node.port) for node in told.brokers)
+            answer = self.any.call(ApiKey.DESCRIBE_CLUSTER, (0, 2), endpoint_type=1)
+            check(answer.error_code, answer.error_message)
+            self._keep_nodes((node.broker_id, node.host, node.port) for node in answer.brokers)
         return self._nodes
 
     def node(self, node_id: int) -> Client:
@@ -211,9 +211,9 @@ class Cluster:
             answer = self.leader(topic, partition).call(
                 ApiKey.OFFSET_FOR_LEADER_EPOCH, (2, 4), topics=[{"topic": topic, "partitions": [asked]}]
             )
-            (told,) = answer.topics[0].partitions
-            check(told.error_code, what=f"leader epochs of {topic}-{partition}")
-            return int(told.end_offset)
+            (response,) = answer.topics[0].partitions
+            check(response.error_code, what=f"leader epochs of {topic}-{partition}")
+            return int(response.end_offset)
 
         return self.retry(ask, f"leader epochs of {topic}-{partition}", [topic])
 

@@ -125,19 +125,19 @@ class Client:
         key, version = ApiKey.API_VERSIONS, _API_VERSIONS[1]
         body = self.exchange(key, version, _SOFTWARE)
         if body[:2] == struct.pack(">h", _UNSUPPORTED_VERSION):
-            told = self._read(key, 0, body)
-            theirs = max((api.max_version for api in told.api_keys if api.api_key == key), default=0)
+            answer = self._read(key, 0, body)
+            theirs = max((api.max_version for api in answer.api_keys if api.api_key == key), default=0)
             return self._call(key, min(version, theirs), _SOFTWARE)
         return self._read(key, version, body)
 
     def _authenticate(self, sasl: Sasl) -> None:
         """SaslHandshake, then the mechanism's messages. AuthenticationError, whose text has no secret."""
-        told = self.call(ApiKey.SASL_HANDSHAKE, (1, 1), mechanism=sasl.mechanism)
-        if int(told.error_code) == _UNSUPPORTED_SASL_MECHANISM:
-            enabled = ", ".join(told.mechanisms) or "none"
+        response = self.call(ApiKey.SASL_HANDSHAKE, (1, 1), mechanism=sasl.mechanism)
+        if int(response.error_code) == _UNSUPPORTED_SASL_MECHANISM:
+            enabled = ", ".join(response.mechanisms) or "none"
             raise self._not_let_in(f"it does not accept {sasl.mechanism}; it accepts {enabled}")
-        if int(told.error_code):
-            raise self._not_let_in(told.error_code.name.upper())
+        if int(response.error_code):
+            raise self._not_let_in(response.error_code.name.upper())
         talk = dialogue(sasl)
         try:
             message = next(talk)

@@ -56,7 +56,7 @@ class Coordinators:
             client = self._cluster.any
             if transactional_id is not None:
                 client = self.of_transaction(transactional_id)
-            told = client.call(
+            answer = client.call(
                 ApiKey.INIT_PRODUCER_ID,
                 (0, 4),
                 transactional_id=transactional_id,
@@ -64,8 +64,8 @@ class Coordinators:
                 producer_id=-1,
                 producer_epoch=-1,
             )
-            _check(told.error_code, f"a producer id for {transactional_id}")
-            return ProducerIdentity(transactional_id, int(told.producer_id), int(told.producer_epoch))
+            _check(answer.error_code, f"a producer id for {transactional_id}")
+            return ProducerIdentity(transactional_id, int(answer.producer_id), int(answer.producer_epoch))
 
         return self._cluster.retry(ask, "producer id")
 
@@ -77,7 +77,7 @@ class Coordinators:
         topics = [{"name": name, "partitions": tuple(numbers)} for name, numbers in by_topic.items()]
 
         def ask() -> None:
-            told = self.of_transaction(str(producer.transactional_id)).call(
+            answer = self.of_transaction(str(producer.transactional_id)).call(
                 ApiKey.ADD_PARTITIONS_TO_TXN,
                 (0, 3),
                 v3_and_below_transactional_id=producer.transactional_id,
@@ -85,7 +85,7 @@ class Coordinators:
                 v3_and_below_producer_epoch=producer.epoch,
                 v3_and_below_topics=topics,
             )
-            for topic in told.results_by_topic_v3_and_below:
+            for topic in answer.results_by_topic_v3_and_below:
                 for each in topic.results_by_partition:
                     _check(each.partition_error_code, f"{topic.name}-{each.partition_index} in a transaction")
 
@@ -95,7 +95,7 @@ class Coordinators:
         """Commit or abort. Once more is no error, unless a new transaction has begun under the id."""
 
         def ask() -> None:
-            told = self.of_transaction(str(producer.transactional_id)).call(
+            answer = self.of_transaction(str(producer.transactional_id)).call(
                 ApiKey.END_TXN,
                 (0, 4),
                 transactional_id=producer.transactional_id,
@@ -103,7 +103,7 @@ class Coordinators:
                 producer_epoch=producer.epoch,
                 committed=commit,
             )
-            _check(told.error_code, f"the end of transaction {producer.transactional_id}")
+            _check(answer.error_code, f"the end of transaction {producer.transactional_id}")
 
         self._cluster.retry(ask, "end of a transaction")
 
@@ -113,11 +113,11 @@ class Coordinators:
         def ask() -> list[str]:
             found = []
             for node in self._cluster.nodes():
-                told = self._cluster.node(node).call(
+                answer = self._cluster.node(node).call(
                     ApiKey.LIST_TRANSACTIONS, (0, 1), state_filters=("Ongoing",), producer_id_filters=()
                 )
-                _check(told.error_code, "the list of transactions")
-                found += [str(each.transactional_id) for each in told.transaction_states]
+                _check(answer.error_code, "the list of transactions")
+                found += [str(each.transactional_id) for each in answer.transaction_states]
             return sorted(name for name in found if name.startswith(prefix))
 
         return self._cluster.retry(ask, "transactions")
@@ -139,7 +139,7 @@ class Coordinators:
         topics = [{"name": name, "partitions": partitions} for name, partitions in by_topic.items()]
 
         def ask() -> None:
-            told = self.of_group(group).call(
+            answer = self.of_group(group).call(
                 ApiKey.OFFSET_COMMIT,
                 (2, 8),
                 group_id=group,
@@ -147,7 +147,7 @@ class Coordinators:
                 member_id="",
                 topics=topics,
             )
-            for topic in told.topics:
+            for topic in answer.topics:
                 for each in topic.partitions:
                     _check(each.error_code, f"commit of group {group} for {topic.name}")
 
@@ -155,12 +155,12 @@ class Coordinators:
 
     def committed(self, group: str) -> dict[TopicPartition, GroupOffset]:
         def ask() -> dict[TopicPartition, GroupOffset]:
-            told = self.of_group(group).call(
+            answer = self.of_group(group).call(
                 ApiKey.OFFSET_FETCH, (2, 7), group_id=group, topics=None, require_stable=False
             )
-            _check(told.error_code, f"commits of group {group}")
+            _check(answer.error_code, f"commits of group {group}")
             found = {}
-            for topic in told.topics:
+            for topic in answer.topics:
                 for each in topic.partitions:
                     _check(each.error_code, f"commits of group {group} for {topic.name}")
                     key = str(topic.name), int(each.partition_index)
@@ -180,9 +180,9 @@ class Coordinators:
         return self._coordinator(_TRANSACTION, transactional_id)
 
     def _coordinator(self, kind: int, key: str) -> Client:
-        told = self._cluster.any.call(ApiKey.FIND_COORDINATOR, (1, 3), key=key, key_type=kind)
-        _check(told.error_code, f"the coordinator of {key}")
-        return self._cluster.node(int(told.node_id))
+        answer = self._cluster.any.call(ApiKey.FIND_COORDINATOR, (1, 3), key=key, key_type=kind)
+        _check(answer.error_code, f"the coordinator of {key}")
+        return self._cluster.node(int(answer.node_id))
 
 
 def _check(code: Any, what: str) -> None:
