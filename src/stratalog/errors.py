@@ -1,6 +1,6 @@
 """The one exception tree.
 
-A `KafkaError` carries the error code that goes over the wire (Kafka's `Errors`); everything else is internal and is
+A `KafkaError` carries the error code that is sent to clients (Kafka's `Errors`); everything else is internal and is
 mapped to UNKNOWN_SERVER_ERROR if it ever reaches a client. A message names what was wrong, where, what was expected
 and what to do.
 """
@@ -24,7 +24,7 @@ class StratalogError(Exception):
 
 
 class RecordError(NamedTuple):
-    """Which record of a refused batch is at fault, counted from 0, and why."""
+    """The faulty record of a refused batch, counted from 0, and the reason."""
 
     batch_index: int
     message: str | None
@@ -35,7 +35,7 @@ class KafkaError(StratalogError):
 
     code: ClassVar[int] = -1
     retriable: ClassVar[bool] = False
-    #: The records because of which a batch was refused; empty where it is the batch as a whole.
+    #: The records that made a batch invalid. Empty when the batch as a whole is at fault.
     record_errors: Sequence[RecordError] = ()
 
     def about_records(self, errors: Sequence[RecordError]) -> Self:
@@ -378,7 +378,7 @@ class InvalidRecordError(KafkaError):
 
 
 class UndecodableRecordsError(KafkaError):
-    """What a produced batch holds is not what its codec makes; Kafka answers UNKNOWN_SERVER_ERROR."""
+    """A produced batch cannot be decompressed with its codec. Kafka answers UNKNOWN_SERVER_ERROR."""
 
     code = -1
 
@@ -440,7 +440,7 @@ class ThrottlingQuotaExceededError(KafkaError):
 
 
 class OffsetMovedToTieredStorageError(KafkaError):
-    """What a replica asked its leader for is in the remote tier only."""
+    """The offset that a replica fetched from its leader is in the remote tier only."""
 
     code = 109
 
@@ -514,7 +514,7 @@ class DataDirError(StratalogError):
 class UnusableDataDirError(DataDirError):
     """A data directory that cannot be read or written, or whose identity is damaged.
 
-    Others beside it may still serve.
+    Other directories may still serve.
     """
 
 
@@ -551,7 +551,7 @@ class MissingBucketError(RemoteStorageError):
 
 
 class DamagedOwnerError(RemoteStorageError):
-    """What says whose a bucket is cannot be read: no broker may write there until an operator decides."""
+    """The owner object of a bucket cannot be read. No broker may write there until an operator decides."""
 
 
 class NotOwnerError(RemoteStorageError):
@@ -559,7 +559,7 @@ class NotOwnerError(RemoteStorageError):
 
 
 class DamagedRemoteObjectError(RemoteStorageError):
-    """What the object store gave is not what was stored there."""
+    """The object store returned other bytes than were stored."""
 
 
 class ReplacedRemoteObjectError(DamagedRemoteObjectError):

@@ -191,7 +191,7 @@ def test_an_index_without_its_log_is_printed_and_cannot_be_verified(capfdbinary:
     index.write_bytes(struct.pack(">ii", 1, 100))
     status, out, err = dump(capfdbinary, index)
     assert (status, out[1:]) == (0, ["offset: 1 position: 100"])
-    assert err == [f"{index}: there is no {LOG_NAME} beside it to verify it against"]
+    assert err == [f"{index}: there is no {LOG_NAME} in the same directory to verify it against"]
     status, _, err = dump(capfdbinary, index, "--verify-index-only")
     assert (status, len(err)) == (2, 1)
 

@@ -67,7 +67,7 @@ def test_settings_of_a_remote_tier_that_is_switched_off_are_named() -> None:
     assert list(broker_advice(BrokerConfig({**properties, **TIERING}))) == []
     plugin = {"remote.log.storage.manager.class.name": "m:C"}
     (line,) = broker_advice(BrokerConfig({**properties, **TIERING, **plugin}))
-    assert line.startswith("stratalog.remote.url: no effect beside remote.log.storage.manager.class.name")
+    assert line.startswith("stratalog.remote.url: no effect with remote.log.storage.manager.class.name")
 
 
 def test_what_does_nothing_on_a_topic_is_told_when_it_is_set(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -53,7 +53,7 @@ def test_a_full_queue_refuses_and_takes_work_again_when_there_is_room(gate: Gate
     gate.wait_begun(1)
     pool.submit(gate.work)
     pool.submit(gate.work)
-    with pytest.raises(QueueFullError, match="readers: 2 tasks wait for 1 threads, no more may"):
+    with pytest.raises(QueueFullError, match="readers: 2 tasks wait for 1 threads, which is the limit"):
         pool.submit(gate.work)
     gate.open.set()
     gate.wait_begun(2)

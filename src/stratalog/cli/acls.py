@@ -48,7 +48,7 @@ Idempotent = Annotated[bool, typer.Option("--idempotent", help="With --producer:
 
 @dataclass(frozen=True, slots=True)
 class _Resources:
-    """What the options of a command line name."""
+    """The resource, principal and operations that a command line names."""
 
     topics: Names
     groups: Names

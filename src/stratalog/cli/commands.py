@@ -65,7 +65,11 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
             CommandSpec("list", "stratalog.cli.groups.listing:list_", "List groups, their types and states."),
             CommandSpec("describe", "stratalog.cli.groups.describe:describe", "Describe offsets, lags and members."),
             CommandSpec("delete", "stratalog.cli.groups.listing:delete", "Delete groups with their offsets."),
-            CommandSpec("reset-offsets", "stratalog.cli.groups.reset:reset_offsets", "Set where a group goes on."),
+            CommandSpec(
+                "reset-offsets",
+                "stratalog.cli.groups.reset:reset_offsets",
+                "Set the offsets from which a group continues.",
+            ),
         ),
     ),
     GroupSpec(
@@ -179,7 +183,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     ),
     GroupSpec(
         "metadata",
-        "Back up and restore what a broker knows beside its logs.",
+        "Back up and restore the metadata that a broker keeps outside its logs.",
         ("metadata export --data-dir D -o metadata.json", "metadata import metadata.json --data-dir D"),
         (
             CommandSpec("export", "stratalog.cli.metadata.commands:export", "Write it as one JSON document."),

@@ -16,7 +16,7 @@ from stratalog.wire import ApiKey
 COMPLETE_VARIABLE = "_STRATALOG_COMPLETE"
 
 _PROGRAM = "stratalog"
-#: A shell waits so long for the names of a cluster.
+#: How long a shell waits for the names of a cluster.
 _TIMEOUT_S = 1.0
 
 

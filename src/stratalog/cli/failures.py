@@ -14,7 +14,7 @@ _DEBUG_VARIABLE: Final = "STRATALOG_DEBUG"
 
 @dataclass(frozen=True, slots=True)
 class CommandFailure:
-    """Why a command ended. `line` has no line breaks."""
+    """The reason why a command failed. `line` has no line breaks."""
 
     line: str
     exit_code: int

@@ -1,7 +1,7 @@
-"""How `--help` looks: usage, what the command does, examples as they are typed, arguments, options, sub-commands.
+"""Print `--help`: usage, what the command does, examples as they are typed, arguments, options, sub-commands.
 
-Paragraphs are wrapped to the terminal; a paragraph after a line `\\b` stays as it is written, so that an example can be
-copied. A flag shows no value, an option that may be repeated says so, and old spellings are not shown. Headings are
+Paragraphs are wrapped to the terminal. A paragraph after a line `\\b` stays as it is written, so that an example can be
+copied. A flag shows no value, an option that may be repeated is marked, and old spellings are not shown. Headings are
 bold on a terminal unless NO_COLOR is set.
 """
 
@@ -85,7 +85,7 @@ class _Page:
             self._lines += [self._heading(title), *(f"  {line}" for line in lines), ""]
 
     def table(self, title: str, rows: list[tuple[str, str]]) -> None:
-        """Names in one column, wrapped descriptions beside them; below them where a name is too long."""
+        """Print names in one column and wrapped descriptions in the next, or below a name that is too long."""
         if not rows:
             return
         column = min(max(len(name) for name, _ in rows), NAME_WIDTH_MAX) + 4

@@ -50,7 +50,7 @@ def run(args: Sequence[str]) -> int:
     except BrokenPipeError:
         discard_stdout()
         return EXIT_OK
-    except SystemExit as error:  # how the command-line library tells that a command met a closed pipe
+    except SystemExit as error:  # the command-line library reports a closed pipe this way
         if not isinstance(error.__context__, BrokenPipeError):
             raise
         discard_stdout()

@@ -33,8 +33,8 @@ _LISTEN = "127.0.0.1:9092"
 _AUDIT = "kafka.authorizer.logger"
 #: How soon a broker that ended by itself ends the command too.
 _CHECK_SECONDS = 0.5
-#: How long another thread may keep the interpreter from the broker's. Python's 5 ms is what each request waits beside a
-#: scraper of /metrics; this is ten times less, and costs nothing measurable.
+#: How long another thread may keep the interpreter from the broker's. Python's 5 ms are added to each request by a
+#: scrape of /metrics; this is ten times less, and costs nothing measurable.
 _SWITCH_SECONDS = 0.0005
 
 

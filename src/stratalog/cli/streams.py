@@ -1,4 +1,4 @@
-"""Standard streams that were closed, that have no reader left, or to which nothing more is to be said."""
+"""Handle standard streams that are closed, have lost their reader, or must not be written to any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An event loop for the time of a command, and calls that block beside it.
+"""An event loop for the time of a command, and blocking calls on threads.
 
 The end of the program does not wait for their threads.
 """

@@ -1,4 +1,4 @@
-"""Topics that a command line names: that they are there, or what they may have been meant to be."""
+"""Look up the topics that a command line names, and suggest similar names for those that do not exist."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def topic_pattern(text: str) -> re.Pattern[str]:
 
 
 def create_topic(cluster: Cluster, name: str) -> None:
-    """Create a topic with the broker's defaults, unless it is there. It can be used when this returns."""
+    """Create a topic with the broker's defaults, unless it exists. It can be used when this returns."""
     request = {"name": name, "num_partitions": _DEFAULT, "replication_factor": _DEFAULT, "configs": []}
     (answer,) = cluster.any.call(
         ApiKey.CREATE_TOPICS, (4, 7), topics=[request], timeout=_TIMEOUT_MS, validate_only=False

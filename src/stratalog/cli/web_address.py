@@ -28,7 +28,7 @@ class NotAllowedError(UnreachableError):
 
 
 class NotOursError(UsageError):
-    """What answers is no web address of stratalog, or asks for another login: asking again does not help."""
+    """The server is not stratalog's web address, or asks for another login. Retrying does not help."""
 
 
 class WebAddress:

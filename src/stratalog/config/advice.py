@@ -88,7 +88,7 @@ def _tiering(config: BrokerConfig) -> Iterator[str]:
     if config[_STORAGE_PLUGIN] and of_the_store:
         prefix = config["remote.log.storage.manager.impl.prefix"]
         yield (
-            f"{', '.join(sorted(of_the_store))}: no effect beside {_STORAGE_PLUGIN}; the plugin's own keys begin with "
+            f"{', '.join(sorted(of_the_store))}: no effect with {_STORAGE_PLUGIN}; the plugin's own keys begin with "
             f"{prefix}"
         )
 

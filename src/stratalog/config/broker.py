@@ -138,8 +138,8 @@ BROKER_KEYS = ConfigRegistry(
              "Whether process.roles=broker joins a cluster. A preview: see how-to/join_a_cluster.md for what is left "
              "out."),
         _key("stratalog.large.segments", _BOOL, False,
-             "Whether this broker of a cluster takes segments past 2 GiB (KIP-1333), and says so in its registration. "
-             "A topic has such segments, as log.segment.bytes says, as long as every broker that holds it says so."),
+             "Whether this broker of a cluster accepts segments larger than 2 GiB (KIP-1333) and registers that. "
+             "A topic can have such segments, sized by log.segment.bytes, if all brokers with a replica accept them."),
         _key("process.roles", _LIST, (),
              "broker joins a cluster (see stratalog.cluster.preview). broker,controller is a node by itself, which is "
              "the default."),
@@ -191,7 +191,7 @@ BROKER_KEYS = ConfigRegistry(
         _key("replica.socket.timeout.ms", _INT, 30_000,
              "How long another broker may take to answer before the connection counts as lost.", at_least(1)),
         _key("replica.lag.time.max.ms", _LONG, 30_000,
-             "A follower that was not caught up for so long leaves the in-sync replicas."),
+             "A follower that has not caught up for this time is removed from the in-sync replicas."),
         _key("log.retention.check.interval.ms", _LONG, 300_000, "How often retention is applied.", at_least(1)),
         _key("log.initial.task.delay.ms", _LONG, 30_000,
              "Delay before the first background tasks after startup.", at_least(0)),
@@ -226,8 +226,8 @@ BROKER_KEYS = ConfigRegistry(
              dynamic=True),
         _key("fetch.max.bytes", _INT, 55 * 1024**2, "The largest fetch response.", at_least(1024)),
         _key("queued.max.request.bytes", _LONG, -1,
-             "Memory of requests that have arrived in part, over all connections. Beyond it, no more is read of large "
-             "ones until there is room. As much again is the bound of answers that clients do not read. -1 means a "
+             "Memory for partly received requests, over all connections. Beyond it, no more of large requests is read "
+             "until there is room. The same amount bounds answers that clients do not read. -1 means a "
              "quarter of the memory of the machine or container."),
         _key("queued.max.requests", _INT, 500,
              "Largest number of queued requests.",
@@ -245,7 +245,7 @@ BROKER_KEYS = ConfigRegistry(
              "URL of the keys that sign the tokens of OAUTHBEARER: file:, https: or http:."),
         _key("sasl.oauthbearer.jwks.endpoint.refresh.ms", _LONG, 3_600_000, "How often they are read again.",
              at_least(1)),
-        _key("sasl.oauthbearer.expected.audience", _LIST, (), "Audiences of which a token names one."),
+        _key("sasl.oauthbearer.expected.audience", _LIST, (), "Accepted audiences. A token must name one of them."),
         _key("sasl.oauthbearer.expected.issuer", _STR, None, "The issuer that a token names."),
         _key("sasl.oauthbearer.allow.unverified.audience", _BOOL, False,
              "Whether tokens for anybody are taken when no audience is expected; else the broker does not start."),
@@ -389,8 +389,8 @@ BROKER_KEYS = ConfigRegistry(
         _key("telemetry.max.bytes", _INT, 1_048_576,
              "The most bytes that a client may push of its metrics at once.", at_least(1)),
         _key(CLIENT_METRICS_SINK, _STR, "off",
-             "Where metrics go that clients push (KIP-714): metrics shows the last ones at /metrics, log writes them "
-             "to the log too. With off, clients are not told that they could push.", one_of("off", "metrics", "log")),
+             "Where metrics of clients go (KIP-714): metrics shows the last ones at /metrics, log writes them "
+             "to the log too. With off, brokers do not offer this API to clients.", one_of("off", "metrics", "log")),
         _key("group.streams.session.timeout.ms", _INT, 45_000,
              "How long a member of a streams group (KIP-1071) may be silent.", at_least(1)),
         _key("group.streams.min.session.timeout.ms", _INT, 45_000,

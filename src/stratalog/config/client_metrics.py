@@ -40,7 +40,7 @@ CLIENT_METRICS_KEYS = ConfigRegistry(
 
 @dataclass(frozen=True, slots=True)
 class ClientMetricsConfig:
-    """One subscription: which metrics, how often, and of which clients."""
+    """One subscription: metrics, push interval and matching clients."""
 
     metrics: tuple[str, ...]
     interval_ms: int

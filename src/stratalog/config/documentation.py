@@ -67,7 +67,7 @@ changes, the broker warns of an index that is too small and names the size that 
 CreateTopics, AlterConfigs and IncrementalAlterConfigs with values below them get INVALID_CONFIG. The minimums can be
 changed while the broker runs, for one broker or for all. A topic that is below a later minimum keeps its value and is
 named in a warning at each startup; its other keys can still be changed. `segment.bytes` must be at least {low} in any
-case, so a smaller `min.topic.segment.bytes` has no effect, and the broker says so. The minimums do not apply to
+case, so a smaller `min.topic.segment.bytes` has no effect, and the broker logs a warning. The minimums do not apply to
 broker-wide defaults (`log.roll.ms`, `log.segment.bytes`).
 
 ## Changes while the broker runs

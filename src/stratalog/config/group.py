@@ -120,7 +120,7 @@ GROUP_KEYS = ConfigRegistry(
         _key("streams.assignment.interval.ms", _INT, 1_000, _INTERVAL, at_least(0)),
         _key("streams.assignor.offload.enable", _BOOL, True, _OFFLOAD),
         _key("streams.task.offset.interval.ms", _INT, 60_000,
-             "How often members tell how far their tasks are.", at_least(1)),
+             "How often members report the offsets of their tasks.", at_least(1)),
         _key("streams.num.warmup.replicas", _INT, 2, "Tasks that may warm up elsewhere at once.", at_least(0)),
         _key(RACK_AWARE_TAGS, ConfigType.LIST, (), "Tags of clients that standby replicas are spread over."),
         _key("streams.acceptable.recovery.lag", _LONG, 10_000,
@@ -131,7 +131,7 @@ GROUP_KEYS = ConfigRegistry(
         _key(DEAD_LETTER_TOPIC, _STR, "",
              "The topic for records that a share group cannot process. By default there is none.", broker_key=""),
         _key("errors.deadletterqueue.copy.record.enable", _BOOL, False,
-             "Whether such a record is copied to that topic, or only told of.", broker_key=""),
+             "Whether the whole record is copied to that topic, or only a reference to it.", broker_key=""),
     ]
 )  # fmt: skip
 

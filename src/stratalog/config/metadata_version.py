@@ -1,7 +1,7 @@
 """Levels of the feature `metadata.version` and their names, as Apache Kafka 4.4.0's `MetadataVersion` lists them.
 
-Level 32 switches large segments on: KIP-1333 calls it IBP_4_4_IV1. Kafka 4.4.0 was released without that KIP and has
-other things at its two newest levels (32: ACLs by network; 33: controllers that unregister), neither of which is in a
+Level 32 switches large segments on: KIP-1333 calls it IBP_4_4_IV1. Kafka 4.4.0 was released without that KIP and uses
+the two newest levels for other things (32: ACLs by network; 33: controllers that unregister), neither of which is in a
 partition's files. A new data directory starts at level 31, so that its files equal those of released Kafka.
 """
 

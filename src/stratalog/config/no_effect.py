@@ -1,4 +1,4 @@
-"""Settings of a topic that do nothing beside its other settings, and why. Pure."""
+"""Find settings of a topic that other settings of it make ineffective. Pure."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def ignored_settings(
 
 
 def _beside_others(name: str, value: object, config: LogConfig) -> str | None:
-    """Return why a setting does nothing beside the others, or None."""
+    """Return why the other settings make a setting ineffective, or None."""
     policy = ",".join(sorted(config.cleanup_policy))
     if name in _OF_RETENTION and value != _NO_LIMIT and policy == "compact" and not config.remote_storage_enable:
         return "cleanup.policy=compact deletes nothing by age or size"

@@ -1,7 +1,7 @@
 """Features of Apache Kafka 4.4.0 besides `metadata.version`: their levels, and the release that each level came with.
 
 Kafka's tools set all of them when a release is finalized (`kafka-features upgrade --release-version`), so their levels
-are kept and told (`FeatureVersion` of 4.4.0). 0 is what "not finalized" means.
+are stored and reported (`FeatureVersion` of 4.4.0). 0 is what "not finalized" means.
 
 Four of them mean something here. With `transaction.version` 2 clients of 4.x have their epoch raised with every
 transaction and leave adding partitions to the broker (KIP-890). `group.version`, `share.version` and `streams.version`

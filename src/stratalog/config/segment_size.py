@@ -1,4 +1,4 @@
-"""How large a segment may be: two limits, the second from `metadata.version` 32 on (KIP-1333).
+"""The largest allowed segment size: two limits, the second from `metadata.version` 32 on (KIP-1333).
 
 below level 32     [1 MiB, 2^31-1]   positions in offset indexes are signed 32-bit numbers
 from level 32 on   [1 MiB, 2^63-1]   ... signed 64-bit numbers

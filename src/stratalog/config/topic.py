@@ -75,7 +75,7 @@ TOPIC_KEYS = ConfigRegistry(
         _key("delete.retention.ms", ConfigType.LONG, _DAY_MS, "log.cleaner.delete.retention.ms",
              "How long tombstones are kept after compaction has reached them.", at_least(0)),
         _key("errors.deadletterqueue.group.enable", ConfigType.BOOLEAN, False, "",
-             "Whether share groups may tell here of records that they cannot process (KIP-1191)."),
+             "Whether share groups may write records that they could not process to this topic (KIP-1191)."),
         _key("file.delete.delay.ms", ConfigType.LONG, 60_000, "log.segment.delete.delay.ms",
              "How long a deleted segment's files stay on disk under '.deleted'.", at_least(0)),
         _key("flush.messages", ConfigType.LONG, LONG_MAX, "log.flush.interval.messages",
@@ -83,12 +83,12 @@ TOPIC_KEYS = ConfigRegistry(
         _key("flush.ms", ConfigType.LONG, LONG_MAX, "log.flush.interval.ms",
              "Sync to disk after this long.", at_least(0)),
         _key("follower.replication.throttled.replicas", ConfigType.LIST, (), "",
-             "Replicas that fetch no more than follower.replication.throttled.rate while they are not in sync, as "
+             "Replicas limited to follower.replication.throttled.rate while they are not in sync, as "
              "PARTITION:BROKER, or * for all.", throttled_replicas, no_effect=_NO_FOLLOWERS),
         _key("index.interval.bytes", ConfigType.INT, 4096, "log.index.interval.bytes",
              "Bytes of log between two index entries.", at_least(0)),
         _key("leader.replication.throttled.replicas", ConfigType.LIST, (), "",
-             "Replicas that send no more than leader.replication.throttled.rate to followers that are not in sync, as "
+             "Replicas limited to leader.replication.throttled.rate towards followers that are not in sync, as "
              "PARTITION:BROKER, or * for all.", throttled_replicas, no_effect=_NO_FOLLOWERS),
         _key("local.retention.bytes", ConfigType.LONG, LOCAL_RETENTION_SAME, "log.local.retention.bytes",
              "Local size limit of a tiered partition. -2 means retention.bytes.", at_least(-2)),
@@ -325,7 +325,7 @@ def _check_copy_lag(unit: str, lag: int, local_retention: int) -> None:
 
 
 def _check_read_only(config: LogConfig) -> None:
-    """Check that a topic that is no longer copied keeps local records as long as remote ones."""
+    """Check that a topic with copying disabled has equal local and remote retention."""
     for unit, local, total in (
         ("bytes", config.local_retention_bytes, config.retention_bytes),
         ("ms", config.local_retention_ms, config.retention_ms),

@@ -42,7 +42,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class BucketPartitions:
-    """Which partitions have a directory, and what else lies beside them: directories by name, objects as listed."""
+    """The partitions with a directory, and other directories and objects on that level, as listed."""
 
     partitions: tuple[TopicIdPartition, ...]
     foreign_directories: tuple[str, ...]
@@ -114,7 +114,7 @@ class PartitionReader:
         return in_order(self._ahead, self.read, partitions, PARTITIONS_AHEAD)
 
     def read(self, partition: TopicIdPartition) -> PartitionObjects:
-        """One partition. A segment whose manifest goes away during the walk is left out: it is being deleted."""
+        """One partition. A segment whose manifest disappears during the walk is being deleted and is left out."""
         infos = list(self._store.list(partition_directory(partition)))
         keys = [info.key for info in infos if parse_manifest_key(info.key) is not None]
         manifests: dict[UUID, Manifest] = {}

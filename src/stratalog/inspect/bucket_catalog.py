@@ -1,4 +1,4 @@
-"""What lies in an object store, found from its manifests alone: no broker, no metadata topic.
+"""List the content of an object store from its manifests alone: no broker, no metadata topic.
 
 For Spark and the tools; segments of our layout and of Aiven's (`storage.layouts`). A manifest is there only when all
 objects of its segment are.
@@ -48,9 +48,9 @@ def list_remote_segments(
 ) -> list[SegmentManifest]:
     """Return the complete segments of `topics` (default: of all), by topic, topic id, partition and base offset.
 
-    A segment whose offsets another one of its partition covers is left out unless `covered` is true: reading the result
-    in order gives every offset once, as long as segments do not overlap in part. Manifests that go away while this runs
-    are left out. Raises RemoteStorageError.
+    A segment whose offsets are covered by another one of its partition is left out unless `covered` is true. Reading
+    the result in order returns every offset once, unless segments overlap in part. Manifests that disappear while this
+    runs are left out. Raises RemoteStorageError.
 
     What a publication makes visible counts from its one step on, and what it replaces does not (`publication`): should
     there be one while this looks, it looks again.

@@ -18,7 +18,7 @@ from stratalog.wire.client import Cluster, ConnectionOptions
 
 
 class _Origins(Protocol):
-    """Where the options of a query say that segments are."""
+    """The places in which a query looks for segments."""
 
     @property
     def remote_url(self) -> str | None: ...
@@ -136,7 +136,7 @@ class ByteSources:
             raise error from None
 
     def is_in_place(self, place: Place) -> bool:
-        """Return whether a local `.log` still is what its name stands for, so that what lies beside it is its own."""
+        """Return whether a local `.log` still is the file of that name, so that the files next to it belong to it."""
         try:
             self._open_proved(place.name, place.mark).close()
         except (PlaceMissingError, FileNotFoundError):

@@ -1,6 +1,6 @@
-"""What log directories say of tiered partitions, read from the files alone: nothing is opened, locked or changed.
+"""Read what log directories say of tiered partitions, from files alone: nothing is opened, locked or changed.
 
-`__remote_log_metadata` is replayed one of its partitions at a time, so that no more than those events are in memory. A
+`__remote_log_metadata` is replayed one of its partitions at a time, so that only those events are in memory. A
 broker may be running; what it writes during the audit may be missed.
 """
 
@@ -45,7 +45,7 @@ _READ_BYTES = 4 * 1024 * 1024
 
 @dataclass(slots=True)
 class _Replayed:
-    """What was applied so far of one user partition."""
+    """The events applied so far to one user partition."""
 
     segments: dict[UUID, RemoteLogSegmentMetadata] = field(default_factory=dict)
     deleted: set[UUID] = field(default_factory=set)
@@ -96,7 +96,7 @@ class DataDirSet:
 
     @property
     def metadata_is_complete(self) -> bool:
-        """Whether all its partitions seem to be here: from 0 up to the largest."""
+        """Return whether all its partitions seem to be here: from 0 up to the largest."""
         return sorted(self._metadata) == list(range(len(self._metadata)))
 
     def replay(self) -> Iterator[dict[TopicIdPartition, PartitionMetadata]]:
@@ -159,7 +159,7 @@ class DataDirSet:
 
 
 def _batches(file: File, size: int) -> Iterator[RecordBatch | None]:
-    """Yield the batches of a file; None, and no more, for bytes that are no batch.
+    """Yield the batches of a file. For bytes that are not a batch, yield None and stop.
 
     One that is not whole is being written.
     """

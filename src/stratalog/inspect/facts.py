@@ -1,4 +1,4 @@
-"""What an audit of one partition is given: objects as listed, manifests as read, and what a data directory knows of it.
+"""The input of one partition's audit: objects as listed, manifests as read, and facts of a data directory.
 
 Values only. What is kept is a partition at a time: its listing and its manifests without their checksums of blocks.
 """
@@ -44,7 +44,7 @@ class SegmentObjects:
 
     @property
     def layout(self) -> ObjectLayout:
-        """Whose they are. Records alone are taken for ours: both layouts give them the same key."""
+        """The layout that they belong to. Records alone count as ours: both layouts give them the same key."""
         if ObjectKind.MANIFEST.value in self.objects:
             return ObjectLayout.STRATALOG
         is_aiven = aiven_keys.MANIFEST in self.objects or aiven_keys.INDEXES in self.objects
@@ -56,7 +56,7 @@ class SegmentObjects:
 
     @property
     def newest_ms(self) -> int:
-        """When the youngest was written, by the store's clock."""
+        """The time at which the youngest was written, by the store's clock."""
         return max(info.last_modified_ms for info in self.objects.values())
 
     @property
@@ -65,18 +65,18 @@ class SegmentObjects:
 
     @property
     def manifest_key(self) -> str:
-        """Where its manifest is or ought to be."""
+        """The key of its manifest, which may be missing."""
         key = ObjectKey(self.segment_id, self.start_offset, ObjectKind.MANIFEST)
         return str(key) if self.layout is ObjectLayout.STRATALOG else aiven_keys.object_key(key)
 
     @property
     def has_manifest_object(self) -> bool:
-        """Whether there is one, readable or not."""
+        """Whether there is a manifest, readable or not."""
         return ObjectKind.MANIFEST.value in self.objects or aiven_keys.MANIFEST in self.objects
 
     @property
     def is_replaced(self) -> bool:
-        """Whether others have taken its place: no reader takes it up any more."""
+        """Whether others have replaced it, so that no reader uses it any more."""
         return ObjectKind.REPLACED.value in self.objects and not self.has_manifest_object
 
     def get(self, kind: ObjectKind) -> ObjectInfo | None:
@@ -94,7 +94,7 @@ class SegmentObjects:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """What `__remote_log_metadata` says of a partition.
+    """The facts of `__remote_log_metadata` about a partition.
 
     `segments` are in their last state, before DELETE_SEGMENT_FINISHED; `deleted` are those past it. `is_complete` is
     false when the beginning of the log has gone or was damaged: what it does not mention may have been mentioned once.
@@ -112,9 +112,9 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """What a data directory says of a partition. `log_end_offset` is the next one; the lineage as in `remote.lineage`.
+    """What a data directory knows of a partition. `log_end_offset` is the next one; the lineage as in `remote.lineage`.
 
-    `log_start_offset` is None where no checkpoint tells.
+    `log_start_offset` is None where no checkpoint has it.
     """
 
     log_start_offset: int | None
@@ -155,7 +155,7 @@ def group_objects(
 def parse_key(key: str) -> ObjectKey | None:
     """Return the segment that an object of either layout is of, or None for every other key.
 
-    The kind tells only of ours.
+    The kind is known only for ours.
     """
     found = ObjectKey.parse(key)
     if found is None and _suffix(key) in aiven_keys.SUFFIXES:

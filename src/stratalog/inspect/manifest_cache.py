@@ -1,7 +1,7 @@
 """Manifests that have been read, kept for the next look at the same bucket.
 
 A manifest is known by its key and by what the listing says of its object, so one that was written again is read again.
-What is used least recently goes when the bytes are used up.
+The least recently used entry is evicted when the bytes are used up.
 """
 
 from __future__ import annotations

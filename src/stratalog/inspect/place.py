@@ -1,4 +1,4 @@
-"""Where the bytes of a segment or an index lie: in a local file, in the remote store, or with the brokers."""
+"""The place of a segment's or index's bytes: in a local file, in the remote store, or with the brokers."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from stratalog.util import REAL_FILESYSTEM, FileSystem, write_atomic
 
 RESTORE_UNFINISHED: Final = "restore-unfinished"
 
-#: What of a directory with the mark was made by the restore, and goes when it is run again: all that is in it, the
-#: metadata topic, or nothing yet, as what is there of the metadata topic is still being set aside.
+#: What the restore made in a directory with the mark, which a second run removes: everything in it, the metadata
+#: topic, or nothing yet, while an existing metadata topic is still being set aside.
 EVERYTHING: Final = b"everything\n"
 METADATA: Final = b"metadata\n"
 ASIDE: Final = b"nothing\n"

@@ -1,4 +1,4 @@
-"""Which topic is meant where several have one name: of several clusters, or deleted and created again. Pure."""
+"""Choose a topic where several have one name: of several clusters, or deleted and created again. Pure."""
 
 from __future__ import annotations
 

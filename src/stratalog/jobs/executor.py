@@ -1,4 +1,4 @@
-"""How a job runs: an `Executor` does one piece of work for each task, on threads of this process or wherever it likes.
+"""Run a job: an `Executor` runs one function for each task, on threads of this process or elsewhere.
 
     for facts in Threads(4).map(read_segment, tasks, title="reading segments"): ...
 
@@ -63,7 +63,7 @@ class Exchanger(Executor, Protocol):
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at once."""
+        """The number of tasks that run concurrently."""
 
     def rows(self, parts: int) -> AbstractContextManager[StepRows]:
         """Return the numbers from 0 as a column `id`, one a part. What is made of them is gone with the context."""

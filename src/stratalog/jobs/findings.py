@@ -1,4 +1,4 @@
-"""What a check can find, whatever it looks at: how bad it is, and what a repair would do about it."""
+"""Findings of any check: their severity, and the repair for them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Severity(enum.IntEnum):
-    """How bad: an error is damage or contradiction, a warning is waste or doubt, a note is in order."""
+    """The severity of a finding: an error is damage or contradiction, a warning waste or doubt, a note harmless."""
 
     NOTE = 0
     WARNING = 1
@@ -16,7 +16,7 @@ class Severity(enum.IntEnum):
 
 
 class Action(Protocol):
-    """What a repair does about a finding. It knows all that it needs when the check made it."""
+    """The repair of a finding. It has all that it needs when the check creates it."""
 
     def describe(self) -> str:
         """Return what will be done, in one clause."""

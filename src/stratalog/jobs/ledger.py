@@ -1,4 +1,4 @@
-"""What an incremental, restartable job has done, kept in a directory or an object store.
+"""A record of the work done by an incremental, restartable job, in a directory or an object store.
 
 A document of JSON a name, each replaced whole or not at all:
 
@@ -95,9 +95,9 @@ class State:
 
 
 class Ledger:
-    """What is done, by key, in one document of a state.
+    """The work done, by key, in one document of a state.
 
-    Saved every `period` seconds while work goes on, and at the end.
+    Saved every `period` seconds during the work, and at the end.
 
     Work that was done since the last save is done again after a crash. Use as a context; without a state it only
     remembers.

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Progress:
-    """Hears of a job's parts one after the other: `begin`, `advance` as work is done, `end`. This one does nothing."""
+    """Receives the progress of a job's parts in order: `begin`, `advance`, `end`. This one does nothing."""
 
     def begin(self, title: str, total: int) -> None:
         """Start a part of `total` units of work (bytes, or tasks). 0: how many is not known."""
@@ -25,7 +25,7 @@ SILENT = Progress()
 
 
 def tracked(items: Iterable[T], title: str, total: int, progress: Progress) -> Iterator[T]:
-    """Yield the items, of which there are `total`, and let `progress` advance with each."""
+    """Yield the `total` items, and advance `progress` with each."""
     progress.begin(title, total)
     try:
         for item in items:

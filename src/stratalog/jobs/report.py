@@ -1,4 +1,4 @@
-"""What a job says in the end: a table for people, one line of JSON for machines, from the same rows."""
+"""The report of a job: a table for people and one line of JSON for machines, from the same rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BETWEEN: Final = 3
 
 
 class Unit(Enum):
-    """How a number is shown to people; JSON has it plain."""
+    """The display format of a number; JSON has it plain."""
 
     PLAIN = "plain"
     #: bytes, with a binary unit

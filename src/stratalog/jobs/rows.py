@@ -49,7 +49,7 @@ class StepRows(Protocol):
 
 
 class _Tasks(Protocol):
-    """What a table needs of the executor that computes it."""
+    """The properties of an executor that a table needs."""
 
     def map(self, work: Callable[[Any], Any], tasks: Sequence[Any], *, title: str) -> Generator[Any, None, None]: ...
 

@@ -107,7 +107,7 @@ class RecordBatch:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record, -1 without sequences; goes on at 0 after 2^31-1."""
+        """Sequence of the last record, -1 without sequences; continues at 0 after 2^31-1."""
         base = self.base_sequence
         return base if base == fmt.NO_SEQUENCE else fmt.increment_sequence(base, self.last_offset_delta)
 
@@ -149,7 +149,7 @@ class RecordBatch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers of this batch may go; kept in the base timestamp. None: not set."""
+        """When tombstones and markers of this batch may be removed; kept in the base timestamp. None: not set."""
         return self.base_timestamp if self.has_delete_horizon else None
 
     @property
@@ -183,7 +183,7 @@ class RecordBatch:
 
     @property
     def is_crc_valid(self) -> bool:
-        """Whether size and CRC hold; never raises."""
+        """Return whether size and CRC are valid; never raises."""
         try:
             return self.computed_crc == self.crc
         except CorruptRecordError:

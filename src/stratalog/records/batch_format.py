@@ -53,7 +53,7 @@ LENGTHS_MIN: Final = (14, 22, LENGTH_MIN)
 BATCH_SIZE_MIN: Final = 26
 """Bytes of the smallest batch of any format."""
 HEADER_SIZE_UP_TO_MAGIC: Final = 17
-"""Bytes that tell size and format of a batch of any magic."""
+"""The number of bytes that contain size and format of a batch of any magic."""
 RECORD_SIZE_MIN: Final = 7
 """Bytes of the smallest record: length, attributes, two deltas, null key, null value, no headers."""
 

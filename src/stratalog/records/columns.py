@@ -126,7 +126,7 @@ def decode_rows(
 
 
 def _decode_old(view: memoryview, position: int, wanted: _Wanted) -> tuple[pa.RecordBatch, int]:
-    """Decode the messages of formats 0 and 1 from `position` on. Also return their end, or -1 if no more is wanted."""
+    """Decode the messages of formats 0 and 1 from `position` on. Also return their end, or -1 if no more is needed."""
     run: list[RecordBatch] = []
     end = position
     while len(view) - end >= fmt.HEADER_SIZE_UP_TO_MAGIC and view[end + fmt.MAGIC_AT] < fmt.MAGIC:

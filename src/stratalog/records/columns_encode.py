@@ -33,7 +33,7 @@ _WANTED: Final = ["position", "size", "base_offset", "last_offset", "max_timesta
 
 @dataclass(frozen=True, slots=True)
 class BatchSettings:
-    """How batches are made.
+    """Settings for new batches.
 
     A batch takes records while it stays within `batch_bytes` before compression (its header counts) and within
     `batch_records`; a larger record is a batch alone. `base_sequence` is that of the first batch.

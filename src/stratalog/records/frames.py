@@ -82,7 +82,7 @@ def write_xerial(data: Buffer) -> bytes:
 
 
 def read_snappy(data: memoryview) -> memoryview:
-    """Raw snappy, or xerial framing (also concatenated), told apart by the magic as snappy-java does."""
+    """Decompress raw snappy or xerial framing (also concatenated), distinguished by the magic as in snappy-java."""
     pieces = list(snappy_pieces(data))
     return memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 

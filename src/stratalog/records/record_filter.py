@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-#: Tells whether a record passes: anything with the attributes `topic`, `partition`, `offset`, `timestamp` and so on.
+#: A predicate for a record: anything with the attributes `topic`, `partition`, `offset`, `timestamp` and so on.
 RecordCondition = Callable[[Any], bool]
 #: Gives the value of an operand, or the truth of a condition, for a record.
 Evaluator = Callable[[Any], Any]
@@ -57,7 +57,7 @@ class TextPattern(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FilterReaders:
-    """What texts of a condition mean; each raises ValueError or an error of its own for one that it cannot read."""
+    """Parsers for the values of a condition. Each raises ValueError or its own error for a value it cannot parse."""
 
     #: Milliseconds of a text that a timestamp is compared with.
     moment_ms: Callable[[str], int]
@@ -67,7 +67,7 @@ class FilterReaders:
 
 
 def compile_condition(text: str, readers: FilterReaders) -> RecordCondition:
-    """Return what tells whether a record passes. Raises FilterError."""
+    """Return a predicate for records. Raises FilterError."""
     return _Parser(text, readers).parse()
 
 

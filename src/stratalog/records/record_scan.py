@@ -1,12 +1,12 @@
 """Facts about the records of a produced batch, without keeping any of them: a native walk, and its plain twin.
 
 Kafka reads every record of every batch that a client sends. So does this, in one pass without the interpreter lock, the
-CRC of an uncompressed batch included. What a codec has packed is unpacked piece by piece and walked as it comes: a
-batch that is no row of records is refused at its first fault, and a large one costs no more memory than a piece.
+CRC of an uncompressed batch included. Compressed records are decompressed and checked piece by piece: a
+batch is refused at its first fault, and a large one costs only the memory of a piece.
 
 The native loops take memory and a part of a second. A process that reads few records never loads them: the plain twin
-does that work, and once it has had enough of it they are loaded by a thread beside it. What would take the plain twin
-too long raises StillLoadingError until they are there: the loop of a broker does not wait for them (`load_beside`).
+does that work. Once it has done a certain amount, a thread loads them in the background. Work that would take the
+plain twin too long raises StillLoadingError until then, as the event loop does not wait for them (`load_beside`).
 What would hold up the loop itself raises LargeBatchError there (`batches_at_most`). Thread-safe.
 
 Stricter than Kafka, since readers of such records fail or lose their place: the length of a compressed
@@ -122,7 +122,7 @@ class _Words(threading.local):
         self._scratch = memoryview(b"")
 
     def scratch(self, size: int) -> memoryview:
-        """Room to unpack a batch in: memory that is there already costs far less than new one for each.
+        """Room to unpack a batch in: reusing memory costs far less than allocating it for each.
 
         For a large one it is new, so that no thread keeps what the largest batch that it ever had took.
         """
@@ -181,7 +181,7 @@ def load_beside(done: Callable[[], object] | None = None) -> None:
 
 
 def _note_plain_work(records: int) -> None:
-    """Load the native loops beside the work once the plain twin has had enough of it."""
+    """Load the native loops in the background once the plain twin has done enough work."""
     global _plain_records
     _plain_records += records
     if _plain_records > _PLAIN_RECORDS_MAX and not _loading:
@@ -195,7 +195,7 @@ def are_regular(batches: memoryview | bytearray, earliest_timestamp: int, keys_r
     where they must.
 
     The short way of an append, for batches whose headers are in order otherwise. The records of compressed ones are not
-    looked at. False also when only `scan_records` can tell.
+    looked at. Also return False when only `scan_records` can decide.
     """
     kernel, words = _native, _words
     if kernel is None or words is None:

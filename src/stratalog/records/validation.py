@@ -24,7 +24,7 @@ from stratalog.records.compression import Codec
 
 
 def validate_client_batches(buffer: Buffer, *, max_message_bytes: int) -> list[RecordBatch]:
-    """Check everything in `buffer` that batch headers tell; nothing is copied or decompressed.
+    """Check everything in `buffer` that batch headers show; nothing is copied or decompressed.
 
     The result is one batch, or several uncompressed messages of format 0 or 1. Raises the first of:
       CorruptRecordError               lengths or magic that no batch has, a wrong CRC
@@ -64,7 +64,7 @@ def _validate_intact(batch: RecordBatch, max_message_bytes: int) -> None:
 
 
 def _validate_number(batches: Sequence[RecordBatch]) -> None:
-    """Allow one batch, or uncompressed messages of one old format, each of which is a record."""
+    """Allow one batch, or uncompressed messages of one old format, which are one record each."""
     first = batches[0]
     for batch in batches[1:]:
         if batch.magic == fmt.MAGIC or first.magic == fmt.MAGIC or any(b.codec for b in batches):

@@ -17,7 +17,7 @@ _Result = TypeVar("_Result")
 
 
 class BrokerFaults:
-    """What is wrong from now on, until `heal`. Thread-safe.
+    """The faults to inject until `heal`. Thread-safe.
 
         broker.faults.store_down()
         ...

@@ -71,7 +71,7 @@ class FaultPlan:
             self._by = choose
 
     def heal(self) -> None:
-        """No more faults; calls that hang return, and a dead process is replaced by a new one."""
+        """Stop injecting faults. Calls that hang return, and a dead process is replaced by a new one."""
         with self._lock:
             self._planned.clear()
             self._by = _no_fault
@@ -141,7 +141,7 @@ def _no_fault(_: str) -> StoreFault | None:
 
 
 def bend(result: _Result, fault: StoreFault | None) -> _Result:
-    """Return `result` cut or with a bit flipped, when it is bytes and the fault says so."""
+    """Return `result`, cut or with a bit flipped if it is bytes and the fault asks for that."""
     if fault not in (StoreFault.SHORT, StoreFault.WRONG) or not isinstance(result, (bytes, bytearray, memoryview)):
         return result
     data = bytearray(result)

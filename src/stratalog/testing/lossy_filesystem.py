@@ -1,15 +1,15 @@
-"""A file system that forgets what was not synced, for tests of what happens when the power goes.
+"""A file system that loses what was not synced, for tests of power failures.
 
 It works on a real directory, so that maps and slices are real too. `crash` then leaves that directory as a machine may
 find it when it comes back:
 
-- of a file, what was there at its last `sync` is there; every page (4096 bytes) that was written since, and every byte
-  of size that it gained since, is there or not, as chance has it
-- of the names in a directory, what was there at its last `sync_dir` is there, and the first few of the creations,
-  renames and removals since, in their order
-- a directory that was made, and whose parent was not synced since, is there or gone with all that is in it
+- A file keeps its content as of its last `sync`. Each page (4096 bytes) written since, and each byte of size gained
+  since, survives or not at random.
+- A directory keeps its names as of its last `sync_dir`, and the first few of the creations, renames and removals since,
+  in order.
+- A new directory whose parent was not synced since survives, or is gone with all that is in it.
 
-Everything that was there when the file system was made is safe, and so is the renaming of a directory.
+Everything that existed when the file system was created is safe, and so is renaming a directory.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ class _Rest:
 class MovableClock(Clock):
     """The clocks of this machine, and as much later as was advanced. Thread-safe.
 
-    Threads that wait with `wait_until` or `sleep`, and loops of `new_event_loop`, follow it: their time has come when
-    it has come on this clock. Time goes on by itself too.
+    Threads that wait with `wait_until` or `sleep`, and loops of `new_event_loop`, follow it: they wake when their time
+    has come on this clock. Real time passes too.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class MovableClock(Clock):
     ) -> None:
         """Let so much time pass; returns when all that became due has been done.
 
-        It passes in a few leaps, after each of which everybody does what is due. A job that is due many times in a leap
+        It passes in a few leaps, and all due jobs run after each leap. A job that is due many times in a leap
         is done once. Clients do not follow this clock. ValueError for time that is negative. TimeoutError when work has
         not ended after half a minute of real time.
         """
@@ -139,7 +139,7 @@ class MovableClock(Clock):
 
 
 class ClockLoop(asyncio.SelectorEventLoop):
-    """Counts what it is given to do, so that another thread can tell when it rests."""
+    """Count submitted work, so that another thread can see when the loop is idle."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()

@@ -32,7 +32,7 @@ _NAME_CHARACTERS_MAX = 200
 
 @pytest.fixture(scope="session")
 def stratalog_config() -> Mapping[str, object]:
-    """Return keys of the broker's configuration beside those of `Broker.testing`; override it to set some."""
+    """Return configuration keys to add to those of `Broker.testing`. Override it to set some."""
     return {}
 
 

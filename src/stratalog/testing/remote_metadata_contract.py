@@ -49,7 +49,7 @@ def _segment(
     *,
     aborts: bool = False,
 ) -> RemoteLogSegmentMetadata:
-    """Return a segment as at the start of its copy; 1000 bytes and one for each record."""
+    """Return a segment as when its copy begins; 1000 bytes and one for each record."""
     return RemoteLogSegmentMetadata(
         segment_id=RemoteLogSegmentId.generate_new(partition),
         start_offset=start,

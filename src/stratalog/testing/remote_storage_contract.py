@@ -58,7 +58,7 @@ def make_segment(
     transactions: bool = True,
     snapshot: bool = True,
 ) -> SegmentToCopy:
-    """Return a sealed segment of random bytes as files below `directory`, with metadata as at the start of a copy."""
+    """Return a sealed segment of random bytes as files below `directory`, with metadata as when a copy begins."""
     segment_id = RemoteLogSegmentId.generate_new(partition)
     place = directory / segment_id.id.hex
     place.mkdir(parents=True)

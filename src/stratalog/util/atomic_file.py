@@ -36,7 +36,7 @@ def sync_file(path: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> None:
 
 
 def make_dirs_durably(path: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> None:
-    """Make a directory with all above it that are missing, so that they are there after a power failure too."""
+    """Create a directory and its missing parents so that they survive a power failure."""
     made = []
     place = Path(path).absolute()
     while not fs.is_dir(place) and place != place.parent:

@@ -29,8 +29,8 @@ class Clock(Protocol):
     ) -> None:
         """Wait on a condition whose lock is held until it is notified or `due_s` has come; None: until it is notified.
 
-        `due_s` is a time of `monotonic`. `busy` says that work goes on elsewhere for which the caller waits: a clock
-        that tests move does not take it to be at rest.
+        `due_s` is a time of `monotonic`. `busy` says that the caller waits for work done elsewhere, so a clock that
+        tests move does not count it as idle.
         """
         changed.wait(None if due_s is None else max(due_s - self.monotonic(), 0.0))
 

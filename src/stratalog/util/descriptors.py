@@ -1,4 +1,4 @@
-"""How many files a process may have open: connections, and the `.log` files that are in use, take most of them."""
+"""The limit of open files of a process. Connections and the `.log` files in use take most of them."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class File:
         return os.fstat(self._fd).st_size
 
     def mtime_ms(self) -> int:
-        """When the content was last changed; whatever name the file has by now."""
+        """Return when the content was last changed, whatever the name of the file is by now."""
         return os.fstat(self._fd).st_mtime_ns // 1_000_000
 
     def pread(self, size: int, position: int) -> bytes:
@@ -130,7 +130,7 @@ class FileSystem:
         return File(path, os.open(path, flags | os.O_CLOEXEC, 0o644))
 
     def create_private(self, path: StrPath) -> File:
-        """Make a file that only its owner may read, and open it for writing. FileExistsError when it is there."""
+        """Create a file that only its owner may read, and open it for writing. FileExistsError if it exists."""
         return File(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
     def exists(self, path: StrPath) -> bool:

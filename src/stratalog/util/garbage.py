@@ -4,7 +4,7 @@ A full collection looks at every object, and all threads wait for it: 140 ms onc
 and loaded logs are made of stays until the process ends, so the collector does not look at it: after the start,
 and whenever much has been loaded. A process that is not the broker's own (`Broker` inside a program) is left alone.
 
-Reference counts still free what was there, unless it is a cycle. So this is for a few moments in the life of a process,
+Reference counts still free these objects, except cycles. So this is for a few moments in the life of a process,
 and for none that clients can bring about again and again.
 """
 
@@ -34,7 +34,7 @@ def own_garbage() -> Iterator[None]:
 
 @contextmanager
 def long_lived() -> Iterator[None]:
-    """Let nothing be collected within, nor what there is at the end ever after; no more than that, so it is cheap."""
+    """Suspend garbage collection, then freeze all objects that exist at the end. Does nothing else, so it is cheap."""
     global _loading
     if not _is_own_process:
         yield

@@ -1,4 +1,4 @@
-"""How much memory this process may take, and how it gives back what it does not need."""
+"""The memory limit of this process, and the return of unused memory to the system."""
 
 from __future__ import annotations
 

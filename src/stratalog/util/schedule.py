@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """When a task that failed runs again: after `first_ms`, then twice as long each time up to `max_ms`.
+    """Delays before a failed task runs again: after `first_ms`, then twice as long each time up to `max_ms`.
 
     The first pause is no longer than the tasks' interval, the longest no shorter. `jitter` spreads the tasks of many
     partitions, also those that go well.
@@ -131,7 +131,7 @@ class Schedule:
         return job
 
     def cancel(self, job: Job) -> None:
-        """Do not run a job again; a run that has begun goes on."""
+        """Do not run a job again. A run that has begun continues."""
         with self._changed:
             job.cancelled = True
             self._jobs.discard(job)

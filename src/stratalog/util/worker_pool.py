@@ -16,7 +16,8 @@ logger = logging.getLogger(__name__)
 class WorkerPool:
     """At most `size` threads, begun when there is work for them. Thread-safe.
 
-    `pending_max` bounds what waits for a thread; None is no bound. Work that raises is logged, and its thread goes on.
+    `pending_max` bounds the tasks that wait; None means no bound. A task that raises is logged, and its thread
+    continues.
     """
 
     def __init__(self, name: str, size: int, *, pending_max: int | None = None) -> None:
@@ -36,7 +37,7 @@ class WorkerPool:
 
     @property
     def pending(self) -> int:
-        """What waits for a thread."""
+        """The number of tasks that wait for a thread."""
         return len(self._queue)
 
     @property
@@ -59,7 +60,7 @@ class WorkerPool:
             full = self._pending_max is not None and len(self._queue) >= self._pending_max
             if full and self._busy >= self._size:
                 raise QueueFullError(
-                    f"{self._name}: {len(self._queue)} tasks wait for {self._size} threads, no more may"
+                    f"{self._name}: {len(self._queue)} tasks wait for {self._size} threads, which is the limit"
                 )
             self._queue.append((work, arguments))
             if len(self._threads) < self._size and self._busy + len(self._queue) > len(self._threads):
@@ -76,7 +77,7 @@ class WorkerPool:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Take no more work, forget what waits, and wait for what is being done. Harmless when called again."""
+        """Accept no more tasks, drop those that wait, and wait for those that run. May be called again."""
         with self._changed:
             self._closed = True
             self._queue.clear()
@@ -91,7 +92,7 @@ class WorkerPool:
         self._threads.add(thread)
         try:
             thread.start()
-        except RuntimeError as error:  # the system has no more of them
+        except RuntimeError as error:  # the system is out of threads
             self._threads.discard(thread)
             if not self._threads:
                 raise

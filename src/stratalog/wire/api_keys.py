@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ApiKey(IntEnum):
-    """What a request asks for: the first two bytes after its size."""
+    """The kind of a request: the first two bytes after its size."""
 
     PRODUCE = 0
     FETCH = 1

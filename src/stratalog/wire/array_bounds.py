@@ -1,4 +1,4 @@
-"""Whether the arrays of a message can be as long as they say.
+"""Check that the arrays of a message can be as long as their counts say.
 
 kio's reader takes memory for as many elements as an array announces before it reads the first: 2^32 of them, in a
 request of thirty bytes, are 32 GB, and where the system has not got those, the process is aborted. So a message is

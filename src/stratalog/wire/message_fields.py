@@ -1,4 +1,4 @@
-"""How the fields of kio's messages stand in their bytes, for what walks messages without reading them."""
+"""The encoding of the fields of kio's messages, for code that skips through messages without decoding them."""
 
 from __future__ import annotations
 

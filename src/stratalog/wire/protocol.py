@@ -42,7 +42,7 @@ INT64 = struct.Struct(">q")
 #: kio counts the microseconds of a period in 64 bits.
 _PERIOD_MS_MAX: Final = (2**63 - 1) // 1000
 #: Elements of all arrays of a request: far more than any client asks about at once. Each takes 60 bytes and more here,
-#: of which a request needs one or two, so that a request of 100 MB could otherwise become several GB.
+#: and a request needs one or two of them, so that a request of 100 MB could otherwise become several GB.
 _ELEMENTS_MAX: Final = 1_000_000
 
 _EMPTY_ARRAY = INT32.pack(0)
@@ -65,7 +65,7 @@ class _NotHere(MetaPathFinder):
 def _kio() -> ModuleType:
     """Kio's serialisers. Its phantom types would pull in hypothesis wherever that is installed: 25 MB, 0.3 s."""
     finder = _NotHere("hypothesis")
-    # A new list each time: another thread that imports goes through the old one, and must not miss a finder of it.
+    # A new list each time: another importing thread iterates over the old one, and must not miss a finder of it.
     sys.meta_path = [finder, *sys.meta_path]
     try:
         return importlib.import_module("kio.serial")
@@ -131,7 +131,7 @@ def _writer(cls: Any) -> Callable[[Any, Any], None]:
 
 
 def read_client_id(frame: memoryview) -> tuple[str | None, int]:
-    """Return the client id of a request frame (without its size), and where the header goes on after it.
+    """Return the client id of a request frame (without its size), and the position of the header's next field.
 
     InvalidRequestError when the frame is too short for what it says, or the id is not UTF-8.
     """
@@ -252,7 +252,7 @@ class Tagged:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EncodedResponse:
-    """A response of which the bytes are there already: see `with_parts`."""
+    """A response whose bytes exist already: see `with_parts`."""
 
     body: bytes
     is_flexible: bool
@@ -389,7 +389,7 @@ def _to_tuple(value: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Plan:
-    """How to make one message class: what converts each field, and what stands for those that are not given."""
+    """The recipe for one message class: the converter of each field, and the default of those not given."""
 
     converters: dict[str, Callable[[Any], Any] | None]
     fillers: dict[str, Any]

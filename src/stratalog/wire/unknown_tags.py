@@ -30,7 +30,7 @@ def without_unknown_tags(cls: Any, data: bytes) -> bytes:
 
 
 class _Walk:
-    """Goes through a message; `kept` is what of it stays."""
+    """Walks through a message; `kept` collects the bytes that stay."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data

@@ -52,7 +52,7 @@ def _is_whole(directory: Path) -> bool:
 
 
 def _fetch_once(directory: Path) -> None:
-    """Fetch into a directory beside it, renamed when all is there. One process at a time."""
+    """Download into a temporary directory, renamed when complete. One process at a time."""
     maven = shutil.which("mvn")
     if maven is None:
         raise UsageError(

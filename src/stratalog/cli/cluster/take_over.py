@@ -1,4 +1,4 @@
-"""What stops a broker of ours from taking over the directories of another broker of a cluster: found, never changed."""
+"""Find what stops our broker from taking over the directories of another broker of a cluster. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TakeOverFinding:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryOwner:
-    """Whose a log directory is, as its meta.properties says; None where that says nothing."""
+    """The owner of a log directory by its meta.properties. A field is None where the file does not name it."""
 
     cluster_id: str | None = None
     node_id: int | None = None
@@ -61,7 +61,7 @@ class DirectoryOwner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """What a cluster says of itself. None: it was not asked, or does not say."""
+    """What the cluster reports about itself. None: not asked, or not reported."""
 
     cluster_id: str
     features: Mapping[str, int]
@@ -210,7 +210,7 @@ def _check_state(path: Path, fs: FileSystem) -> Iterator[TakeOverFinding]:
             "in-use", str(path), "a process has its .lock", "stop that process (SIGTERM), and wait for its end"
         )
     elif not fs.exists(path / CLEAN_SHUTDOWN):
-        what = "the broker before was not stopped cleanly: logs are recovered at the start, and no ELR counts on it"
+        what = "the broker before was not stopped cleanly: its logs are recovered at startup, and no ELR contains it"
         remedy = "start that broker once more and stop it with SIGTERM, or accept a longer start"
         yield TakeOverFinding("warning", "unclean", str(path), what, remedy)
     try:

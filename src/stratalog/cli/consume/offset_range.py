@@ -20,7 +20,7 @@ _OFFSETS: Final = re.compile(r"(\d*)[-:](\d*)")
 
 
 class Anchor(Enum):
-    """What the number of an `OffsetPoint` counts from."""
+    """The base that the number of an `OffsetPoint` is relative to."""
 
     ZERO = "zero"
     START = "start"

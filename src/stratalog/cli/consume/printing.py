@@ -11,7 +11,7 @@ from stratalog.cli.threads import call_beside
 
 
 class RecordSource(Protocol):
-    """Where records come from."""
+    """The source of the records."""
 
     def read(self) -> AsyncGenerator[Sequence[Any], None]:
         """Yield records of one partition at a time, in order."""

@@ -20,7 +20,7 @@ from stratalog.wire.client import LATEST_OFFSET, Cluster, ConnectionOptions, Unr
 TopicPartition = tuple[str, int]
 
 _POLL_MS: Final = 200
-#: After so long without a record, the cluster is asked whether it is there.
+#: After this time without a record, the cluster is asked whether the topic still exists.
 _IDLE_S: Final = 10.0
 _COMMIT_INTERVAL_S: Final = 5.0
 #: How long a consumer may take to leave its group.
@@ -44,7 +44,7 @@ class RangeReader:
     async def read(self) -> AsyncGenerator[Sequence[Any], None]:
         """Yield what there is, partition by partition; ends when all ranges have been read.
 
-        NothingFoundError when a topic goes before that.
+        NothingFoundError when a topic is deleted before that.
         """
         open_ = {Partition(*key): stop for key, (_, stop) in self._ranges.items()}
         if not open_:
@@ -197,7 +197,7 @@ class _Watch:
         self._since = time.monotonic()
 
     async def saw(self, anything: bool) -> set[str]:
-        """Return the topics that are there no more, asked for when nothing has come for long.
+        """Return the topics that no longer exist. Asked when no record has arrived for some time.
 
         UnreachableError when no broker answers then.
         """

@@ -9,7 +9,7 @@ from stratalog.records import FilterError, FilterReaders, RecordCondition, compi
 
 
 def compile_filter(text: str, now_ms: int) -> RecordCondition:
-    """Return what tells whether a record passes. Raises UsageError."""
+    """Return a predicate for records. Raises UsageError."""
     readers = FilterReaders(lambda time: moment_ms(time, "--filter timestamp", now_ms), json_text=json_text)
     try:
         return compile_condition(text, readers)

@@ -32,7 +32,7 @@ class PartitionTiers:
 
     @property
     def settled(self) -> bool:
-        """Whether all that is sealed is remote, and local retention has nothing left to delete."""
+        """Return whether all sealed segments are remote and local retention has nothing left to delete."""
         all_remote = self.remote_end_offset + 1 >= self.active_base_offset
         kept = self.local_bytes - self.oldest_local_bytes < LOCAL_RETENTION_BYTES
         return all_remote and (kept or self.local_segments == 1)

@@ -17,7 +17,7 @@ TOPIC = "flights"
 PARTITIONS = 6
 GROUP = "demo"
 
-#: Segments of a mebibyte or a month, whichever is first; the newest half mebibyte of each partition stays local.
+#: Segments of a mebibyte or a month, whichever comes first; the newest half mebibyte of each partition stays local.
 LOCAL_RETENTION_BYTES = 512 * 1024
 TOPIC_CONFIG = {
     "remote.storage.enable": "true",

@@ -1,4 +1,4 @@
-"""What is wrong with the brokers of a cluster, as they say themselves. Nothing is changed."""
+"""Find problems that the brokers of a cluster report. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def examine_brokers(bootstrap_server: str, command_config: Path | None) -> list[
 
 
 def _fenced(cluster: Cluster, bootstrap_server: str) -> list[Diagnosis]:  # noqa: ARG001
-    """Ask for brokers that the controller knows and does not hear. Brokers before Kafka 4.0 do not say it."""
+    """Find brokers that are registered but fenced. Brokers before Kafka 4.0 do not report them."""
     answer = cluster.any.call(ApiKey.DESCRIBE_CLUSTER, (0, 2), endpoint_type=1, include_fenced_brokers=True)
     check(answer.error_code, answer.error_message, "cluster")
     return [
@@ -57,7 +57,7 @@ def _fenced(cluster: Cluster, bootstrap_server: str) -> list[Diagnosis]:  # noqa
             Severity.ERROR,
             f"broker {each.broker_id}",
             "fenced-broker",
-            f"the controller does not hear it, and it leads nothing ({join_host_port(each.host, int(each.port))})",
+            f"it is fenced: the controller gets no heartbeats from it ({join_host_port(each.host, int(each.port))})",
             "start it, or see its log for why it does not reach the controllers",
         )
         for each in answer.brokers
@@ -74,7 +74,7 @@ def _replicas(cluster: Cluster, bootstrap_server: str) -> list[Diagnosis]:
 def replicas(
     partitions: Iterable[PartitionStatus], min_isr: Mapping[str, int], bootstrap_server: str
 ) -> list[Diagnosis]:
-    """Return what is to be said of partitions without a leader, and of those whose replicas are not all in sync.
+    """Diagnose partitions without a leader and partitions whose replicas are not all in sync.
 
     `min_isr` is what their topics ask for by min.insync.replicas.
     """
@@ -185,7 +185,7 @@ def _hanging(cluster: Cluster, bootstrap_server: str) -> list[Diagnosis]:
     unknown = []
     if refused:
         name, why = refused[0]
-        found = f"transactions of {counted(len(refused), 'partition')} are not told, first: {name}: {why}"
+        found = f"transactions of {counted(len(refused), 'partition')} cannot be listed, first: {name}: {why}"
         mend = "mend what else is found first; or ask as a user that may read these topics"
         unknown.append(Diagnosis(Severity.WARNING, bootstrap_server, "unknown", found, mend))
     return unknown + [

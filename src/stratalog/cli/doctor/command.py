@@ -40,7 +40,7 @@ def doctor(
     is checked as by fsck, unless a broker has it open, and with it what its broker knows of topics. Brokers are asked
     for partitions without a leader or with replicas that are behind, brokers that are fenced, failed and full
     directories, uploads that fail or wait, transactions that hang, and settings of topics that have no effect. A bucket
-    is checked as by tier audit, a configuration as at the start of a broker, Spark as by spark doctor.
+    is checked as by tier audit, a configuration as at broker startup, Spark as by spark doctor.
 
     Exit code 0: nothing is wrong, or notes only.
     Exit code 1: errors or warnings.

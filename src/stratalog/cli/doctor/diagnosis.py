@@ -1,4 +1,4 @@
-"""What the doctor says: a problem in one place, and the command that mends it."""
+"""A diagnosis: a problem in one place, and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _first(texts: Sequence[str]) -> str:
 
 
 def room(where: str, free: int, total: int) -> list[Diagnosis]:
-    """Return what is to be said of the room on a disk."""
+    """Diagnose the free space of a disk."""
     if total <= 0 or free >= total * _NEARLY_FULL:
         return []
     severity = Severity.ERROR if free < total * _FULL else Severity.WARNING

@@ -1,4 +1,4 @@
-"""What is wrong in a place: log directories with what a broker knows of them, a bucket. Nothing is changed."""
+"""Diagnose log directories with their broker's metadata, or a bucket. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stratalog.log.recovery import hold_all, is_held
 from stratalog.remote.storage import ObjectStore
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK
 
-#: An upload or deletion may be under way for so long.
+#: How long an upload or deletion may be in progress.
 GRACE_MS = 24 * 3600 * 1000
 
 
@@ -89,5 +89,5 @@ def examine_bucket(url: str, store: ObjectStore, data_dirs: DataDirSet | None) -
 
 
 def unreadable(url: str, error: RemoteStorageError) -> Diagnosis:
-    """Return what is to be said of a bucket that cannot be read."""
+    """Diagnose a bucket that cannot be read."""
     return Diagnosis(Severity.ERROR, url, "unreadable", str(error), "check the URL, and the credentials")

@@ -1,4 +1,4 @@
-"""What is wrong with Spark on this machine."""
+"""Find problems of Spark on this machine."""
 
 from __future__ import annotations
 

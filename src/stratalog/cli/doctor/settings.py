@@ -1,4 +1,4 @@
-"""What of a broker's configuration file would stop its start, or is not kept. Nothing is started."""
+"""Find keys of a configuration file that would stop a broker at startup or have no effect. Nothing is started."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def of_document(document: Mapping[str, Any], broker: BrokerConfig | None, where:
     for each in document["topics"]:
         try:
             config = LogConfig.from_properties(each["configs"], with_dynamic)
-        except InvalidConfigError:  # told of by the check of the document
+        except InvalidConfigError:  # reported by the check of the document
             continue
         topics.append(TopicSettings(each["name"], each["configs"], config))
     return _diagnoses(

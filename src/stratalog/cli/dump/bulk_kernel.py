@@ -3,7 +3,7 @@
 No interpreter lock.
 
 Importing this module loads the loops. What is not simple (control batches, malformed records) is left to the plain way:
-the loop stops before such a batch and says so.
+the loop stops before such a batch and reports it.
 
 The caller has reserved `BATCH_TEXT_MAX` bytes for each batch and, when records are wanted, `RECORD_TEXT_MAX` for each
 record that the payload can hold plus `PAYLOAD_TEXT_FACTOR` times the size of the payload (each byte may become U+FFFD,
@@ -41,7 +41,7 @@ PAYLOAD_TEXT_FACTOR: Final = 3
 
 
 class TextState(Words):
-    """In and out: bytes of text, and the offset of the last record, -1 at the start. Out: gaps that were noted."""
+    """In and out: bytes of text, and the offset of the last record, -1 before the first. Out: gaps that were noted."""
 
     __slots__ = ()
     _fields_: ClassVar[list[tuple[str, Any]]] = Words.of("used", "last_offset", "gaps")
@@ -363,7 +363,7 @@ def format_batches(
 ) -> int:
     """Write the lines of the batches [first, last) of a table, whose positions count from `position` of the file.
 
-    Text goes to `out_at`, the gaps to `gaps`, both addresses. Gives the index of the first one that was not written.
+    Text is written to `out_at`, gaps to `gaps`; both are addresses. Return the index of the first one not written.
     """
     out, noted = as_u8(out_at), as_i64(gaps)
     state = _text_state(state_at, 0)

@@ -1,4 +1,4 @@
-"""Which kind of file a name says, and what prints it."""
+"""The kind of a file by its name, and the function that prints it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from stratalog.log.format import (
     checkpoints,
 )
 
-#: A segment's file: base offset, in a bucket also the segment's id, the kind, and a suffix while it comes or goes or
-#: after it was cut.
+#: A segment's file: base offset, in a bucket also the segment's id, the kind, and a suffix while the file is being
+#: written or deleted, or after it was cut.
 _SEGMENT_FILE: Final = re.compile(
     r"(?P<stem>(?P<offset>\d{20})(-[A-Za-z0-9_-]{22})?)"
     r"(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.snapshot|\.leader-epoch-checkpoint)(\.deleted|\.cleaned|\.swap|(\.\d+)?\.cut)?"

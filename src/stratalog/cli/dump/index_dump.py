@@ -1,4 +1,4 @@
-"""`.index` and `.timeindex`: their entries, each checked against the `.log` beside the index.
+"""`.index` and `.timeindex`: their entries, each checked against the `.log` of the same segment.
 
 An index in use is longer than its entries: printing stops at the first entry of zeros, as in Kafka.
 """
@@ -41,7 +41,7 @@ def dump_offset_index(source: DumpSource, base_offset: int, stem: str, output: T
     if found.is_guess:
         problems.remark(
             f"{source.name}: {size} bytes are a multiple of 8 and of 12, and the entries ascend read either way; read "
-            f"as {form}: with the {stem}{LOG_SUFFIX} beside it, it would be certain"
+            f"as {form}: a {stem}{LOG_SUFFIX} in the same directory would make it certain"
         )
     if options.index_sanity_check:
         _say_sane(source, output, problems, _offset_index_fault(data, base_offset, form))
@@ -171,8 +171,8 @@ def _log_beside(source: DumpSource, stem: str, options: DumpOptions, problems: P
     if options.index_sanity_check:
         return None
     if options.verify_index_only:
-        raise UsageError(f"{source.name}: cannot be verified: {stem}{LOG_SUFFIX} does not exist beside it")
-    problems.remark(f"{source.name}: there is no {stem}{LOG_SUFFIX} beside it to verify it against")
+        raise UsageError(f"{source.name}: cannot be verified: {stem}{LOG_SUFFIX} does not exist in the same directory")
+    problems.remark(f"{source.name}: there is no {stem}{LOG_SUFFIX} in the same directory to verify it against")
     return None
 
 

@@ -52,7 +52,7 @@ def dump_snapshot(source: DumpSource, output: TextOutput, problems: Problems) ->
 
 
 def _dump_batches(source: DumpSource, start: int, end: int, output: TextOutput, problems: Problems) -> None:
-    """Print a log. Damage goes to `problems`, and printing continues after it where possible."""
+    """Print a log. Damage is reported to `problems`, and printing continues after it where possible."""
     options = output.options
     limit = end if options.max_bytes is None else min(end, start + options.max_bytes)
     printer = _printer(source, output, problems, limit - start)

@@ -1,4 +1,4 @@
-"""How a dump is said: lines as kafka-dump-log prints them, or JSON, one object a line; and problems, on stderr."""
+"""The output of a dump: lines as kafka-dump-log prints them, or JSON, one object a line. Problems go to stderr."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DumpOptions:
     skip_record_metadata: bool = False
     json: bool = False
     #: "offsets", "transaction-log", "cluster-metadata", "remote-log-metadata", "share-group-state", or None: key and
-    #: value by the two decoder classes, of which None is text.
+    #: value by the two decoder classes; None means text.
     decoder: str | None = None
     key_decoder: str | None = None
     value_decoder: str | None = None
@@ -46,7 +46,7 @@ class DumpOptions:
 
     @property
     def has_decoder(self) -> bool:
-        """Whether keys and values are anything else than text."""
+        """Return whether keys and values are decoded as anything but text."""
         return any(name is not None for name in (self.decoder, self.key_decoder, self.value_decoder))
 
     @property

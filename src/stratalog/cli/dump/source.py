@@ -1,4 +1,4 @@
-"""Where a dumped file comes from: a path, or an object in a store. Read-only, by byte range."""
+"""The source of a dumped file: a path, or an object in a store. Read-only, by byte range."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class DumpSource(Protocol):
         """Bytes [start, end), fewer where the file ends."""
 
     def sibling(self, base_name: str) -> DumpSource | None:
-        """Return the file of that name beside this one."""
+        """Return the file of that name in the same directory."""
 
     def close(self) -> None: ...
 

@@ -41,7 +41,7 @@ def fsck(
     """Check log directories offline: every batch, index entry, snapshot, epoch, checkpoint and name.
 
     Without --repair nothing is changed. With --repair, files that follow from the log are rebuilt. A torn tail is cut
-    and kept beside its log as NAME.POSITION.cut. Valid batches are never changed. Damage in records that were
+    and kept in the same directory as NAME.POSITION.cut. Valid batches are never changed. Damage in records that were
     acknowledged stays, and the log continues after their offsets. With --accept-loss such damage is cut too, and
     consumers skip its offsets.
 

@@ -65,7 +65,7 @@ class GroupDetails:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How far a group is in a partition. None is what is not known: no commit, or a topic that is gone.
+    """The progress of a group in a partition. None means unknown: no commit, or a deleted topic.
 
     Of a share group `committed` is where it begins; some records behind that are done, which `told_lag` leaves out.
     """
@@ -211,7 +211,7 @@ def _assignment(data: bytes) -> dict[str, tuple[int, ...]]:
 def lags(cluster: Cluster, group: GroupDetails) -> list[PartitionLag]:
     """Return how far a group is in each partition that it has committed for, or that a member has.
 
-    Members of a share group have partitions together, so it is not told who has one.
+    Members of a share group share partitions, so no owner is reported.
     """
     if group.summary.type == SHARE:
         begun = share_offsets(cluster, group.summary.name)

@@ -1,4 +1,4 @@
-"""`stratalog groups reset-offsets`: where a group goes on, by offset, by time, or as a file says."""
+"""`stratalog groups reset-offsets`: set a group's offsets by offset, by time, or from a file."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class ShareOffset:
-    """Where a group begins in a partition. `lag` is None when the broker does not say."""
+    """The start offset of a group in a partition. `lag` is None when the broker does not report it."""
 
     start: int
     lag: int | None

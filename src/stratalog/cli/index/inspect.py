@@ -17,7 +17,7 @@ from stratalog.util import REAL_FILESYSTEM, print_table
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """One index file: what it is, why it is taken for that, and its entries."""
+    """One index file: its format, the evidence for it, and its entries."""
 
     path: Path
     size: int

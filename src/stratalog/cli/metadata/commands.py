@@ -1,4 +1,4 @@
-"""`stratalog metadata export|import|check`: back up and restore what a broker knows beside its logs."""
+"""`stratalog metadata export|import|check`: back up and restore the metadata that a broker keeps outside its logs."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def import_(
 ) -> int:
     """Make a document the metadata of a data directory that no broker serves: all of it, or nothing.
 
-    Partitions keep their records if the document has their topics with the same ids; `metadata check` tells which have
-    not. Without credentials in the document, the directory has none afterwards.
+    Partitions keep their records if the document has their topics with the same ids; `metadata check` lists those that
+    do not. Without credentials in the document, the directory has none afterwards.
 
     \b
     Examples:

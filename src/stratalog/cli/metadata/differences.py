@@ -1,4 +1,4 @@
-"""Where a copy of a broker's metadata and the partitions of a directory do not fit."""
+"""Find differences between a copy of a broker's metadata and the partitions of a directory."""
 
 from __future__ import annotations
 

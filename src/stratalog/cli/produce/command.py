@@ -121,7 +121,7 @@ def produce(
         int, typer.Option("--batch-size", min=1, max=_INT32_MAX, help="Bytes of a batch, at most.")
     ] = 1 << 18,
     linger_ms: Annotated[
-        int, typer.Option("--linger-ms", min=0, max=_INT32_MAX, help="Wait so long for a batch to fill.")
+        int, typer.Option("--linger-ms", min=0, max=_INT32_MAX, help="Time to wait for a batch to fill.")
     ] = 5,
     schema_registry: SchemaRegistryUrl = None,
     key_schema: Annotated[

@@ -35,7 +35,7 @@ _FIELDS: Final = {
 
 
 class InputFormat(Enum):
-    """How the bytes of the input are divided into records."""
+    """The way in which the bytes of the input are divided into records."""
 
     LINES = "lines"
     JSON = "json"

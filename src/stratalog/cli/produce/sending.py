@@ -34,7 +34,7 @@ _CANCEL_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """How records are sent. `acks` is Kafka's number, -1 for all replicas."""
+    """Settings for sending. `acks` is Kafka's number, -1 for all replicas."""
 
     codec: str | None = None
     acks: int = -1
@@ -45,7 +45,7 @@ class ProducerSettings:
 
 @dataclass(slots=True)
 class PartitionSummary:
-    """What was acknowledged in one partition; offsets are -1 where the broker was not asked to acknowledge."""
+    """The acknowledged records of one partition; offsets are -1 where the broker was not asked to acknowledge."""
 
     records: int = 0
     first_offset: int = -1
@@ -54,7 +54,7 @@ class PartitionSummary:
 
 @dataclass(slots=True)
 class SendSummary:
-    """What was acknowledged, by partition."""
+    """The acknowledged records, by partition."""
 
     partitions: dict[int, PartitionSummary] = field(default_factory=dict)
 
@@ -115,7 +115,7 @@ class RecordSender:
             self.raise_failure()
 
     async def _begin(self, record: OutgoingRecord) -> Any:
-        """Return the future of a record. One without key and value goes in a batch of its own: `send` refuses it."""
+        """Return the future of a record. One without key and value gets a batch of its own, as `send` refuses it."""
         headers = list(record.headers)
         if record.key is None and record.value is None:
             batch = self._producer.create_batch()

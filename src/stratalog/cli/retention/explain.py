@@ -1,4 +1,4 @@
-"""`stratalog retention explain`: of one topic, segment by segment, what keeps it and when it goes."""
+"""`stratalog retention explain`: for each segment of a topic, what keeps it and when it is deleted."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def data_dirs(paths: Iterable[Path] | None) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class InputOptions:
-    """Where a job looks: data directories, a bucket and the options of its store; `topics` None means all."""
+    """What a job reads: data directories, a bucket and the options of its store; `topics` None means all."""
 
     paths: list[str]
     remote: str | None

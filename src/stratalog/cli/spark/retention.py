@@ -1,4 +1,4 @@
-"""`stratalog spark retention`: what goes when, for all topics at once, and with other settings."""
+"""`stratalog spark retention`: what is deleted when, for all topics at once, also with other settings."""
 
 from __future__ import annotations
 

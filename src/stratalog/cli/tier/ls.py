@@ -42,7 +42,7 @@ class Level(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which segments are wanted; both ends of a range are inclusive, None is no bound."""
+    """The choice of segments. Both ends of a range are inclusive, None means no bound."""
 
     from_offset: int | None = None
     to_offset: int | None = None

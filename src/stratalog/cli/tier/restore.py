@@ -141,7 +141,7 @@ def restore(
 
 @dataclass(frozen=True, slots=True)
 class _Attached:
-    """How the new directory stands to the bucket, and what is to be said of it. None leaves a directory as it is."""
+    """The relation of the new directory to the bucket, and a remark about it. None leaves a directory as it is."""
 
     is_read_only: bool | None
     notes: tuple[str, ...] = ()

@@ -39,7 +39,7 @@ def top(
         str, typer.Option("--interval", "-i", metavar="SPAN", help="How often to look: 500ms, 2s, 1m.")
     ] = "2s",
     sort: Annotated[
-        TopOrder, typer.Option("--sort", "-s", help="What topics are sorted by.", case_sensitive=False)
+        TopOrder, typer.Option("--sort", "-s", help="The order of topics.", case_sensitive=False)
     ] = TopOrder.IN,
     once: Annotated[bool, typer.Option("--once", "-1", help="Look once, and end.")] = False,
     as_json: JsonLines = False,
@@ -50,7 +50,7 @@ def top(
     With --bootstrap-server it asks by Kafka's protocol instead, which brokers without a web address and Apache Kafka's
     answer too: rates are then those at which logs grow, and times of requests and bytes that go out are not known.
     What needs attention comes first. On a terminal, keys change the order of topics, p pauses and q ends; in a
-    pipe, each look is a block of plain lines. A broker that goes away is waited for.
+    pipe, each look is a block of plain lines. If the broker goes away, top waits for it.
 
     Exit code 2: wrong arguments, what answers is no such broker, or with --once no answer.
 

@@ -1,4 +1,4 @@
-"""A cluster as every Kafka broker tells of it: offsets, sizes on disk, replicas and groups, but no times of requests.
+"""What every Kafka broker reports of a cluster: offsets, sizes on disk, replicas, groups. No request times.
 
 Rates are differences between two looks: records by the ends of partitions, bytes by the growth of their leaders' logs.
 """
@@ -44,7 +44,7 @@ _GROUPS_MAX: Final = 200
 _INTERNAL: Final = "__"
 _SORTS: Final[Mapping[TopOrder, str]] = {
     TopOrder.IN: "bytesInRate",
-    TopOrder.OUT: "bytesInRate",  # what goes out is known to the broker alone
+    TopOrder.OUT: "bytesInRate",  # only the broker itself knows what it sends
     TopOrder.RECORDS: "records",
     TopOrder.LOCAL: "localBytes",
     TopOrder.UPLOAD: "uploadBytes",
@@ -53,7 +53,7 @@ _SORTS: Final[Mapping[TopOrder, str]] = {
 
 @dataclass(slots=True)
 class _Disks:
-    """What the brokers say of their directories."""
+    """What the brokers report of their directories."""
 
     directories: list[dict[str, Any]] = field(default_factory=list)
     #: Bytes of all replicas, by topic.
@@ -69,7 +69,7 @@ class _Disks:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """What rates are differences of."""
+    """The counters from which rates are computed."""
 
     at: float
     ends: Mapping[TopicPartition, int]
@@ -97,7 +97,7 @@ class KafkaSource:
 
     @property
     def has_rates(self) -> bool:
-        """Whether there were two looks, so that there is a difference."""
+        """Return whether there are two looks to compute a rate from."""
         return bool(self._rates)
 
     def look(self, order: TopOrder) -> TopSnapshot:

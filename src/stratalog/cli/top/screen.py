@@ -41,7 +41,7 @@ KEYS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TopView:
-    """What is shown, and how. `problem` is why the broker does not answer, since `problem_since_ms`."""
+    """The data to show, and how. `problem` is why the broker has not answered since `problem_since_ms`."""
 
     #: Where the broker is asked.
     address: str
@@ -76,7 +76,7 @@ class _Section:
 
 
 def lines_of(view: TopView, width: int, height: int | None) -> list[Text]:
-    """Return the lines, none wider than `width`, no more than `height`; None for those that ten rows of each take."""
+    """Return at most `height` lines of at most `width` columns. With `height` None, ten rows of each section."""
     head = [_title(view), *_problem(view)]
     if view.snapshot is None:
         if view.problem is None:
@@ -242,7 +242,7 @@ def _sections(shown: TopSnapshot, view: TopView) -> list[_Section]:
 
 
 def _shared(height: int, sections: Sequence[_Section]) -> list[int]:
-    """Return how many rows each section shows in `height` lines, of which its head takes one more.
+    """Return how many rows each section shows in `height` lines. The head of a section takes one more.
 
     Sections get their rows in turns, so that a short one leaves its room to the others. Where there is no room for all,
     the last ones get none.

@@ -1,4 +1,4 @@
-"""What `stratalog top` shows at one moment, and the first of its sources: the web address of a broker."""
+"""The data that `stratalog top` shows at one moment, and its first source: the web address of a broker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from stratalog.cli.web_address import NotAllowedError, NotOursError, WebAddress
 from stratalog.wire.client import UnreachableError
 
-#: What is shown of rows: its fields, and what they hold. None may stand where the type says so.
+#: The fields of rows and their types. None is allowed where the type includes it.
 _Fields: TypeAlias = Mapping[str, type | UnionType]
 _NUMBER: Final = int | float
 _RATES: Final[_Fields] = dict.fromkeys(("bytesIn", "bytesOut", "recordsIn", "waitP99Ms"), _NUMBER)
@@ -50,7 +50,7 @@ ROWS: Final = 100
 
 
 class TopOrder(Enum):
-    """What topics are sorted by."""
+    """The order of topics."""
 
     IN = "in"
     OUT = "out"
@@ -108,7 +108,7 @@ class TopSnapshot:
 
 
 class TopSource(Protocol):
-    """Where looks come from. `kind` is what JSON calls `name`, which is its address."""
+    """A source of looks. `name` is its address, `kind` the key of that in JSON."""
 
     @property
     def kind(self) -> str: ...
@@ -118,7 +118,7 @@ class TopSource(Protocol):
 
     @property
     def has_rates(self) -> bool:
-        """Whether the next look has rates; a source that takes differences needs one look before."""
+        """Return whether the next look has rates. A source that computes them needs one look before."""
         ...
 
     def look(self, order: TopOrder) -> TopSnapshot:

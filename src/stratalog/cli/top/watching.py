@@ -66,7 +66,7 @@ class BrokerWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """Look no more. A look that is under way is not waited for."""
+        """Stop looking. Does not wait for a look that is in progress."""
         self._ended.set()
         self._changed.set()
 

@@ -204,7 +204,7 @@ def find_hanging(
     """
     oldest_ms = SYSTEM_CLOCK.now_ms() - span_ms(max_transaction_timeout, "--max-transaction-timeout")
     if partition is not None and not topic:
-        raise UsageError("--partition: of which topic? give --topic")
+        raise UsageError("--partition needs --topic")
     with open_cluster(bootstrap_server, command_config) as cluster:
         topics = named_topics(cluster, topic) if topic else cluster.topics()
         keys = [

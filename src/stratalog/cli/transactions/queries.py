@@ -1,4 +1,4 @@
-"""Transactions as coordinators tell of them, and producers as the leaders of partitions see them."""
+"""Transactions as their coordinators report them, and producers as partition leaders report them."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def active_producers(
 ) -> list[ActiveProducer]:
     """Return the producers that the leaders of these partitions know. RefusedError and errors of Kafka.
 
-    With `on_refused`, a partition that its leader refuses is only told there.
+    With `on_refused`, a partition that its leader refuses is reported to it instead of raised.
     """
     by_leader: dict[int, dict[str, list[int]]] = {}
     for topic, number in partitions:
@@ -143,7 +143,7 @@ def _producer(topic: str, partition: int, state: Any) -> ActiveProducer:
 
 
 def hanging(cluster: Cluster, candidates: Collection[ActiveProducer]) -> list[ActiveProducer]:
-    """Return those with a transaction open in their partition of which no coordinator knows."""
+    """Return producers with an open transaction that no coordinator knows."""
     summaries = list_transactions(cluster, producer_ids=sorted({each.producer_id for each in candidates}))
     found = [_details(cluster, summary) for summary in summaries.values()] if candidates else []
     known: Mapping[int, set[TopicPartition]] = {each.summary.producer_id: set(each.partitions) for each in found}

@@ -45,7 +45,7 @@ from stratalog.remote.storage import (
 )
 from stratalog.util import crc32c, uuid_to_base64
 
-#: The object that tells the store's time; see `repair.store_time_ms`.
+#: The object whose timestamp is the store's time; see `repair.store_time_ms`.
 CLOCK_KEY = "stratalog-tier-clock"
 
 #: A reader of segments takes 8 MiB of memory.
@@ -64,7 +64,7 @@ class AuditOptions:
 
 @dataclass(slots=True)
 class BucketAudit:
-    """What was looked at and what was found; bytes are those of all objects, `read_bytes` those that were read.
+    """The extent of an audit and its findings; bytes are those of all objects, `read_bytes` those that were read.
 
     `known_segments` were found sound by an earlier run and are the same since, so their content was not read.
     """
@@ -101,7 +101,7 @@ class Bucket:
 
     @cached_property
     def reader(self) -> PartitionReader:
-        """What lists partitions. Its threads end with the bucket."""
+        """The pool that lists partitions. Its threads end with the bucket."""
         return PartitionReader(self.view.inner)
 
     def __reduce__(self) -> tuple[type[Bucket], tuple[str, dict[str, str]]]:
@@ -142,7 +142,7 @@ class _ContentTask:
 
     @property
     def fingerprint(self) -> str:
-        """Of all objects as the store lists them."""
+        """Totals of all objects as the store lists them."""
         objects = sorted(self.facts.stored.objects.values(), key=lambda info: info.key)
         listed = [(info.key, info.size, info.etag or info.last_modified_ms) for info in objects]
         return f"{crc32c(repr(listed).encode()):08x}:{self.size}"
@@ -281,7 +281,7 @@ def _with_metadata(
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """What the listing of a partition tells, and the segments whose content can be read."""
+    """Findings from the listing of a partition, and the segments whose content can be read."""
 
     findings: list[ObjectFinding] = field(hash=False)
     to_read: list[SegmentFacts] = field(hash=False)
@@ -341,7 +341,7 @@ def segments_to_read(stored: PartitionObjects, metadata: PartitionMetadata | Non
 def check_content(
     view: PlainView, facts: SegmentFacts, on_bytes: Callable[[int], None] = lambda _: None
 ) -> list[ObjectFinding]:
-    """Return the findings of one segment's content. What the listing has told (missing, wrong size) is not told again.
+    """Return the findings of one segment's content. Faults found by the listing (missing, wrong size) are not repeated.
 
     Raises RemoteStorageError when the store fails.
     """
@@ -396,5 +396,5 @@ def beside_partitions(bucket: BucketPartitions) -> Iterator[ObjectFinding]:
                 kind=AuditKind.SEVERAL_TOPIC_IDS,
                 topic=topic,
                 text=f"topics of this name have been here with the ids {names}",
-                action="none: with a data directory (--data-dir) the audit tells which one is in use",
+                action="none: with a data directory (--data-dir) the audit reports which one is in use",
             )

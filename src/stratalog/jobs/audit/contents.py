@@ -1,6 +1,6 @@
-"""What the bytes of a segment's objects say, held against each other. Pure: bytes are handed in, nothing is fetched.
+"""Check the contents of a segment's objects against each other. Pure: bytes are passed in, nothing is fetched.
 
-The records come in pieces, in order, of which one and a part of the one before are in memory; indexes come whole.
+Records come in pieces, in order: one piece and part of the one before are in memory. Indexes come whole.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from stratalog.util import crc32c
 
 @dataclass(frozen=True, slots=True)
 class ContentFault:
-    """What is wrong with one object's content."""
+    """A fault in one object's content."""
 
     object: ObjectKind
     kind: AuditKind
@@ -46,7 +46,7 @@ class ContentFault:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the records of a segment should be. `max_timestamp` is a bound; offsets are inclusive."""
+    """The expected records of a segment. `max_timestamp` is a bound; offsets are inclusive."""
 
     base_offset: int
     end_offset: int
@@ -108,7 +108,7 @@ class IndexEntries:
         yield from time_index.decode_entries(view, expected.base_offset)
 
     def meet(self, position: int, batch: RecordBatch) -> None:
-        """Take the next batch, of which only the headers are read."""
+        """Take the next batch. Only its headers are read."""
         base, last = batch.base_offset, batch.last_offset
         entry = self._next_offset
         if entry is not None and entry.position <= position:
@@ -135,11 +135,11 @@ class IndexEntries:
         self._largest_ms = largest
 
     def stop(self) -> None:
-        """Judge no more entries: a batch is damaged, and what points at it or behind it may be right."""
+        """Stop checking entries: a batch is damaged, and entries that point at or after it may be right."""
         self._next_offset = self._next_time = None
 
     def end(self, size: int) -> None:
-        """There are no more batches; the records have `size` bytes."""
+        """Finish after the last batch; the records have `size` bytes."""
         if self._next_offset is not None:
             offset, position = self._next_offset
             self._fault(
@@ -257,7 +257,7 @@ class RecordsWalk:
                 )
 
     def lose(self, kind: AuditKind, text: str) -> None:
-        """Say why no more batches can be told from here on."""
+        """Note why no batches can be read from here on."""
         self._is_lost = True
         self._rest = b""
         self._fault(kind, text)

@@ -1,4 +1,4 @@
-"""What an audit of a bucket can find, and what repair may do about it.
+"""The findings of a bucket audit, and the repairs for them.
 
 `docs/reference/tiered_storage.md` has the table.
 
@@ -73,7 +73,7 @@ def in_words(kinds: Sequence[ObjectKind]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RemakeIndexes:
-    """Rebuild what stands beside the records of a segment (`remake`); `manifest_key` is where its manifest is."""
+    """Rebuild the objects of a segment other than its records; `manifest_key` is the key of its manifest."""
 
     manifest_key: str
     kinds: tuple[ObjectKind, ...]
@@ -94,12 +94,12 @@ class WriteManifest:
 
 @dataclass(frozen=True, slots=True)
 class TakeBackUpload:
-    """Take back an upload in parts that was begun and never finished."""
+    """Abort a multipart upload that was never completed."""
 
     upload: PendingUpload
 
     def describe(self) -> str:
-        return "take back the upload"
+        return "abort the upload"
 
 
 Mend = DeleteObjects | RemakeIndexes | WriteManifest | TakeBackUpload
@@ -149,7 +149,7 @@ class PlannedMend:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What is done, and what could be but is younger than the grace period."""
+    """The repairs to make, and those that are postponed because the objects are younger than the grace period."""
 
     mends: tuple[PlannedMend, ...]
     too_young: tuple[ObjectFinding, ...]

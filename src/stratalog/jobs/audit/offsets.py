@@ -1,4 +1,4 @@
-"""Rules about the segments of one partition together: what is there twice, what is missing, what is of another history.
+"""Rules for all segments of a partition together: duplicate offsets, missing offsets, other lineages.
 
 Pure. Only segments that readers get are looked at.
 """

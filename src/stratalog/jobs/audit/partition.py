@@ -1,7 +1,7 @@
 """An audit of one partition's objects in a bucket: facts in, findings out. Nothing is read here.
 
-Every rule is one function, and says one thing. What the objects hold is `segment`'s business, what segments say of
-offsets together `offsets`'; both are told from here. Source of the rules: the order of copy and delete
+Every rule is one function and checks one thing. `segment` checks the contents of objects, and `offsets` the offsets of
+segments together; both are called from here. Source of the rules: the order of copy and delete
 (`docs/formats/remote_layout.md`), the states of `segment_state`, the lineage of `lineage`.
 """
 
@@ -100,7 +100,7 @@ def _partition_deletion(partition: TopicIdPartition, size: int) -> ObjectFinding
         partition=partition.partition,
         bytes=size,
         text="the deletion of the partition was begun, and objects are left",
-        action="none: the broker goes on when it is started",
+        action="none: the broker resumes this when it is started",
     )
 
 

@@ -3,7 +3,7 @@
 The store is one in which contents lie as they are under the keys of our layout (`layouts.PlainView`), whatever is below
 it.
 
-The records are fetched in ranges of `RANGE_BYTES`, of which one is in memory for each segment that is being read.
+The records are fetched in ranges of `RANGE_BYTES`. One range is in memory for each segment that is being read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RANGE_BYTES = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ReadSegment:
-    """What came of reading a segment: what is wrong, and the walk over its records with their checksums."""
+    """The result of reading a segment: its faults, and the walk over its records with their checksums."""
 
     faults: tuple[ContentFault, ...]
     records: RecordsWalk

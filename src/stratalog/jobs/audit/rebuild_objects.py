@@ -1,4 +1,4 @@
-"""What stands beside the records of a segment rebuilt: indexes, producer snapshot, leader epochs.
+"""Rebuild the objects of a segment other than its records: indexes, producer snapshot, leader epochs.
 
     index, timeindex           from the headers of the records
     txnindex, snapshot         from the records, and the producers that the segments before ended with
@@ -29,7 +29,7 @@ _INDEXES: Final = (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX)
 
 @dataclass(frozen=True, slots=True)
 class Remade:
-    """New contents of a segment, and the manifest that is to be put last."""
+    """New contents of a segment, and the manifest, which is stored last."""
 
     manifest: SegmentManifest
     contents: Mapping[ObjectKind, bytes]
@@ -40,7 +40,7 @@ class Remade:
 def remake(view: PlainView, manifest: SegmentManifest, kinds: Iterable[ObjectKind], *, is_dry: bool = False) -> Remade:
     """Rebuild contents and store them, all or none. The manifest that lists them is returned, not stored.
 
-    A dry run reads and proves the same, and stores nothing. Raises NotProvedError when the bucket does not tell what
+    A dry run reads and proves the same, and stores nothing. Raises NotProvedError when the bucket does not show what
     the contents were, or the records are damaged; nothing is changed then.
     """
     wanted = list(kinds)

@@ -106,7 +106,7 @@ def _write_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> M
     """Read all objects, prove that they are what the metadata says, and write what a copy would have written."""
     key = str(ObjectKey.of(metadata, ObjectKind.MANIFEST))
     if isinstance(read_manifest(store, key), SegmentManifest):
-        return Mended("the manifest is there by now")
+        return Mended("the manifest exists by now")
     manifest = prove_manifest(store, metadata)
     store.put(key, manifest.to_json())
     return Mended("wrote the manifest")
@@ -117,7 +117,7 @@ def prove_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> Se
 
     Raises NotProvedError when they are not what the metadata says.
 
-    What is missing or wrong beside the records is rebuilt and stored: without the manifest no reader sees it yet.
+    Missing or wrong objects other than the records are rebuilt and stored: without the manifest no reader sees it yet.
     """
     small: dict[ObjectKind, bytes] = {}
     for kind in CONTENTS:

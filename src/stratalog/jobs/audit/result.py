@@ -102,7 +102,7 @@ class AuditResult:
 
     @property
     def problems(self) -> int:
-        """How many findings are more than notes."""
+        """Return the number of findings above the severity of a note."""
         return sum(finding.is_problem for finding in self.findings)
 
     def report(self) -> Report:

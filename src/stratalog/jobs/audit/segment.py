@@ -52,7 +52,7 @@ _STATES = {
 def state_of(segment_id: UUID, metadata: PartitionMetadata | None) -> MetadataState:
     """Return the state of a segment.
 
-    A partition that the metadata does not mention at all is none of which it could tell.
+    Metadata that does not mention a partition at all says nothing about its segments.
     """
     if metadata is None:
         return MetadataState.UNKNOWN
@@ -73,7 +73,7 @@ class SegmentFacts:
     metadata: RemoteLogSegmentMetadata | None
     state: MetadataState
     is_young: bool
-    #: Whether a broker copies to the partition, as far as its other segments tell.
+    #: Whether a broker copies to the partition, judged by its other segments.
     has_broker: bool = True
     #: When the youngest object of the job that has put it was written: the job may go on.
     job_newest_ms: int | None = None
@@ -141,7 +141,7 @@ def audit_segment(facts: SegmentFacts) -> Iterator[ObjectFinding]:
 
 
 def audit_without_objects(known: RemoteLogSegmentMetadata) -> Iterator[ObjectFinding]:
-    """Yield the findings of a segment that the metadata mentions and of which there is no object."""
+    """Yield the findings of a segment that the metadata mentions and that has no objects."""
     partition, offsets = known.topic_id_partition, Offsets(known.start_offset, known.end_offset)
     if known.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
         severity, kind = Severity.ERROR, AuditKind.MISSING_SEGMENT
@@ -171,7 +171,7 @@ _LOOK_FOR_RECORDS = "look for these offsets on the broker's disk, in a replica o
 
 
 def _delete_unless_whole(stored: SegmentObjects) -> DeleteObjects:
-    """Delete what has no manifest, as long as it has none."""
+    """Delete a segment without a manifest, if it still has none."""
     return DeleteObjects(stored.keys_to_delete(), stored.manifest_key)
 
 
@@ -202,7 +202,7 @@ def _undeleted(facts: SegmentFacts) -> ObjectFinding:
         return facts.finding(
             Severity.WARNING,
             AuditKind.UNDELETED,
-            "the metadata says it was deleted, and its manifest is there",
+            "the metadata says it was deleted, but its manifest exists",
             "delete it by hand, unless it was put back on purpose",
         )
     return facts.leftover(
@@ -219,8 +219,8 @@ def _replaced(facts: SegmentFacts) -> ObjectFinding:
         return facts.finding(
             Severity.WARNING,
             AuditKind.REPLACED,
-            "another segment has taken its place, of which its brokers were not told",
-            "tier restore makes the new one known; where brokers serve a bucket, its compaction needs --kafka",
+            "another segment has replaced it, and its brokers do not know",
+            "tier restore adds the new one to the metadata; where brokers serve a bucket, its compaction needs --kafka",
         )
     return facts.leftover(
         AuditKind.REPLACED,
@@ -268,7 +268,7 @@ def _without_manifest(facts: SegmentFacts) -> ObjectFinding:
     return facts.leftover(
         AuditKind.ORPHAN,
         "it has no manifest, and whether its copy was finished is not known",
-        "give the data directory (--data-dir), whose metadata tells",
+        "give the data directory (--data-dir), whose metadata shows it",
     )
 
 
@@ -302,7 +302,7 @@ def _bad_manifest(facts: SegmentFacts, fault: ManifestFault) -> ObjectFinding:
     if facts.state is MetadataState.FINISHED:
         return _lost_manifest(facts, AuditKind.DAMAGED_MANIFEST, fault.reason)
     action = (
-        "give the data directory (--data-dir), whose metadata tells"
+        "give the data directory (--data-dir), whose metadata shows it"
         if facts.state is MetadataState.UNKNOWN
         else "look for the manifest in an older version of the bucket"
     )
@@ -310,14 +310,14 @@ def _bad_manifest(facts: SegmentFacts, fault: ManifestFault) -> ObjectFinding:
 
 
 def has_records(stored: SegmentObjects, manifest: SegmentManifest) -> bool:
-    """Return whether the records are there, as long as the manifest says."""
+    """Return whether the records exist with the size in the manifest."""
     key = object_key(manifest, ObjectKind.LOG)
     log = stored.at(key)
     return log is not None and log.size == stored_objects(manifest)[key]
 
 
 def misfits(stored: SegmentObjects, manifest: SegmentManifest) -> Iterator[tuple[str, ObjectInfo | None, int]]:
-    """Objects that are missing or of another size than the manifest says: key, what is there, and the size expected."""
+    """List objects that are missing or whose size differs from the manifest: key, found, expected size."""
     for key, size in stored_objects(manifest).items():
         found = stored.at(key)
         if found is None or found.size < size or (found.size != size and manifest.layout is ObjectLayout.STRATALOG):
@@ -360,7 +360,7 @@ def object_finding(
 
 
 _FROM_RECORDS = "repair rebuilds it from the records"
-_WITH_HISTORY = "repair rebuilds it from the records, if the bucket tells what producers did before"
+_WITH_HISTORY = "repair rebuilds it from the records, if the bucket has the producer state before it"
 _REMADE = {
     ObjectKind.TXN_INDEX: _WITH_HISTORY,
     ObjectKind.PRODUCER_SNAPSHOT: _WITH_HISTORY,
@@ -369,7 +369,7 @@ _REMADE = {
 
 
 def _unlisted(facts: SegmentFacts, manifest: SegmentManifest, info: ObjectInfo) -> ObjectFinding:
-    """Return an object beside a manifest that does not know it.
+    """Return an object of a segment whose manifest does not list it.
 
     Waste, unless the manifest lacks what it should have.
     """

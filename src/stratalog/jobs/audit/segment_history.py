@@ -1,4 +1,4 @@
-"""What happened in a partition before one of its segments, as far as the bucket tells: its producers and leader epochs.
+"""Rebuild the producer state and leader epochs of a partition before one of its segments, from the bucket.
 
 A segment's own objects say how things were at its end, so the snapshot of the segment before it is the state at its
 start. Where that one is missing or damaged, an earlier one is looked for, and the batches from there on are replayed.
@@ -39,7 +39,7 @@ from stratalog.remote.storage import (
 _RANGE_BYTES = 8 * 1024 * 1024
 _NO_END = 2**63
 
-#: How many segments that begin before an offset are looked at once one has it: others are there after elections alone.
+#: How many segments that begin before an offset are read once one contains it. More exist only after elections.
 _LOOKED_AT = 8
 _NO_MANIFEST = ManifestFault("there is no manifest")
 
@@ -52,7 +52,7 @@ class NotProvedError(RemoteStorageError):
 class Producers:
     """The producers of a partition, batch by batch.
 
-    `begins_at` is the first offset that is known of, None where everything is: what began before it and goes on counts
+    `begins_at` is the first known offset, None where all are known: what began before it and goes on counts
     as begun there, which is the same to a reader that reads from there on.
     """
 
@@ -102,7 +102,7 @@ class SegmentHistory:
     def producers_before(self) -> Producers:
         """Return the producers where the segment begins.
 
-        NotProvedError when segments are missing between those that are there, other RemoteStorageErrors.
+        NotProvedError when segments are missing between existing ones, other RemoteStorageErrors.
         """
         to_replay: list[tuple[SegmentManifest, int]] = []
         at = self._manifest.base_offset
@@ -199,7 +199,7 @@ class SegmentHistory:
 
     @cached_property
     def _others(self) -> list[tuple[int, str | None]]:
-        """Of every other segment its base offset and the key of its manifest; those that begin last come first."""
+        """Base offset and manifest key of every other segment. Those that begin last come first."""
         found: dict[UUID, tuple[int, str | None]] = {}
         for info in self._view.inner.list(partition_directory(self._manifest.topic_id_partition)):
             segment = parse_key(info.key)

@@ -26,7 +26,7 @@ _CHECKPOINTS: Final = (CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_START_OFFSETS, RECO
 
 @dataclass(frozen=True, slots=True)
 class LocalPartition:
-    """A partition directory, and what the checkpoints beside it say; None: nothing."""
+    """A partition directory, and its entries in the checkpoints of its log directory; None: no entry."""
 
     topic: str
     partition: int

@@ -93,7 +93,7 @@ def scatter(entries: Any, base_offset: int, buckets: int, ends: Any, hashes: Any
         ends[((entries[index, 0] & 0xFFFF_FFFF) * buckets >> 32) + 1] += 1
     for bucket in range(buckets):
         ends[bucket + 1] += ends[bucket]
-    for index in range(len(entries)):  # `ends` is where the next one of each bucket goes
+    for index in range(len(entries)):  # `ends` is the place of the next one of each bucket
         bucket = (entries[index, 0] & 0xFFFF_FFFF) * buckets >> 32
         at = ends[bucket]
         ends[bucket] = at + 1

@@ -58,7 +58,7 @@ def opened(
 
 
 def plan_of(partition: LocalPartition, config: LogConfig, clock: Clock, fs: FileSystem = REAL_FILESYSTEM) -> LocalPlan:
-    """Return what is to be done to a partition. Raises KafkaError or OSError."""
+    """Plan the compaction of a partition. Raises KafkaError or OSError."""
     clear_attempts(partition.path, fs)
     now_ms = clock.now_ms()
     with opened(partition, config, clock, fs) as log:

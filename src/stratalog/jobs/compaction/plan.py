@@ -32,7 +32,7 @@ KEYS_A_BUCKET: Final = 1_000_000
 _KEYS_A_BUCKET_MIN: Final = 100_000
 
 _SAMPLE_BYTES: Final = 64 * 1024
-#: Of a segment that tells nothing.
+#: For a segment without statistics.
 _RECORD_BYTES: Final = 100
 
 
@@ -55,7 +55,7 @@ class CompactionPlan:
     now_ms: int
     places: ByteSources
     directory: str
-    #: Where the new segment of some of the sources goes; None: it stays in `directory`.
+    #: The directory of the new segment of some sources; None: it stays in `directory`.
     upload: Callable[[range], Upload] | None = None
 
     @property

@@ -32,7 +32,7 @@ _COLUMNS: Final = (
 class CompactedPartition:
     """One partition, before and after. A dry run estimates `bytes_out` in proportion to the records.
 
-    `tombstones` counts those that were there before. `core_seconds` is how long the tasks of all steps had a core,
+    `tombstones` counts those before the compaction. `core_seconds` is how long the tasks of all steps had a core,
     until the result was safe on disk or in the store.
     """
 
@@ -119,7 +119,7 @@ def foreseen(plan: CompactionPlan, surveyed: PartitionSurvey) -> CompactedPartit
 
 
 def achieved(plan: CompactionPlan, surveyed: PartitionSurvey, rewritten: Sequence[Rewritten]) -> CompactedPartition:
-    """Return the result for a partition, of which these groups were rewritten."""
+    """Return the result for a partition whose `groups` were rewritten."""
     before = foreseen(plan, surveyed)
     stats = [new.stats for new in rewritten]
     return replace(

@@ -75,7 +75,7 @@ class GroupRewriter:
         self._next += 1
 
     def finish(self) -> Rewritten:
-        """Seal and flush the new segment, and put it into the bucket if that is where it goes."""
+        """Seal and flush the new segment, and upload it if its destination is the bucket."""
         task, cleaned, stats = self._task, self._cleaned, self._stats
         if task.upload is not None and not cleaned.size_bytes:
             self._keep_last_batch()

@@ -31,7 +31,7 @@ from stratalog.remote.transactions import finish_publications, remove_objects
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock
 from stratalog.wire.client import ConnectionOptions
 
-#: For how long the objects of replaced segments stay, unless told.
+#: The default time for which the objects of replaced segments stay.
 GRACE_SECONDS: Final = 60.0
 
 
@@ -105,10 +105,10 @@ def compact_bucket(
     Where a cluster owns it, `kafka` has to say how its brokers are reached (`kafka.bootstrap.servers`, ...): they learn
     of every change through `__remote_log_metadata`.
 
-    `options` are those of the store, with keys for encrypted segments. Topics have the configuration that their newest
-    segment tells, `overrides` go before it. Without a `state` everything is looked at; with one, partitions of which
-    less than `min_dirty_ratio` is new are left out, and only new records count as newer ones. Objects of old segments
-    are deleted `grace_seconds` after the new ones are visible.
+    `options` are those of the store, with keys for encrypted segments. Topics have the configuration in the manifest of
+    their newest segment; `overrides` take precedence. Without a `state` everything is looked at; with one, partitions
+    of which less than `min_dirty_ratio` is new are left out, and only new records count as newer ones. Objects of old
+    segments are deleted `grace_seconds` after the new ones are visible.
 
     UsageError, TaskError, RemoteStorageError, UnreachableError, NotOwnerError. What was published by then stays, and
     the next run finishes it.
@@ -156,7 +156,7 @@ def _visible(places: ByteSources, topics: Sequence[str]) -> list[SegmentManifest
     for each in found:
         if each.layout is not ObjectLayout.STRATALOG:
             raise UsageError(
-                f"{places.remote_url}/{each.key()} is of the layout of Aiven's plugin, of which nothing is ever "
+                f"{places.remote_url}/{each.key()} has the layout of Aiven's plugin, whose objects are never "
                 "written;"
                 f" bring {each.topic} into another bucket first (`stratalog spark restore`)"
             )

@@ -1,4 +1,4 @@
-"""How the partitions of a bucket are changed: by the bucket alone, or with the brokers that serve them.
+"""Change the partitions of a bucket: through the bucket alone, or with the brokers that serve them.
 
     InBucket                                       InCluster
     one publication: new ones in, old ones out     a publication of the new ones, then their events in one batch:
@@ -37,7 +37,7 @@ _SETTLE_SECONDS_MAX: Final = 5.0
 
 
 class Destination(Protocol):
-    """Where compacted partitions become visible."""
+    """The place where compacted partitions become visible."""
 
     def ensure_allowed(self, manifests: Sequence[SegmentManifest] = ()) -> None:
         """Raise NotOwnerError when the bucket is not to be changed in this way; `manifests` are those that would be."""

@@ -17,7 +17,7 @@ from stratalog.util import SYSTEM_CLOCK, Clock, FileSystem
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """Where the new segment goes, and the segments that it replaces, in order.
+    """The destination of the new segment, and the segments that it replaces, in order.
 
     Its id is one of `job`'s. Every attempt has its own.
     """

@@ -56,7 +56,7 @@ class SegmentSummary:
     keyless: int = 0
     tombstones: int = 0
     markers: int = 0
-    #: Batches of which a cleaning may change something whatever the keys are.
+    #: Batches that a cleaning may change whatever their keys are.
     special_batches: int = 0
     seconds: float = 0.0
     met: MetData = field(default_factory=MetData)
@@ -97,7 +97,7 @@ class RewriteTask:
     config: LogConfig
     #: A directory in which the attempt makes one of its own; empty: where Spark has its own files on the worker's disk.
     directory: str
-    #: Where the new segment goes; None: it stays where it was made.
+    #: The destination of the new segment; None: it stays where it was written.
     upload: Upload | None = None
 
 

@@ -45,7 +45,7 @@ _PIECE_BYTES: Final = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a task failed; it travels like a result, so that no executor tries it again and again."""
+    """The failure of a task, returned like a result, so that no executor retries it."""
 
     where: str
     error: str

@@ -1,4 +1,4 @@
-"""What repair may do: rebuild a derived file, begin an empty segment, or cut a tail and keep what was cut.
+"""The repairs of fsck: rebuild a derived file, begin an empty segment, or cut a tail and keep what was cut.
 
 An action knows all that it needs when the check made it. Each is atomic: a crash leaves the old state or the new one.
 """
@@ -20,7 +20,7 @@ _COPY_SIZE: Final = 8 * 1024 * 1024
 
 
 class FileAction(Action, Protocol):
-    """`order` sorts a plan: a log goes on before it is cut, and is cut before its indexes are made from it."""
+    """`order` sorts a plan: a log is continued before it is cut, and is cut before its indexes are rebuilt from it."""
 
     @property
     def order(self) -> int: ...
@@ -154,7 +154,7 @@ class WriteRecoveryPoints:
     order: int = 3
 
     def describe(self) -> str:
-        return "sync all logs, and write where each of them ends: no start cuts what is there now"
+        return "sync all logs and write their recovery points, so that no startup cuts the records that exist now"
 
     def carry_out(self, fs: FileSystem) -> None:
         for directory in self.partitions:

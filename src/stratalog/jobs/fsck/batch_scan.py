@@ -1,7 +1,7 @@
 """The batches of a `.log`, a window at a time: headers and CRCs by native loops, as numpy rows.
 
-What is no batch ends nothing: the scan goes on at the next batch with a right CRC behind it, if there is one. Memory is
-bound by the window.
+Bytes that are not a batch do not end the scan: it continues at the next batch with a valid CRC, if any. Memory is
+bounded by the window.
 """
 
 from __future__ import annotations
@@ -155,5 +155,5 @@ def _reason(file: File, size: int, position: int) -> str:
     except StratalogError as error:
         return error.reason
     if position + needed > size:
-        return f"a batch of {needed} bytes, of which {size - position} are there"
+        return f"a batch of {needed} bytes, but only {size - position} exist"
     return "a message that cannot be read"

@@ -44,7 +44,7 @@ _STRAY: Final = re.compile(r"(?P<name>.+-\d+)\.[0-9a-f]{32}-(?P<why>delete|futur
 
 @dataclass
 class DirReport:
-    """What a check of one log directory found, beside what its partitions have."""
+    """The findings of a check of one log directory, without those of its partitions."""
 
     path: Path
     findings: FsckFindings = field(default_factory=FsckFindings)
@@ -67,7 +67,7 @@ def is_partition_dir(path: Path, fs: FileSystem) -> bool:
 
 
 def check_beside_partitions(report: DirReport, fs: FileSystem) -> None:
-    """Check what lies in a log directory beside its partitions, which are in the report already. OSError."""
+    """Check everything in a log directory but its partitions, which are in the report already. Raises OSError."""
     path = report.path
     report.was_clean = fs.exists(path / CLEAN_SHUTDOWN)
     for name in fs.list_dir(path):
@@ -91,7 +91,7 @@ def compare_dirs(dirs: Sequence[DirReport]) -> list[FileFinding]:
 
 
 class PartitionFacts(TypedDict):
-    """What a log directory says of a partition, as `check_partition` takes it."""
+    """Return what the files of a log directory say of a partition, as input of `check_partition`."""
 
     was_clean: bool
     log_start_offset: int | None
@@ -245,7 +245,7 @@ def _compare_partitions(dirs: Sequence[DirReport]) -> None:
 
 
 def _check_checkpoint(report: DirReport, path: Path, fs: FileSystem) -> None:
-    """Offsets within their logs, of partitions that are there."""
+    """Check that offsets are within their logs and that their partitions exist."""
     if not fs.exists(path):
         return
     partitions = {partition.name: partition for partition in report.partitions}
@@ -312,7 +312,7 @@ def _check_offset(report: DirReport, path: Path, partition: PartitionReport, off
         )
 
 
-#: What stands in place of a checkpoint that cannot be read: safe, not what was there.
+#: The replacement of a checkpoint that cannot be read: safe, not the original content.
 _SAFE_TEXT: Final = {
     checkpoints.LOG_START_OFFSETS: "write where each log begins on disk",
     checkpoints.HIGH_WATERMARKS: "write where each log begins on disk: the next leader moves them on",

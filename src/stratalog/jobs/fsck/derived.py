@@ -1,4 +1,4 @@
-"""What follows from the batches of producers: `.snapshot` and `.txnindex` files, held against a replay of the log."""
+"""Check files derived from producers' batches, `.snapshot` and `.txnindex`, against a replay of the log."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class _Derived:
             self._add(FsckKind.SNAPSHOT_CONTENT, path, fault, "what the log says", action=self._rewrite(path))
 
     def _read_snapshot(self, offset: int) -> list[ProducerSnapshotEntry] | None:
-        """None if it is damaged, which is then told."""
+        """Return a snapshot, or None and a finding if it is damaged."""
         path = self._layout.directory / snapshot_file(offset)
         try:
             return producer_snapshot.read(path, self._fs)
@@ -112,7 +112,7 @@ class _Derived:
         Or, where it cannot be known, nothing: a broker then begins with the snapshot before.
         """
         if not (self._replay.is_complete and self._is_exact):
-            return RemoveFile(path, "remove: a broker goes on from the snapshot before it")
+            return RemoveFile(path, "remove: a broker starts from the snapshot before it")
         content = producer_snapshot.encode(self._replay.entries())
         return WriteFile(path, content, "rebuild from the log")
 

@@ -1,4 +1,4 @@
-"""What a check can find. `docs/reference/fsck.md` lists the kinds with their meanings; a test holds both together."""
+"""The kinds of findings. `docs/reference/fsck.md` explains them; a test compares both."""
 
 from __future__ import annotations
 

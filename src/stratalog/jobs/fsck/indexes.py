@@ -52,7 +52,7 @@ def _entry_size(path: Path, form: OffsetIndexFormat) -> int:
 
 
 def index_format(facts: SegmentScan, fs: FileSystem) -> OffsetIndexFormat:
-    """Return the format of the offset index that is there, or that the log needs."""
+    """Return the format of the existing offset index, or the one that the log needs."""
     index = facts.path.with_suffix(OFFSET_INDEX_SUFFIX)
     if fs.exists(index) and fs.size(index):
         detected = detect_in_file(index, facts.base_offset, fs=fs, log_path=facts.path, always_prove=True)
@@ -64,7 +64,7 @@ def index_format(facts: SegmentScan, fs: FileSystem) -> OffsetIndexFormat:
 def _add_inexact(
     facts: SegmentScan, index: Path, times: Path, form: OffsetIndexFormat, fs: FileSystem, findings: FsckFindings
 ) -> None:
-    """Tell entries that lead readers right, but are not those that Kafka makes by now."""
+    """Report entries that are correct for readers, but differ from those that current Kafka writes."""
 
     def add(path: Path, slots: list[int], expected: str) -> None:
         if slots:

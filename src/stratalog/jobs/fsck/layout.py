@@ -1,4 +1,4 @@
-"""What lies in a partition directory, by name."""
+"""Sort the content of a partition directory by name."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Layout:
 
 
 def read_layout(directory: Path, fs: FileSystem) -> Layout:
-    """List a partition directory; the findings are those that names alone tell."""
+    """List a partition directory. The findings are those that names alone show."""
     layout = Layout(directory, FsckFindings(directory.name))
 
     def add(kind: FsckKind, name: str, found: str, expected: str) -> None:
@@ -95,5 +95,5 @@ def _add_orphans(layout: Layout, fs: FileSystem) -> None:
             continue
         for offset in sorted(offsets - segments):
             path = layout.directory / f"{offset:020d}{suffix}"
-            expected = f"{offset:020d}{LOG_SUFFIX} beside it"
+            expected = f"{offset:020d}{LOG_SUFFIX} in the same directory"
             layout.findings.add(FsckKind.ORPHAN_FILE, path, "an index without its log", expected, size=fs.size(path))

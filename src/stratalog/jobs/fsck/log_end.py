@@ -1,9 +1,9 @@
-"""Where a log ended, and what is wrong behind its last sound batch.
+"""Find the end of a log, and the faults after its last sound batch.
 
 What was acknowledged keeps its offset for good: a consumer that has read it, or has committed behind it, would take
 another record for it. So what a crash left is cut as recovery cuts it, but damage in what was flushed never moves the
-end of the log back. It stays in its place, where readers are told of it, and the log goes on behind it, in another
-segment. Who would rather have readers pass over it accepts the loss: the bytes are then moved to a `.cut` file.
+end of the log back. It stays in place and is reported to readers, and the log continues after it, in another
+segment. To have readers pass over it, accept the loss: the bytes are then moved to a `.cut` file.
 
 Several files say where a log ended: the recovery point, the producer snapshot of a clean stop, headers under a wrong
 CRC. None of the first two has a checksum of its offset, so where the log itself looks whole, both have to agree (as in
@@ -31,7 +31,7 @@ _CHUNK_SIZE: Final = 1024 * 1024
 
 
 class LogEnd:
-    """Of one partition; `segments` are all of it, in order.
+    """The end of one partition; `segments` are all of its segments, in order.
 
     `was_clean`: the last broker stopped cleanly. `recovery_point` None: not known. `snapshots`: their offsets.
     """

@@ -23,7 +23,7 @@ from stratalog.util import FileSystem
 
 @dataclass
 class PartitionReport:
-    """What a check of one directory found.
+    """The findings of a check of one directory.
 
     The log ends behind its last sound batch, or later if it lost records there.
     """
@@ -109,7 +109,7 @@ def _read_segments(
 def _add_faults(segments: Sequence[SegmentScan], tails: dict[int, CutTail], report: PartitionReport) -> None:
     """Report the findings of the logs themselves, except for what is behind the last sound batch of all.
 
-    `tails`: what is to be cut.
+    `tails`: the bytes to cut.
     """
     for facts in segments:
         trailing = trailing_damage(facts)
@@ -143,7 +143,7 @@ def _add_neighbours(segments: Sequence[SegmentScan], report: PartitionReport) ->
                 FsckKind.SEGMENT_GAP,
                 following.path,
                 f"no records from offset {facts.next_offset} to {following.base_offset - 1}",
-                "a segment that goes on where the one before ends; there are no other gaps, as compaction leaves them",
+                "a segment that begins where the one before ends; there are no other gaps, such as compaction leaves",
             )
 
 

@@ -1,6 +1,6 @@
 """The state of producers as it follows from the log: what snapshots and transaction indexes must say.
 
-A second, plain implementation beside `log.producer_state`, which writes those files: only what a batch that is in the
+A second, plain implementation of `log.producers`, which writes those files: only what a batch that is in the
 log does to the state, no validation. A test holds both together.
 """
 
@@ -109,7 +109,7 @@ class Replay:
 
 
 def difference(stored: Sequence[ProducerSnapshotEntry], expected: Sequence[ProducerSnapshotEntry]) -> str | None:
-    """Return where a snapshot contradicts a log of which nothing is missing; None if it does not.
+    """Return where a snapshot contradicts a complete log; None if it does not.
 
     A producer that the snapshot lacks may have expired before it was taken, and its coordinator epoch with it.
     """
@@ -117,7 +117,7 @@ def difference(stored: Sequence[ProducerSnapshotEntry], expected: Sequence[Produ
     for entry in stored:
         ours = known.get(entry.producer_id)
         if ours is None:
-            return f"producer {entry.producer_id}, of which the log has no batch"
+            return f"producer {entry.producer_id}, which has no batch in the log"
         for name in ProducerSnapshotEntry._fields:
             theirs, wanted = getattr(entry, name), getattr(ours, name)
             if theirs == wanted or (name == "coordinator_epoch" and theirs == NONE):

@@ -1,7 +1,7 @@
 """The check of log directories: a task reads each `.log`, then another checks each partition with the facts.
 
-A sealed segment that an earlier run found sound is not read again, as long as its file has the same size and time of
-change and a ledger of that run is given.
+A sealed segment that an earlier run found sound is not read again if its file has the same size and modification
+time and a ledger of that run is given.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _check_partitions(
 def _assembled(
     path: Path, partitions: Sequence[_Partition], reports: Mapping[Path, PartitionReport | FileFinding], fs: FileSystem
 ) -> DirReport:
-    """Return the report of a log directory: its partitions in their order, then what lies beside them."""
+    """Return the report of a log directory: its partitions in their order, then the other findings."""
     is_partition = [partition.directory for partition in partitions] == [path]
     report = DirReport(path.parent if is_partition else path)
     for partition in partitions:

@@ -49,7 +49,7 @@ class Fault:
 
 @dataclass
 class SegmentScan:
-    """What one pass over a `.log` tells. Offsets are those of sound batches; -1 where there is none."""
+    """The facts from one pass over a `.log`. Offsets are those of sound batches; -1 where there is none."""
 
     base_offset: int
     path: Path
@@ -72,7 +72,7 @@ class SegmentScan:
 
     @property
     def has_damage_within(self) -> bool:
-        """Whether anything is wrong before the end of the last sound batch: a torn tail lies behind it."""
+        """Whether there is a fault before the end of the last sound batch. A torn tail is after it."""
         return any(one.position < self.sound_end or one.kind not in DAMAGE for one in self.faults)
 
     @property
@@ -168,7 +168,7 @@ class _Reader:
             )
 
     def _check_order(self, rows: Any) -> Any:
-        """Tell batches whose offsets lie outside the segment or not behind those before; give the others."""
+        """Report batches whose offsets are outside the segment or do not ascend. Return the others."""
         if not len(rows):
             return rows
         facts = self._facts
@@ -230,7 +230,7 @@ class _Reader:
 
 
 class _ProducerBatches:
-    """Of the batches of producers those that matter.
+    """Select the batches of producers that matter.
 
     Of each producer the first and the last between two markers of its own or two offsets at which the state is wanted;
     and every marker.

@@ -54,7 +54,7 @@ def rebuild_dirs(
     by_file = {finding.path: finding for finding in reversed(findings) if finding.kind in _TRANSACTION}
     for path, finding in by_file.items():
         if finding.action is None:
-            text = "the log does not tell: a transaction is older than it, or it has gaps"
+            text = "cannot be verified: a transaction began before the log, or the log has gaps"
             changes.append(IndexChange(finding.partition, str(path), Outcome.SKIPPED, text))
             continue
         if not is_dry:

@@ -70,7 +70,7 @@ def _made(target: SegmentTarget, path: Path, form: str, entries: int, torn_bytes
 
 @dataclass(frozen=True, slots=True)
 class _PlanConversion:
-    """Verify an offset index, and tell whether it can be given another format."""
+    """Verify an offset index, and report whether it can be converted to another format."""
 
     form: OffsetIndexFormat
 

@@ -25,7 +25,7 @@ INDEX_INTERVAL_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class LogIndexes:
-    """What both indexes of a log are to hold."""
+    """The entries that both indexes of a log should have."""
 
     offset: list[OffsetPosition]
     time: list[TimestampOffset]
@@ -103,7 +103,7 @@ def rebuild_segment(
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     fs: FileSystem = REAL_FILESYSTEM,
 ) -> LogIndexes:
-    """Rebuild both indexes of a log, whatever is there; ValueError if the log is too large for the format."""
+    """Rebuild both indexes of a log, whatever their content; ValueError if the log is too large for the format."""
     made = index_log(log_path, base_offset, index_interval_bytes=index_interval_bytes, fs=fs)
     write_offset_index(index_path, base_offset, made.offset, form, fs)
     write_time_index(time_index_path, base_offset, made.time, fs)
@@ -135,7 +135,7 @@ def convert_offset_index(
 def format_for_rebuild(
     log_path: Path, path: Path, base_offset: int, fs: FileSystem = REAL_FILESYSTEM
 ) -> OffsetIndexFormat:
-    """Return the format of an index that is to be rebuilt by a caller that does not know the level in force.
+    """Return the format for rebuilding an index when the level in force is unknown.
 
     The one it has.
 

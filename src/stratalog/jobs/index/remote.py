@@ -27,7 +27,7 @@ _INDEXES: Final = (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX, ObjectKind.TX
 
 @dataclass(frozen=True, slots=True)
 class BucketWork:
-    """What is to be done with the indexes of a bucket: `action` is verify, rebuild or convert.
+    """A job on the indexes of a bucket: `action` is verify, rebuild or convert.
 
     `incarnations` are those of the stopped data directory of the cluster that owns the bucket: brokers that run might
     delete a segment whose manifest is being put.

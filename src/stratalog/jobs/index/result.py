@@ -1,4 +1,4 @@
-"""What was found or done with indexes, as rows of one table."""
+"""The results of jobs on indexes, as rows of one table."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class IndexChange:
 
 @dataclass(frozen=True, slots=True)
 class IndexResult:
-    """What was done, or with a dry run would have been. `action` is verify, rebuild or convert."""
+    """The work done, or with a dry run planned. `action` is verify, rebuild or convert."""
 
     action: str
     changes: tuple[IndexChange, ...]

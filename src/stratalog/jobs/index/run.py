@@ -140,7 +140,7 @@ def _bucket_work(
     form: OffsetIndexFormat | None = None,
     only_damaged: bool = False,
 ) -> BucketWork | None:
-    """Return what is to be done with the bucket, or None without one. NotOwnerError before a directory is changed."""
+    """Return the job for the bucket, or None without one. NotOwnerError before a directory is changed."""
     if remote is None:
         return None
     work = BucketWork(

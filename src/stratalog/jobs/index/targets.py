@@ -40,13 +40,13 @@ class SegmentTarget:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a path stands for. `data_dir` is the directory that a broker would lock to serve it."""
+    """The target that a path names. `data_dir` is the directory that a broker would lock to serve it."""
 
     data_dir: Path
     segments: tuple[SegmentTarget, ...]
 
     def require_logs(self) -> None:
-        """UsageError unless every log is there."""
+        """Raise UsageError unless every log exists."""
         for segment in self.segments:
             if not segment.log.exists():
                 raise UsageError(f"{segment.log}: this log does not exist, so the index cannot be compared with it")

@@ -48,7 +48,7 @@ class KnownTopic:
 
 @dataclass(frozen=True, slots=True)
 class RestoredTopic:
-    """A topic as it is to be known to the broker."""
+    """A topic as the broker will know it."""
 
     name: str
     topic_id: UUID
@@ -58,7 +58,7 @@ class RestoredTopic:
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """What a restore would do, and what it could not. Problems are lines of text that name the partition."""
+    """The steps of a restore, and what cannot be restored. Problems are lines of text that name the partition."""
 
     topics: tuple[RestoredTopic, ...]
     partitions: tuple[PartitionRestore, ...]
@@ -162,7 +162,7 @@ class _Planner:
         return RestorePlan(tuple(topics), tuple(partitions), tuple(judged), tuple(problems), tuple(notes))
 
     def _choose(self, name: str, by_id: Mapping[UUID, list[PartitionObjects]]) -> tuple[UUID | None, Verdict]:
-        """Which topic of this name it is to be, and the verdict on the others."""
+        """Choose the topic of this name to restore, and give the verdict on the others."""
         if self._existing is not None:
             known = self._existing.get(name)
             topic_id = None if known is None or known.topic_id not in by_id else known.topic_id
@@ -227,7 +227,7 @@ def _partition_count(found: Sequence[PartitionObjects], manifests: Iterable[Segm
 
 
 def _begin_empty(topic: RestoredTopic, made: Collection[int]) -> list[str]:
-    """Return a line about the partitions of a topic of which nothing is in the bucket."""
+    """Return a line about the partitions of a topic that have nothing in the bucket."""
     empty = sorted(set(range(topic.partition_count)) - set(made))
     if not empty:
         return []
@@ -251,6 +251,6 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _newest_event(found: Iterable[PartitionObjects], at_ms: int | None) -> int:
-    """When the last segment of a topic was copied; -1 when none was by then."""
+    """Return when the last segment of a topic was copied; -1 when none was by then."""
     times = (m.event_timestamp for each in found for m in each.complete)
     return max((at for at in times if at_ms is None or at <= at_ms), default=-1)

@@ -1,6 +1,6 @@
 """One segment out of a bucket, by a worker: into files of a partition directory, or into another bucket.
 
-Contents are opened and checked on the way, whichever layout, compression or key they lie under.
+Contents are opened and checked on the way, in any layout, compression and encryption.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LocalTask:
 
 @dataclass(frozen=True, slots=True)
 class CopiedSegment:
-    """What was written: the `.log` and its size; None for a segment of which nothing was wanted."""
+    """The files written: the `.log` and its size; None for a segment from which nothing was needed."""
 
     log: Path | None
     size: int

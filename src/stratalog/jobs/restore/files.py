@@ -2,7 +2,7 @@
 
 Partition directories that begin at the end of what is remote, and the metadata topic's.
 
-All of it is as Kafka writes it; nothing is there yet when a directory is begun. Errors are OSErrors.
+All files are as Kafka writes them. Each directory is empty at the beginning. Errors are OSErrors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What of a bucket makes a partition again: pure rules, facts in and a plan out.
+"""Choose what to restore of a partition from a bucket: pure rules, facts in and a plan out.
 
 The lineage is that of the newest segment: of the complete ones that with the largest last leader epoch, then the
 largest end offset. Its leader epochs are the partition's; what does not fit them was written by leaders whose history
@@ -19,7 +19,7 @@ from stratalog.remote.storage import ObjectKind, SegmentManifest, object_key, st
 
 
 class Verdict(Enum):
-    """What became of a segment, and whether records are missing because of it."""
+    """The verdict on a segment, and whether records are missing because of it."""
 
     TAKEN = "taken"
     COVERED = "taken, though another one has the same offsets"
@@ -38,7 +38,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One set of objects in the bucket, and what became of it. `end_offset` is None where no manifest tells."""
+    """One set of objects in the bucket, and its verdict. `end_offset` is None without a manifest."""
 
     partition: TopicIdPartition
     segment_id: UUID
@@ -51,7 +51,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class ExistingPartition:
-    """What is there of a partition already: its lineage decides, not that of the bucket."""
+    """The local files of a partition. Their lineage decides, not that of the bucket."""
 
     local_log_start_offset: int
     log_end_offset: int
@@ -68,7 +68,7 @@ class PartitionRestore:
     log_end_offset: int
     epochs: tuple[EpochEntry, ...]
     producer_snapshot: bytes | None
-    #: Whether the local log is there and stays as it is.
+    #: Whether the local log exists and stays as it is.
     is_local: bool = False
 
 
@@ -83,7 +83,7 @@ class PlannedPartition:
 
 @dataclass(frozen=True, slots=True)
 class NewestSegment:
-    """What the objects of the newest segment say beyond its manifest."""
+    """The facts in the objects of the newest segment beyond its manifest."""
 
     epochs: tuple[EpochEntry, ...]
     producer_snapshot: bytes | None

@@ -54,7 +54,7 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """What was restored, or with a dry run would be; `problems` name what is missing, `notes` what should be known."""
+    """The result of a restore or dry run; `problems` name what is missing, `notes` what should be known."""
 
     title: str
     partitions: tuple[tuple[str, int, int, int, int, int], ...]
@@ -148,7 +148,7 @@ def restore_to_bucket(
 ) -> RestoreResult:
     """Copy segments into another bucket, in our layout, encoded as `target_options` say; visible all in one step.
 
-    Topic ids, segment ids and leader epochs stay. What is there already, complete and of the same size, is not copied
+    Topic ids, segment ids and leader epochs stay. Files that exist complete and with the same size are not copied
     again.
 
     Returns:

@@ -27,7 +27,7 @@ from stratalog.log.format import (
 )
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, random_uuid
 
-#: What is there in a new directory on some file systems, and what is left of a mark that was just to be set.
+#: Names in a new directory on some file systems, and the remainder of a mark that was about to be set.
 _NO_CONTENT: Final = frozenset({"lost+found", f"{restore_marker.RESTORE_UNFINISHED}.tmp"})
 
 #: Makes the topics of the plan known to the broker, durably; the id is that of the metadata topic.
@@ -36,7 +36,7 @@ Register = Callable[[RestorePlan, UUID], None]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was made besides what was planned: transactions that were ended, as lines of text."""
+    """Changes beyond the plan: transactions that were ended, as lines of text."""
 
     notes: tuple[str, ...]
 
@@ -114,7 +114,7 @@ def begin_anew(data_dir: Path, fs: FileSystem) -> None:
 
 
 def _set_aside_metadata(data_dir: Path, fs: FileSystem) -> None:
-    """Rename what is there of the metadata topic to `-stray`; what an earlier restore had made of it is removed."""
+    """Rename existing partitions of the metadata topic to `-stray`. Those of an earlier restore are removed."""
     half_made = restore_marker.begun(data_dir, fs) == restore_marker.METADATA
     if not half_made:
         restore_marker.begin(data_dir, restore_marker.ASIDE, fs)
@@ -136,7 +136,7 @@ def _remove(path: Path, fs: FileSystem) -> None:
 
 
 def write_checkpoints(plan: RestorePlan, data_dir: Path, ends: Mapping[tuple[str, int], int], fs: FileSystem) -> None:
-    """Add the new logs to the checkpoints; what these say of an earlier metadata topic goes."""
+    """Add the new logs to the checkpoints, and remove the entries of an earlier metadata topic."""
     starts = {
         (each.partition.topic, each.partition.partition): each.log_start_offset
         for each in plan.partitions

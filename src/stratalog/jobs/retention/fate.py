@@ -1,4 +1,4 @@
-"""What a forecast of retention is made of: segments in, fates out. Values only; the rules are in `forecast`."""
+"""The values of a retention forecast: segments in, fates out. Values only; the rules are in `forecast`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Tier(enum.Enum):
 
 
 class Hold(enum.Enum):
-    """What keeps a segment from going now. The value names it for machines; `fate_text` explains it."""
+    """The reason that keeps a segment from being deleted now. The value names it in JSON; `fate_text` explains it."""
 
     #: its newest record is younger than the limit
     NEWEST_TIMESTAMP = "newest-timestamp"
@@ -48,7 +48,9 @@ class Hold(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """When a segment goes. `rule_ms`: the rule begins to hold; no deletion is earlier, and readers have it until then.
+    """The time at which a segment is deleted.
+
+    `rule_ms`: the rule begins to hold; no deletion is earlier, and readers have it until then.
 
     `deleted_by_ms`: the first check after that is over; `files_gone_by_ms`: its files are gone from the disk.
     """
@@ -60,7 +62,7 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What becomes of one copy of a stretch of records.
+    """The fate of one copy of a range of records.
 
     `end_offset` is inclusive, `base_offset - 1` for an empty segment.
 
@@ -86,7 +88,7 @@ class Fate:
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """How often a broker looks, and how long deleted files stay. Milliseconds."""
+    """How often a broker checks retention, and how long deleted files stay, in ms."""
 
     check_interval_ms: int = CHECK_INTERVAL_MS
     file_delete_delay_ms: int = 60_000

@@ -1,15 +1,15 @@
-"""What retention will delete, when at the earliest, and what keeps it until then: facts in, a forecast out.
+"""Forecast what retention will delete, when at the earliest, and why not before: facts in, a forecast out.
 
 Reads nothing.
 
 It says what `retention.plan_retention` decides at every later time, if nothing is appended and nothing else changes:
-rules are applied from the oldest segment on, each up to the first segment that it keeps. So a segment goes
+rules are applied from the oldest segment on, each up to the first segment that it keeps. So a segment is deleted
 
     at once       if it ends below the log start offset, or the log is large enough without it, and so were all before
     it later         when its own largest timestamp, and that of every segment before it, is older than retention.ms
 
 A broker looks every `log.retention.check.interval.ms`, and files stay `file.delete.delay.ms` longer: `Due` has all
-three times. Records outlive their retention time because a segment goes as a whole, and with its newest record.
+three times. Records outlive their retention time because a segment is deleted as a whole, with its newest record.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The same forecast for the remote tier: which segments go, when at the earliest, and what keeps them until then. Pure.
 
-It says what `retention.plan_expiration` decides at every later time, if nothing is copied or appended. Here a time is
-inclusive (a segment goes when its newest record is retention.ms old), where the local log's is strict; sizes count each
-offset once, with what is only local.
+It computes what `retention.plan_expiration` decides at every later time, if nothing is copied or appended. Here a time
+is inclusive (a segment expires when its newest record is retention.ms old), where the local log's is strict; sizes
+count each offset once, with what is only local.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def forecast_remote(
 
 
 def _stays(segments: Sequence[RemoteLogSegmentMetadata], facts: RetentionFacts) -> dict[UUID, _Stay]:
-    """From the oldest on: each goes when it is due and all before it have gone."""
+    """Return how long each stays: until it is due and all older ones are deleted."""
     counted = readable_sizes(segments, facts)
     excess = sum(size for _, size in counted) + facts.only_local_bytes - facts.retention_bytes
     found: dict[UUID, _Stay] = {}

@@ -27,18 +27,18 @@ from stratalog.util import REAL_FILESYSTEM, FileSystem
 
 @dataclass(frozen=True, slots=True)
 class KnownOffsets:
-    """What a running broker says of a partition, where one was asked; it wins over what files say."""
+    """The state of a partition as a running broker reports it. It takes precedence over files."""
 
     log_start_offset: int
     high_watermark: int
     local_log_start_offset: int | None = None
-    #: -1: nothing is there; None: it was not asked.
+    #: -1: nothing exists; None: not asked.
     highest_remote_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SurveyedPartition:
-    """Where a partition lies: its directory (None: not here), and its remote segments in any state that is not over."""
+    """The places of a partition: its directory (None: not here), and its remote segments in any live state."""
 
     topic: str
     partition: int
@@ -179,7 +179,7 @@ def _lineage_of_remote(finished: Sequence[RemoteLogSegmentMetadata]) -> dict[int
 
 
 def config_of(properties: Mapping[str, str], what_if: Mapping[str, str] | None = None) -> LogConfig:
-    """Return a topic's configuration, with what is to be tried over it.
+    """Return a topic's configuration, with the trial settings over it.
 
     InvalidConfigError names a key and what is allowed.
     """

@@ -1,4 +1,4 @@
-"""What a forecast of retention says: the fate of every segment of every partition, and tables of it."""
+"""The result of a retention forecast: the fate of every segment of every partition, and tables of it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _DAY_MS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class PartitionForecast:
-    """The fates of one partition's segments now, and with what is to be tried (empty where nothing is).
+    """The fates of one partition's segments now, and with the trial settings (empty without any).
 
-    `directory` is where it lies, None for a partition of which there are remote segments alone.
+    `directory` is its directory, None for a partition that has only remote segments.
     """
 
     topic: str

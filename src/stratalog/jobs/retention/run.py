@@ -63,10 +63,10 @@ def forecast_retention(
 
     `configs` has the topics' own settings by topic; of a topic that is not in there, those in its newest manifest, else
     Kafka's defaults. States of remote segments are taken from `__remote_log_metadata` where the paths have it, else
-    what has a manifest is finished. `known` has offsets that a broker told, by topic and partition.
+    what has a manifest is finished. `known` has offsets that a broker reported, by topic and partition.
 
-    What is deleted or made again while this runs is listed again: nothing is told of one topic as of another of its
-    name.
+    A topic that is deleted or created again while this runs is listed again, so that two topics of one name are never
+    mixed.
 
     Returns:
         The fate of every segment, by topic and partition.

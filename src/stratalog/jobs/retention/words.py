@@ -9,7 +9,7 @@ from stratalog.log.append import segment_ms_max
 
 
 def roll_text(size_bytes: int, first_timestamp_ms: int | None, config: LogConfig, now_ms: int) -> str:
-    """When the active segment rolls: nothing in it goes by its size before that, and appends only end with it."""
+    """Describe when the active segment rolls. Before that, retention by size deletes nothing in it."""
     left = config.segment_bytes - size_bytes
     text = (
         f"it rolls with the append that does not fit into segment.bytes={config.segment_bytes} "

@@ -1,10 +1,10 @@
-"""What is in topics: batch sizes, codecs and what others would make of it, time order; per segment and per topic.
+"""Statistics of topics: batch sizes, codecs and the effect of others, time order; per segment and per topic.
 
     found = measure_topics(paths=["/var/lib/stratalog"], topics={"orders"})
     found.by_topic().print()
     found.what_if().print()
 
-A task a segment. Headers tell most; codecs are tried on a sample of batches, spread over the segment.
+One task for each segment. Headers give most figures; codecs are tried on a sample of batches, spread over the segment.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one segment is like: its batches by their headers, and a sample of them opened and compressed with every codec.
+"""Statistics of one segment: its batches by their headers, and a sample of them compressed with every codec.
 
 Of a local segment only headers and the sample are read; of a remote one everything, in ranges.
 """

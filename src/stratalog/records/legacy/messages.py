@@ -50,7 +50,7 @@ class LegacyBatch(RecordBatch):
 
     @property
     def is_wrapper(self) -> bool:
-        """Whether it holds other messages, compressed."""
+        """Whether it contains other messages, compressed."""
         return bool(self.header[5] & fmt.CODEC_MASK)
 
     @property

@@ -199,7 +199,7 @@ def _decode_batch(context: int, batch: Any) -> bool:  # noqa: C901
     sequence_out = as_i32(c.sequence)
     headers_offsets = as_i32(c.headers_offsets)
     headers_valid = as_u8(c.headers_valid)
-    # In locals: a store to an output could otherwise change where the next one goes.
+    # In locals: a store to an output could otherwise change the address of the next one.
     key_offsets = as_i32(c.key.offsets)
     key_valid = as_u8(c.key.valid)
     key_data = c.key.data

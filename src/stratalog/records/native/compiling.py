@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class _ReadOnlyLocator(InTreeCacheLocator):
-    """Finds what was compiled beside the source at the installation, which may have become read-only.
+    """Finds code that was compiled next to the source at installation, in a directory that may be read-only by now.
 
     Numba's own locators leave out a directory that they cannot write to, as in a container with a read-only root.
     """
@@ -25,7 +25,7 @@ class _ReadOnlyLocator(InTreeCacheLocator):
     def ensure_cache_path(self) -> None:
         source = Path(self._py_file)
         if not any((source.parent / "__pycache__").glob(f"{source.stem}.*.nbi")):
-            raise FileNotFoundError(f"nothing of {source} was compiled beside it")
+            raise FileNotFoundError(f"no compiled code of {source} next to it")
 
 
 class _CacheImpl(CompileResultCacheImpl):
@@ -96,8 +96,8 @@ def _note_uncached(reason: str) -> None:
 def compile_native(function: Callable[..., Any], signature: str | None = None, **options: Any) -> Any:
     """Compile a function: now for one signature, else when a loop that calls it is compiled.
 
-    Numba's cache keeps it, if there is one: beside the source, in the user's cache directory or in NUMBA_CACHE_DIR. In
-    a read-only container, what was compiled beside the source is read, and nothing is kept. A loop is also kept so that
+    Numba's cache keeps it, if there is one: next to the source, in the user's cache directory or in NUMBA_CACHE_DIR. In
+    a read-only container, code compiled next to the source is read, and nothing is written. A loop is also kept so that
     it loads without numba (`kept_loops`).
     """
     with COMPILING:

@@ -116,7 +116,7 @@ def _three_streams(address: int, state: int, size: int, table: Any) -> int:
     second = 0
     third = 0
     for line in range(address, address + size, 64):
-        # The next three streams: each is too short for the processor to see where it goes.
+        # The next three streams: each is too short for the branch predictor.
         prefetch(line + 3 * size)
         prefetch(line + 4 * size)
         prefetch(line + 5 * size)

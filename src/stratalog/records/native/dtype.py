@@ -23,7 +23,7 @@ class Words(ctypes.Structure):
 
     @property
     def address(self) -> int:
-        """For native loops; valid as long as the structure lives."""
+        """The address for native loops; valid while the structure lives."""
         return ctypes.addressof(self)
 
 

@@ -2,7 +2,7 @@
 
 numba takes most of a second and 60 MB before it gives what it has in its cache. What it has there is an ELF object,
 with a function in it that Python calls as one of any C extension; llvmlite alone loads that, in some ten milliseconds.
-So each loop is kept a second time, beside numba's cache. A file here is used only if everything fits: the sources of
+So each loop is kept a second time, next to numba's cache. A file here is used only if everything fits: the sources of
 all loops by time and size, the processor, Python, llvmlite, its own checksum, and every symbol that it wants from
 outside. Else numba compiles, or reads its own cache, and the file is written again.
 
@@ -69,7 +69,7 @@ class _Method(ctypes.Structure):
     )
 
 
-#: What loaded loops point at, for as long as the process lives.
+#: Objects that loaded loops point at, kept until the process ends.
 _methods: Final[list[_Method]] = []
 #: numba's loops look whether they have an environment; only one that raises or returns an object looks into it.
 _environment: Final = object()
@@ -126,7 +126,7 @@ def _is_possible() -> bool:
 
 
 def _places(function: Callable[..., Any]) -> Iterator[Path]:
-    """Yield where a loop may be: where NUMBA_CACHE_DIR says; else beside its source, then in the user's own cache."""
+    """Yield the directories of a loop: NUMBA_CACHE_DIR; else that of its source, then the user's own cache."""
     source = Path(function.__code__.co_filename)
     name = f"{source.stem}.{function.__name__}.{_target_name()}.loop"
     chosen = os.environ.get("NUMBA_CACHE_DIR")

@@ -1,4 +1,4 @@
-"""What compiled code refers to by a global name, made when something that refers to it is compiled.
+"""Globals of compiled code, created when the first function that refers to them is compiled.
 
 A module of loops is imported to call them. They are machine code already, as a rule (`kept_loops`), so that nothing of
 numba is needed; the helpers, pointers and tables that they were compiled from are not made then.

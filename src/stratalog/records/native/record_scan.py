@@ -34,7 +34,7 @@ class RecordScan(Words):
 _record_scan: Any = struct_at(RecordScan)
 
 MALFORMED: Final = -1
-"""What the loops return instead of a position."""
+"""Values that the loops return instead of a position."""
 
 _INT64_MAX = 0x7FFF_FFFF_FFFF_FFFF
 _VARINT_BYTES_MAX = 5
@@ -151,7 +151,8 @@ def begin(table: int, count: int, base_timestamp: int) -> None:
 def scan_piece(address: int, size: int, table: int) -> int:  # noqa: C901
     """Walk through the next piece of a batch's records. Return how many bytes were used, or MALFORMED.
 
-    Less than 21 bytes may be left, to begin the next piece. All records are there when `records` is `count` at the end.
+    Less than 21 bytes may be left, to begin the next piece. The batch is complete when `records` equals `count` at the
+    end.
     """
     scan = _record_scan(table, 0)
     data = as_u8(address)

@@ -30,7 +30,7 @@ KERNELS: Final[Mapping[str, tuple[str, ...]]] = {
     "partition": ("stratalog.spark.sink.partition_kernel",),
 }
 
-#: Modules of which loops have parts: helpers, constants, structures.
+#: Modules from which loops take parts: helpers, constants, structures.
 SHARED: Final[tuple[str, ...]] = (
     "stratalog.log.cleaner.batch_kernel",
     "stratalog.log.cleaner.chunk_kernel",

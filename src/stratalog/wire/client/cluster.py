@@ -48,7 +48,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """`leader` is -1 while there is none, `leader_epoch` -1 where the broker does not tell."""
+    """`leader` is -1 while there is none, `leader_epoch` -1 where the broker does not report it."""
 
     partition: int
     leader: int

@@ -120,7 +120,7 @@ class Client:
     def _negotiate(self) -> Any:
         """ApiVersions in our newest version, or in the broker's when that is older.
 
-        It says so in version 0 (KIP-511).
+        It answers that in version 0 (KIP-511).
         """
         key, version = ApiKey.API_VERSIONS, _API_VERSIONS[1]
         body = self.exchange(key, version, _SOFTWARE)

@@ -42,7 +42,7 @@ class FetchedRecords(NamedTuple):
     """`records` are whole batches from the one that holds the offset asked for, the last of them perhaps cut off.
 
     `aborted` concerns these records, and is empty unless read_committed was asked for. Offsets are -1 where the broker
-    did not tell.
+    did not report them.
     """
 
     records: memoryview

@@ -1,4 +1,4 @@
-"""How to reach a cluster, and as whom: the connection's part of a Kafka client's properties.
+"""Connection options: the properties of a Kafka client that say how to reach a cluster, and as whom.
 
 Pure, but for reading no file.
 
@@ -28,7 +28,7 @@ _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 class SecurityProtocol(enum.Enum):
-    """How bytes travel, and whether the client says who it is."""
+    """The security protocol: whether traffic is encrypted, and whether the client authenticates."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"

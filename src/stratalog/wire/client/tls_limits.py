@@ -1,4 +1,4 @@
-"""Which versions of TLS and which suites a connection may have: two keys of Kafka in OpenSSL's terms, for both ends."""
+"""Limits of TLS versions and cipher suites: two keys of Kafka in OpenSSL's terms, for both ends."""
 
 from __future__ import annotations
 

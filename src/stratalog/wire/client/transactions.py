@@ -25,7 +25,7 @@ _TRANSACTION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdentity:
-    """Who writes: batches carry both numbers. `transactional_id` is None for a producer that is idempotent alone."""
+    """A producer's identity; batches carry both numbers. `transactional_id` is None for one that is only idempotent."""
 
     transactional_id: str | None
     producer_id: int

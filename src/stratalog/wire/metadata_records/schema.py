@@ -1,4 +1,4 @@
-"""How the generated records say their types: annotations that kio's readers and writers are made from.
+"""Type annotations of the generated records, from which kio's readers and writers are made.
 
 A record has one class for all its versions; a field that a version lacks has its default. `version_class` makes the
 class that kio reads one version into: the same fields, without the ones that came later.
@@ -53,7 +53,7 @@ class Message:
 
 
 class MetadataRecord(Message):
-    """What a record of the metadata log holds."""
+    """The fields of a record of the metadata log."""
 
 
 M = TypeVar("M", bound=type)
