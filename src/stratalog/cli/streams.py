@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import RawIOBase
+from typing import BinaryIO, Final
 
 _STREAMS: Final = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
@@ -25,6 +28,25 @@ def reopen_closed_streams() -> None:
                 os.dup2(opened, number)
                 os.close(opened)
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
+@contextmanager
+def buffered_stdout() -> Iterator[BinaryIO]:
+    """Lend standard output as bytes that are written in blocks, also where PYTHONUNBUFFERED is set.
+
+    Containers often set it, and a call of the system for each line would cost more than the line. It is flushed when
+    the block ends without an error.
+    """
+    stream = sys.stdout.buffer
+    if not isinstance(stream, RawIOBase):
+        yield stream
+        return
+    blocks = os.fdopen(sys.stdout.fileno(), "wb", closefd=False)
+    try:
+        yield blocks
+        blocks.flush()
+    finally:
+        blocks.detach()
 
 
 def discard_stdout() -> None:

@@ -12,13 +12,15 @@ from typing import Any, Final
 import numpy as np
 
 from stratalog.cli.dump import bulk_kernel as kernel
-from stratalog.cli.dump.log_dump import WINDOW_SIZE, PlainPrinter
+from stratalog.cli.dump.log_dump import PlainPrinter
 from stratalog.cli.dump.output import Problems, TextOutput
 from stratalog.cli.dump.source import DumpSource
 from stratalog.errors import StratalogError
 from stratalog.records import CODEC_MASK, CONTROL_BIT, MAGIC, RECORD_SIZE_MIN, Codec, RecordBatch
 from stratalog.records.native import header_scan
 
+#: Bytes of a file that one call of the native scan gets.
+WINDOW_SIZE: Final = 8 * 1024 * 1024
 #: Text is written out when about this much may have come together.
 TEXT_SIZE: Final = 16 * 1024 * 1024
 _FIELDS: Final = ["attributes", "record_count", "payload_size"]

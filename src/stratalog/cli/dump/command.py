@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack
 from typing import Annotated, Any
 
@@ -14,6 +13,7 @@ from stratalog.cli.dump.output import SIZE_MAX, DumpOptions, JsonOutput, Problem
 from stratalog.cli.dump.ranges import Bound, DumpRange
 from stratalog.cli.dump.source import DumpSource, opened
 from stratalog.cli.options import JsonLines, key_values
+from stratalog.cli.streams import buffered_stdout
 from stratalog.errors import UsageError
 
 _LOGS, _INDEXES, _RECORDS, _PLACES = "Logs", "Indexes", "What records mean", "Which part, and from where"
@@ -181,7 +181,7 @@ def _dump_all(names: list[str], options: DumpOptions, store_options: dict[str, s
         sources: list[DumpSource] = [  # all of them first: a wrong name is reported before anything is printed
             stack.enter_context(opened(name, store_options)) for name in names
         ]
-        output = (JsonOutput if options.json else TextOutput)(sys.stdout.buffer, options)
+        output = (JsonOutput if options.json else TextOutput)(stack.enter_context(buffered_stdout()), options)
         for source in sources:
             dump_file(source, output, problems)
             problems.flush(output)

@@ -25,7 +25,8 @@ from stratalog.records import (
     walk,
 )
 
-WINDOW_SIZE: Final = 8 * 1024 * 1024
+#: Bytes of a file that are read at a time: few enough to stay in a core's cache until they are looked at.
+WINDOW_SIZE: Final = 1024 * 1024
 #: From this size on the native loops pay for being loaded.
 BULK_SIZE_MIN: Final = 4 * 1024 * 1024
 #: A snapshot of KRaft's metadata log: the offset and the epoch after its last record.
