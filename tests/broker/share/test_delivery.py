@@ -50,6 +50,55 @@ def test_records_are_handed_out_once_and_the_start_moves_past_what_is_done() -> 
     assert (delivery.start_offset, delivery.end_offset, delivery.done_count) == (15, 20, 0)
 
 
+def test_what_a_member_says_counts_once_the_coordinator_has_it() -> None:
+    delivery = PartitionDelivery(0)
+    _acquired(delivery, "a", (0, 9))
+    first = delivery.acknowledge("a", [AckBatch(0, 4, (1,))], LIMITS, 0)
+    delivery.begin(first)
+    second = delivery.acknowledge("a", [AckBatch(5, 6, (2,)), AckBatch(7, 7, (1,))], LIMITS, 0)
+    delivery.begin(second)
+    with pytest.raises(InvalidRecordStateError):
+        delivery.acknowledge("a", [AckBatch(0, 0, (1,))], LIMITS, 0)
+    assert delivery.next_fetch_offset == 10, "what is in change is not handed out"
+    assert _acquired(delivery, "b", (0, 9)) == []
+    delivery.finish(second)
+    assert delivery.start_offset == 0, "the start does not pass what is in change"
+    assert (delivery.next_fetch_offset, delivery.done_count) == (5, 6)
+    delivery.finish(first)
+    assert (delivery.start_offset, delivery.done_count) == (5, 1)
+
+
+def test_what_the_coordinator_refuses_is_undone_and_locks_that_ended_since_stay_so() -> None:
+    delivery = PartitionDelivery(0)
+    _acquired(delivery, "a", (0, 3))
+    _acquired(delivery, "a", (4, 7), now_ms=500)
+    for now_ms, expected in ((100, [(0, 7, ACQUIRED)]), (1_200, [(0, 3, AVAILABLE), (4, 7, ACQUIRED)])):
+        plan = delivery.acknowledge("a", [AckBatch(0, 3, (1,)), AckBatch(4, 7, (3, 1, 2, 0))], LIMITS, 0)
+        delivery.begin(plan)
+        assert delivery.expire(LIMITS, 2_000).changed == [], "no lock is watched of what is in change"
+        delivery.take_back(plan, LIMITS, now_ms)
+        states = {at: run.state for run in delivery.runs for at in range(run.first, run.last + 1)}
+        assert states == {at: state for first, last, state in expected for at in range(first, last + 1)}
+    assert {run.member_id for run in delivery.runs} == {"", "a"}
+    assert {run.due_ms for run in delivery.runs} == {0, 1_500}
+    assert (delivery.start_offset, delivery.done_count) == (0, 0)
+
+
+def test_each_of_thousands_of_records_may_fare_otherwise() -> None:
+    delivery = PartitionDelivery(0)
+    limits = DeliveryLimits(locks=10_000)
+    many = AcquireLimits(records=4_000, batch=500)
+    delivery.acquire("a", 0, [BatchOffsets(at, at + 499) for at in range(0, 4_000, 500)], many, limits, 0)
+    plan = delivery.acknowledge("a", [AckBatch(0, 3_999, (1, 3, 2, 0) * 1_000)], limits, 0)
+    delivery.carry_out(plan)
+    wanted = [ACKNOWLEDGED, ARCHIVED, AVAILABLE, ARCHIVED]
+    assert [(run.first, run.last, run.state) for run in plan.changed] == [
+        (at, at, wanted[at % 4]) for at in range(4_000)
+    ]
+    assert plan.rejected == set(range(1, 4_000, 4))
+    assert delivery.start_offset == 2
+
+
 def test_released_records_come_again_until_they_have_been_handed_out_too_often() -> None:
     delivery = PartitionDelivery(0)
     _acquired(delivery, "a", (0, 3))

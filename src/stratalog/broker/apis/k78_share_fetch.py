@@ -57,7 +57,7 @@ async def share_fetch(ctx: RequestContext, request: Any) -> Any:
     session = await _session(ctx, request, names, says_something=says_something)
     places = {} if session is None else {place: known.topic for place, known in session.partitions.items()}
     readable = readable_topics(ctx, {name for name in (*places.values(), *names.values()) if name is not None})
-    said = take_acknowledgements(ctx, request, names, readable) if says_something else {}
+    said = await take_acknowledgements(ctx, request, names, readable) if says_something else {}
     found: _Response = {}
     if session is not None and not is_renewal:
         found = await _fetched(ctx, request, places, readable)
@@ -75,7 +75,7 @@ async def share_fetch(ctx: RequestContext, request: Any) -> Any:
     if ctx.broker.quotas.pace is not None and ctx.count_fetched(len(write_message(answer))):
         answer = answer_with({})
     if session is None:
-        ctx.broker.share_leader.close_session(request.group_id, request.member_id)
+        await ctx.broker.share_leader.close_session(request.group_id, request.member_id)
     return answer
 
 

@@ -22,7 +22,7 @@ from stratalog.errors import InvalidShareSessionEpochError
 
 
 @handles(ApiKey.SHARE_ACKNOWLEDGE, versions=(1, 2), on_error=refuse_share_request)
-def share_acknowledge(ctx: RequestContext, request: Any) -> Any:
+async def share_acknowledge(ctx: RequestContext, request: Any) -> Any:
     check_share_request(ctx, request)
     leader = ctx.broker.share_leader
     group_id, member_id, epoch = request.group_id, request.member_id, request.share_session_epoch
@@ -34,9 +34,9 @@ def share_acknowledge(ctx: RequestContext, request: Any) -> Any:
         leader.sessions.go_on(group_id, member_id, epoch)
     names = named_places(ctx, request)
     readable = readable_topics(ctx, {name for name in names.values() if name is not None})
-    said = take_acknowledgements(ctx, request, names, readable)
+    said = await take_acknowledgements(ctx, request, names, readable)
     if epoch == FINAL_EPOCH:
-        leader.close_session(group_id, member_id)
+        await leader.close_session(group_id, member_id)
     topic_ids = dict.fromkeys(place.topic_id for place in said)
     hints = LeaderHints(ctx)
     responses = [

@@ -5,6 +5,7 @@ Source: `KafkaApis.handleAcknowledgements` and `validateAcknowledgementBatches` 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -84,14 +85,14 @@ def readable_topics(ctx: RequestContext, topics: Iterable[str]) -> set[str]:
     return access.allowed_names(ctx.peer, ctx.key, AclOperation.READ, ResourceType.TOPIC, topics)
 
 
-def take_acknowledgements(
+async def take_acknowledgements(
     ctx: RequestContext, request: Any, names: Mapping[SharePlace, str | None], readable: set[str]
 ) -> dict[SharePlace, Acknowledged]:
     """Take in what a request says of each partition; partitions of which nothing is said come with others only."""
     may_renew, renews = ctx.version >= _RENEW_FROM, getattr(request, "is_renew_ack", False)
     results: dict[SharePlace, Acknowledged] = {}
     silent: list[SharePlace] = []
-    failed: dict[str, bool] = {}
+    said: list[tuple[SharePlace, str, list[AckBatch]]] = []
     for topic in request.topics:
         for partition in topic.partitions:
             place = place_of(topic, partition.partition_index)
@@ -111,21 +112,31 @@ def take_acknowledgements(
             if not batches:
                 silent.append(place)
                 continue
-            try:
-                ctx.broker.share_leader.acknowledge(ShareKey(request.group_id, *place), request.member_id, batches)
-                results[place] = Acknowledged()
-                failed.setdefault(name, False)
-            except KafkaError as error:
-                results[place] = Acknowledged(error.code, str(error))
-                failed[name] = True
+            results[place] = Acknowledged()
+            said.append((place, name, batches))
+    answers = await asyncio.gather(*(_acknowledged(ctx, request, place, batches) for place, _, batches in said))
+    failed: dict[str, bool] = {}
+    for (place, name, _), answer in zip(said, answers, strict=True):
+        results[place] = answer
+        failed[name] = answer.error_code != 0 or failed.get(name, False)
     if failed:
         results.update(dict.fromkeys(silent, Acknowledged()))
     for name, has_failed in failed.items():
-        partition = ctx.broker.partition(name, 0)
-        if partition is not None:
-            partition.traffic.share_acknowledgement_requests += 1
-            partition.traffic.failed_share_acknowledgement_requests += has_failed
+        traffic = next((each.traffic for each in ctx.broker.logs.partitions(name)), None)
+        if traffic is not None:
+            traffic.share_acknowledgement_requests += 1
+            traffic.failed_share_acknowledgement_requests += has_failed
     return results
+
+
+async def _acknowledged(
+    ctx: RequestContext, request: Any, place: SharePlace, batches: Sequence[AckBatch]
+) -> Acknowledged:
+    try:
+        await ctx.broker.share_leader.acknowledge(ShareKey(request.group_id, *place), request.member_id, batches)
+    except KafkaError as error:
+        return Acknowledged(error.code, str(error))
+    return Acknowledged()
 
 
 def _batch(said: Any) -> AckBatch:

@@ -12,13 +12,16 @@ Source: `ShareGroupDLQStateManager` and `ShareGroupDLQRecordFetcher` of Kafka 4.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
-from stratalog.broker.share.record_runs import RecordRun
+from stratalog.broker.share.record_runs import BatchOffsets, RecordRun
 from stratalog.broker.share.state_records import ShareKey
 from stratalog.errors import CorruptRecordError, InvalidRecordError
 from stratalog.records import HEADER_SIZE, Codec, Record, RecordBatch, build_batch, iter_batches
+
+Header: TypeAlias = tuple[str, bytes | None]
 
 #: Why a record comes here.
 REJECTED: Final = "Offset rejected by client."
@@ -58,82 +61,143 @@ class DeadRecords:
 
 @dataclass(slots=True)
 class CopiedRecords:
-    """Keys and values of records from `next_offset` to `last`, of at most `bytes_max` bytes together.
+    """Keys and values of records of some ranges, which ascend; of at most `bytes_max` bytes together.
 
     What is larger by itself is left out. So is a compressed batch that is larger unpacked, as a whole.
     """
 
-    next_offset: int
-    last: int
+    ranges: Sequence[BatchOffsets]
     bytes_max: int
     found: dict[int, Record] = field(default_factory=dict)
     #: Up to which offset all is found that there will be.
     resolved: int = -1
     is_full: bool = False
     _bytes: int = 0
+    #: The first range that is not resolved.
+    _at: int = 0
 
     @property
     def wants_more(self) -> bool:
-        return self.next_offset <= self.last and not self.is_full
+        return self._at < len(self.ranges) and not self.is_full
+
+    @property
+    def next_offset(self) -> int:
+        """Return from where to read on, while it wants more."""
+        return max(self.ranges[self._at].first, self.resolved + 1)
 
     def take(self, data: bytes) -> bool:
         """Take in batches that were read from `next_offset` on; whether it brought this further."""
-        before = self.next_offset
+        before = self.resolved
         for batch in iter_batches(data):
             if not self.wants_more:
                 break
+            if batch.last_offset < self.next_offset:
+                self._resolve(batch.last_offset)
+                continue
             try:
                 self._take_batch(batch)
             except (CorruptRecordError, InvalidRecordError):  # damaged, or too large: told of without a copy
-                self._resolve(min(batch.last_offset, self.last))
-        return self.next_offset > before
+                self._resolve(batch.last_offset)
+        return self.resolved > before
 
     def give_up(self) -> None:
         """Look for no more of them."""
-        self.resolved = max(self.resolved, self.last)
+        self._resolve(self.ranges[-1].last)
 
     def _take_batch(self, batch: RecordBatch) -> None:
         limits = {} if batch.codec is Codec.NONE else {"size_max": self.bytes_max}
         for record in batch.records(**limits):
-            if record.offset < self.next_offset:
-                continue
-            if record.offset > self.last:
+            self._resolve(record.offset - 1)  # what is wanted in front of it is gone
+            if not self.wants_more:
                 return
-            size = _size(record)
-            if size <= self.bytes_max:
-                if self._bytes + size > self.bytes_max:
-                    self.is_full = True
-                    return
-                self.found[record.offset] = record
-                self._bytes += size
-                self.is_full = self._bytes >= self.bytes_max
-            self._resolve(record.offset)
+            if record.offset >= self.next_offset and not self._copy(record):
+                return
+
+    def _copy(self, record: Record) -> bool:
+        """Copy a record unless it is too large; False if there is no room for it any more."""
+        size = _size(0, record.key, record.value, record.headers)
+        if size <= self.bytes_max:
+            if self._bytes + size > self.bytes_max:
+                self.is_full = True
+                return False
+            self.found[record.offset] = record
+            self._bytes += size
+            self.is_full = self._bytes >= self.bytes_max
+        self._resolve(record.offset)
+        return True
 
     def _resolve(self, offset: int) -> None:
         self.resolved = max(self.resolved, offset)
-        self.next_offset = max(self.next_offset, offset + 1)
+        while self._at < len(self.ranges) and self.ranges[self._at].last <= self.resolved:
+            self._at += 1
 
 
-def batch_for(dead: DeadRecords, first: int, copies: CopiedRecords, bytes_max: int, now_ms: int) -> tuple[int, bytes]:
-    """Return a batch that tells of the dead records from `first` on, and of how many: as many as it may hold, or one.
+@dataclass(frozen=True, slots=True)
+class LetterBatch:
+    """A batch of so many letters that tells of the first `rows` of some rows, and of the one behind to `next_offset`.
 
-    Any thread may do it.
+    `next_offset` is None when nothing is told of that one.
+    """
+
+    data: bytes
+    count: int
+    rows: int
+    next_offset: int | None
+
+
+def batch_for(rows: Sequence[DeadRecords], copies: CopiedRecords, bytes_max: int, now_ms: int) -> LetterBatch:
+    """Return a batch that tells of rows of dead records: as many as it may hold, or one letter.
+
+    A row that does not fit behind others is left to the next batch, as a whole. Any thread may do it.
     """
     letters: list[Record] = []
+    size = 0
+    for at, row in enumerate(rows):
+        more, more_size = _letters(row, copies, len(letters), bytes_max, now_ms)
+        if letters and (size + more_size > bytes_max or row.first > copies.resolved):
+            return LetterBatch(build_batch(letters), len(letters), at, None)
+        letters += more
+        size += more_size
+        if len(more) <= row.last - row.first:
+            return LetterBatch(build_batch(letters), len(letters), at, row.first + len(more))
+    return LetterBatch(build_batch(letters), len(letters), len(rows), None)
+
+
+def _letters(
+    row: DeadRecords, copies: CopiedRecords, before: int, bytes_max: int, now_ms: int
+) -> tuple[list[Record], int]:
+    """Return what of one row fits in a batch by itself, of which so many letters may lie before, and its size."""
+    letters: list[Record] = []
     size = HEADER_SIZE
-    for offset in range(first, max(first, min(dead.last, copies.resolved)) + 1):
+    for offset in range(row.first, max(row.first, min(row.last, copies.resolved)) + 1):
         found = copies.found.get(offset)
-        key, value = (None, None) if found is None else (found.key, found.value)
-        letter = Record(len(letters), now_ms, _bytes_of(key), _bytes_of(value), dead.headers(offset))
-        size += _size(letter)
-        if size > bytes_max and letters:
+        key, value = (None, None) if found is None else (_bytes_of(found.key), _bytes_of(found.value))
+        headers = row.headers(offset)
+        delta = before + len(letters)
+        more = _size(delta, key, value, headers)
+        if size + more > bytes_max and letters:
             break
-        letters.append(letter)
-    return len(letters), build_batch(letters)
+        size += more
+        letters.append(Record(delta, now_ms, key, value, headers))
+    return letters, size
 
 
-def _size(record: Record) -> int:
-    return len(build_batch([record], base_offset=record.offset)) - HEADER_SIZE
+def _size(delta: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
+    """Return how many bytes a record takes in a batch whose base timestamp it has."""
+    size = 2 + _varint_size(delta) + _sized(key) + _sized(value) + _varint_size(len(headers))
+    for name, content in headers:
+        size += _sized(name.encode()) + _sized(content)
+    return _varint_size(size) + size
+
+
+def _sized(data: bytes | None) -> int:
+    """Return how many bytes some bytes take behind their length."""
+    return 1 if data is None else _varint_size(len(data)) + len(data)
+
+
+def _varint_size(number: int) -> int:
+    """Return how many bytes a number of at least 0 takes in zigzag."""
+    return max((number.bit_length() + 7) // 7, 1)
 
 
 def _bytes_of(data: bytes | None) -> bytes | None:

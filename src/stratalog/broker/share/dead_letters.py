@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
-from weakref import WeakValueDictionary
 
 from stratalog.broker.confirmation import Unconfirmed, confirmed
 from stratalog.broker.metadata import GROUP, Topic
-from stratalog.broker.share.dead_letter_records import CopiedRecords, DeadRecords, batch_for
+from stratalog.broker.share.dead_letter_records import CopiedRecords, DeadRecords, LetterBatch, batch_for
+from stratalog.broker.share.record_runs import BatchOffsets
 from stratalog.broker.share.state_records import ShareKey
 from stratalog.config import DEAD_LETTER_TOPIC, SHARE_VERSION, TOPIC_KEYS, GroupConfig
 from stratalog.errors import (
@@ -62,6 +63,15 @@ class DeadLetterCounts:
     records: Counter[str] = field(default_factory=Counter)
 
 
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """Records that need letters, those of them that have none yet, and what to call at the end."""
+
+    dead: DeadRecords
+    left: DeadRecords
+    go_on: Callable[[Sequence[DeadRecords]], None]
+
+
 class DeadLetters:
     """Belongs to the loop's thread."""
 
@@ -73,8 +83,9 @@ class DeadLetters:
         self._remote_reads = remote_reads
         self._purgatory = purgatory
         self.counts = DeadLetterCounts()
+        #: By partition of a group, what needs letters; a task is at it as long as there is anything.
+        self._waiting: dict[ShareKey, deque[_Waiting]] = {}
         self._sending: set[asyncio.Task[None]] = set()
-        self._turns: WeakValueDictionary[ShareKey, asyncio.Lock] = WeakValueDictionary()
 
     def close(self) -> None:
         """Cancel letters that are not written yet. The next start writes them."""
@@ -90,55 +101,84 @@ class DeadLetters:
         level = self._storage.metadata.features.level(SHARE_VERSION)
         return level >= _SINCE_LEVEL and bool(settings[DEAD_LETTER_TOPIC])
 
-    def submit(self, dead: DeadRecords, go_on: Callable[[DeadRecords], None]) -> None:
-        """Write dead letters after those of the same partition, then call `go_on` whether or not that worked."""
-        task = self._workers.loop.create_task(self._send_in_turn(dead, go_on))
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
+    def submit(self, dead: Sequence[DeadRecords], go_on: Callable[[Sequence[DeadRecords]], None]) -> None:
+        """Write dead letters after those of the same partition, then call `go_on` whether or not that worked.
 
-    async def _send_in_turn(self, dead: DeadRecords, go_on: Callable[[DeadRecords], None]) -> None:
-        turn = self._turns.setdefault(dead.key, asyncio.Lock())
-        async with turn:
-            try:
-                await self.send(dead)
-            except (StratalogError, OSError) as error:
-                logger.error("Dead letters were not written for %s: %s", dead, error)
-            except Exception:  # the group goes on
-                logger.exception("Dead letters were not written for %s", dead)
-        go_on(dead)
-
-    async def send(self, dead: DeadRecords) -> None:
-        """Write records to the dead-letter topic of their group. Create the topic if the settings allow it.
-
-        InvalidConfigError when the settings do not allow it, and the errors of making and writing a topic.
+        What waits together goes into one batch, as far as it fits.
         """
-        self._checked_name(dead.key.group_id)
-        offset = dead.first
-        while offset <= dead.last:
-            copies = await self._copies(dead, offset)
-            offset += await self._send_round(dead, offset, copies)
+        if not dead:
+            return
+        key = dead[0].key
+        is_new = key not in self._waiting
+        self._waiting.setdefault(key, deque()).extend([_Waiting(each, each, go_on) for each in dead])
+        if is_new:
+            task = self._workers.loop.create_task(self._send_all(key))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
 
-    async def _send_round(self, dead: DeadRecords, offset: int, copies: CopiedRecords) -> int:
-        """Write what fits in one batch and return the number of records in it."""
-        group_id = dead.key.group_id
-        backoff_s = _BACKOFF_S
-        for turn in range(_TRIES):
-            topic = await self._topic(group_id)
-            bytes_max = self._bytes_max(topic)
-            now_ms = self._storage.clock.now_ms()
-            count, batch = await self._workers.run(batch_for, dead, offset, copies, bytes_max, now_ms)
-            self.counts.requests[group_id] += 1
+    async def _send_all(self, key: ShareKey) -> None:
+        waiting = self._waiting[key]
+        try:
+            while waiting:
+                rows = list(_ascending(waiting))
+                sent = 0
+                try:
+                    sent = await self._send(rows)
+                except _NotSentError as error:
+                    sent = error.rows
+                    cause = error.__cause__
+                    is_usual = isinstance(cause, (StratalogError, OSError))
+                    for row in rows[:sent]:
+                        logger.error(
+                            "Dead letters were not written for %s: %s", row.dead, cause,
+                            exc_info=None if is_usual else cause,
+                        )  # fmt: skip
+                done = [waiting.popleft() for _ in range(sent)]
+                for go_on, group in groupby(done, key=lambda row: row.go_on):
+                    go_on([row.dead for row in group])
+        finally:
+            del self._waiting[key]
+
+    async def _send(self, rows: list[_Waiting]) -> int:
+        """Write letters until at least one row is done; return how many rows are, or raise _NotSentError."""
+        while True:
             try:
-                await self._append(topic.name, dead.key.partition % topic.partition_count, batch)
-            except (KafkaError, OSError) as error:
-                if turn < _TRIES - 1 and isinstance(error, _RETRIABLE):
-                    await asyncio.sleep(backoff_s)
-                    backoff_s *= 2
-                    continue
-                self.counts.failed[group_id] += 1
-                raise
-            self.counts.records[group_id] += count
-            return count
+                self._checked_name(rows[0].dead.key.group_id)
+                copies = await self._copies([row.left for row in rows])
+            except Exception as error:
+                raise _NotSentError(len(rows)) from error
+            letters = await self._send_round([row.left for row in rows], copies)
+            if letters.next_offset is not None:
+                row = rows[letters.rows]
+                row.left = replace(row.left, first=letters.next_offset)
+            if letters.rows:
+                return letters.rows
+
+    async def _send_round(self, rows: Sequence[DeadRecords], copies: CopiedRecords) -> LetterBatch:
+        """Write what fits in one batch, and return that."""
+        group_id = rows[0].key.group_id
+        backoff_s = _BACKOFF_S
+        touched = len(rows)
+        try:
+            for turn in range(_TRIES):
+                topic = await self._topic(group_id)
+                now_ms = self._storage.clock.now_ms()
+                letters = await self._workers.run(batch_for, rows, copies, self._bytes_max(topic), now_ms)
+                touched = letters.rows + (letters.next_offset is not None)
+                self.counts.requests[group_id] += touched
+                try:
+                    await self._append(topic.name, rows[0].key.partition % topic.partition_count, letters.data)
+                except (KafkaError, OSError) as error:
+                    if turn < _TRIES - 1 and isinstance(error, _RETRIABLE):
+                        await asyncio.sleep(backoff_s)
+                        backoff_s *= 2
+                        continue
+                    self.counts.failed[group_id] += touched
+                    raise
+                self.counts.records[group_id] += letters.count
+                return letters
+        except Exception as error:
+            raise _NotSentError(touched) from error
         raise AssertionError("the last try returns or raises")
 
     # --- the topic ----------------------------------------------------------------------------------------------------
@@ -184,12 +224,16 @@ class DeadLetters:
 
     # --- reading and writing ------------------------------------------------------------------------------------------
 
-    async def _copies(self, dead: DeadRecords, offset: int) -> CopiedRecords:
+    async def _copies(self, rows: Sequence[DeadRecords]) -> CopiedRecords:
         """Return what there is to copy, which the topic may want in several rounds."""
-        settings = self._settings(dead.key.group_id)
+        key = rows[0].key
+        settings = self._settings(key.group_id)
         topic = self._storage.metadata.topic(settings[DEAD_LETTER_TOPIC])
-        copies = CopiedRecords(offset, dead.last, _READ_BYTES if topic is None else self._bytes_max(topic))
-        partition = self._storage.logs.get(dead.topic, dead.key.partition)
+        copies = CopiedRecords(
+            [BatchOffsets(row.first, row.last) for row in rows],
+            _READ_BYTES if topic is None else self._bytes_max(topic),
+        )
+        partition = self._storage.logs.get(rows[0].topic, key.partition)
         if not settings[_COPIED] or partition is None:
             copies.give_up()
             return copies
@@ -201,7 +245,7 @@ class DeadLetters:
                         copies.give_up()
                     break
         except (KafkaError, RemoteStorageError, OSError) as error:
-            logger.warning("%s: they are told of without a copy, as they cannot be read: %s", dead, error)
+            logger.warning("%s: they are told of without a copy, as they cannot be read: %s", rows[0], error)
             copies.give_up()
         return copies
 
@@ -226,6 +270,24 @@ class DeadLetters:
             failed = await confirmed(self._workers.loop, self._purgatory, _TIMEOUT_MS, [written])
             for error in failed.values():
                 raise error
+
+
+class _NotSentError(Exception):
+    """Letters of so many rows cannot be written, for its cause."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__(rows)
+        self.rows = rows
+
+
+def _ascending(waiting: Iterable[_Waiting]) -> Iterator[_Waiting]:
+    """Yield what waits, as long as it is of ascending offsets of one topic."""
+    before: DeadRecords | None = None
+    for row in waiting:
+        if before is not None and (row.left.first <= before.last or row.left.topic != before.topic):
+            return
+        yield row
+        before = row.left
 
 
 def _read_local(partition: Partition, offset: int) -> bytes:

@@ -1,7 +1,7 @@
 """Which records of a partition a share group has been given, who has them, and which are done.
 
 Pure: the time and the record batches of the log come in, answers and changes go out. Nothing changes until a plan is
-carried out, so what the log refuses has not happened.
+carried out. What members say is in change until the coordinator has it: `begin`, then `finish` or `take_back`.
 
 The records in flight are those from the start offset up to the end offset, in runs of neighbours alike. Below the start
 everything is done; from the end on nothing has been handed out.
@@ -20,6 +20,7 @@ Source: `SharePartition` of Kafka 4.4.0.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -51,12 +52,14 @@ _NOT_OWNED = ("Member is not the owner of batch record", "Member is not the owne
 class DeliveryPlan:
     """A change that can be carried out. `changed` is what the state topic is to know of it.
 
-    `rejected` is what of it members rejected.
+    `rejected` has the first offsets of what members rejected of it. `number` is that of its runs while they are in
+    change, 0 if they never are.
     """
 
-    runs: tuple[RecordRun, ...]
-    changed: tuple[RecordRun, ...]
-    rejected: frozenset[RecordRun] = frozenset()
+    runs: Sequence[RecordRun]
+    changed: Sequence[RecordRun]
+    rejected: frozenset[int] = frozenset()
+    number: int = 0
 
     @property
     def done_count(self) -> int:
@@ -72,6 +75,7 @@ class PartitionDelivery:
         self.start_offset = start_offset
         self.end_offset = start_offset
         self._runs: list[RecordRun] = []
+        self._changes = 0
         for run in sorted(runs, key=lambda each: each.first):
             if run.last < self.end_offset:
                 continue
@@ -79,7 +83,7 @@ class PartitionDelivery:
                 self._runs.append(RecordRun(self.end_offset, run.first - 1, RecordState.AVAILABLE, 0))
             self._runs.append(run.part(self.end_offset, run.last))
             self.end_offset = run.last + 1
-        self._advance()
+        self.advance()
 
     # --- questions ----------------------------------------------------------------------------------------------------
 
@@ -94,7 +98,7 @@ class PartitionDelivery:
     @property
     def next_fetch_offset(self) -> int:
         """Return from where to read what can be handed out."""
-        available = (run.first for run in self._runs if run.state is RecordState.AVAILABLE)
+        available = (run.first for run in self._runs if run.is_available)
         return next(available, self.end_offset)
 
     @property
@@ -111,7 +115,7 @@ class PartitionDelivery:
         known = sum(
             min(run.last, last) - max(run.first, first) + 1
             for run in self._runs
-            if run.state is RecordState.AVAILABLE and run.first <= last and run.last >= first
+            if run.is_available and run.first <= last and run.last >= first
         )
         return known + max(last - max(first, self.end_offset) + 1, 0)
 
@@ -161,7 +165,7 @@ class PartitionDelivery:
     def _archive_missing(self, fetch_offset: int, first: int) -> None:
         """Archive what the log does not have any more, as compaction took it."""
         for at in isolated(self._runs, fetch_offset, min(first, self.end_offset) - 1):
-            if self._runs[at].state is RecordState.AVAILABLE:
+            if self._runs[at].is_available:
                 self._runs[at] = self._runs[at].unlocked(RecordState.ARCHIVED)
 
     # --- giving back --------------------------------------------------------------------------------------------------
@@ -170,9 +174,7 @@ class PartitionDelivery:
         self, member_id: str, batches: Iterable[AckBatch], delivery: DeliveryLimits, now_ms: int
     ) -> DeliveryPlan:
         """Plan what a member says of records that it has: all of it or, with InvalidRecordStateError, nothing."""
-        runs = list(self._runs)
-        changed: list[RecordRun] = []
-        rejected: list[RecordRun] = []
+        saying = _Saying(list(self._runs), RecordLock(member_id, now_ms + delivery.lock_ms), delivery, self._number())
         for batch in batches:
             if batch.first > batch.last or len(batch.types) not in (1, batch.last - batch.first + 1):
                 raise InvalidRequestError("The acknowledgement batch is not valid.")
@@ -184,30 +186,31 @@ class PartitionDelivery:
                 raise InvalidRequestError(f"{_NOT_FOUND} The first offset in request is past acquired records.")
             if batch.last >= self.end_offset:
                 raise InvalidRequestError(f"{_NOT_FOUND} The last offset in request is past acquired records.")
-            for row, type_ in _rows(batch, self.start_offset):
-                lock = RecordLock(member_id, now_ms + delivery.lock_ms)
-                said = _acknowledge_row(runs, row, type_, lock, delivery)
-                changed += said
-                if type_ is AckType.REJECT:
-                    rejected += said
-        return DeliveryPlan(tuple(runs), tuple(changed), frozenset(rejected))
+            saying.take(_rows(batch, self.start_offset))
+        return saying.plan()
+
+    def _number(self) -> int:
+        """Return the number of the next change."""
+        self._changes += 1
+        return self._changes
 
     def release(self, member_id: str, delivery: DeliveryLimits) -> DeliveryPlan:
         """Plan that all records of a member can be handed out again, or are archived."""
-        return self._give_up(lambda run: run.member_id == member_id, delivery)
+        return self._give_up(lambda run: run.member_id == member_id, delivery, self._number())
 
     def expire(self, delivery: DeliveryLimits, now_ms: int) -> DeliveryPlan:
-        """Plan the same for all records whose locks are over."""
-        return self._give_up(lambda run: run.due_ms <= now_ms, delivery)
+        """Plan the same for all records whose locks are over. This is so at once: they are in no change."""
+        return self._give_up(lambda run: run.due_ms <= now_ms, delivery, 0)
 
-    def _give_up(self, is_meant: Callable[[RecordRun], bool], delivery: DeliveryLimits) -> DeliveryPlan:
+    def _give_up(self, is_meant: Callable[[RecordRun], bool], delivery: DeliveryLimits, number: int) -> DeliveryPlan:
         runs, changed = [], []
         for run in self._runs:
             if run.state is RecordState.ACQUIRED and is_meant(run):
-                run = run.given_up(delivery)
+                state = run.state_given_up(delivery)
+                run = run.changing(state, number) if number else run.unlocked(state)
                 changed.append(run)
             runs.append(run)
-        return DeliveryPlan(tuple(runs), tuple(changed))
+        return DeliveryPlan(runs, changed, number=number)
 
     def archive(self, ranges: Iterable[BatchOffsets]) -> DeliveryPlan:
         """Plan that records are archived whoever has them, such as those of aborted transactions."""
@@ -218,38 +221,55 @@ class PartitionDelivery:
                 if not runs[at].state.is_done:
                     runs[at] = runs[at].unlocked(RecordState.ARCHIVED)
                     changed.append(runs[at])
-        return DeliveryPlan(tuple(runs), tuple(changed))
+        return DeliveryPlan(runs, changed)
 
-    def archive_dead(self, first: int, last: int) -> DeliveryPlan:
+    def archive_dead(self, ranges: Iterable[BatchOffsets]) -> DeliveryPlan:
         """Plan that records are archived of which a dead-letter topic has been told."""
         runs = list(self._runs)
         changed: list[RecordRun] = []
-        for at in isolated(runs, first, last):
-            if runs[at].state is RecordState.ARCHIVING:
-                runs[at] = runs[at].unlocked(RecordState.ARCHIVED)
-                changed.append(runs[at])
-        return DeliveryPlan(tuple(runs), tuple(changed))
+        for told in ranges:
+            for at in isolated(runs, told.first, told.last):
+                if runs[at].state is RecordState.ARCHIVING:
+                    runs[at] = runs[at].unlocked(RecordState.ARCHIVED)
+                    changed.append(runs[at])
+        return DeliveryPlan(runs, changed)
 
     def carry_out(self, plan: DeliveryPlan, *, moves_start: bool = True) -> None:
         """Let a plan count, which was made of the state as it is now.
 
         The start passes what is done when the state topic has been told of something, which `moves_start` says.
         """
+        self.begin(plan)
+        self.finish(plan, moves_start=moves_start)
+
+    def begin(self, plan: DeliveryPlan) -> None:
+        """Let a plan, which was made of the state as it is now, be in change."""
         self._runs = list(plan.runs)
+
+    def finish(self, plan: DeliveryPlan, *, moves_start: bool = True) -> None:
+        """Let a plan count that was begun. Other changes may have begun or ended since."""
+        number = plan.number
+        if number:
+            self._runs = [run.changed() if run.change == number else run for run in self._runs]
         if moves_start:
-            self._advance()
+            self.advance()
+
+    def take_back(self, plan: DeliveryPlan, delivery: DeliveryLimits, now_ms: int) -> None:
+        """Undo a plan that was begun, as the coordinator has refused it. Locks that have ended since stay so."""
+        number = plan.number
+        self._runs = [run.taken_back(delivery, now_ms) if run.change == number else run for run in self._runs]
 
     def start_at(self, offset: int) -> None:
         """Forget what is below an offset, which the log does not have any more; a lower one changes nothing."""
         if offset > self.start_offset:
             self._runs = [run.part(offset, run.last) for run in self._runs if run.last >= offset]
             self.start_offset, self.end_offset = offset, max(offset, self.end_offset)
-            self._advance()
+            self.advance()
 
-    def _advance(self) -> None:
-        """Let the start offset pass what is done, and join what is done in the middle."""
+    def advance(self) -> None:
+        """Let the start offset pass what is done."""
         at = 0
-        while at < len(self._runs) and self._runs[at].state.is_done:
+        while at < len(self._runs) and self._runs[at].is_over:
             at += 1
         del self._runs[:at]
         self.start_offset = self._runs[0].first if self._runs else self.end_offset
@@ -274,27 +294,75 @@ def _ack_type(number: int) -> AckType:
         raise InvalidRequestError(f"Unknown acknowledge type id: {number}") from None
 
 
-def _acknowledge_row(
-    runs: list[RecordRun], row: BatchOffsets, type_: AckType, lock: RecordLock, delivery: DeliveryLimits
-) -> list[RecordRun]:
-    """Change the runs of a row; those of them that are to be stored. `lock` is what a renewed one becomes."""
-    changed = []
-    for at in isolated(runs, row.first, row.last):
-        run = runs[at]
+class _Saying:
+    """What a member says of records, row by row: one pass over the runs of each batch."""
+
+    def __init__(self, runs: list[RecordRun], lock: RecordLock, delivery: DeliveryLimits, number: int) -> None:
+        """`lock` is what a renewed one becomes."""
+        self._runs = runs
+        self._lock = lock
+        self._delivery = delivery
+        self._number = number
+        self._changed: list[RecordRun] = []
+        self._rejected: list[int] = []
+
+    def plan(self) -> DeliveryPlan:
+        return DeliveryPlan(self._runs, self._changed, frozenset(self._rejected), self._number)
+
+    def take(self, rows: Iterable[tuple[BatchOffsets, AckType]]) -> None:
+        """Take in neighbouring rows of records in flight."""
+        runs = self._runs
+        begin = at = -1
+        rest: RecordRun | None = None
+        pieces: list[RecordRun] = []
+        for row, type_ in rows:
+            if begin < 0:
+                begin = at = max(bisect_right(runs, row.first, key=lambda run: run.first) - 1, 0)
+            window = [] if rest is None else [rest]
+            while (not window or window[-1].last < row.last) and at < len(runs):
+                window.append(runs[at])
+                at += 1
+            rest = window[-1] if window[-1].last > row.last else None
+            is_split = rest is not None or window[0].first < row.first
+            if window[0].first < row.first:
+                pieces.append(_piece(window[0], window[0].first, row.first - 1, is_single=True))
+            for run in window:
+                first, last = max(run.first, row.first), min(run.last, row.last)
+                pieces.append(self._said(_piece(run, first, last, is_single=is_split or run.is_single), type_))
+            if rest is not None:
+                rest = _piece(rest, row.last + 1, rest.last, is_single=True)
+        if rest is not None:
+            pieces.append(rest)
+        if begin >= 0:
+            runs[begin:at] = pieces
+
+    def _said(self, run: RecordRun, type_: AckType) -> RecordRun:
+        """Return records of which one thing is said, as they are then."""
         if run.state is not RecordState.ACQUIRED:
             raise InvalidRecordStateError(_NOT_ACQUIRED[run.is_single])
-        if run.member_id != lock.member_id:
+        if run.member_id != self._lock.member_id:
             raise InvalidRecordStateError(_NOT_OWNED[run.is_single])
         if type_ is AckType.RENEW:
-            if not delivery.may_renew:
+            if not self._delivery.may_renew:
                 raise InvalidRecordStateError("Renewing acquisition locks is not enabled for the group.")
-            runs[at] = replace(run, due_ms=lock.due_ms)
-            continue
+            return replace(run, due_ms=self._lock.due_ms)
         if type_ is AckType.RELEASE:
-            runs[at] = run.given_up(delivery)
+            state = run.state_given_up(self._delivery)
         elif type_ is AckType.REJECT:
-            runs[at] = run.unlocked(delivery.state_of_dead)
+            state = self._delivery.state_of_dead
+            self._rejected.append(run.first)
         else:
-            runs[at] = run.unlocked(RecordState.ACKNOWLEDGED if type_ is AckType.ACCEPT else RecordState.ARCHIVED)
-        changed.append(runs[at])
-    return changed
+            state = RecordState.ACKNOWLEDGED if type_ is AckType.ACCEPT else RecordState.ARCHIVED
+        said = run.changing(state, self._number)
+        self._changed.append(said)
+        return said
+
+
+def _piece(run: RecordRun, first: int, last: int, *, is_single: bool) -> RecordRun:
+    """Return what of a run lies between two offsets that are in it."""
+    if first == run.first and last == run.last and is_single == run.is_single:
+        return run
+    return RecordRun(
+        first, last, run.state, run.delivery_count, run.member_id, run.due_ms, run.whole, is_single, run.change,
+        run.before,
+    )  # fmt: skip

@@ -48,7 +48,7 @@ class HandingOut:
                 yield from batch
 
     def _is_ready(self, run: RecordRun) -> bool:
-        return run.state is RecordState.AVAILABLE and run.first <= self.within.last and run.last >= self.within.first
+        return run.is_available and run.first <= self.within.last and run.last >= self.within.first
 
     def _hand_out(self, batch: list[RecordRun]) -> Iterator[RecordRun]:
         if batch[0].delivery_count == 0 and not batch[0].is_single:  # what was never handed out, as far as is known
@@ -146,7 +146,7 @@ class _Row:
         """Yield a run in pieces, of which one is taken if it may be."""
         within = self.handing.within
         first, last = max(run.first, within.first), min(run.last, within.last)
-        if run.state is not RecordState.AVAILABLE or self.is_over or first > last:
+        if not run.is_available or self.is_over or first > last:
             yield run
             return
         count = min(self._room(run), last - first + 1)

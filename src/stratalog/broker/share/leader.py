@@ -5,6 +5,7 @@ Source: `SharePartitionManager` of Kafka 4.4.0.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -54,6 +55,7 @@ class ShareLeader:
         self.states = states
         self.sessions = ShareSessionCache(storage.config["group.share.max.share.sessions"])
         self._partitions: dict[ShareKey, SharePartition] = {}
+        self._ending: set[asyncio.Task[None]] = set()
         #: Records by what was said of them.
         self.acknowledged: Counter[AckType] = Counter()
 
@@ -94,7 +96,7 @@ class ShareLeader:
         try:
             await found.open(partial(self._start_offset, found.partition))
         except KafkaError:
-            self.end(key)
+            self._end_this(found)
             raise
         return found
 
@@ -131,47 +133,57 @@ class ShareLeader:
         if found is not None:
             found.fence()
 
+    def _end_this(self, found: SharePartition) -> None:
+        """Forget a partition, unless it has been opened again since."""
+        if self._partitions.get(found.key) is found:
+            self.end(found.key)
+
     # --- what members say ---------------------------------------------------------------------------------------------
 
-    def acknowledge(self, key: ShareKey, member_id: str, batches: Sequence[AckBatch]) -> None:
+    async def acknowledge(self, key: ShareKey, member_id: str, batches: Sequence[AckBatch]) -> None:
         """Take in what a member says of records of a partition: all or, with an error, nothing of it."""
         found = self.get(key)
         if found is None:
             raise UnknownTopicOrPartitionError(NOT_HERE)
         try:
-            found.acknowledge(member_id, batches)
+            await found.acknowledge(member_id, batches)
         except ENDS_IT:
-            self.end(key)
+            self._end_this(found)
             raise
         for batch in batches:
             each = batch.last - batch.first + 1 if len(batch.types) == 1 else 1
             for number in batch.types:
                 self.acknowledged[AckType(number)] += each
 
-    def close_session(self, group_id: str, member_id: str) -> None:
+    async def close_session(self, group_id: str, member_id: str) -> None:
         """Close a session; others may have what its member has. Harmless when there is none."""
         session = self.sessions.remove(group_id, member_id)
         if session is not None:
-            self._release(session)
+            await self._release(session)
 
-    def _release(self, session: ShareSession) -> None:
-        for place in session.partitions:
-            key = ShareKey(session.group_id, *place)
-            found = self.get(key)
-            if found is not None:
-                try:
-                    found.release(session.member_id)
-                except KafkaError:  # what cannot be kept now comes back when the locks are over
-                    self.end(key)
+    async def _release(self, session: ShareSession) -> None:
+        keys = [ShareKey(session.group_id, *place) for place in session.partitions]
+        held = [found for found in map(self.get, keys) if found is not None]
+        await asyncio.gather(*(self._release_in(found, session.member_id) for found in held))
+
+    async def _release_in(self, found: SharePartition, member_id: str) -> None:
+        try:
+            await found.release(member_id)
+        except KafkaError:  # what cannot be kept now comes back when the locks are over
+            self._end_this(found)
 
     def connection_lost(self, connection: object) -> None:
         """End the session that came with a connection; a group without sessions begins again with its next."""
         lost = self.sessions.lost_with(connection)
         if lost is None:
             return
-        group_id, session = lost
+        task = self._loop.create_task(self._end_lost(*lost))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _end_lost(self, group_id: str, session: ShareSession | None) -> None:
         if session is not None:
-            self.close_session(group_id, session.member_id)
+            await self.close_session(group_id, session.member_id)
         if not self.sessions.has_members(group_id):
             self._end_all(key for key in self._partitions if key.group_id == group_id)
 

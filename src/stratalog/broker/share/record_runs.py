@@ -49,6 +49,9 @@ class RecordRun:
 
     `batch` is the row that they were handed out in at first. As long as all of that fare alike it is looked at as one;
     once they did not, `is_single` says that each record is looked at by itself.
+
+    `change` is the number of the change that brought them here and that the coordinator does not have yet, 0 for none.
+    Until it has, they are not handed out, and `before` is the lock that they get back if it refuses.
     """
 
     first: int
@@ -59,6 +62,8 @@ class RecordRun:
     due_ms: int = 0
     batch: BatchOffsets | None = field(default=None, compare=False)
     is_single: bool = field(default=False, compare=False)
+    change: int = field(default=0, compare=False)
+    before: RecordLock | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
         return self.last - self.first + 1
@@ -67,6 +72,16 @@ class RecordRun:
     def whole(self) -> BatchOffsets:
         """Its batch."""
         return self.batch or BatchOffsets(self.first, self.last)
+
+    @property
+    def is_available(self) -> bool:
+        """Whether it can be handed out."""
+        return self.state is RecordState.AVAILABLE and not self.change
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is done, and the coordinator knows."""
+        return self.state.is_done and not self.change
 
     def part(self, first: int, last: int) -> RecordRun:
         """Return what of it lies between two offsets."""
@@ -85,13 +100,35 @@ class RecordRun:
             yield self.part(first, self.last)
 
     def unlocked(self, state: RecordState) -> RecordRun:
-        """Return it in a state in which no member has it."""
-        return replace(self, state=state, member_id="", due_ms=0)
+        """Return it in a state in which no member has it, whatever change it was in."""
+        return self._with(state)
 
-    def given_up(self, limits: DeliveryLimits) -> RecordRun:
-        """Return it without its lock: to be handed out again, or dead when that was done too often."""
-        spent = self.delivery_count >= limits.deliveries
-        return self.unlocked(limits.state_of_dead if spent else RecordState.AVAILABLE)
+    def _with(self, state: RecordState, change: int = 0, before: RecordLock | None = None) -> RecordRun:
+        return RecordRun(
+            self.first, self.last, state, self.delivery_count, "", 0, self.batch, self.is_single, change, before
+        )
+
+    def changing(self, state: RecordState, change: int) -> RecordRun:
+        """Return it in a state in which no member will have it, once the coordinator has the change."""
+        return self._with(state, change, RecordLock(self.member_id, self.due_ms))
+
+    def changed(self) -> RecordRun:
+        """Return it once the coordinator has its change."""
+        return self._with(self.state)
+
+    def taken_back(self, limits: DeliveryLimits, now_ms: int) -> RecordRun:
+        """Return it as it was before a change that the coordinator has refused; a lock that is over stays so."""
+        lock = self.before
+        if lock is None or lock.due_ms <= now_ms:
+            spent = self.delivery_count >= limits.deliveries
+            return self._with(RecordState.ARCHIVED if spent else RecordState.AVAILABLE)
+        return replace(
+            self, state=RecordState.ACQUIRED, member_id=lock.member_id, due_ms=lock.due_ms, change=0, before=None
+        )
+
+    def state_given_up(self, limits: DeliveryLimits) -> RecordState:
+        """Return what it becomes without its lock: to be handed out again, or dead when that was done too often."""
+        return limits.state_of_dead if self.delivery_count >= limits.deliveries else RecordState.AVAILABLE
 
 
 @dataclass(frozen=True, slots=True)

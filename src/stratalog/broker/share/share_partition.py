@@ -11,12 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.share.dead_letter_records import DELIVERED_TOO_OFTEN, REJECTED, DeadRecords
 from stratalog.broker.share.delivery import DeliveryPlan, PartitionDelivery
-from stratalog.broker.share.record_runs import AckBatch, AcquireLimits, DeliveryLimits, RecordRun, RecordState
+from stratalog.broker.share.record_runs import (
+    AckBatch,
+    AcquireLimits,
+    BatchOffsets,
+    DeliveryLimits,
+    RecordRun,
+    RecordState,
+)
 from stratalog.broker.share.state_changes import ShareWrite
 from stratalog.broker.share.state_records import NOT_KNOWN, ShareKey, StateBatch
 from stratalog.errors import (
@@ -68,6 +75,7 @@ class SharePartition:
         self._state_epoch = 0
         self._opening: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._keeping: set[asyncio.Task[None]] = set()
         self._waiters: dict[Callable[[], None], None] = {}
         self.is_active = False
         self.is_fenced = False
@@ -122,9 +130,11 @@ class SharePartition:
         )
         self.is_active = not self.is_fenced
         deliveries = self.limits.deliveries
-        for run in self.delivery.runs:
-            if run.state is RecordState.ARCHIVING:  # who led before did not get to it
-                self._send_dead_letter(run, DELIVERED_TOO_OFTEN if run.delivery_count >= deliveries else REJECTED)
+        self._send_letters(
+            (run, DELIVERED_TOO_OFTEN if run.delivery_count >= deliveries else REJECTED)
+            for run in self.delivery.runs
+            if run.state is RecordState.ARCHIVING  # the leader before did not get to it
+        )
 
     def fence(self) -> None:
         """Stop handing out records: what members have of it is theirs no more."""
@@ -195,50 +205,76 @@ class SharePartition:
         self._watch_locks()
         return acquired
 
-    def acknowledge(self, member_id: str, batches: Sequence[AckBatch]) -> None:
+    async def acknowledge(self, member_id: str, batches: Sequence[AckBatch]) -> None:
         """Take in what a member says of records: all of it or, with an error, nothing."""
-        self._change(self.delivery.acknowledge(member_id, batches, self.limits, self._now_ms()))
+        await self._change(self.delivery.acknowledge(member_id, batches, self.limits, self._now_ms()))
 
-    def release(self, member_id: str) -> None:
+    async def release(self, member_id: str) -> None:
         """Let others have what a member has."""
-        self._change(self.delivery.release(member_id, self.limits))
+        await self._change(self.delivery.release(member_id, self.limits))
 
     def start_at(self, offset: int) -> None:
         """Forget what the log does not have any more."""
         self.delivery.start_at(offset)
 
-    def _change(self, plan: DeliveryPlan) -> None:
-        if plan.changed:
-            self._keep(plan)
-        self.delivery.carry_out(plan, moves_start=bool(plan.changed))
-        self._watch_locks()
-        if plan.changed:
-            self.wake()
-            self._send_dead_letters(plan)
+    async def _change(self, plan: DeliveryPlan) -> None:
+        """Have the coordinator keep a change, which counts then; a change that it refuses is undone."""
+        if not plan.changed:
+            self.delivery.carry_out(plan, moves_start=False)
+            self._watch_locks()
+            return
+        self.delivery.begin(plan)
+        # A client that goes away does not end this: the coordinator may have the change by then.
+        await asyncio.shield(self._in_the_background(self._finish(plan, self._write_of(plan))))
 
-    def _keep(self, plan: DeliveryPlan) -> None:
-        said = ShareWrite(
+    async def _finish(self, plan: DeliveryPlan, said: ShareWrite) -> None:
+        is_kept = False
+        try:
+            await self._keep(said)
+            is_kept = True
+        finally:
+            if is_kept:
+                self.delivery.finish(plan)
+            else:
+                self.delivery.take_back(plan, self.limits, self._now_ms())
+            self._watch_locks()
+            self.wake()
+        self._send_dead_letters(plan)
+
+    def _in_the_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
+        self._keeping.add(task)
+        task.add_done_callback(self._keeping.discard)
+        return task
+
+    def _write_of(self, plan: DeliveryPlan) -> ShareWrite:
+        return ShareWrite(
             start_offset=self.delivery.start_offset,
             done_count=plan.done_count,
             batches=tuple([StateBatch(run.first, run.last, run.state, run.delivery_count) for run in plan.changed]),
         )
+
+    async def _keep(self, said: ShareWrite) -> None:
         try:
-            self._states.keep(self.key, self._state_epoch, self.leader_epoch, said)
+            await self._states.write(self.key, self._state_epoch, self.leader_epoch, said)
         except KafkaError as error:
             raise as_leader_error(error, "Error in write state RPC. ") from error
 
     # --- dead letters -------------------------------------------------------------------------------------------------
 
     def _send_dead_letters(self, plan: DeliveryPlan) -> None:
-        for run in plan.changed:
-            if run.state is RecordState.ARCHIVING:
-                self._send_dead_letter(run, REJECTED if run in plan.rejected else DELIVERED_TOO_OFTEN)
+        self._send_letters(
+            (run, REJECTED if run.first in plan.rejected else DELIVERED_TOO_OFTEN)
+            for run in plan.changed
+            if run.state is RecordState.ARCHIVING
+        )
 
-    def _send_dead_letter(self, run: RecordRun, cause: str) -> None:
-        self._dead_letters.submit(DeadRecords.of(self.key, self.partition.topic, run, cause), self._archive_dead)
+    def _send_letters(self, dead: Iterable[tuple[RecordRun, str]]) -> None:
+        topic = self.partition.topic
+        self._dead_letters.submit([DeadRecords.of(self.key, topic, *each) for each in dead], self._archive_dead)
 
-    def _archive_dead(self, dead: DeadRecords) -> None:
-        plan = self.delivery.archive_dead(dead.first, dead.last)
+    def _archive_dead(self, dead: Sequence[DeadRecords]) -> None:
+        plan = self.delivery.archive_dead([BatchOffsets(each.first, each.last) for each in dead])
         if plan.changed:
             self._carry_out_at_once(plan, "the end of records that are dead")
 
@@ -259,17 +295,25 @@ class SharePartition:
         if plan.changed:
             self.timeouts += sum(len(run) for run in plan.changed)
             self._carry_out_at_once(plan, "the end of locks")
-            self._send_dead_letters(plan)
         self._watch_locks()
 
     def _carry_out_at_once(self, plan: DeliveryPlan, what: str) -> None:
-        """Let a change count, whether or not the coordinator hears of it."""
+        """Let a change count, whether or not the coordinator hears of it. The start passes what is done once it has."""
+        said = self._write_of(plan)
+        self.delivery.carry_out(plan, moves_start=False)
+        self.wake()
+        self._in_the_background(self._keep_what_is_so(plan, said, what))
+
+    async def _keep_what_is_so(self, plan: DeliveryPlan, said: ShareWrite, what: str) -> None:
         try:
-            self._keep(plan)
+            await self._keep(said)
         except KafkaError as error:
             logger.info("%s: %s could not be kept: %s", self.key, what, error)
-        self.delivery.carry_out(plan)
+        except Exception:  # no request waits for it: what members say next is kept with it
+            logger.exception("%s: %s could not be kept", self.key, what)
+        self.delivery.advance()
         self.wake()
+        self._send_dead_letters(plan)
 
 
 def _state(batch: StateBatch) -> RecordState:

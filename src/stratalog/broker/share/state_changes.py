@@ -6,7 +6,7 @@ After so many updates the next record is a snapshot with all of them in it. Sour
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import pairwise
@@ -107,13 +107,19 @@ def combined(known: Iterable[StateBatch], new: Iterable[StateBatch], start_offse
     Of two about the same record the one with more deliveries counts, then the one that is further.
     """
     kept = [
-        replace(batch, first=max(batch.first, start_offset)) for batch in (*known, *new) if batch.last >= start_offset
+        batch if batch.first >= start_offset else replace(batch, first=start_offset)
+        for batch in (*known, *new)
+        if batch.last >= start_offset
     ]
     if len(kept) < 2:
         return tuple(kept)
-    edges = sorted({edge for batch in kept for edge in (batch.first, batch.last + 1)})
     kept.sort(key=lambda batch: batch.first)
-    rows: list[StateBatch] = []
+    is_apart = all(batch.last < behind.first for batch, behind in pairwise(kept))
+    return tuple(_joined(kept if is_apart else _without_overlaps(kept)))
+
+
+def _without_overlaps(kept: Sequence[StateBatch]) -> Iterator[StateBatch]:
+    edges = sorted({edge for batch in kept for edge in (batch.first, batch.last + 1)})
     active: list[tuple[int, int, int]] = []  # a heap, the one that counts first: deliveries and state, negative; last
     at = 0
     for first, end in pairwise(edges):
@@ -122,12 +128,20 @@ def combined(known: Iterable[StateBatch], new: Iterable[StateBatch], start_offse
             at += 1
         while active and active[0][2] < first:
             heappop(active)
-        if not active:
-            continue
-        row = StateBatch(first, end - 1, -active[0][1], -active[0][0])
-        last = rows[-1] if rows else None
-        if last is not None and last.last + 1 == first and replace(last, first=first, last=end - 1) == row:
-            rows[-1] = replace(row, first=last.first)
+        if active:
+            yield StateBatch(first, end - 1, -active[0][1], -active[0][0])
+
+
+def _joined(batches: Iterable[StateBatch]) -> Iterator[StateBatch]:
+    """Yield neighbours alike as one."""
+    held: StateBatch | None = None
+    for batch in batches:
+        if held is None:
+            held = batch
+        elif held.last + 1 == batch.first and held.state == batch.state and held.delivery_count == batch.delivery_count:
+            held = replace(held, last=batch.last)
         else:
-            rows.append(row)
-    return tuple(rows)
+            yield held
+            held = batch
+    if held is not None:
+        yield held

@@ -17,13 +17,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from struct import Struct
+from typing import Final
 from uuid import UUID
 
 from stratalog.broker.coordinator_log import KeyValue
-from stratalog.broker.record_fields import INT8, INT16, INT32, INT64, FieldReader, put_count, put_string, put_tags
+from stratalog.broker.record_fields import INT16, INT32, INT64, FieldReader, put_count, put_string, put_tags
 from stratalog.errors import CorruptRecordError
 from stratalog.util import uuid_to_base64
 
+_BATCH: Final = Struct(">qqbhB")
+_NO_TAGS: Final = 0
 _WHAT = "record in __share_group_state"
 NOT_KNOWN = -1
 
@@ -104,9 +108,7 @@ def _encode_value(value: ShareSnapshot | ShareUpdate) -> bytes:
         out += INT64.pack(value.created_ms) + INT64.pack(value.written_ms)
     put_count(out, len(value.batches), flexible=True)
     for batch in value.batches:
-        out += INT64.pack(batch.first) + INT64.pack(batch.last)
-        out += INT8.pack(batch.state) + INT16.pack(batch.delivery_count)
-        put_tags(out, {})
+        out += _BATCH.pack(batch.first, batch.last, batch.state, batch.delivery_count, _NO_TAGS)
     put_tags(out, {} if value.done_count == NOT_KNOWN else {0: INT32.pack(value.done_count)})
     return bytes(out)
 
