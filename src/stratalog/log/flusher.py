@@ -1,4 +1,4 @@
-"""When what was appended is made durable, and what is known to be.
+"""Flush appended records, and keep the offset up to which the log is durable.
 
 After a sync that failed the content of the disk is unknown: the log then refuses every append and flush, until it is
 opened again.
@@ -20,7 +20,7 @@ from stratalog.util import FileSystem, sync_file
 
 
 class FlushTimes(NamedTuple):
-    """How often a log was flushed, and how long that took in all."""
+    """The number of flushes of a log and their total time."""
 
     times: int = 0
     total_ms: float = 0.0

@@ -1,4 +1,4 @@
-"""Which leader epoch wrote which offsets: the cache behind `leader-epoch-checkpoint`. Kafka's `LeaderEpochFileCache`.
+"""Leader epochs and their start offsets, the cache behind `leader-epoch-checkpoint`. Kafka's `LeaderEpochFileCache`.
 
 Invariant: epochs and start offsets both strictly ascend. An epoch covers the offsets from its start to the start of the
 next one. Every change is on disk, durably, when the call returns.
@@ -104,7 +104,7 @@ class LeaderEpochCache:
     def entries_in_range(self, start_offset: int, end_offset: int) -> list[EpochEntry]:
         """Return the epochs of the offsets from `start_offset` (inclusive) to `end_offset` (exclusive).
 
-        The first one is given as beginning at `start_offset` at the earliest. This goes with a segment to the remote
+        The first one begins at `start_offset` at the earliest. The result is copied with a segment to the remote
         tier.
         """
         return list(_before(_from(self._entries, start_offset), end_offset))

@@ -1,4 +1,4 @@
-"""What of a partition is in its directory: the row of segments, and the offsets that say what of them counts.
+"""The local part of a partition: its segments, and the offsets that bound their valid content.
 
     log start offset <= local log start offset <= last stable offset <= high watermark <= end
 
@@ -169,7 +169,7 @@ class LocalLog:
     def end_will_be(self, offset: int) -> None:
         """Prepare for a truncation that will end the log at `offset`.
 
-        Recovery cuts nothing below a recovery point, so that goes first.
+        Recovery cuts nothing below a recovery point, so that is lowered first.
         """
         if offset < self.recovery_point:
             self.recovery_point = offset
@@ -244,8 +244,8 @@ class LocalLog:
     def truncate_to(self, offset: int, kept: tuple[LogSegment, ...]) -> None:
         """Drop everything from `offset` on; `kept` are the segments up to it.
 
-        Readers see the row without the others before the first file gets another name. The last segment goes first, and
-        all are gone for good before the one that stays is cut: whenever the process or the power ends, a log without
+        Readers see the list without the others before the first file is renamed. The last segment is removed first, and
+        all are durably removed before the remaining one is cut: a crash at any time leaves a log without
         gaps is left.
         """
         self.truncations += 1

@@ -5,7 +5,7 @@
         for record in log.records(0): ...
 
 The directory is a Kafka partition directory; a broker can serve it afterwards. No other process has it open at the same
-time: the `.lock` of the log directory around it says so (`dir_lock`). Who only looks reads the files, without a lock:
+time: the `.lock` of the log directory around it ensures that (`dir_lock`). To only look, read the files without a lock:
 `stratalog dump`, Spark.
 
 How far the log is flushed, and where it begins, stands in the checkpoints of the directory around it, as a broker keeps
@@ -83,7 +83,7 @@ class OpenLog:
         try:
             if self.partition_log.flush_if_due(self._clock.now_ms()):
                 self._write_down("append")
-        except KafkaStorageError as error:  # the records are in the log; the next flush or close says so too
+        except KafkaStorageError as error:  # the records are in the log; the next flush or close raises too
             logger.warning("Appended records are not durable: %s", error)
         return info
 

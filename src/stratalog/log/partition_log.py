@@ -140,7 +140,7 @@ class PartitionLog:
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that may be read, from whichever tier."""
+        """The first offset that may be read, from any tier."""
         return self._local.log_start_offset
 
     @property
@@ -198,7 +198,7 @@ class PartitionLog:
 
     @property
     def is_tiered(self) -> bool:
-        """Whether sealed segments go to the remote tier, and local ones only after that."""
+        """Whether sealed segments are copied to the remote tier, and deleted locally only after that."""
         return is_tiered(self._local.config)
 
     @property
@@ -222,7 +222,7 @@ class PartitionLog:
     def check_records(self, records: Buffer) -> CheckedRecords:
         """Check a client's batch, for `append_as_leader` in its place: that is quick then, and raises what was found.
 
-        For batches of which a thread that serves many has raised LargeBatchError. Holds no lock.
+        For batches for which `append_as_leader` on a shared thread raised LargeBatchError. Holds no lock.
         """
         return self._appender.check(records)
 
@@ -288,7 +288,7 @@ class PartitionLog:
     ) -> VerificationGuard | None:
         """Before the coordinator is asked whether a transaction has this partition; None when it is known to have it.
 
-        The guard goes to the append of the first batch. InvalidProducerEpochError for an old epoch.
+        Pass the guard to the append of the first batch. InvalidProducerEpochError for an old epoch.
         """
         with self._lock:
             return self.producers.start_verification(
@@ -317,7 +317,7 @@ class PartitionLog:
         Only if nothing about any of them is out of the ordinary.
 
         The log is then as after as many calls of `append_as_leader`. None: nothing has been done; the caller appends
-        one by one, which rolls where it must and tells what is wrong with which.
+        one by one, which rolls where it must and reports errors for each.
         """
         with self._lock:
             if leader_epoch < self._oldest_epoch:
@@ -407,7 +407,7 @@ class PartitionLog:
             return self._trimmer.increment_log_start_offset(offset, reason)
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop everything from `offset` on; whether there was anything. A batch that holds it among others goes whole.
+        """Drop all from `offset` on; return whether there was anything. A batch that contains it is dropped whole.
 
         KafkaStorageError when the disk refuses: the log is closed then, and has to be opened again.
         """
@@ -417,7 +417,9 @@ class PartitionLog:
             return self._trimmer.truncate_to(offset)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Drop everything; the next record gets `offset`. The log begins there too, unless told (remote data).
+        """Drop everything; the next record gets `offset`.
+
+        The log begins there too, unless `log_start_offset` is given (remote data).
 
         Errors as `truncate_to`.
         """
@@ -492,7 +494,7 @@ class PartitionLog:
         """Seal the active segment, flush and take a producer snapshot. Harmless when called again.
 
         Slices stay readable; everything else raises KafkaStorageError from here on. Without `flush` the files are left
-        as they are: for a directory that is to be deleted. KafkaStorageError when the disk refuses, which leaves the
+        as they are: for a directory that will be deleted. KafkaStorageError on a disk error, which leaves the
         log closed, and to be opened as after a crash.
         """
         with self._lock:
@@ -524,12 +526,12 @@ class PartitionLog:
 
     @property
     def failure(self) -> KafkaStorageError | None:
-        """Why everything raises, if the disk stopped a change half-way or the directory failed; None: nothing did."""
+        """The reason why every call raises, after an interrupted change or a failed directory; None: no failure."""
         return self._local.failure
 
     @property
     def flush_times(self) -> FlushTimes:
-        """Of the flushes since the log was opened."""
+        """Statistics of the flushes since the log was opened."""
         return self._flusher.times
 
     @property

@@ -78,7 +78,7 @@ class CheckedRecords:
 
     @classmethod
     def of(cls, records: Buffer, rules: AppendRules, now_ms: int) -> CheckedRecords:
-        """Check records by all rules; takes as long as it takes."""
+        """Check records by all rules, without a time limit."""
         view = memoryview(records).cast("B")
         try:
             return cls(rules, records, validated(view, rules, is_client=True, now_ms=now_ms))
@@ -96,7 +96,7 @@ class PreparedAppend(NamedTuple):
     parts: Sequence[Buffer]
     size: int
     batches: Sequence[BatchFacts]
-    #: The batches of producers with an id, stamped. Of a large one only the header is there.
+    #: The batches of producers with an id, stamped. A large one consists of its header only.
     producer_batches: Sequence[RecordBatch]
     max_timestamp: int
     #: -1 unless the topic has LogAppendTime.
@@ -109,7 +109,7 @@ class PreparedAppend(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AppendRules:
-    """What a topic's configuration demands of an append."""
+    """The requirements of a topic's configuration for an append."""
 
     max_message_bytes: int
     stamp_append_time: bool
@@ -179,7 +179,7 @@ def prepare_leader_append(
     size = view.nbytes
     if origin == CLIENT and size >= fmt.HEADER_SIZE:
         header = _unpack_header(view)
-        # The usual case in one look; anything else goes the plain way, which names what is wrong.
+        # The usual case in one look; anything else takes the plain path, which names the fault.
         if _is_usual(header, view, size, rules, now_ms):
             prefix = _pack_prefix(next_offset, header[1], leader_epoch)
             facts = BatchFacts(next_offset, next_offset + header[6], header[8], size, leader_epoch)

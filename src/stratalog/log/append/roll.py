@@ -1,4 +1,4 @@
-"""When the active segment is rolled: facts in, a decision out.
+"""Decide when to roll the active segment: facts in, a decision out.
 
 Source: Kafka's `LogSegment.shouldRoll` and `timeWaitedForRoll`. All sizes in bytes, all times in milliseconds.
 """
@@ -15,7 +15,7 @@ RELATIVE_OFFSET_MAX: Final = 0x7FFF_FFFF
 
 
 class RollReason(enum.Enum):
-    """Why a segment is rolled before the next append."""
+    """The reason to roll a segment before the next append."""
 
     SIZE = "segment.bytes reached"
     AGE = "segment.ms passed"
@@ -24,7 +24,7 @@ class RollReason(enum.Enum):
 
 
 def segment_ms_max(config: LogConfig) -> int:
-    """Return the age at which a segment rolls: a compacted topic also heeds how long a record may stay uncompacted."""
+    """Return the age at which a segment rolls: for a compacted topic also bounded by its max compaction lag."""
     if config.compacted and config.max_compaction_lag_ms > 0:
         return min(config.max_compaction_lag_ms, config.segment_ms)
     return config.segment_ms

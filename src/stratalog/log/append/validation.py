@@ -1,4 +1,4 @@
-"""What a leader checks of records before they get their offsets.
+"""The checks of a leader on records before they get their offsets.
 
 Also what it makes of those that cannot stay as they came.
 
@@ -12,7 +12,7 @@ asks. A batch then is
     converted    to format 2, from the messages of formats 0 and 1
 
 Source: Kafka's `LogValidator`. With `stratalog.produce.validation=header` the header of a client's batch is trusted
-with record count and largest timestamp (the CRC covers it), as long as nothing else makes its records be read.
+with record count and largest timestamp (the CRC covers it), unless something else requires reading its records.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from stratalog.log.append.preparation import AppendRules
 
 _ERRORS_SHOWN = 3
-#: No more records at fault are named than this; a client fails the batch as a whole in any case.
+#: The number of faulty records named; a client fails the batch as a whole in any case.
 _ERRORS_MAX = 10_000
 #: Records of a batch that are made objects to be written with another codec.
 _WRITTEN_ANEW_MAX = 100_000

@@ -1,6 +1,6 @@
 """Compaction of one log: keep the newest record of each key.
 
-`cleaner.Cleaner` does one cleaning of one log. `docs/explanation/compaction.md` shows how it goes and what is kept
+`cleaner.Cleaner` does one cleaning of one log. `docs/explanation/compaction.md` shows its steps and what is kept
 when.
 """
 

@@ -1,7 +1,7 @@
 """The piece of a segment that is being cleaned: read into a buffer that is used again and again, judged batch by batch.
 
-The buffer has a size that grows for a batch that is larger, and goes back behind the segment. What is no batch, or
-whose CRC is wrong, stops the cleaning here, before anything is made of it.
+The buffer grows for a batch that is larger, and shrinks again after the segment. Bytes that are not a batch, or
+a batch with a wrong CRC, stop the cleaning here, before any output.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Readable(Protocol):
 
 
 def address_of(content: Any) -> int:
-    """Return where the content of a numpy array begins; valid as long as the array lives."""
+    """Return the address of a numpy array's content; valid while the array lives."""
     address: int = content.__array_interface__["data"][0]
     return address
 
@@ -118,7 +118,7 @@ class Chunk:
         self.context.position += size
 
     def grow_for_batch(self) -> None:
-        """Make room for the batch at the start of the buffer, of which not all is there.
+        """Make room for the incomplete batch at the start of the buffer.
 
         CorruptRecordError if it cannot be one, or does not end within the segment.
         """

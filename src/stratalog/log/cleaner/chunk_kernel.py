@@ -1,4 +1,4 @@
-"""How native loops go from batch to batch of a chunk."""
+"""Steps of native loops from batch to batch of a chunk."""
 
 from __future__ import annotations
 

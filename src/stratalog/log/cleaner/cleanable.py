@@ -1,4 +1,4 @@
-"""What of a log can be cleaned now, and how dirty it is: facts in, offsets and sizes out.
+"""Compute the cleanable range of a log and its dirty ratio: facts in, offsets and sizes out.
 
     log start        first dirty        first uncleanable      active
        |--- clean ------|--- cleanable ------|--- too new ---------|---
@@ -20,7 +20,7 @@ from stratalog.log.partition_log import PartitionLog
 
 
 class CleanableSegment(Protocol):
-    """What must be known of a segment. Asking for the timestamps may read a file, so it is done last."""
+    """The facts needed of a segment. Asking for the timestamps may read a file, so it is done last."""
 
     @property
     def base_offset(self) -> int: ...
@@ -74,7 +74,7 @@ def _floor(segments: Sequence[CleanableSegment], offset: int) -> int:
 
 
 class FirstDirty(NamedTuple):
-    """Where the dirty part begins. `why_reset`: the checkpoint could not be right and has to be rewritten."""
+    """The start of the dirty part. `why_reset`: the checkpoint could not be right and has to be rewritten."""
 
     offset: int
     why_reset: str | None

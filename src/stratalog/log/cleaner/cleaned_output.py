@@ -1,6 +1,6 @@
 """The batches that stay, gathered in a buffer, and written to the segment that is being made when the buffer is full.
 
-An output belongs to one new segment and goes with it, so that what a failed cleaning leaves in it can reach no other
+An output belongs to one new segment and ends with it, so that remains of a failed cleaning never reach another
 log.
 """
 
@@ -25,7 +25,7 @@ class CleanedOutput:
     """
 
     def __init__(self, size: int, chunk: Chunk, cleaned: LogSegment) -> None:
-        """Let `chunk` be filled from now on; what stays goes to `cleaned`."""
+        """Fill `chunk` from now on, and write the records that stay to `cleaned`."""
         self._size = size = max(size, HEADER_SIZE)
         self._chunk = chunk
         self._cleaned = cleaned

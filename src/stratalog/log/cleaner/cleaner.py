@@ -5,8 +5,8 @@
     3  filter each group into a new `.cleaned` segment, with its indexes, and flush it
     4  put it in the place of the group (`PartitionLog.replace_segments`)
 
-What stays, batch by batch, is what Apache Kafka's cleaner leaves. `docs/explanation/compaction.md` tells what is kept
-when. Source: Kafka's `Cleaner`.
+What stays, batch by batch, is what Apache Kafka's cleaner leaves. `docs/explanation/compaction.md` explains what is
+kept when. Source: Kafka's `Cleaner`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ logger = logging.getLogger(__name__)
 
 
 class Cleaner:
-    """What one cleaner thread has: an offset map, reserved once and used for one log after the other, empty for each.
+    """The state of one cleaner thread: an offset map, allocated once and emptied for each log.
 
     Nothing else outlives a cleaning: records pass through buffers that are made for each new segment and go with it.
-    Memory: `dedupe_buffer_bytes` for the map, of which the system gives what is written, and about three times
+    Memory: `dedupe_buffer_bytes` for the map, backed by the system as it is written, and about three times
     `io_buffer_bytes`; more only while a batch that is larger is cleaned. Not thread-safe; `throttle` may be shared.
     """
 

@@ -1,6 +1,6 @@
-"""What Python and the native loops over a chunk of batches share.
+"""State shared by Python and the native loops over a chunk of batches.
 
-A chunk is a piece of a `.log` that begins with a batch, in memory. A loop goes on from `position` batch by batch, and
+A chunk is a piece of a `.log` that begins with a batch, in memory. A loop continues from `position` batch by batch, and
 stops in front of one that it leaves to Python, with the reason in `status`.
 """
 
@@ -46,7 +46,7 @@ class CleanedRow(Words):
 
 
 class MapState(Words):
-    """What native loops know of an offset map, or of a list of superseded offsets that stands in for one.
+    """The view of native loops on an offset map, or on a list of superseded offsets in its place.
 
     `entries_at`, `scratch` (the memory that hashing needs) and `listed_at` are addresses. `size` entries are taken,
     and `size_wanted` may be: the slots times the load factor. Of a list, `listed` offsets are relative to

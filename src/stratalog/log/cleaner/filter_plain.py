@@ -1,4 +1,4 @@
-"""Which records of a batch stay, and the batch that they make: the plain twin of `filter_kernel`.
+"""Filter the records of a batch and build the batch of those that stay: the plain twin of `filter_kernel`.
 
 It also does what the native loops leave out: batches of message formats 0 and 1, and batches whose bytes no client
 would write so (numbers longer than need be, header keys beyond ASCII), which are rewritten field by field. Source:
@@ -30,7 +30,7 @@ class FilterRules:
 
 @dataclass(frozen=True, slots=True)
 class FilteredBatch:
-    """What became of a batch: its bytes, none if it goes; how many records were read, stayed, and had no key."""
+    """The result for a batch: its bytes, none if it is dropped; counts of records read, kept, and without a key."""
 
     data: Buffer | None
     read: int

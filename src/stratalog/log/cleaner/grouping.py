@@ -1,4 +1,4 @@
-"""Which neighbouring segments become one. Pure. Source: Kafka's `Cleaner.groupSegmentsBySize`."""
+"""Group neighbouring segments that become one. Pure. Source: Kafka's `Cleaner.groupSegmentsBySize`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stratalog.log.append import RELATIVE_OFFSET_MAX
 
 
 class SegmentSizes(NamedTuple):
-    """What grouping needs to know of a segment. Sizes are bytes, of any magnitude."""
+    """The facts of a segment for grouping. Sizes are bytes, of any magnitude."""
 
     base_offset: int
     size: int

@@ -1,4 +1,4 @@
-"""What a cleaning looks up in a log: segments and aborted transactions of a range of offsets."""
+"""The view of a cleaning on a log: segments and aborted transactions of a range of offsets."""
 
 from __future__ import annotations
 

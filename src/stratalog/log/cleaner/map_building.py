@@ -137,7 +137,7 @@ class MapBuilder:
 def _position_before(segment: LogSegment, offset: int) -> int:
     """Return where to begin to read for `offset`.
 
-    At the batch of the index entry before, if that is true, else at the start.
+    At the batch of the index entry before, if that entry is correct, else at the start.
     """
     entry = segment.offset_index.lookup(offset)
     if entry.position == 0:

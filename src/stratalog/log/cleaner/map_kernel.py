@@ -1,6 +1,6 @@
 """The offset map for native loops; `offset_map` says what it is, and has the plain twins.
 
-The map is told by the address of its state, a `MapState`, and works on memory that its owner keeps. The code that
+The map is passed as the address of its state, a `MapState`, and uses memory of its owner. The code that
 filters asks `is_superseded`, which a list of offsets answers as well as a map does (`superseded`).
 """
 
@@ -43,7 +43,7 @@ def _find(state: int) -> Any:
     high = as_i64(digest)[1]
     for attempt in range(slots + _HASH_PROBES):
         probe = load_be32(digest + min(attempt, _HASH_PROBES)) + max(0, attempt - _HASH_PROBES)
-        if probe > 0x7FFF_FFFF:  # as a 32-bit sum goes on
+        if probe > 0x7FFF_FFFF:  # as a 32-bit sum wraps
             probe -= 0x1_0000_0000
         slot = 0 if probe == -0x8000_0000 else abs(probe) % slots
         entry = words.entries_at + slot * _ENTRY_SIZE

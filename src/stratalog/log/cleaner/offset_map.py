@@ -38,7 +38,7 @@ class OffsetMap:
     """See the module. The memory is reserved once; the system gives pages of it as they are first written."""
 
     def __init__(self, memory: int, load_factor: float = 1.0) -> None:
-        """Make a map within `memory` bytes, of which `load_factor` may be used before it counts as full.
+        """Make a map within `memory` bytes, which counts as full once `load_factor` of it is used.
 
         ValueError if not even one entry fits: a cleaner could make no progress.
         """
@@ -59,7 +59,7 @@ class OffsetMap:
 
     @property
     def address(self) -> int:
-        """Of the state, for native loops; valid as long as the map lives."""
+        """The address of the state, for native loops; valid while the map lives."""
         return self._state.address
 
     @property
@@ -74,7 +74,7 @@ class OffsetMap:
 
     @property
     def latest_offset(self) -> int:
-        """The last offset that was put, or told by `update_latest_offset`; -1 for none."""
+        """The last offset that was put, or passed to `update_latest_offset`; -1 for none."""
         return int(self._state.latest_offset)
 
     def update_latest_offset(self, offset: int) -> None:
@@ -99,12 +99,12 @@ class OffsetMap:
         self._state.latest_offset = -1
 
     def put(self, key: bytes, offset: int) -> None:
-        """Set the offset of a key. ValueError when every slot is taken, even for a key that is there."""
+        """Set the offset of a key. ValueError when every slot is taken, even for a key that exists."""
         if self.size >= self.slots:
             raise ValueError(f"the offset map is full: {self.slots} entries")
         digest = hashlib.md5(key, usedforsecurity=False).digest()
         at = self._find(digest)
-        assert at is not None, "a free slot is found as long as there is one"
+        assert at is not None, "a free slot is found if there is one"
         entries = self.memory
         if entries[at : at + ENTRY_SIZE] == _FREE:
             entries[at : at + HASH_SIZE] = digest
@@ -136,6 +136,6 @@ class OffsetMap:
     def _slot(self, digest: bytes, attempt: int) -> int:
         place = min(attempt, _LAST_PLACE)
         probe = int.from_bytes(digest[place : place + 4], "big", signed=True) + attempt - place
-        if probe > 0x7FFF_FFFF:  # as a 32-bit sum goes on
+        if probe > 0x7FFF_FFFF:  # as a 32-bit sum wraps
             probe -= 0x1_0000_0000
         return 0 if probe == -0x8000_0000 else abs(probe) % self.slots

@@ -1,9 +1,9 @@
-"""What a segment must be told of the batches that it gets.
+"""Collect the facts that a segment needs of appended batches.
 
 Those that index entries are made for, and the others in sums.
 
 A segment looks at each batch that is appended, in Python. Only one in `index.interval.bytes` makes an entry; the
-largest timestamp and the sizes of those in between can be told as of one batch.
+largest timestamp and the sizes of those in between can be reported as those of one batch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which log is cleaned next. Pure. Source: Kafka's `LogCleanerManager.grabFilthiestCompactedLog` and `LogToClean`."""
+"""Choose the next log to clean. Pure. Source: Kafka's `LogCleanerManager.grabFilthiestCompactedLog`, `LogToClean`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Candidate:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is worth a cleaning: dirty enough, or by `max.compaction.lag.ms` and not quite clean."""
+        """Return whether a log is worth cleaning: dirty enough, or by `max.compaction.lag.ms` and not quite clean."""
         if self.dirtiness.total_bytes == 0:
             return False
         if self.delay_ms > 0 and self.dirtiness.cleanable_bytes > 0:

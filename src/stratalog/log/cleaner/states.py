@@ -1,4 +1,4 @@
-"""What the cleaner may do with a partition, as a table.
+"""The states of a partition for the cleaner, as a table.
 
     state                start        pause              resume              done
     idle                 in progress  paused once        -                   -

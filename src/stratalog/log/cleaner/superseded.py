@@ -1,4 +1,4 @@
-"""What a filter must know of newer records: whether there is one of the same key.
+"""The knowledge of a filter about newer records: whether one with the same key exists.
 
 The offset map of a cleaning knows it by the key. A caller that has compared all keys beforehand, elsewhere, knows it by
 the offset: `SupersededOffsets` is the list of the offsets that have a newer record.
@@ -20,7 +20,7 @@ class NewerRecords(Protocol):
 
     @property
     def latest_offset(self) -> int:
-        """How far the knowledge reaches; every record behind it stays."""
+        """The last offset of this knowledge; every record after it stays."""
 
     @property
     def address(self) -> int: ...

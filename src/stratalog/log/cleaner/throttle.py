@@ -1,4 +1,4 @@
-"""How fast the cleaners may read and write, all together: `log.cleaner.io.max.bytes.per.second`.
+"""Limit the read and write rate of all cleaners together: `log.cleaner.io.max.bytes.per.second`.
 
 Thread safety: one throttle is shared by all cleaner threads; a thread that is over the rate sleeps with the lock held,
 and the others wait behind it. Source: Kafka's `Throttler`.

@@ -1,7 +1,7 @@
 """Transactions as a cleaning walks over a log: which data was aborted, and which markers end nothing any more.
 
-An aborted transaction's data goes with the first cleaning that sees it. A marker may go once no batch of its
-transaction was met before it; it stays for delete.retention.ms longer, so that a consumer in the middle of the
+An aborted transaction's data is removed by the first cleaning that sees it. A marker may be removed once no batch of
+its transaction was met before it; it stays for delete.retention.ms longer, so that a consumer in the middle of the
 transaction reads its end. Abort markers that stay are put into the transaction index of the segment that is being
 written. Source: Kafka's `CleanedTransactionMetadata`.
 """
@@ -41,11 +41,11 @@ class CleanedTransactions:
 
     @property
     def met(self) -> MetData:
-        """Of the transactions that are open now."""
+        """Producers with open transactions: those with data, and those that commit."""
         return MetData(frozenset(self._with_data), frozenset(self._committed))
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Transactions that overlap what is read next; telling one twice is harmless."""
+        """Add transactions that overlap the next range. Adding one twice is harmless."""
         for transaction in transactions:
             heapq.heappush(self._coming, (transaction.first_offset, transaction.last_offset, transaction))
 
@@ -62,7 +62,7 @@ class CleanedTransactions:
         return False
 
     def on_control(self, batch: RecordBatch) -> bool:
-        """Return whether nothing is left that this control batch tells about: an empty one, or the marker of no data.
+        """Return whether a control batch has no data left: it is empty, or its transaction has no batch.
 
         Raises InvalidRecordError for a control record whose key is none.
         """

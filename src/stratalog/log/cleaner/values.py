@@ -37,7 +37,7 @@ class CleanerSettings:
 
 @dataclass(slots=True)
 class CleanerStats:
-    """What one cleaning read and wrote. Sizes are bytes, times milliseconds of the wall clock."""
+    """Statistics of one cleaning. Sizes are bytes, times milliseconds of the wall clock."""
 
     start_ms: int
     map_complete_ms: int = -1
@@ -87,7 +87,7 @@ class CleanResult(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """What must stay of an active producer: its last batch, or, after a marker alone (-1), its epoch."""
+    """What must stay of an active producer's data: its last batch, or, after a marker alone (-1), its epoch."""
 
     last_data_offset: int
     producer_epoch: int

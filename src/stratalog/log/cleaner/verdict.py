@@ -1,4 +1,4 @@
-"""What may become of a batch as a whole. Pure but for the transactions, which it moves on.
+"""Decide the fate of a batch as a whole. Pure except for the transactions, which it advances.
 
 Source: Kafka's `Cleaner.cleanInto` (`checkBatchRetention`).
 """
@@ -26,7 +26,7 @@ class BatchVerdict:
 
     @property
     def is_deletion(self) -> bool:
-        """The batch goes unread."""
+        """The batch is dropped unread."""
         return self.discard and not self.keep_empty
 
 
@@ -40,9 +40,9 @@ def judge(
 ) -> BatchVerdict:
     """Return the verdict on the next batch of the log.
 
-    Data of aborted transactions goes, and a marker of nothing whose delete horizon is over. The header stays for the
-    last batch of a producer that is active, which tells its last sequence (for its last marker if it has no data: its
-    epoch), and for the last batch below the high watermark, which tells the last offset.
+    Data of aborted transactions is dropped, as is a marker without data whose delete horizon is over. The header is
+    kept for the last batch of an active producer, as it has its last sequence (for its last marker if it has no data:
+    its epoch), and for the last batch below the high watermark, as it has the last offset.
     """
     if batch.is_control:
         is_marker_of_nothing = transactions.on_control(batch)

@@ -8,7 +8,7 @@ A checkpoint is UTF-8 text in lines:
     orders 1 998
 
 An empty file is a checkpoint without entries (Kafka makes it before it first writes it). Every line ends in a newline:
-a file that was cut anywhere is told from a whole one. Files are replaced whole (`.tmp`, sync, rename).
+a truncated file is detected. Files are replaced whole (`.tmp`, sync, rename).
 `docs/formats/checkpoints.md` has examples. Kafka's `CheckpointFile` and those built on it.
 """
 

@@ -1,6 +1,6 @@
-"""What format an offset index file on disk has.
+"""Detect the format of an offset index file on disk.
 
-By its size if that tells, by its log if there is one, else by content.
+By its size if that is enough, by its log if there is one, else by content.
 """
 
 from __future__ import annotations

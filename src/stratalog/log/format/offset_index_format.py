@@ -1,4 +1,4 @@
-"""Byte layouts of an offset index entry, and how to tell from a file which one it has. Big-endian, signed. Pure.
+"""Byte layouts of an offset index entry, and their detection from a file. Big-endian, signed. Pure.
 
     legacy format, 8 bytes                      large format, 12 bytes (KIP-1333)
     at  size  field                             at  size  field
@@ -7,7 +7,7 @@
 
 Both fields only grow from entry to entry. A file holds entries of one format and says nowhere which:
 `detect_from_entries` judges by size and content as KIP-1333 does, `offset_index_proof.detect_from_log` asks the `.log`,
-and is to be preferred wherever that is at hand. `docs/formats/offset_index.md` has worked examples. Sources: the
+and is preferred where the log is available. `docs/formats/offset_index.md` has worked examples. Sources: the
 storage document ("Offset Index"), KIP-1333.
 """
 
@@ -26,7 +26,7 @@ from stratalog.log.format.values import OffsetPosition
 
 @dataclass(frozen=True, slots=True)
 class OffsetIndexFormat:
-    """How an entry is laid out: `entry` packs (relative offset, position), `position` the latter alone."""
+    """The layout of an entry: `entry` packs (relative offset, position), `position` the latter alone."""
 
     name: str
     entry: struct.Struct
@@ -89,7 +89,7 @@ def first_fault(data: Buffer, form: OffsetIndexFormat, entries: int) -> int | No
 
 
 class Evidence(enum.Enum):
-    """What a judgement of a file's format rests on, from certain to none."""
+    """The evidence for a file's format, from certain to none."""
 
     LOG = "batches stand in the log where its entries point"
     SIZE = "no other entry size divides the file's"
@@ -115,7 +115,7 @@ class Detection:
 
     @property
     def is_guess(self) -> bool:
-        """Whether a caller that relies on it has to warn."""
+        """Whether a caller that relies on this evidence must warn."""
         return self.evidence is Evidence.EXPECTED
 
     def __str__(self) -> str:
@@ -134,7 +134,7 @@ def detect_from_entries(data: Buffer, expected: OffsetIndexFormat = LEGACY) -> D
     position is above 0, and at most `index.interval.bytes` and one batch from the beginning, both below 2^31, so it is
     below 2^32. Read as large, the first position of a legacy index is its first position times 2^32 at least; read as
     legacy, that of a large one is 0. An index that no broker writes is left to `expected`, and is a guess: one, too,
-    that read as legacy begins with offset 0 at position 0 and goes on without a fault, and read as large has relative
+    that read as legacy begins with offset 0 at position 0 and continues without a fault, and read as large has relative
     offset 0 first.
     """
     view = memoryview(data).cast("B")
@@ -176,7 +176,7 @@ def used_size(data: Buffer) -> int:
     while end:
         start = max(0, end - _ZEROS_LOOKED_AT)
         piece = bytes(view[start:end])
-        if piece != bytes(len(piece)):  # a tail of 20 MiB is nothing special, and rstrip goes by single bytes
+        if piece != bytes(len(piece)):  # a tail of 20 MiB is nothing special, and rstrip works byte by byte
             return start + len(piece.rstrip(b"\0"))
         end = start
     return 0

@@ -1,4 +1,4 @@
-"""What format an offset index has, proved by the `.log` that it points into.
+"""Prove the format of an offset index by the `.log` that it points into.
 
 An entry (offset, position) is true if a batch begins at that position and ends with that offset. Read in the wrong
 format, an entry gives a position at which no such batch stands: no offset stands at two positions. So one true entry
@@ -34,7 +34,7 @@ from stratalog.log.format.offset_index_format import (
 )
 from stratalog.log.segment import LogReader, span_at
 
-#: As much of an index holds its first entry, whichever format it has.
+#: The size of an index's first entry in the larger format.
 FIRST_ENTRIES_SIZE: Final = max(form.entry_size for form in FORMATS)
 
 #: Entries that are held against the log; of a longer index, some from its whole length.
@@ -44,7 +44,7 @@ _ENTRIES_PROVED: Final = 8
 def detect_from_log(
     data: Buffer, base_offset: int, log: LogReader, log_size: int, expected: OffsetIndexFormat = LEGACY
 ) -> Detection:
-    """Return the format of an index file of which the log is at hand.
+    """Return the format of an index file whose log is available.
 
     `LOG` where the entries looked at point at batches in one format only. Where there are no entries, `expected`. Where
     no entry is true in either format, the file is corrupt, whatever `detect_from_entries` would say of it.
@@ -88,7 +88,7 @@ def _proved(form: OffsetIndexFormat, size: int) -> Detection:
 def _share_proved(
     view: memoryview, base_offset: int, form: OffsetIndexFormat, log: LogReader, log_size: int, count: int
 ) -> float:
-    """Which part of `count` entries from the whole length is true, read in this format; of one, the first."""
+    """Return the fraction of `count` sampled entries that is correct in this format."""
     size = form.entry_size
     entries = len(view) // size
     if count > 1:

@@ -32,7 +32,7 @@ class EpochEntry(NamedTuple):
 
 
 class AppendInfo(NamedTuple):
-    """What an append did. For a duplicate of an earlier batch: where that one is, and nothing was written."""
+    """The result of an append. For a duplicate: the place of the earlier batch; nothing was written."""
 
     first_offset: int
     last_offset: int
@@ -62,7 +62,7 @@ class BatchPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """Part of a `.log`. The file stays open and readable as long as the slice lives, deleted or not."""
+    """Part of a `.log`. The file stays open and readable while the slice lives, even if it is deleted."""
 
     file: File
     position: int
@@ -87,7 +87,7 @@ class FetchData:
 
 
 class Isolation(enum.Enum):
-    """How far a read may see."""
+    """The isolation level of a read."""
 
     LOG_END = 0
     HIGH_WATERMARK = 1

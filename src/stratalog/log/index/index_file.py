@@ -1,4 +1,4 @@
-"""What the offset index and the time index share: a preallocated file of fixed-size entries.
+"""The base of offset index and time index: a preallocated file of fixed-size entries.
 
 While its segment is active the file has its maximum size, a hole behind the last entry; at roll and close it is cut to
 its entries (`trim_to_valid_size`). A file that exists is taken to be full of entries, whatever they are. That is
@@ -11,8 +11,8 @@ The file is never mapped: a map answers a full disk, a bad sector and a file tha
 ends the process. Entries that are added are collected in memory and written in pieces of a page, and before anything
 else is done to the file; so a full disk is an OSError, and what was added stays. An index is searched in a copy of all
 its entries, which is read at the first search and may be dropped at any time (`index_memory`); first and last entry are
-had from the file, which is open only for as long as it is read or written. An index that is rebuilt (`reset`) is
-written when it is complete, over what was there: on a full disk it needs no more room than it had.
+had from the file, which is open only while it is read or written. An index that is rebuilt (`reset`) is
+written when it is complete, over the old content: on a full disk it needs no more room than it had.
 
 Thread safety: one writer at a time (the partition's lock); any number of readers at any time, without a lock, and any
 thread may rename, flush and close. A file that has gone is FileNotFoundError; a use after the close KafkaStorageError.
@@ -46,7 +46,7 @@ _PAGE: Final = 4096
 
 
 class PinnedEntries(NamedTuple):
-    """A copy of all entries, which stays where it is for as long as this is held."""
+    """A copy of all entries, whose address is valid while this is held."""
 
     data: bytes
     address: int
@@ -198,7 +198,7 @@ class IndexFile(ABC, Generic[EntryT]):
         tail, size = self._tail, file.size()
         end = self._written + len(tail)
         if self._is_made_anew and size > end:
-            file.truncate(end)  # first, and then over what is there: so no more room is needed than there was
+            file.truncate(end)  # first, and then over the old content, so that no extra disk space is needed
             size = end
         if tail:
             file.write_at(tail, self._written)
@@ -256,7 +256,7 @@ class IndexFile(ABC, Generic[EntryT]):
     @property
     @abstractmethod
     def _none(self) -> EntryT:
-        """What stands for the last entry where there is none."""
+        """The value of the last entry when there is none."""
 
     @property
     def last_entry(self) -> EntryT:
@@ -280,7 +280,7 @@ class IndexFile(ABC, Generic[EntryT]):
             return
         if self.entries + count > self.max_entries:
             raise ValueError(
-                f"{self.path}: {count} more entries do not fit; {self.entries} of {self.max_entries} are there"
+                f"{self.path}: {count} more entries do not fit; it has {self.entries} of {self.max_entries}"
             )
         self._add(entries, count)
         self._last = self._decoded(entries[-self.entry_size :])
@@ -356,7 +356,7 @@ class IndexFile(ABC, Generic[EntryT]):
         raise IndexError(f"{self.path}: slot {slot} of {self.entries} entries")
 
     def _first_and_last(self) -> tuple[bytes, bytes]:
-        """Return the bytes of these entries, of which there is one at least."""
+        """Return the bytes of these entries, at least one."""
         size = self.entry_size
         with self._lock:
             total = self.size_in_bytes

@@ -1,4 +1,4 @@
-"""What the indexes of the process keep in memory: as much as is searched, and no more than there is for all of them.
+"""Memory for the indexes of the process: only for those that are searched, within one limit for all.
 
 An index is read into memory at its first search. Thousands of them would take all memory, so it is lent: whose copy was
 not used for longest has to drop it, and reads its file again when it is searched again.
@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 
 class Borrower(Protocol):
-    """Who is lent memory.
+    """A borrower of memory.
 
     It sets `is_used` at each use; `drop` is called by any thread, and must not wait for anything.
     """

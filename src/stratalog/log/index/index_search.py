@@ -1,6 +1,6 @@
 """Searches over the fixed-size, ascending entries of an index, as they lie in its map. Pure.
 
-One target: `count_up_to`, and its native twin in `search_kernel`, which a thread loads beside the work once there were
+One target: `count_up_to`, and its native twin in `search_kernel`, which a thread loads in the background after
 many lookups (`native_count`). Many targets: `look_up_many`, all of them in one native loop; `count_up_to_many` is its
 plain twin, with numpy.
 """
@@ -39,7 +39,7 @@ _loading = threading.Lock()
 
 
 def native_count() -> NativeCount | None:
-    """Return the native twin of `count_up_to`, once it is there; until then each call counts as one plain lookup."""
+    """Return the native twin of `count_up_to` once it is loaded. Until then each call counts as one plain lookup."""
     global _plain_lookups
     if _native is None:
         _plain_lookups += 1
@@ -49,7 +49,7 @@ def native_count() -> NativeCount | None:
 
 
 def load_native() -> None:
-    """Have the native twin, now. Without it, for whatever reason, the plain one goes on."""
+    """Load the native twin now. If that fails for any reason, the plain one stays in use."""
     global _native
     with _loading:
         if _native is None:
@@ -123,7 +123,7 @@ def _enclose(  # noqa: PLR0917
 
 
 def address_of(data: Buffer) -> int:
-    """Return where bytes lie, for native loops; valid as long as the caller holds them."""
+    """Return the address of bytes for native loops; valid while the caller holds them."""
     import numpy as np  # start-up cost
 
     return int(np.frombuffer(memoryview(data), np.uint8).ctypes.data)

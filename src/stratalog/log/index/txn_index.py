@@ -43,7 +43,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class AbortedInRange(NamedTuple):
-    """What one segment knows of a fetch's range, and whether later segments cannot know more."""
+    """The aborted transactions of one segment for a fetch's range, and whether later segments cannot have more."""
 
     transactions: list[AbortedTransaction]
     is_complete: bool

@@ -1,4 +1,4 @@
-"""What is remembered of one producer. Kafka's `ProducerStateEntry`."""
+"""The state of one producer. Kafka's `ProducerStateEntry`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ProducerEntry:
 
     @property
     def last_offset(self) -> int:
-        """Of the last batch; -1 without one."""
+        """The last offset of the last batch; -1 without one."""
         return self.batches[-1].last_offset if self.batches else -1
 
     def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:

@@ -1,6 +1,6 @@
 """The state of producers as of an offset: the newest snapshot, and the batches behind it. Source: Kafka's `UnifiedLog`.
 
-A batch that is damaged cannot tell what its producer did; that is said, and what follows in its segment is left out.
+A damaged batch does not show what its producer did. It is logged, and the rest of its segment is left out.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What a partition remembers of its producers, to find duplicates, fence zombies and bound the last stable offset.
+"""The producer state of a partition: finds duplicates, fences zombies and bounds the last stable offset.
 
 For each producer id: its epoch, its last five batches, and the offset where its open transaction began
 (`producer_entry`). The state as of an offset is kept in `.snapshot` files and rebuilt from the batches behind it. This
 is Kafka's `ProducerStateManager`.
 
-An append goes in two steps, so that a refused batch leaves no trace: `prepare` gives a `ProducerUpdates`, to which the
+An append takes two steps, so that a refused batch leaves no trace: `prepare` gives a `ProducerUpdates`, to which the
 batches of one append are added (this validates them); `commit` applies it once they are in the log.
 Not thread-safe: the partition's lock is held.
 """
@@ -91,12 +91,12 @@ class ProducerStateManager:
 
     @property
     def first_undecided_offset(self) -> int | None:
-        """Where the oldest open transaction began."""
+        """The first offset of the oldest open transaction."""
         return next(iter(self._ongoing), None)
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest transaction began that is open, or whose marker is not below the high watermark yet."""
+        """The first offset of the oldest transaction that is open or whose marker is above the high watermark."""
         ongoing = next(iter(self._ongoing)) if self._ongoing else None
         if not self._unreplicated:
             return ongoing
@@ -110,7 +110,7 @@ class ProducerStateManager:
 
     @property
     def oldest_transaction_timestamp_ms(self) -> int:
-        """The last time anything was heard of the producer with the oldest open transaction; -1 without one."""
+        """The last timestamp of the producer with the oldest open transaction; -1 without one."""
         for producer_id in self._ongoing.values():
             producer = self._producers.get(producer_id)
             return producer.last_timestamp_ms if producer else NO_TIMESTAMP
@@ -133,7 +133,7 @@ class ProducerStateManager:
     ) -> VerificationGuard | None:
         """Before the coordinator is asked whether a transaction has this partition; None if it is known to have it.
 
-        The guard goes to `prepare`, with the first batch. Raises InvalidProducerEpochError for an old epoch.
+        Pass the guard to `prepare` with the first batch. Raises InvalidProducerEpochError for an old epoch.
         """
         known = self._producers.get(producer_id)
         if known is not None and epoch < known.epoch:
@@ -197,7 +197,7 @@ class ProducerStateManager:
         return aborted
 
     def aborted_by(self, updates: ProducerUpdates) -> list[AbortedTransaction]:
-        """Return what belongs into the transaction index of the segment that an append goes to; changes nothing."""
+        """Return the new entries of the transaction index of the append's segment. Changes nothing."""
         if not updates.completed:
             return []
         ongoing = dict(self._ongoing)

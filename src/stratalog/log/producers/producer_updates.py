@@ -58,7 +58,7 @@ class CompletedTransaction(NamedTuple):
 
 
 class PendingProducer:
-    """What one append does to one producer (Kafka's `ProducerAppendInfo`)."""
+    """The changes of one append to one producer (Kafka's `ProducerAppendInfo`)."""
 
     __slots__ = ("current", "is_transactional", "started", "updated")
 

@@ -1,4 +1,4 @@
-"""Which producers ask whether their transaction has this partition: a guard for each, until the answer was used.
+"""Pending verifications of producers' transactions: one guard for each, until its answer is used.
 
 Before the first batch of a transaction a leader asks the coordinator; until it answers, the log keeps a guard for the
 producer, and takes the batch only with that very guard (KIP-890). In memory alone: after a restart they ask again.
