@@ -30,13 +30,20 @@ class RecordError(NamedTuple):
     message: str | None
 
 
+_BY_CODE: dict[int, type[KafkaError]] = {}
+
+
 class KafkaError(StratalogError):
-    """An error with a place in Kafka's protocol."""
+    """An error with a place in Kafka's protocol: a class for each code, which its first line gives."""
 
     code: ClassVar[int] = -1
-    retriable: ClassVar[bool] = False
     #: The records that made a batch invalid. Empty when the batch as a whole is at fault.
     record_errors: Sequence[RecordError] = ()
+
+    def __init_subclass__(cls, *, code: int | None = None) -> None:
+        if code is not None:
+            cls.code = code
+            _BY_CODE.setdefault(code, cls)
 
     def about_records(self, errors: Sequence[RecordError]) -> Self:
         """Return this error, naming the records at fault."""
@@ -44,39 +51,26 @@ class KafkaError(StratalogError):
         return self
 
 
-class UnknownServerError(KafkaError):
-    code = -1
+class UnknownServerError(KafkaError, code=-1): ...
 
 
-class OffsetOutOfRangeError(KafkaError):
-    code = 1
+class OffsetOutOfRangeError(KafkaError, code=1): ...
 
 
-class CorruptRecordError(KafkaError):
+class CorruptRecordError(KafkaError, code=2):
     """CORRUPT_MESSAGE: bytes that are no valid batch (length, CRC, magic, framing)."""
 
-    code = 2
-    retriable = True
+
+class UnknownTopicOrPartitionError(KafkaError, code=3): ...
 
 
-class UnknownTopicOrPartitionError(KafkaError):
-    code = 3
-    retriable = True
+class LeaderNotAvailableError(KafkaError, code=5): ...
 
 
-class LeaderNotAvailableError(KafkaError):
-    code = 5
-    retriable = True
+class NotLeaderOrFollowerError(KafkaError, code=6): ...
 
 
-class NotLeaderOrFollowerError(KafkaError):
-    code = 6
-    retriable = True
-
-
-class RequestTimedOutError(KafkaError):
-    code = 7
-    retriable = True
+class RequestTimedOutError(KafkaError, code=7): ...
 
 
 class StillLoadingError(RequestTimedOutError):
@@ -87,129 +81,94 @@ class LargeBatchError(StillLoadingError):
     """Nothing has been done, as this thread serves many and the batch takes long: the same works on another thread."""
 
 
-class MessageTooLargeError(KafkaError):
-    code = 10
+class MessageTooLargeError(KafkaError, code=10): ...
 
 
-class OffsetMetadataTooLargeError(KafkaError):
-    code = 12
+class OffsetMetadataTooLargeError(KafkaError, code=12): ...
 
 
-class CoordinatorLoadInProgressError(KafkaError):
-    code = 14
-    retriable = True
+class CoordinatorLoadInProgressError(KafkaError, code=14): ...
 
 
-class CoordinatorNotAvailableError(KafkaError):
-    code = 15
-    retriable = True
+class CoordinatorNotAvailableError(KafkaError, code=15): ...
 
 
-class NotCoordinatorError(KafkaError):
-    code = 16
-    retriable = True
+class NotCoordinatorError(KafkaError, code=16): ...
 
 
-class LogDirNotFoundError(KafkaError):
-    code = 57
+class LogDirNotFoundError(KafkaError, code=57): ...
 
 
-class InvalidTopicError(KafkaError):
-    code = 17
+class InvalidTopicError(KafkaError, code=17): ...
 
 
-class RecordListTooLargeError(KafkaError):
-    code = 18
+class RecordListTooLargeError(KafkaError, code=18): ...
 
 
-class NotEnoughReplicasError(KafkaError):
-    code = 19
-    retriable = True
+class NotEnoughReplicasError(KafkaError, code=19): ...
 
 
-class NotEnoughReplicasAfterAppendError(KafkaError):
-    code = 20
-    retriable = True
+class NotEnoughReplicasAfterAppendError(KafkaError, code=20): ...
 
 
-class InvalidRequiredAcksError(KafkaError):
-    code = 21
+class InvalidRequiredAcksError(KafkaError, code=21): ...
 
 
-class IllegalGenerationError(KafkaError):
-    code = 22
+class IllegalGenerationError(KafkaError, code=22): ...
 
 
-class InconsistentGroupProtocolError(KafkaError):
-    code = 23
+class InconsistentGroupProtocolError(KafkaError, code=23): ...
 
 
-class InvalidGroupIdError(KafkaError):
-    code = 24
+class InvalidGroupIdError(KafkaError, code=24): ...
 
 
-class UnknownMemberIdError(KafkaError):
-    code = 25
+class UnknownMemberIdError(KafkaError, code=25): ...
 
 
-class InvalidSessionTimeoutError(KafkaError):
-    code = 26
+class InvalidSessionTimeoutError(KafkaError, code=26): ...
 
 
-class RebalanceInProgressError(KafkaError):
-    code = 27
+class RebalanceInProgressError(KafkaError, code=27): ...
 
 
-class TopicAuthorizationFailedError(KafkaError):
-    code = 29
+class TopicAuthorizationFailedError(KafkaError, code=29): ...
 
 
-class GroupAuthorizationFailedError(KafkaError):
-    code = 30
+class GroupAuthorizationFailedError(KafkaError, code=30): ...
 
 
-class ClusterAuthorizationFailedError(KafkaError):
-    code = 31
+class ClusterAuthorizationFailedError(KafkaError, code=31): ...
 
 
-class InvalidTimestampError(KafkaError):
-    code = 32
+class InvalidTimestampError(KafkaError, code=32): ...
 
 
-class UnsupportedSaslMechanismError(KafkaError):
-    code = 33
+class UnsupportedSaslMechanismError(KafkaError, code=33): ...
 
 
-class IllegalSaslStateError(KafkaError):
-    code = 34
+class IllegalSaslStateError(KafkaError, code=34): ...
 
 
-class UnsupportedVersionError(KafkaError):
-    code = 35
+class UnsupportedVersionError(KafkaError, code=35): ...
 
 
-class TopicAlreadyExistsError(KafkaError):
-    code = 36
+class TopicAlreadyExistsError(KafkaError, code=36): ...
 
 
-class InvalidPartitionsError(KafkaError):
-    code = 37
+class InvalidPartitionsError(KafkaError, code=37): ...
 
 
-class InvalidReplicationFactorError(KafkaError):
-    code = 38
+class InvalidReplicationFactorError(KafkaError, code=38): ...
 
 
-class InvalidReplicaAssignmentError(KafkaError):
-    code = 39
+class InvalidReplicaAssignmentError(KafkaError, code=39): ...
 
 
-class InvalidConfigError(KafkaError):
-    code = 40
+class InvalidConfigError(KafkaError, code=40): ...
 
 
-class InvalidRequestError(KafkaError):
-    code = 42
+class InvalidRequestError(KafkaError, code=42): ...
 
 
 #: What Kafka says of an InvalidRequestError that has no message of its own.
@@ -219,64 +178,47 @@ INVALID_REQUEST_MESSAGE = (
 )
 
 
-class UnsupportedForMessageFormatError(KafkaError):
-    code = 43
+class UnsupportedForMessageFormatError(KafkaError, code=43): ...
 
 
-class PolicyViolationError(KafkaError):
-    code = 44
+class PolicyViolationError(KafkaError, code=44): ...
 
 
-class OutOfOrderSequenceError(KafkaError):
-    code = 45
+class OutOfOrderSequenceError(KafkaError, code=45): ...
 
 
-class DuplicateSequenceError(KafkaError):
-    code = 46
+class DuplicateSequenceError(KafkaError, code=46): ...
 
 
-class InvalidProducerEpochError(KafkaError):
-    code = 47
+class InvalidProducerEpochError(KafkaError, code=47): ...
 
 
-class InvalidTxnStateError(KafkaError):
-    code = 48
+class InvalidTxnStateError(KafkaError, code=48): ...
 
 
-class InvalidProducerIdMappingError(KafkaError):
-    code = 49
+class InvalidProducerIdMappingError(KafkaError, code=49): ...
 
 
-class InvalidTransactionTimeoutError(KafkaError):
-    code = 50
+class InvalidTransactionTimeoutError(KafkaError, code=50): ...
 
 
-class ConcurrentTransactionsError(KafkaError):
-    code = 51
-    retriable = True
+class ConcurrentTransactionsError(KafkaError, code=51): ...
 
 
-class TransactionCoordinatorFencedError(KafkaError):
-    code = 52
+class TransactionCoordinatorFencedError(KafkaError, code=52): ...
 
 
-class TransactionalIdAuthorizationFailedError(KafkaError):
-    code = 53
+class TransactionalIdAuthorizationFailedError(KafkaError, code=53): ...
 
 
-class SecurityDisabledError(KafkaError):
-    code = 54
+class SecurityDisabledError(KafkaError, code=54): ...
 
 
-class OperationNotAttemptedError(KafkaError):
-    code = 55
+class OperationNotAttemptedError(KafkaError, code=55): ...
 
 
-class KafkaStorageError(KafkaError):
+class KafkaStorageError(KafkaError, code=56):
     """The log directory failed (disk full, EIO, damage that cannot be mended)."""
-
-    code = 56
-    retriable = True
 
 
 class ResourceShortageError(KafkaStorageError):
@@ -290,214 +232,151 @@ def is_shortage(error: BaseException) -> bool:
     return isinstance(error, ResourceShortageError)
 
 
-class SaslAuthenticationFailedError(KafkaError):
-    code = 58
+class SaslAuthenticationFailedError(KafkaError, code=58): ...
 
 
-class DelegationTokenDisabledError(KafkaError):
-    code = 61
+class DelegationTokenDisabledError(KafkaError, code=61): ...
 
 
-class DelegationTokenNotFoundError(KafkaError):
-    code = 62
+class DelegationTokenNotFoundError(KafkaError, code=62): ...
 
 
-class DelegationTokenOwnerMismatchError(KafkaError):
-    code = 63
+class DelegationTokenOwnerMismatchError(KafkaError, code=63): ...
 
 
-class DelegationTokenNotAllowedError(KafkaError):
-    code = 64
+class DelegationTokenNotAllowedError(KafkaError, code=64): ...
 
 
-class DelegationTokenAuthorizationFailedError(KafkaError):
-    code = 65
+class DelegationTokenAuthorizationFailedError(KafkaError, code=65): ...
 
 
-class DelegationTokenExpiredError(KafkaError):
-    code = 66
+class DelegationTokenExpiredError(KafkaError, code=66): ...
 
 
-class InvalidPrincipalTypeError(KafkaError):
-    code = 67
+class InvalidPrincipalTypeError(KafkaError, code=67): ...
 
 
-class NonEmptyGroupError(KafkaError):
-    code = 68
+class NonEmptyGroupError(KafkaError, code=68): ...
 
 
-class GroupIdNotFoundError(KafkaError):
-    code = 69
+class GroupIdNotFoundError(KafkaError, code=69): ...
 
 
-class FetchSessionIdNotFoundError(KafkaError):
-    code = 70
-    retriable = True
+class FetchSessionIdNotFoundError(KafkaError, code=70): ...
 
 
-class InvalidFetchSessionEpochError(KafkaError):
-    code = 71
-    retriable = True
+class InvalidFetchSessionEpochError(KafkaError, code=71): ...
 
 
-class TopicDeletionDisabledError(KafkaError):
-    code = 73
+class TopicDeletionDisabledError(KafkaError, code=73): ...
 
 
-class FencedLeaderEpochError(KafkaError):
-    code = 74
-    retriable = True
+class FencedLeaderEpochError(KafkaError, code=74): ...
 
 
-class UnknownLeaderEpochError(KafkaError):
-    code = 75
-    retriable = True
+class UnknownLeaderEpochError(KafkaError, code=75): ...
 
 
-class UnsupportedCompressionTypeError(KafkaError):
-    code = 76
+class UnsupportedCompressionTypeError(KafkaError, code=76): ...
 
 
-class OffsetNotAvailableError(KafkaError):
-    code = 78
-    retriable = True
+class OffsetNotAvailableError(KafkaError, code=78): ...
 
 
-class FencedInstanceIdError(KafkaError):
-    code = 82
+class FencedInstanceIdError(KafkaError, code=82): ...
 
 
-class GroupSubscribedToTopicError(KafkaError):
-    code = 86
+class GroupSubscribedToTopicError(KafkaError, code=86): ...
 
 
-class InvalidRecordError(KafkaError):
+class InvalidRecordError(KafkaError, code=87):
     """The batch is intact, but what it says is not allowed."""
 
-    code = 87
 
-
-class UndecodableRecordsError(KafkaError):
+class UndecodableRecordsError(KafkaError, code=-1):
     """A produced batch cannot be decompressed with its codec. Kafka answers UNKNOWN_SERVER_ERROR."""
 
-    code = -1
+
+class UnstableOffsetCommitError(KafkaError, code=88): ...
 
 
-class UnstableOffsetCommitError(KafkaError):
-    code = 88
-    retriable = True
+class ProducerFencedError(KafkaError, code=90): ...
 
 
-class ProducerFencedError(KafkaError):
-    code = 90
+class ResourceNotFoundError(KafkaError, code=91): ...
 
 
-class ResourceNotFoundError(KafkaError):
-    code = 91
+class DuplicateResourceError(KafkaError, code=92): ...
 
 
-class DuplicateResourceError(KafkaError):
-    code = 92
+class UnacceptableCredentialError(KafkaError, code=93): ...
 
 
-class UnacceptableCredentialError(KafkaError):
-    code = 93
+class InvalidUpdateVersionError(KafkaError, code=95): ...
 
 
-class InvalidUpdateVersionError(KafkaError):
-    code = 95
+class UnknownTopicIdError(KafkaError, code=100): ...
 
 
-class UnknownTopicIdError(KafkaError):
-    code = 100
-    retriable = True
+class InconsistentTopicIdError(KafkaError, code=103): ...
 
 
-class InconsistentTopicIdError(KafkaError):
-    code = 103
-    retriable = True
+class TransactionalIdNotFoundError(KafkaError, code=105): ...
 
 
-class TransactionalIdNotFoundError(KafkaError):
-    code = 105
+class FetchSessionTopicIdError(KafkaError, code=106): ...
 
 
-class FetchSessionTopicIdError(KafkaError):
-    code = 106
-    retriable = True
+class TransactionAbortableError(KafkaError, code=120): ...
 
 
-class TransactionAbortableError(KafkaError):
-    code = 120
+class GroupMaxSizeReachedError(KafkaError, code=81): ...
 
 
-class GroupMaxSizeReachedError(KafkaError):
-    code = 81
+class ThrottlingQuotaExceededError(KafkaError, code=89): ...
 
 
-class ThrottlingQuotaExceededError(KafkaError):
-    code = 89
-
-
-class OffsetMovedToTieredStorageError(KafkaError):
+class OffsetMovedToTieredStorageError(KafkaError, code=109):
     """The offset that a replica fetched from its leader is in the remote tier only."""
 
-    code = 109
+
+class FencedMemberEpochError(KafkaError, code=110): ...
 
 
-class FencedMemberEpochError(KafkaError):
-    code = 110
+class UnreleasedInstanceIdError(KafkaError, code=111): ...
 
 
-class UnreleasedInstanceIdError(KafkaError):
-    code = 111
+class UnsupportedAssignorError(KafkaError, code=112): ...
 
 
-class UnsupportedAssignorError(KafkaError):
-    code = 112
+class StaleMemberEpochError(KafkaError, code=113): ...
 
 
-class StaleMemberEpochError(KafkaError):
-    code = 113
+class UnknownSubscriptionIdError(KafkaError, code=117): ...
 
 
-class UnknownSubscriptionIdError(KafkaError):
-    code = 117
+class TelemetryTooLargeError(KafkaError, code=118): ...
 
 
-class TelemetryTooLargeError(KafkaError):
-    code = 118
+class InvalidRecordStateError(KafkaError, code=121): ...
 
 
-class InvalidRecordStateError(KafkaError):
-    code = 121
+class ShareSessionNotFoundError(KafkaError, code=122): ...
 
 
-class ShareSessionNotFoundError(KafkaError):
-    code = 122
-    retriable = True
+class InvalidShareSessionEpochError(KafkaError, code=123): ...
 
 
-class InvalidShareSessionEpochError(KafkaError):
-    code = 123
-    retriable = True
+class FencedStateEpochError(KafkaError, code=124): ...
 
 
-class FencedStateEpochError(KafkaError):
-    code = 124
+class ShareSessionLimitReachedError(KafkaError, code=133): ...
 
 
-class ShareSessionLimitReachedError(KafkaError):
-    code = 133
-    retriable = True
+class InvalidStreamsTopologyError(KafkaError, code=130): ...
 
 
-class InvalidStreamsTopologyError(KafkaError):
-    code = 130
-
-
-class InvalidRegularExpressionError(KafkaError):
-    code = 128
+class InvalidRegularExpressionError(KafkaError, code=128): ...
 
 
 # --- internal: never on the wire under their own name -------------------------------------------------------------
@@ -574,13 +453,9 @@ class CustomMetadataSizeLimitExceededError(StratalogError):
     """A storage plugin returned more custom metadata than `remote.log.metadata.custom.metadata.max.bytes`."""
 
 
-def _by_code() -> dict[int, type[KafkaError]]:
-    return {cls.code: cls for cls in KafkaError.__subclasses__()}
-
-
 def error_for_code(code: int) -> type[KafkaError]:
     """Return the class for a wire error code; `UnknownServerError` for one that has no class here."""
-    return _by_code().get(code, UnknownServerError)
+    return _BY_CODE.get(code, UnknownServerError)
 
 
 def wire_code(error: BaseException) -> int:
