@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.cli.options import key_values
-from stratalog.cli.spark.session import _connect, spark_session
+from stratalog.cli.spark.session import SessionOptions, _connect
 from stratalog.errors import UsageError
 from stratalog.jobs.ledger import Ledger, State
 from stratalog.jobs.report import Column, Report, Unit, shown, size_text, time_text
@@ -145,7 +145,8 @@ def test_times_are_utc_and_what_no_calendar_holds_stays_a_number() -> None:
 def test_wrong_session_options_are_told_before_anything_starts(
     master: str | None, remote: str | None, conf: list[str], words: str
 ) -> None:
-    with pytest.raises(UsageError, match=words), spark_session("x", master, remote, conf):
+    options = SessionOptions(master=master, remote_session=remote, conf=conf)
+    with pytest.raises(UsageError, match=words), options.open("x"):
         pytest.fail("there is no such session")
     assert key_values("--conf", ["a=b=c"]) == {"a": "b=c"}
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
 from stratalog.broker.access import CLUSTER_NAME, Acl, AclFilter, AclOperation, PatternType, Permission, ResourceType
-from stratalog.cli.connection import open_cluster
-from stratalog.cli.options import BootstrapServer, CommandConfig, DryRun, Json
+from stratalog.cli.connection import ClusterOptions
+from stratalog.cli.option_groups import OptionGroup
+from stratalog.cli.options import DryRun, Json
 from stratalog.cli.out import print_json
 from stratalog.errors import UsageError
 from stratalog.util import print_table
@@ -46,43 +47,111 @@ Consumer = Annotated[bool, typer.Option("--consumer", help="What a consumer need
 Idempotent = Annotated[bool, typer.Option("--idempotent", help="With --producer: the cluster's idempotent-write too.")]
 
 
-@dataclass(frozen=True, slots=True)
-class _Resources:
-    """The resource, principal and operations that a command line names."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Resources(OptionGroup):
+    """The resources that a command line names."""
 
-    topics: Names
-    groups: Names
-    transactional_ids: Names
-    tokens: Names
-    users: Names
-    cluster: bool
-    pattern_type: PatternType
+    topic: TopicNames = None
+    group: GroupNames = None
+    transactional_id: TransactionalIds = None
+    delegation_token: Tokens = None
+    user_principal: UserPrincipals = None
+    cluster: OfCluster = False
+    pattern: Pattern = "literal"
+    of_filter: ClassVar[bool] = False
 
     def all(self) -> list[tuple[ResourceType, str, PatternType]]:
+        """Return the resources that are named. Raises UsageError for a pattern type that is none."""
+        pattern_type = _pattern_type(self.pattern, for_filter=self.of_filter)
         named = (
-            (ResourceType.TOPIC, self.topics),
-            (ResourceType.GROUP, self.groups),
-            (ResourceType.TRANSACTIONAL_ID, self.transactional_ids),
-            (ResourceType.DELEGATION_TOKEN, self.tokens),
-            (ResourceType.USER, self.users),
+            (ResourceType.TOPIC, self.topic),
+            (ResourceType.GROUP, self.group),
+            (ResourceType.TRANSACTIONAL_ID, self.transactional_id),
+            (ResourceType.DELEGATION_TOKEN, self.delegation_token),
+            (ResourceType.USER, self.user_principal),
         )
-        found = [(type_, name, self.pattern_type) for type_, names in named for name in names or ()]
+        found = [(type_, name, pattern_type) for type_, names in named for name in names or ()]
         if self.cluster:
             found.append((ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL))
         return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ChosenResources(_Resources):
+    of_filter: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ListedResources(_ChosenResources):
+    pattern: Pattern = "any"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Access(OptionGroup):
+    """Who may, or may not, do what."""
+
+    allow_principal: AllowPrincipals = None
+    deny_principal: DenyPrincipals = None
+    allow_host: AllowHosts = None
+    deny_host: DenyHosts = None
+    operation: Operations = None
+    producer: Producer = False
+    consumer: Consumer = False
+    idempotent: Idempotent = False
+
+    def rules(self, resources: _Resources) -> list[Acl]:
+        """Return the rules for resources. Raises UsageError for options that do not fit together."""
+        who = self._who()
+        return [
+            Acl(*resource, principal=principal, host=host, operation=operation, permission=permission)
+            for resource, operations in self._operations(resources)
+            for principal, host, permission in who
+            for operation in operations
+        ]
+
+    def _who(self) -> list[tuple[str, str, Permission]]:
+        allowed, denied = self.allow_principal or (), self.deny_principal or ()
+        for principal in (*allowed, *denied):
+            if ":" not in principal:
+                raise UsageError(f"{principal!r} is no principal: write User:NAME")
+        if not allowed and not denied:
+            raise UsageError("no principal is named: give --allow-principal or --deny-principal")
+        if (self.allow_host and not allowed) or (self.deny_host and not denied):
+            raise UsageError(
+                "a host needs a principal: --allow-host goes with --allow-principal, --deny-host with --deny-principal"
+            )
+        return [
+            *((name, host, Permission.ALLOW) for name in allowed for host in self.allow_host or (_ANY,)),
+            *((name, host, Permission.DENY) for name in denied for host in self.deny_host or (_ANY,)),
+        ]
+
+    def _operations(self, resources: _Resources) -> _ByResource:
+        """Return what is done to each resource."""
+        named = resources.all()
+        if not self.producer and not self.consumer:
+            operations = tuple(map(_operation, self.operation or ("all",)))
+            if not named:
+                raise UsageError("no resource: name a --topic, --group, --transactional-id or --cluster")
+            return [(resource, operations) for resource in named]
+        if self.operation:
+            raise UsageError("--producer and --consumer choose the operations: leave --operation out")
+        if not resources.topic or (self.consumer and not resources.group):
+            raise UsageError("--producer needs --topic; --consumer needs --topic and --group")
+        found = [(resource, self._needed(resource[0])) for resource in named]
+        if self.idempotent:
+            found.append(((ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL), (AclOperation.IDEMPOTENT_WRITE,)))
+        return found
+
+    def _needed(self, kind: ResourceType) -> tuple[AclOperation, ...]:
+        produce = _OF_PRODUCERS.get(kind, ()) if self.producer else ()
+        consume = _OF_CONSUMERS.get(kind, ()) if self.consumer else ()
+        return tuple(dict.fromkeys((*produce, *consume)))
+
+
 def list_(
-    bootstrap_server: BootstrapServer,
-    topic: TopicNames = None,
-    group: GroupNames = None,
-    transactional_id: TransactionalIds = None,
-    delegation_token: Tokens = None,
-    user_principal: UserPrincipals = None,
-    cluster: OfCluster = False,
-    pattern: Pattern = "any",
+    servers: ClusterOptions,
+    resources: _ListedResources,
     principal: Annotated[Names, typer.Option("--principal", metavar="P", help="Only rules for these.")] = None,
-    command_config: CommandConfig = None,
     json_: Json = False,
 ) -> int:
     """List access rules; of some resources, with --resource-pattern-type match all that say something about them.
@@ -92,41 +161,18 @@ def list_(
       stratalog acls list -b h:9092
       stratalog acls list -b h:9092 --topic orders --resource-pattern-type match
     """
-    resources = _Resources(
-        topics=topic,
-        groups=group,
-        transactional_ids=transactional_id,
-        tokens=delegation_token,
-        users=user_principal,
-        cluster=cluster,
-        pattern_type=_pattern_type(pattern, for_filter=True),
-    )
     named = [AclFilter(*resource) for resource in resources.all()] or [AclFilter()]
     filters = [replace(each, principal=who) for each in named for who in principal or (None,)]
-    with open_cluster(bootstrap_server, command_config) as connection:
+    with servers.open() as connection:
         found = [acl for each in filters for acl in _described(connection, each)]
     _show(list(dict.fromkeys(found)), json_=json_)
     return 0
 
 
 def add(
-    bootstrap_server: BootstrapServer,
-    topic: TopicNames = None,
-    group: GroupNames = None,
-    transactional_id: TransactionalIds = None,
-    delegation_token: Tokens = None,
-    user_principal: UserPrincipals = None,
-    cluster: OfCluster = False,
-    pattern: Pattern = "literal",
-    allow_principal: AllowPrincipals = None,
-    deny_principal: DenyPrincipals = None,
-    allow_host: AllowHosts = None,
-    deny_host: DenyHosts = None,
-    operation: Operations = None,
-    producer: Producer = False,
-    consumer: Consumer = False,
-    idempotent: Idempotent = False,
-    command_config: CommandConfig = None,
+    servers: ClusterOptions,
+    resources: _Resources,
+    access: _Access,
     dry_run: DryRun = False,
     json_: Json = False,
 ) -> int:
@@ -141,20 +187,9 @@ def add(
       stratalog acls add -b h:9092 --deny-principal User:eve --topic pay \\
         --resource-pattern-type prefixed --operation read
     """
-    resources = _Resources(
-        topics=topic,
-        groups=group,
-        transactional_ids=transactional_id,
-        tokens=delegation_token,
-        users=user_principal,
-        cluster=cluster,
-        pattern_type=_pattern_type(pattern),
-    )
-    who = _principals(allow_principal, deny_principal, allow_host, deny_host)
-    operations = _operations_of(resources, operation, producer=producer, consumer=consumer, idempotent=idempotent)
-    acls = _rules(operations, who)
+    acls = access.rules(resources)
     if not dry_run:
-        with open_cluster(bootstrap_server, command_config) as connection:
+        with servers.open() as connection:
             answer = connection.any.call(ApiKey.CREATE_ACLS, _VERSIONS, creations=[_creation(acl) for acl in acls])
             for acl, result in zip(acls, answer.results, strict=True):
                 check(result.error_code, result.error_message, f"Could not add {_sentence(acl)}")
@@ -163,23 +198,9 @@ def add(
 
 
 def remove(
-    bootstrap_server: BootstrapServer,
-    topic: TopicNames = None,
-    group: GroupNames = None,
-    transactional_id: TransactionalIds = None,
-    delegation_token: Tokens = None,
-    user_principal: UserPrincipals = None,
-    cluster: OfCluster = False,
-    pattern: Pattern = "literal",
-    allow_principal: AllowPrincipals = None,
-    deny_principal: DenyPrincipals = None,
-    allow_host: AllowHosts = None,
-    deny_host: DenyHosts = None,
-    operation: Operations = None,
-    producer: Producer = False,
-    consumer: Consumer = False,
-    idempotent: Idempotent = False,
-    command_config: CommandConfig = None,
+    servers: ClusterOptions,
+    resources: _ChosenResources,
+    access: _Access,
     dry_run: DryRun = False,
     json_: Json = False,
 ) -> int:
@@ -191,27 +212,17 @@ def remove(
         --topic orders
       stratalog acls remove -b h:9092 --topic orders --dry-run
     """
-    resources = _Resources(
-        topics=topic,
-        groups=group,
-        transactional_ids=transactional_id,
-        tokens=delegation_token,
-        users=user_principal,
-        cluster=cluster,
-        pattern_type=_pattern_type(pattern, for_filter=True),
-    )
-    if not resources.all():
+    named = resources.all()
+    if not named:
         raise UsageError(
             "nothing to remove: name a --topic, --group, --transactional-id, --delegation-token, --user-principal or "
             "--cluster"
         )
-    if allow_principal or deny_principal:
-        who = _principals(allow_principal, deny_principal, allow_host, deny_host)
-        operations = _operations_of(resources, operation, producer=producer, consumer=consumer, idempotent=idempotent)
-        filters = [AclFilter(**{name: getattr(acl, name) for name in _FIELDS}) for acl in _rules(operations, who)]
+    if access.allow_principal or access.deny_principal:
+        filters = [AclFilter(**{name: getattr(acl, name) for name in _FIELDS}) for acl in access.rules(resources)]
     else:
-        filters = [AclFilter(*resource) for resource in resources.all()]
-    with open_cluster(bootstrap_server, command_config) as connection:
+        filters = [AclFilter(*resource) for resource in named]
+    with servers.open() as connection:
         if dry_run:
             gone = [acl for each in filters for acl in _described(connection, each)]
         else:
@@ -226,54 +237,6 @@ def remove(
 _FIELDS = ("resource_type", "name", "pattern_type", "principal", "host", "operation", "permission")
 
 _ByResource = list[tuple[tuple[ResourceType, str, PatternType], tuple[AclOperation, ...]]]
-_Who = list[tuple[str, str, Permission]]
-
-
-def _principals(allow: Names, deny: Names, allow_hosts: Names, deny_hosts: Names) -> _Who:
-    for principal in (*(allow or ()), *(deny or ())):
-        if ":" not in principal:
-            raise UsageError(f"{principal!r} is no principal: write User:NAME")
-    if not allow and not deny:
-        raise UsageError("no principal is named: give --allow-principal or --deny-principal")
-    if (allow_hosts and not allow) or (deny_hosts and not deny):
-        raise UsageError(
-            "a host needs a principal: --allow-host goes with --allow-principal, --deny-host with --deny-principal"
-        )
-    return [
-        *((name, host, Permission.ALLOW) for name in allow or () for host in allow_hosts or (_ANY,)),
-        *((name, host, Permission.DENY) for name in deny or () for host in deny_hosts or (_ANY,)),
-    ]
-
-
-def _operations_of(
-    resources: _Resources, named: Names, *, producer: bool, consumer: bool, idempotent: bool
-) -> _ByResource:
-    """Return what is done to each resource."""
-    if not producer and not consumer:
-        operations = tuple(map(_operation, named or ("all",)))
-        found = [(resource, operations) for resource in resources.all()]
-        if not found:
-            raise UsageError("no resource: name a --topic, --group, --transactional-id or --cluster")
-        return found
-    if named:
-        raise UsageError("--producer and --consumer choose the operations: leave --operation out")
-    if not resources.topics or (consumer and not resources.groups):
-        raise UsageError("--producer needs --topic; --consumer needs --topic and --group")
-    found = [(resource, _needed(resource[0], producer=producer, consumer=consumer)) for resource in resources.all()]
-    if idempotent:
-        found.append(((ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL), (AclOperation.IDEMPOTENT_WRITE,)))
-    return found
-
-
-def _needed(kind: ResourceType, *, producer: bool, consumer: bool) -> tuple[AclOperation, ...]:
-    """Return what producers and consumers do to a resource."""
-    needed: dict[AclOperation, None] = {}
-    if producer:
-        needed.update(dict.fromkeys(_OF_PRODUCERS.get(kind, ())))
-    if consumer:
-        needed.update(dict.fromkeys(_OF_CONSUMERS.get(kind, ())))
-    return tuple(needed)
-
 
 _OF_PRODUCERS = {
     ResourceType.TOPIC: (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE),
@@ -283,15 +246,6 @@ _OF_CONSUMERS = {
     ResourceType.TOPIC: (AclOperation.READ, AclOperation.DESCRIBE),
     ResourceType.GROUP: (AclOperation.READ,),
 }
-
-
-def _rules(operations: _ByResource, who: _Who) -> list[Acl]:
-    return [
-        Acl(*resource, principal=principal, host=host, operation=operation, permission=permission)
-        for resource, each in operations
-        for principal, host, permission in who
-        for operation in each
-    ]
 
 
 def _operation(text: str) -> AclOperation:

@@ -15,6 +15,7 @@ import typer
 from typer.main import get_command
 
 from stratalog.cli.help import HelpfulCommand, HelpfulGroup
+from stratalog.cli.option_groups import flattened
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 
@@ -311,5 +312,5 @@ def load(spec: CommandSpec) -> Any:
     """Import the module of a command and return the command that its function defines."""
     module, _, function = spec.target.partition(":")
     app = typer.Typer(add_completion=False, context_settings=CONTEXT_SETTINGS)
-    app.command(cls=HelpfulCommand)(getattr(importlib.import_module(module), function))
+    app.command(cls=HelpfulCommand)(flattened(getattr(importlib.import_module(module), function)))
     return get_command(app)

@@ -86,7 +86,7 @@ def complete_tokens(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def _names(ctx: typer.Context, incomplete: str, names_of: Any) -> list[str]:
     # every command line loads this module, and only a shell that completes a name needs a client
-    from stratalog.cli.connection import connection_options
+    from stratalog.cli.connection import ClusterOptions
     from stratalog.cli.options import COMMAND_CONFIG_VARIABLE, bootstrap_from_environment
     from stratalog.wire.client import Cluster
 
@@ -94,8 +94,9 @@ def _names(ctx: typer.Context, incomplete: str, names_of: Any) -> list[str]:
     if server is None:
         return []
     config = ctx.params.get("command_config") or os.environ.get(COMMAND_CONFIG_VARIABLE)
+    options = ClusterOptions(bootstrap_server=server, command_config=Path(config) if config else None)
     try:
-        with Cluster(connection_options(server, Path(config) if config else None), _TIMEOUT_S) as cluster:
+        with Cluster(options.connection(), _TIMEOUT_S) as cluster:
             return sorted(name for name in names_of(cluster) if name.startswith(incomplete))
     except StratalogError:
         return []

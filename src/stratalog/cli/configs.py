@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from stratalog.broker.metadata import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ConfigSource, Operation
-from stratalog.cli.connection import open_cluster
-from stratalog.cli.options import BootstrapServer, CommandConfig, DryRun, Json, JsonLines
+from stratalog.cli.connection import ClusterOptions
+from stratalog.cli.options import DryRun, Json, JsonLines
 from stratalog.cli.out import on_terminal, print_json
 from stratalog.errors import UnknownTopicOrPartitionError, UsageError
 from stratalog.util import print_table
@@ -62,12 +62,11 @@ _PAIRS = re.compile(r",(?![^\[]*\])")
 
 
 def describe(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     entity_type: EntityTypeOption,
     entity_name: EntityName = None,
     entity_default: EntityDefault = False,
     all_: Annotated[bool, typer.Option("--all", help="Show settings with default values too.")] = False,
-    command_config: CommandConfig = None,
     json_: JsonLines = False,
 ) -> int:
     """Describe the settings of one topic, broker or group, or of all of them, and where each value comes from.
@@ -80,7 +79,7 @@ def describe(
         --entity-name 1 --all
     """
     _check_entity(entity_type, entity_name, entity_default)
-    with open_cluster(bootstrap_server, command_config) as cluster:
+    with servers.open() as cluster:
         if entity_default:
             names = [""]
         else:
@@ -107,7 +106,7 @@ def describe(
 
 
 def alter(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     entity_type: EntityTypeOption,
     entity_name: EntityName = None,
     entity_default: EntityDefault = False,
@@ -121,7 +120,6 @@ def alter(
         list[str] | None, typer.Option("--delete-config", metavar="K,..", help="Settings to remove.")
     ] = None,
     dry_run: DryRun = False,
-    command_config: CommandConfig = None,
     json_: Json = False,
 ) -> int:
     """Change the settings of one topic, broker or group. They are in force when the command ends.
@@ -146,7 +144,7 @@ def alter(
     changes += [{"name": k, "config_operation": int(Operation.DELETE), "value": None} for k in deleted]
     resource = {"resource_type": _RESOURCES[entity_type], "resource_name": name, "configs": changes}
     what = f"{entity_type.value.removesuffix('s')} {name}" if name else "brokers in the cluster"
-    with open_cluster(bootstrap_server, command_config) as cluster:
+    with servers.open() as cluster:
         (answer,) = (
             _client_for(cluster, entity_type, name)
             .call(ApiKey.INCREMENTAL_ALTER_CONFIGS, (0, 1), resources=[resource], validate_only=dry_run)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 
+from stratalog.cli.option_groups import OptionGroup
+from stratalog.cli.options import BootstrapServer, CommandConfig
 from stratalog.wire.client import Cluster, ConnectionOptions, client_properties
 
-_WHAT = "--bootstrap-server"
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions(OptionGroup):
+    """How a command reaches a cluster, and as whom."""
 
-def connection_options(bootstrap_server: str, command_config: Path | None) -> ConnectionOptions:
-    """Return how to reach the cluster, and as whom. Raises UsageError, which names the file and the property."""
-    properties = {} if command_config is None else client_properties(command_config, "--command-config")
-    options = {f"kafka.{name}": value for name, value in properties.items()}
-    return ConnectionOptions.of(
-        {**options, "kafka.bootstrap.servers": bootstrap_server}, what=_WHAT, where=f"{command_config}: "
-    )
+    bootstrap_server: BootstrapServer
+    command_config: CommandConfig = None
 
+    def connection(self) -> ConnectionOptions:
+        """Return the options of the client. Raises UsageError, which names the file and the property."""
+        config = self.command_config
+        properties = {} if config is None else client_properties(config, "--command-config")
+        options = {f"kafka.{name}": value for name, value in properties.items()}
+        options["kafka.bootstrap.servers"] = self.bootstrap_server
+        return ConnectionOptions.of(options, what="--bootstrap-server", where=f"{config}: ")
 
-def open_cluster(bootstrap_server: str, command_config: Path | None = None) -> Cluster:
-    """Connect to the cluster. Raises UnreachableError, AuthenticationError or UsageError."""
-    return Cluster(connection_options(bootstrap_server, command_config))
+    def open(self) -> Cluster:
+        """Connect to the cluster. Raises UnreachableError, AuthenticationError or UsageError."""
+        return Cluster(self.connection())

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from stratalog.broker.metadata import UpgradeType
-from stratalog.cli.connection import connection_options, open_cluster
-from stratalog.cli.options import BootstrapServer, CommandConfig, DryRun, Json
+from stratalog.cli.connection import ClusterOptions
+from stratalog.cli.options import DryRun, Json
 from stratalog.cli.out import on_terminal, print_json
 from stratalog.config import METADATA_VERSION, is_supported, level_for_release, level_name, level_with
 from stratalog.errors import UsageError
@@ -42,14 +42,14 @@ class Feature:
         return level_name(level) if self.name == METADATA_VERSION and is_supported(level) else str(level)
 
 
-def describe(bootstrap_server: BootstrapServer, command_config: CommandConfig = None, json_: Json = False) -> int:
+def describe(servers: ClusterOptions, json_: Json = False) -> int:
     """Describe supported and finalized feature levels.
 
     \b
     Example:
       stratalog features describe --bootstrap-server h:9092
     """
-    with open_cluster(bootstrap_server, command_config) as cluster:
+    with servers.open() as cluster:
         features, epoch = _features_of(cluster.any)
     if json_:
         print_json({"features": [_as_json(feature) for feature in features], "epoch": epoch})
@@ -67,11 +67,10 @@ def describe(bootstrap_server: BootstrapServer, command_config: CommandConfig = 
 
 
 def upgrade(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     release_version: ReleaseVersion = None,
     feature: FeatureLevels = None,
     dry_run: DryRun = False,
-    command_config: CommandConfig = None,
     json_: Json = False,
 ) -> int:
     """Raise feature levels.
@@ -84,17 +83,16 @@ def upgrade(
       stratalog features upgrade --bootstrap-server h:9092 --dry-run \\
         --feature metadata.version=32
     """
-    options = connection_options(bootstrap_server, command_config)
+    options = servers.connection()
     return _update(options, release_version, feature, UpgradeType.UPGRADE, dry_run, json_)
 
 
 def downgrade(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     release_version: ReleaseVersion = None,
     feature: FeatureLevels = None,
     unsafe: Annotated[bool, typer.Option("--unsafe", help="Lower the level even if metadata may be lost.")] = False,
     dry_run: DryRun = False,
-    command_config: CommandConfig = None,
     json_: Json = False,
 ) -> int:
     """Lower feature levels, unless something was written that the lower level cannot read.
@@ -105,7 +103,7 @@ def downgrade(
         --feature metadata.version=30
     """
     kind = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
-    options = connection_options(bootstrap_server, command_config)
+    options = servers.connection()
     return _update(options, release_version, feature, kind, dry_run, json_)
 
 

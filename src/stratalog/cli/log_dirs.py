@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from stratalog.broker import TAG as REMOTE_SIZES_TAG, decode
-from stratalog.cli.connection import open_cluster
-from stratalog.cli.options import BootstrapServer, CommandConfig, Json, Topics
+from stratalog.cli.connection import ClusterOptions
+from stratalog.cli.options import Json, Topics
 from stratalog.cli.out import on_terminal, print_json
 from stratalog.errors import CorruptRecordError, UsageError
 from stratalog.util import VARINT_BYTES_MAX, decode_unsigned, print_table
@@ -33,13 +33,12 @@ class DirectoryListing:
 
 
 def describe(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     topic: Topics = None,
     topic_list: Annotated[
         str | None, typer.Option("--topic-list", metavar="A,B", help="Same as --topic, for users of kafka-log-dirs.")
     ] = None,
     broker_list: Annotated[str | None, typer.Option("--broker-list", metavar="1,2", help="Only these brokers.")] = None,
-    command_config: CommandConfig = None,
     json_: Json = False,
 ) -> int:
     """Describe the size of every partition, by broker and directory.
@@ -52,7 +51,7 @@ def describe(
       stratalog log-dirs describe --bootstrap-server h:9092 --topic-list orders \\
         --json
     """
-    with open_cluster(bootstrap_server, command_config) as cluster:
+    with servers.open() as cluster:
         brokers = sorted(cluster.nodes()) if broker_list is None else _ids(broker_list)
         names = [*(topic or ()), *_names(topic_list or "")]
         asked = topic is not None or topic_list is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, NamedTuple
 
@@ -19,8 +20,9 @@ from stratalog.broker.quotas import (
     keys_of,
 )
 from stratalog.cli.completion import complete_quotas, complete_users
-from stratalog.cli.connection import open_cluster
-from stratalog.cli.options import BootstrapServer, CommandConfig, DryRun, Json
+from stratalog.cli.connection import ClusterOptions
+from stratalog.cli.option_groups import OptionGroup
+from stratalog.cli.options import DryRun, Json
 from stratalog.cli.out import print_json
 from stratalog.errors import InvalidRequestError, UsageError
 from stratalog.util import print_table
@@ -60,6 +62,48 @@ DeleteConfig = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Clients(OptionGroup):
+    """Whose quotas."""
+
+    user: User = None
+    client_id: ClientId = None
+    ip: Address = None
+    user_defaults: UserDefaults = False
+    client_defaults: ClientDefaults = False
+    ip_defaults: AddressDefaults = False
+
+    def named(self) -> dict[str, str | None]:
+        """Return the names that are given, by type; None is the default."""
+        found: dict[str, str | None] = {}
+        for kind, name, flag, is_default in (
+            (USER, self.user, "--user-defaults", self.user_defaults),
+            (CLIENT_ID, self.client_id, "--client-defaults", self.client_defaults),
+            (IP, self.ip, "--ip-defaults", self.ip_defaults),
+        ):
+            if name is not None and is_default:
+                raise UsageError(f"--{kind} {name} and {flag} are two things: give one of them")
+            if name == "":
+                raise UsageError(f"--{kind} cannot be empty")
+            if kind == USER and name is not None and name.startswith("User:"):
+                raise UsageError(f"--user {name}: give the name alone, {name.removeprefix('User:')}")
+            if name is not None or is_default:
+                found[kind] = name
+        if IP in found and len(found) > 1:
+            raise UsageError("an address has quotas by itself: give --ip without --user and --client-id")
+        return found
+
+    def entity(self) -> QuotaEntity:
+        """Return the one entity that is named. Raises UsageError without any."""
+        named = self.named()
+        if not named:
+            raise UsageError(
+                "whose quota? Give --user, --client-id, both, or --ip; "
+                "or --user-defaults, --client-defaults, --ip-defaults"
+            )
+        return tuple(sorted(named.items()))
+
+
 class _Row(NamedTuple):
     """One quota, or the change of one. A value of None is none."""
 
@@ -69,17 +113,11 @@ class _Row(NamedTuple):
 
 
 def list_(
-    bootstrap_server: BootstrapServer,
-    user: User = None,
-    client_id: ClientId = None,
-    ip: Address = None,
-    user_defaults: UserDefaults = False,
-    client_defaults: ClientDefaults = False,
-    ip_defaults: AddressDefaults = False,
+    servers: ClusterOptions,
+    clients: _Clients,
     strict: Annotated[
         bool, typer.Option("--strict", help="Only quotas of exactly this: with --user, none of a user's client ids.")
     ] = False,
-    command_config: CommandConfig = None,
     json_: Json = False,
 ) -> int:
     """List quotas; with a user, a client id or both, those that name them.
@@ -89,24 +127,18 @@ def list_(
       stratalog quotas list -b h:9092
       stratalog quotas list -b h:9092 --user alice --json
     """
-    named = _named((USER, user, user_defaults), (CLIENT_ID, client_id, client_defaults), (IP, ip, ip_defaults))
-    with open_cluster(bootstrap_server, command_config) as connection:
+    named = clients.named()
+    with servers.open() as connection:
         found = _described(connection, named, strict=strict)
     _show(found, json_=json_)
     return 0
 
 
 def set_(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
+    clients: _Clients,
     quotas: Quotas = None,
-    user: User = None,
-    client_id: ClientId = None,
-    ip: Address = None,
-    user_defaults: UserDefaults = False,
-    client_defaults: ClientDefaults = False,
-    ip_defaults: AddressDefaults = False,
     add_config: AddConfig = None,
-    command_config: CommandConfig = None,
     dry_run: DryRun = False,
     json_: Json = False,
 ) -> int:
@@ -122,29 +154,23 @@ def set_(
         consumer_byte_rate=5e6 request_percentage=50
       stratalog quotas set -b h:9092 --ip 10.0.0.7 connection_creation_rate=5
     """
-    entity = _entity((USER, user, user_defaults), (CLIENT_ID, client_id, client_defaults), (IP, ip, ip_defaults))
+    entity = clients.entity()
     given = [*(quotas or ()), *(pair for text in add_config or () for pair in text.split(",") if pair.strip())]
     values = dict(_value(entity, pair) for pair in given)
     if not values:
         raise UsageError(f"nothing to set: give QUOTA=N, with one of {', '.join(keys_of(entity))}")
     rows = [_Row(entity, key, value) for key, value in values.items()]
-    with open_cluster(bootstrap_server, command_config) as connection:
+    with servers.open() as connection:
         _alter(connection, rows, dry_run=dry_run)
     _show(rows, json_=json_)
     return 0
 
 
 def remove(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
+    clients: _Clients,
     quotas: Keys = None,
-    user: User = None,
-    client_id: ClientId = None,
-    ip: Address = None,
-    user_defaults: UserDefaults = False,
-    client_defaults: ClientDefaults = False,
-    ip_defaults: AddressDefaults = False,
     delete_config: DeleteConfig = None,
-    command_config: CommandConfig = None,
     dry_run: DryRun = False,
     json_: Json = False,
 ) -> int:
@@ -155,11 +181,11 @@ def remove(
       stratalog quotas remove -b h:9092 --user alice producer_byte_rate
       stratalog quotas remove -b h:9092 --ip-defaults --dry-run
     """
-    entity = _entity((USER, user, user_defaults), (CLIENT_ID, client_id, client_defaults), (IP, ip, ip_defaults))
+    entity = clients.entity()
     keys = [*(quotas or ()), *(key.strip() for text in delete_config or () for key in text.split(",") if key.strip())]
     for key in keys:
         _check_key(entity, key)
-    with open_cluster(bootstrap_server, command_config) as connection:
+    with servers.open() as connection:
         known = [row for row in _described(connection, dict(entity), strict=True) if row.entity == entity]
         missing = set(keys) - {row.key for row in known}
         if missing or not known:
@@ -173,33 +199,6 @@ def remove(
 
 
 # --- what a command line says -----------------------------------------------------------------------------------------
-
-
-def _named(*given: tuple[str, str | None, bool]) -> dict[str, str | None]:
-    """Return the names that are given, by type; None is the default."""
-    found: dict[str, str | None] = {}
-    for kind, name, is_default in given:
-        if name is not None and is_default:
-            flag = {USER: "--user-defaults", CLIENT_ID: "--client-defaults", IP: "--ip-defaults"}[kind]
-            raise UsageError(f"--{kind} {name} and {flag} are two things: give one of them")
-        if name == "":
-            raise UsageError(f"--{kind} cannot be empty")
-        if kind == USER and name is not None and name.startswith("User:"):
-            raise UsageError(f"--user {name}: give the name alone, {name.removeprefix('User:')}")
-        if name is not None or is_default:
-            found[kind] = name
-    if IP in found and len(found) > 1:
-        raise UsageError("an address has quotas by itself: give --ip without --user and --client-id")
-    return found
-
-
-def _entity(*given: tuple[str, str | None, bool]) -> QuotaEntity:
-    named = _named(*given)
-    if not named:
-        raise UsageError(
-            "whose quota? Give --user, --client-id, both, or --ip; or --user-defaults, --client-defaults, --ip-defaults"
-        )
-    return tuple(sorted(named.items()))
 
 
 def _value(entity: QuotaEntity, pair: str) -> tuple[str, float]:

@@ -10,8 +10,8 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from stratalog.cli.completion import complete_tokens
-from stratalog.cli.connection import open_cluster
-from stratalog.cli.options import BootstrapServer, CommandConfig, Json, PlanOnly
+from stratalog.cli.connection import ClusterOptions
+from stratalog.cli.options import Json, PlanOnly
 from stratalog.cli.out import on_terminal, print_json
 from stratalog.cli.tier import span_ms, time_text
 from stratalog.errors import (
@@ -90,11 +90,10 @@ class _Token(NamedTuple):
 
 
 def create(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     owner_principal: Owner = None,
     renewer_principal: Renewers = None,
     max_lifetime: MaxLifetime = None,
-    command_config: CommandConfig = None,
     dry_run: PlanOnly = False,
     json_: Json = False,
 ) -> int:
@@ -114,7 +113,7 @@ def create(
         raise UsageError("--max-lifetime 0: a token has to last for a while, such as 12h")
     renewers = [_principal(each, "--renewer-principal") for each in renewer_principal or ()]
     owner = None if owner_principal is None else _principal(owner_principal, "--owner-principal")
-    with open_cluster(bootstrap_server, command_config) as connection:
+    with servers.open() as connection:
         if dry_run:
             _described(connection, owners=[])
             print("The brokers would be asked for a token; nothing was made.")
@@ -140,10 +139,9 @@ def create(
 
 
 def list_(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     owner_principal: Owners = None,
     show_hmac: ShowHmac = False,
-    command_config: CommandConfig = None,
     json_: Json = False,
 ) -> int:
     """List the tokens that you own, made or may renew, and others that you may see.
@@ -155,17 +153,16 @@ def list_(
         --owner-principal User:alice --json
     """
     owners = [_principal(each, "--owner-principal") for each in owner_principal or ()]
-    with open_cluster(bootstrap_server, command_config) as connection:
+    with servers.open() as connection:
         found = _described(connection, owners or None)
     _show(found, json_=json_, with_hmac=show_hmac)
     return 0
 
 
 def renew(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     token_id: TokenId,
     period: RenewPeriod = None,
-    command_config: CommandConfig = None,
     dry_run: PlanOnly = False,
     json_: Json = False,
 ) -> int:
@@ -179,7 +176,7 @@ def renew(
     asked = _AS_LONG_AS_ALLOWED if period is None else span_ms(period, "--period")
     if asked == 0:
         raise UsageError("--period 0: to end a token, use `stratalog tokens expire`")
-    with open_cluster(bootstrap_server, command_config) as connection:
+    with servers.open() as connection:
         token = _one(connection, token_id)
         if not dry_run:
             fields = {"hmac": token.hmac, "renew_period": asked}
@@ -191,10 +188,9 @@ def renew(
 
 
 def expire(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     token_id: TokenId,
     period: ExpiryPeriod = None,
-    command_config: CommandConfig = None,
     dry_run: PlanOnly = False,
     json_: Json = False,
 ) -> int:
@@ -206,7 +202,7 @@ def expire(
         --command-config alice.properties
     """
     asked = _AT_ONCE if period is None else span_ms(period, "--period")
-    with open_cluster(bootstrap_server, command_config) as connection:
+    with servers.open() as connection:
         token = _one(connection, token_id)
         if not dry_run:
             fields = {"hmac": token.hmac, "expiry_time_period": asked}

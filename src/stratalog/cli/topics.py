@@ -9,8 +9,8 @@ import typer
 
 from stratalog.broker.metadata import ConfigSource
 from stratalog.cli.completion import complete_topics
-from stratalog.cli.connection import open_cluster
-from stratalog.cli.options import BootstrapServer, CommandConfig, DryRun, Json, JsonLines, key_values
+from stratalog.cli.connection import ClusterOptions
+from stratalog.cli.options import DryRun, Json, JsonLines, key_values
 from stratalog.cli.out import on_terminal, print_json
 from stratalog.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError, UsageError
 from stratalog.util import print_table, uuid_to_base64
@@ -36,7 +36,7 @@ _DEFAULT = -1
 
 
 def create(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     name: TopicName = None,
     topic: TopicOption = None,
     partitions: Annotated[
@@ -53,7 +53,6 @@ def create(
         bool, typer.Option("--if-not-exists", help="Succeed if the topic exists already.")
     ] = False,
     dry_run: DryRun = False,
-    command_config: CommandConfig = None,
     json_: Json = False,
 ) -> int:
     """Create a topic.
@@ -73,7 +72,7 @@ def create(
             {"name": key.strip(), "value": value.strip()} for key, value in key_values("--config", config).items()
         ],
     }
-    with open_cluster(bootstrap_server, command_config) as cluster:
+    with servers.open() as cluster:
         (answer,) = cluster.any.call(
             ApiKey.CREATE_TOPICS, (4, 7), topics=[request], timeout=_TIMEOUT_MS, validate_only=dry_run
         ).topics
@@ -88,9 +87,8 @@ def create(
 
 
 def list_(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     exclude_internal: Annotated[bool, typer.Option("--exclude-internal", help="Leave out internal topics.")] = False,
-    command_config: CommandConfig = None,
     json_: JsonLines = False,
 ) -> int:
     """List the names of all topics, one a line.
@@ -99,7 +97,7 @@ def list_(
     Example:
       stratalog topics list --bootstrap-server h:9092
     """
-    with open_cluster(bootstrap_server, command_config) as cluster:
+    with servers.open() as cluster:
         found = _metadata(cluster, None)
     names = [topic.name for topic in found if not (exclude_internal and topic.is_internal)]
     if json_:
@@ -112,10 +110,9 @@ def list_(
 
 
 def describe(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     names: TopicNames = None,
     topic: TopicOption = None,
-    command_config: CommandConfig = None,
     json_: JsonLines = False,
 ) -> int:
     """Describe the partitions, replicas and configurations of these topics, or of all.
@@ -125,7 +122,7 @@ def describe(
       stratalog topics describe orders --bootstrap-server h:9092
     """
     wanted = [*(names or []), *(topic or [])]
-    with open_cluster(bootstrap_server, command_config) as cluster:
+    with servers.open() as cluster:
         found = _metadata(cluster, wanted or None)
         configs = _configs_of(cluster, [each.name for each in found])
     if json_:
@@ -141,12 +138,11 @@ def describe(
 
 
 def alter(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     partitions: Annotated[int, typer.Option(min=1, help="New number of partitions. It must be larger than now.")],
     name: TopicName = None,
     topic: TopicOption = None,
     dry_run: DryRun = False,
-    command_config: CommandConfig = None,
     json_: Json = False,
 ) -> int:
     """Add partitions to a topic. To change configurations, use `stratalog configs alter`.
@@ -157,7 +153,7 @@ def alter(
     """
     wanted = _one_name(name, topic)
     request = {"name": wanted, "count": partitions, "assignments": None}
-    with open_cluster(bootstrap_server, command_config) as cluster:
+    with servers.open() as cluster:
         (answer,) = cluster.any.call(
             ApiKey.CREATE_PARTITIONS, (0, 3), topics=[request], timeout=_TIMEOUT_MS, validate_only=dry_run
         ).results
@@ -170,11 +166,10 @@ def alter(
 
 
 def delete(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     names: TopicNames = None,
     topic: TopicOption = None,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if a topic does not exist.")] = False,
-    command_config: CommandConfig = None,
     json_: Json = False,
 ) -> int:
     """Delete topics with all their records, local and remote.
@@ -186,7 +181,7 @@ def delete(
     wanted = [*(names or []), *(topic or [])]
     if not wanted:
         raise UsageError("no topic given: stratalog topics delete TOPIC --bootstrap-server H:P")
-    with open_cluster(bootstrap_server, command_config) as cluster:
+    with servers.open() as cluster:
         answers = cluster.any.call(
             ApiKey.DELETE_TOPICS,
             (1, 6),

@@ -13,8 +13,8 @@ import typer
 
 from stratalog.broker.security import ITERATIONS_MAX, ITERATIONS_MIN, SCRAM_HASHES
 from stratalog.cli.completion import complete_users
-from stratalog.cli.connection import open_cluster
-from stratalog.cli.options import BootstrapServer, CommandConfig, Json, PlanOnly
+from stratalog.cli.connection import ClusterOptions
+from stratalog.cli.options import Json, PlanOnly
 from stratalog.cli.out import print_json
 from stratalog.errors import ResourceNotFoundError, UsageError
 from stratalog.util import REAL_FILESYSTEM, print_table, random_bytes
@@ -63,9 +63,8 @@ class _Credential(NamedTuple):
 
 
 def list_(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     users: Users = None,
-    command_config: CommandConfig = None,
     json_: Json = False,
 ) -> int:
     """List the users with SCRAM credentials, their mechanisms and rounds.
@@ -75,19 +74,18 @@ def list_(
       stratalog users list -b h:9092
       stratalog users list alice bob -b h:9092 --json
     """
-    with open_cluster(bootstrap_server, command_config) as connection:
+    with servers.open() as connection:
         found = _described(connection, users)
     _show(found, json_=json_)
     return 0
 
 
 def set_(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     user: User,
     mechanism: Mechanisms = None,
     iterations: Iterations = ITERATIONS_MIN,
     password_file: PasswordFile = None,
-    command_config: CommandConfig = None,
     dry_run: PlanOnly = False,
     json_: Json = False,
 ) -> int:
@@ -106,7 +104,7 @@ def set_(
         raise UsageError(f"--iterations {iterations}: brokers take {ITERATIONS_MIN} to {ITERATIONS_MAX}")
     _check_name(user)
     password = "" if dry_run and password_file is None else _password(user, password_file)
-    with open_cluster(bootstrap_server, command_config) as connection:
+    with servers.open() as connection:
         known = {found.mechanism for found in _described(connection, [user], may_miss=True)}
         if not dry_run:
             for each in mechanisms:
@@ -118,10 +116,9 @@ def set_(
 
 
 def remove(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     user: User,
     mechanism: Mechanisms = None,
-    command_config: CommandConfig = None,
     dry_run: PlanOnly = False,
     json_: Json = False,
 ) -> int:
@@ -133,7 +130,7 @@ def remove(
       stratalog users remove alice -b h:9092 --mechanism SCRAM-SHA-256
     """
     wanted = _mechanisms(mechanism)
-    with open_cluster(bootstrap_server, command_config) as connection:
+    with servers.open() as connection:
         known = _described(connection, [user])
         missing = set(wanted) - {found.mechanism for found in known}
         if missing:

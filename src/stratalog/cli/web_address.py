@@ -12,7 +12,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
 from urllib.request import Request, urlopen
 
-from stratalog.cli.connection import connection_options
+from stratalog.cli.connection import ClusterOptions
 from stratalog.cli.escapes import visible
 from stratalog.errors import UsageError
 from stratalog.wire.client import UnreachableError
@@ -82,7 +82,7 @@ def login_of_file(command_config: Path | None) -> tuple[str, str] | None:
     """Return the user and password of Kafka's client properties, for the web address."""
     if command_config is None:
         return None
-    sasl = connection_options("localhost", command_config).sasl
+    sasl = ClusterOptions(bootstrap_server="localhost", command_config=command_config).connection().sasl
     return None if sasl is None else (sasl.username, sasl.password)
 
 

@@ -18,7 +18,7 @@ from stratalog.cli.cluster.take_over import (
     check_directories,
     in_order,
 )
-from stratalog.cli.connection import connection_options
+from stratalog.cli.connection import ClusterOptions
 from stratalog.cli.options import CommandConfig, DataDirs, JsonLines, OptionalBootstrapServer
 from stratalog.cli.out import FindingsPrinter, FindingText, severity_counts
 from stratalog.config import AUTHORIZER, BrokerConfig, parse_properties, refuse_unkept
@@ -116,7 +116,7 @@ def _connection(
     bootstrap_server: str | None, command_config: Path | None, settings: BrokerConfig | None
 ) -> ConnectionOptions | None:
     if bootstrap_server is not None:
-        return connection_options(bootstrap_server, command_config)
+        return ClusterOptions(bootstrap_server=bootstrap_server, command_config=command_config).connection()
     if settings is None:
         return None
     from stratalog.broker.cluster import ClusterSettings  # as above

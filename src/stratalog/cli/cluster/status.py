@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from stratalog.cli.connection import open_cluster
-from stratalog.cli.options import BootstrapServer, CommandConfig, Json
+from stratalog.cli.connection import ClusterOptions
+from stratalog.cli.options import Json
 from stratalog.cli.out import counted, print_json, print_rows
 from stratalog.errors import StratalogError
 from stratalog.util import join_host_port
@@ -70,7 +70,7 @@ class PartitionStatus:
         return set(self.isr) != set(self.replicas)
 
 
-def status(bootstrap_server: BootstrapServer, command_config: CommandConfig = None, json_: Json = False) -> int:
+def status(servers: ClusterOptions, json_: Json = False) -> int:
     """Show brokers, controllers, and partitions with replicas that are behind.
 
     The exit code is 1 when a partition has no leader or replicas that are not in sync, or a broker is fenced.
@@ -79,7 +79,7 @@ def status(bootstrap_server: BootstrapServer, command_config: CommandConfig = No
     Example:
       stratalog cluster status --bootstrap-server h:9092
     """
-    with open_cluster(bootstrap_server, command_config) as cluster:
+    with servers.open() as cluster:
         cluster_id = cluster.cluster_id()
         partitions = all_partitions(cluster.any)
         leader_epoch, controllers, lags = _quorum(cluster.any)

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from stratalog.cli.completion import complete_groups, complete_topics
-from stratalog.cli.connection import open_cluster
+from stratalog.cli.connection import ClusterOptions
 from stratalog.cli.consume.offset_range import (
     END,
     START,
@@ -25,7 +25,7 @@ from stratalog.cli.consume.offset_range import (
 from stratalog.cli.consume.output_format import PersonPrinter, RecordPrinter, compile_format, print_as_json
 from stratalog.cli.consume.record_filter import compile_filter
 from stratalog.cli.consume.schema_values import schema_decoder
-from stratalog.cli.options import BootstrapServer, CommandConfig, JsonLines, SchemaRegistryUrl
+from stratalog.cli.options import JsonLines, SchemaRegistryUrl
 from stratalog.cli.out import on_terminal
 from stratalog.cli.topic_lookup import matching_topics, named_topics
 from stratalog.errors import UsageError
@@ -43,7 +43,7 @@ def consume(
         list[str],
         typer.Argument(metavar="TOPIC..", show_default=False, help="The topics.", autocompletion=complete_topics),
     ],
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     regex: Annotated[
         bool, typer.Option("--regex", "-r", help="TOPIC.. are regular expressions for whole names.")
     ] = False,
@@ -100,7 +100,6 @@ def consume(
         IsolationLevel, typer.Option("--isolation-level", help="Read records of open and aborted transactions, or not.")
     ] = IsolationLevel.READ_UNCOMMITTED,
     schema_registry: SchemaRegistryUrl = None,
-    command_config: CommandConfig = None,
     json_: JsonLines = False,
     json_of_kcat: Annotated[bool, typer.Option("-J", hidden=True)] = False,
 ) -> int:
@@ -134,7 +133,7 @@ def consume(
     from stratalog.cli.consume.reading import GroupReader, RangeReader
     from stratalog.cli.threads import run_to_end
 
-    with open_cluster(bootstrap_server, command_config) as cluster:
+    with servers.open() as cluster:
         found = matching_topics(cluster, topics) if regex else named_topics(cluster, topics)
         read_committed = isolation_level is IsolationLevel.READ_COMMITTED
         reader: GroupReader | RangeReader

@@ -9,7 +9,7 @@ from typing import Final
 
 from stratalog.broker import tier_status_field
 from stratalog.cli.cluster import PartitionStatus, all_partitions
-from stratalog.cli.connection import open_cluster
+from stratalog.cli.connection import ClusterOptions
 from stratalog.cli.doctor import topic_settings
 from stratalog.cli.doctor.diagnosis import Diagnosis, command, one_of, room
 from stratalog.cli.log_dirs import describe_log_dirs
@@ -33,7 +33,7 @@ def examine_brokers(bootstrap_server: str, command_config: Path | None) -> list[
     """Ask the brokers of a cluster for partitions, directories, the remote tier, transactions and topic settings."""
     found: list[Diagnosis] = []
     try:
-        with open_cluster(bootstrap_server, command_config) as cluster:
+        with ClusterOptions(bootstrap_server=bootstrap_server, command_config=command_config).open() as cluster:
             for look in (_fenced, _replicas, _all_directories, _hanging, topic_settings.of_cluster):
                 try:
                     found += look(cluster, bootstrap_server)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stratalog.cli.doctor.diagnosis import Diagnosis
-from stratalog.cli.spark import examined
+from stratalog.cli.spark import SessionOptions, examined
 from stratalog.jobs import Severity
 
 _WHERE = "Spark on this machine"
@@ -12,5 +12,6 @@ _WHERE = "Spark on this machine"
 def examine_spark() -> list[Diagnosis]:
     """Start a session on this machine, and return what `stratalog spark doctor` says of it."""
     return [
-        Diagnosis(Severity[each.weight.name], _WHERE, "spark", each.what, each.mend) for each in examined().problems
+        Diagnosis(Severity[each.weight.name], _WHERE, "spark", each.what, each.mend)
+        for each in examined(SessionOptions()).problems
     ]

@@ -7,23 +7,22 @@ from typing import Annotated, Any
 
 import typer
 
-from stratalog.cli.connection import open_cluster
+from stratalog.cli.connection import ClusterOptions
 from stratalog.cli.groups.listing import GroupNames, GroupOption
 from stratalog.cli.groups.queries import WITH_OFFSETS, GroupDetails, PartitionLag, details, lags, named_groups
-from stratalog.cli.options import BootstrapServer, CommandConfig, JsonLines
+from stratalog.cli.options import JsonLines
 from stratalog.cli.out import counted, on_terminal, print_json
 from stratalog.errors import UsageError
 from stratalog.util import TableColumn, print_table
 
 
 def describe(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     names: GroupNames = None,
     group: GroupOption = None,
     all_groups: Annotated[bool, typer.Option("--all-groups", help="All groups.")] = False,
     members: Annotated[bool, typer.Option("--members", help="Show members and what is assigned to them.")] = False,
     state: Annotated[bool, typer.Option("--state", help="Show the state of the group alone.")] = False,
-    command_config: CommandConfig = None,
     json_: JsonLines = False,
 ) -> int:
     """Describe groups, classic, consumer (KIP-848) and share ones (KIP-932): offset, end and lag of each partition.
@@ -37,7 +36,7 @@ def describe(
     wanted = [*(names or []), *(group or [])]
     if bool(wanted) == all_groups:
         raise UsageError("give either GROUP.. or --all-groups")
-    with open_cluster(bootstrap_server, command_config) as cluster:
+    with servers.open() as cluster:
         for summary in named_groups(cluster, wanted):
             found = details(cluster, summary)
             with_offsets = summary.type in WITH_OFFSETS and (json_ or not (members or state))

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from stratalog.cli.completion import complete_groups
-from stratalog.cli.connection import open_cluster
+from stratalog.cli.connection import ClusterOptions
 from stratalog.cli.groups.queries import list_groups, named_groups
-from stratalog.cli.options import BootstrapServer, CommandConfig, Json, JsonLines
+from stratalog.cli.options import Json, JsonLines
 from stratalog.cli.out import on_terminal, print_json
 from stratalog.errors import StratalogError, UsageError
 from stratalog.util import print_table
@@ -36,13 +36,12 @@ class GroupType(Enum):
 
 
 def list_(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     state: Annotated[
         list[str] | None,
         typer.Option("--state", metavar="STATE", help="Only groups in this state: Empty, Stable, ..."),
     ] = None,
     type_: Annotated[list[GroupType] | None, typer.Option("--type", help="Only groups of this type.")] = None,
-    command_config: CommandConfig = None,
     json_: JsonLines = False,
 ) -> int:
     """List groups. In a pipe their names, one a line.
@@ -53,7 +52,7 @@ def list_(
       stratalog groups list --state Empty --type consumer --json -b h:9092
     """
     states = [each.strip() for text in state or () for each in text.split(",")]
-    with open_cluster(bootstrap_server, command_config) as cluster:
+    with servers.open() as cluster:
         found = list_groups(cluster, states, [each.value for each in type_ or ()])
     if json_:
         for group in found.values():
@@ -76,10 +75,9 @@ def list_(
 
 
 def delete(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     names: GroupNames = None,
     group: GroupOption = None,
-    command_config: CommandConfig = None,
     json_: Json = False,
 ) -> int:
     """Delete groups with all their offsets. A group that has members is not deleted.
@@ -95,7 +93,7 @@ def delete(
         raise UsageError("no group given: stratalog groups delete GROUP --bootstrap-server H:P")
     deleted: list[str] = []
     failure: StratalogError | None = None
-    with open_cluster(bootstrap_server, command_config) as cluster:
+    with servers.open() as cluster:
         for each in named_groups(cluster, wanted):
             (answer,) = (
                 Coordinators(cluster)

@@ -12,10 +12,10 @@ from typing import Annotated
 import typer
 
 from stratalog.cli.completion import complete_groups
-from stratalog.cli.connection import open_cluster
+from stratalog.cli.connection import ClusterOptions
 from stratalog.cli.groups.queries import SHARE, GroupSummary, details, list_groups, require_offsets
 from stratalog.cli.groups.share_offsets import set_share_offsets, share_offsets
-from stratalog.cli.options import BootstrapServer, CommandConfig, JsonLines
+from stratalog.cli.options import JsonLines
 from stratalog.cli.out import notice, on_terminal, print_json
 from stratalog.cli.tier import span_ms, time_ms
 from stratalog.cli.topic_lookup import named_topics
@@ -38,7 +38,7 @@ def reset_offsets(
             metavar="GROUP", show_default=False, help="The group. It may be new.", autocompletion=complete_groups
         ),
     ],
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     topic: Annotated[
         list[str] | None, typer.Option("--topic", metavar="T[:0,1]", help="Only this topic, or these partitions of it.")
     ] = None,
@@ -65,7 +65,6 @@ def reset_offsets(
     execute: Annotated[bool, typer.Option("--execute", help="Do it. Default: show what would be done.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done.")] = False,
     export: Annotated[bool, typer.Option("--export", help="Print lines for --from-file.")] = False,
-    command_config: CommandConfig = None,
     json_: JsonLines = False,
 ) -> int:
     """Set the offsets of a group that has no members. Nothing is changed without --execute.
@@ -98,7 +97,7 @@ def reset_offsets(
     if (bool(topic) + all_topics) != (0 if from_file is not None else 1):
         raise UsageError("give either --topic or --all-topics" + (", or neither with --from-file" if from_file else ""))
     time = _moment_ms(to_datetime, by_duration)
-    with open_cluster(bootstrap_server, command_config) as cluster:
+    with servers.open() as cluster:
         is_share = _require_no_members(cluster, group) == SHARE
         before = _offsets(cluster, group, is_share=is_share)
         if from_file is not None:

@@ -15,10 +15,10 @@ from typing import Annotated, Any
 import typer
 
 from stratalog.cli.completion import complete_topics
-from stratalog.cli.connection import connection_options
+from stratalog.cli.connection import ClusterOptions
 from stratalog.cli.escapes import unescaped
 from stratalog.cli.missing import NothingFoundError
-from stratalog.cli.options import BootstrapServer, CommandConfig, Json, SchemaRegistryUrl
+from stratalog.cli.options import Json, SchemaRegistryUrl
 from stratalog.cli.out import counted, notice, on_terminal, print_json
 from stratalog.cli.produce.input_records import (
     ChunkReader,
@@ -62,7 +62,7 @@ def produce(
     topic: Annotated[
         str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic.", autocompletion=complete_topics)
     ],
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     messages: Annotated[
         list[str] | None,
         typer.Argument(metavar="MESSAGE..", show_default=False, help="Records. Without any, the input is read."),
@@ -133,7 +133,6 @@ def produce(
     create: Annotated[
         bool, typer.Option("--create", help="Create the topic, with the broker's defaults, if it does not exist.")
     ] = False,
-    command_config: CommandConfig = None,
     json_: Json = False,
 ) -> int:
     """Write records to a topic: one for each MESSAGE, or one for each line of the input.
@@ -166,7 +165,7 @@ def produce(
     settings = _settings(compression, acks, idempotence, batch_size, linger_ms)
     if messages and file:
         raise UsageError("give either MESSAGE.. or --file")
-    options = connection_options(bootstrap_server, command_config)
+    options = servers.connection()
 
     from stratalog.cli.produce.sending import ProducerSettings, send_stream  # loads a client, which --help does without
     from stratalog.cli.threads import run_to_end

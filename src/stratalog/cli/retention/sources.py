@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stratalog.cli.connection import open_cluster
+from stratalog.cli.connection import ClusterOptions
 from stratalog.cli.log_dirs import describe_log_dirs
 from stratalog.cli.topic_configs import served_configs, stored_configs
 from stratalog.errors import UnknownTopicOrPartitionError, UnsupportedVersionError, UsageError
@@ -56,7 +56,7 @@ def gather(
     served: tuple[ServedPartition, ...] = ()
     properties: dict[str, str] | None = None
     if bootstrap_server is not None:
-        with open_cluster(bootstrap_server, command_config) as cluster:
+        with ClusterOptions(bootstrap_server=bootstrap_server, command_config=command_config).open() as cluster:
             properties = served_configs(cluster, [topic])[topic]
             served = tuple(_served(cluster, topic))
     partitions = _on_disk(topic, directories)

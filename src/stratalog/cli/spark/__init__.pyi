@@ -1,1 +1,2 @@
 from .doctor import examined as examined
+from .session import SessionOptions as SessionOptions

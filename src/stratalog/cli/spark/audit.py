@@ -7,16 +7,15 @@ from typing import Annotated
 import typer
 
 from stratalog import jobs
-from stratalog.cli.options import DataDirs, Grace, Json, Remote, RemoteOptions, Topics
-from stratalog.cli.spark.options import places
-from stratalog.cli.spark.session import Conf, Master, RemoteSession, print_result, spark_executor
+from stratalog.cli.options import Grace, Json
+from stratalog.cli.spark.options import JobInputs
+from stratalog.cli.spark.session import SessionOptions, print_result
 from stratalog.cli.tier import span_ms
 
 
 def audit(
-    data_dir: DataDirs = None,
-    remote: Remote = None,
-    topic: Topics = None,
+    inputs: JobInputs,
+    *,
     state: Annotated[
         str | None,
         typer.Option("--state", metavar="DIR|URL", help="Where to record valid segments. They are not read again."),
@@ -25,10 +24,7 @@ def audit(
         str | None, typer.Option("--output", metavar="URL", help="Also write the findings to this place, as Parquet.")
     ] = None,
     grace: Grace = "24h",
-    remote_option: RemoteOptions = None,
-    master: Master = None,
-    remote_session: RemoteSession = None,
-    conf: Conf = None,
+    session: SessionOptions,
     as_json: Json = False,
 ) -> int:
     """Check every segment: CRCs of batches, order, lineage, gaps, overlaps, orphans, missing objects, metadata.
@@ -45,12 +41,12 @@ def audit(
       stratalog spark audit --data-dir /var/lib/stratalog \\
         --remote s3://bucket/tiered --output /tmp/findings
     """
-    where = places(data_dir, remote, remote_option, topic)
+    where = inputs.places()
     grace_ms = span_ms(grace, "--grace")
     from stratalog.jobs.audit import audit as run_audit  # loads numpy
 
     kept = None if state is None else jobs.State(state, where.remote_options)
-    with where.held(for_check=True), spark_executor("stratalog audit", master, remote_session, conf) as executor:
+    with where.held(for_check=True), session.executor("stratalog audit") as executor:
         result = run_audit(
             **where.arguments(),
             executor=executor,

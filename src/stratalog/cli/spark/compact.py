@@ -10,7 +10,7 @@ import typer
 from stratalog import jobs
 from stratalog.cli.options import CommandConfig, DataDirs, Json, PlanOnly, Remote, RemoteOptions, key_values
 from stratalog.cli.spark.options import data_dirs, remote_options, remote_url, with_login
-from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
+from stratalog.cli.spark.session import SessionOptions
 from stratalog.cli.tier import span_ms
 from stratalog.cli.topic_configs import stored_configs
 from stratalog.errors import UsageError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 def compact(
+    *,
     topics: Annotated[
         str | None,
         typer.Argument(metavar="[TOPICS]", help="Topics, separated by commas. Required with --remote."),
@@ -61,9 +62,7 @@ def compact(
         ),
     ] = "1m",
     dry_run: PlanOnly = False,
-    master: Master = None,
-    remote_session: RemoteSession = None,
-    conf: Conf = None,
+    session: SessionOptions,
     as_json: Json = False,
 ) -> int:
     """Compact topics: keep the newest record of each key in sealed segments, as the log cleaner does.
@@ -122,7 +121,7 @@ def compact(
             progress=jobs.terminal_progress(),
         )
 
-    with spark_session("stratalog compact", master, remote_session, conf) as spark:
+    with session.open("stratalog compact") as spark:
         result = run(spark)
     result.report().print(as_json=as_json)
     return 0

@@ -8,19 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from stratalog.cli.options import Json, key_values
 from stratalog.cli.out import on_terminal, print_json, print_rows
-from stratalog.cli.spark.session import Conf, Master, RemoteSession, is_remote, spark_session
+from stratalog.cli.spark.session import SessionOptions
 from stratalog.util import terminal_width
 
 if TYPE_CHECKING:
     from stratalog.spark.session import SessionHealth
 
 
-def doctor(
-    master: Master = None,
-    remote_session: RemoteSession = None,
-    conf: Conf = None,
-    as_json: Json = False,
-) -> int:
+def doctor(session: SessionOptions, as_json: Json = False) -> int:
     """Examine this machine, a Spark session and its executors.
 
     Shows versions, every use of Spark's inside (on or off, why, and what that costs) and what workers on the executors
@@ -33,7 +28,7 @@ def doctor(
       stratalog spark doctor --master spark://host:7077 --json
       stratalog spark doctor --remote-session sc://host:15002
     """
-    health = examined(master, remote_session, conf)
+    health = examined(session)
     if as_json:
         print_json(_document(health))
     else:
@@ -41,19 +36,17 @@ def doctor(
     return 0 if health.works else 1
 
 
-def examined(
-    master: str | None = None, remote_session: str | None = None, conf: list[str] | None = None
-) -> SessionHealth:
+def examined(options: SessionOptions) -> SessionHealth:
     """Return the health of this machine, and of a session where one starts."""
-    asked = key_values("--conf", conf)
+    asked = key_values("--conf", options.conf)
     from stratalog.spark import session  # --help does without
 
-    health = session.examine_machine(starts_jvm=not is_remote(master, remote_session))
+    health = session.examine_machine(starts_jvm=options.remote_url is None)
     if health.works:
         # The table says the same, and more.
         logging.getLogger("stratalog.spark.capabilities").setLevel(logging.ERROR)
         try:
-            with spark_session("stratalog doctor", master, remote_session, conf) as spark:
+            with options.open("stratalog doctor") as spark:
                 health = session.examine_session(spark, asked)
         except session.WorkerPythonError as error:
             health = session.with_error(health, error)

@@ -10,7 +10,7 @@ import typer
 from stratalog import jobs
 from stratalog.cli.options import CommandConfig, DataDirs, Json, Remote, RemoteOptions, TopicIds, key_values
 from stratalog.cli.spark.options import data_dirs, remote_options, remote_url, with_login
-from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
+from stratalog.cli.spark.session import SessionOptions
 from stratalog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def export(
+    *,
     topics: Annotated[str, typer.Argument(metavar="TOPICS", help="Topics, separated by commas.")],
     to: Annotated[
         str,
@@ -68,9 +69,7 @@ def export(
         int | None,
         typer.Option(metavar="N", help="Commit after this many offsets of each partition. Default: once, at the end."),
     ] = None,
-    master: Master = None,
-    remote_session: RemoteSession = None,
-    conf: Conf = None,
+    session: SessionOptions,
     as_json: Json = False,
 ) -> int:
     """Append the new records of topics to a Parquet, Delta or Iceberg table, each record exactly once.
@@ -101,7 +100,7 @@ def export(
 
     ReadOptions.parse({name: str(value) for name, value in source.items()})  # before a session is started
     pipeline.ExportLayout.of(columns)
-    with spark_session("stratalog spark export", master, remote_session, conf) as spark:
+    with session.open("stratalog spark export") as spark:
         result = pipeline.export(
             spark,
             source=source,

@@ -8,22 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from stratalog import jobs
-from stratalog.cli.options import DataDirs, Json, PlanOnly, Remote, RemoteOptions, Topics
-from stratalog.cli.spark.options import places
-from stratalog.cli.spark.session import Conf, JobResult, Master, RemoteSession, print_result, spark_executor
+from stratalog.cli.options import Json, PlanOnly
+from stratalog.cli.spark.options import JobInputs
+from stratalog.cli.spark.session import JobResult, SessionOptions, print_result
 from stratalog.errors import UsageError
 
 
-def verify(
-    data_dir: DataDirs = None,
-    remote: Remote = None,
-    topic: Topics = None,
-    remote_option: RemoteOptions = None,
-    master: Master = None,
-    remote_session: RemoteSession = None,
-    conf: Conf = None,
-    as_json: Json = False,
-) -> int:
+def verify(inputs: JobInputs, session: SessionOptions, as_json: Json = False) -> int:
     """Compare every entry of offset, time and transaction indexes with the records.
 
     Exit code 1: an entry is wrong or missing.
@@ -32,15 +23,14 @@ def verify(
     Example:
       stratalog spark index verify --data-dir /var/lib/stratalog --remote s3://bucket/tiered
     """
-    where = places(data_dir, remote, remote_option, topic)
-    with where.held(for_check=True), spark_executor("stratalog index", master, remote_session, conf) as executor:
+    where = inputs.places()
+    with where.held(for_check=True), session.executor("stratalog index") as executor:
         return _run(jobs.verify_indexes, where.arguments(), executor, as_json)
 
 
 def rebuild(
-    data_dir: DataDirs = None,
-    remote: Remote = None,
-    topic: Topics = None,
+    inputs: JobInputs,
+    *,
     to: Annotated[
         str | None,
         typer.Option(
@@ -54,10 +44,7 @@ def rebuild(
         bool, typer.Option("--only-damaged", help="Rebuild only indexes in which verify finds errors.")
     ] = False,
     dry_run: PlanOnly = False,
-    remote_option: RemoteOptions = None,
-    master: Master = None,
-    remote_session: RemoteSession = None,
-    conf: Conf = None,
+    session: SessionOptions,
     as_json: Json = False,
 ) -> int:
     """Rebuild indexes from the records.
@@ -68,27 +55,23 @@ def rebuild(
     Example:
       stratalog spark index rebuild --only-damaged --data-dir /var/lib/stratalog
     """
-    where = places(data_dir, remote, remote_option, topic)
+    where = inputs.places()
     more = {
         "to": None if to is None else _entry_size(to),
         "interval_bytes": interval,
         "only_damaged": only_damaged,
         "dry_run": dry_run,
     }
-    with where.held(for_check=dry_run), spark_executor("stratalog index", master, remote_session, conf) as executor:
+    with where.held(for_check=dry_run), session.executor("stratalog index") as executor:
         return _run(jobs.rebuild_indexes, where.arguments() | more, executor, as_json)
 
 
 def convert(
     to: Annotated[str, typer.Option("--to", metavar="8|12", help="Bytes of an offset index entry.")],
-    data_dir: DataDirs = None,
-    remote: Remote = None,
-    topic: Topics = None,
+    inputs: JobInputs,
+    *,
     dry_run: PlanOnly = False,
-    remote_option: RemoteOptions = None,
-    master: Master = None,
-    remote_session: RemoteSession = None,
-    conf: Conf = None,
+    session: SessionOptions,
     as_json: Json = False,
 ) -> int:
     """Convert offset indexes to entries of 8 or 12 bytes. Nothing is written unless all are valid and fit.
@@ -99,9 +82,9 @@ def convert(
     Example:
       stratalog spark index convert --to 12 --data-dir /var/lib/stratalog
     """
-    where = places(data_dir, remote, remote_option, topic)
+    where = inputs.places()
     more = {"to": _entry_size(to), "dry_run": dry_run}
-    with where.held(for_check=dry_run), spark_executor("stratalog index", master, remote_session, conf) as executor:
+    with where.held(for_check=dry_run), session.executor("stratalog index") as executor:
         return _run(jobs.convert_indexes, where.arguments() | more, executor, as_json)
 
 

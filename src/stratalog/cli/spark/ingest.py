@@ -10,10 +10,11 @@ import typer
 from stratalog import jobs
 from stratalog.cli.options import Json, RemoteOptions, key_values
 from stratalog.cli.spark.options import data_dirs, remote_options, remote_url
-from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
+from stratalog.cli.spark.session import SessionOptions
 
 
 def ingest(
+    *,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic. It is created if it does not exist.")],
     files: Annotated[
         list[str], typer.Argument(metavar="FILES..", help="Files, directories or globs that Spark can read.")
@@ -83,9 +84,7 @@ def ingest(
         bool,
         typer.Option("--direct/--no-direct", help="Let tasks read Parquet files without Spark's reader."),
     ] = True,
-    master: Master = None,
-    remote_session: RemoteSession = None,
-    conf: Conf = None,
+    session: SessionOptions,
     as_json: Json = False,
 ) -> int:
     """Load files into a topic of a data directory or bucket, without a broker.
@@ -116,7 +115,7 @@ def ingest(
     from stratalog.spark.sink import SinkOptions
 
     SinkOptions.parse({name: str(text) for name, text in sink.items()})  # before a session is started
-    with spark_session("stratalog spark ingest", master, remote_session, conf) as spark:
+    with session.open("stratalog spark ingest") as spark:
         result = pipeline.ingest(
             spark,
             files,

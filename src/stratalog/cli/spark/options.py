@@ -10,7 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from stratalog.cli.missing import require_topics
-from stratalog.cli.options import key_values
+from stratalog.cli.option_groups import OptionGroup
+from stratalog.cli.options import DataDirs, Remote, RemoteOptions, Topics, key_values
 from stratalog.errors import UsageError
 from stratalog.log import list_partitions
 from stratalog.log.recovery import hold_all
@@ -77,27 +78,31 @@ class InputOptions:
         return hold_all(map(Path, self.paths), for_check=for_check)
 
 
-def places(
-    directories: list[Path] | None,
-    remote: str | None,
-    remote_option: list[str] | None,
-    topics: list[str] | None,
-) -> InputOptions:
-    """Return the places that options name.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobInputs(OptionGroup):
+    """The options that name the places of a job."""
 
-    Raises UsageError for no place or a missing directory, NothingFoundError for a missing topic, before Spark starts,
-    which takes seconds.
-    """
-    require_place(directories, remote)
-    found = InputOptions(
-        data_dirs(directories),
-        remote_url(remote),
-        remote_options(remote_option),
-        set(topics) if topics else None,
-    )
-    where = ", ".join([*found.paths, *([] if found.remote is None else [found.remote])])
-    require_topics(topics, lambda: _topics_in(found), where)
-    return found
+    data_dir: DataDirs = None
+    remote: Remote = None
+    topic: Topics = None
+    remote_option: RemoteOptions = None
+
+    def places(self) -> InputOptions:
+        """Return the places.
+
+        Raises UsageError for no place or a missing directory, NothingFoundError for a missing topic, before Spark
+        starts, which takes seconds.
+        """
+        require_place(self.data_dir, self.remote)
+        found = InputOptions(
+            data_dirs(self.data_dir),
+            remote_url(self.remote),
+            remote_options(self.remote_option),
+            set(self.topic) if self.topic else None,
+        )
+        where = ", ".join([*found.paths, *([] if found.remote is None else [found.remote])])
+        require_topics(self.topic, lambda: _topics_in(found), where)
+        return found
 
 
 def with_login(command_config: Path | None) -> dict[str, str]:

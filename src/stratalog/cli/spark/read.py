@@ -26,7 +26,7 @@ from stratalog.cli.options import (
 )
 from stratalog.cli.out import on_terminal
 from stratalog.cli.spark.options import data_dirs, remote_options, remote_url, require_place, with_login
-from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
+from stratalog.cli.spark.session import SessionOptions
 from stratalog.errors import UsageError
 from stratalog.util import print_table
 
@@ -40,6 +40,7 @@ class Format(Enum):
 
 
 def read(
+    *,
     data_dir: DataDirs = None,
     remote: Remote = None,
     topic: Topics = None,
@@ -73,9 +74,7 @@ def read(
     ] = Format.TABLE,
     remote_option: RemoteOptions = None,
     command_config: CommandConfig = None,
-    master: Master = None,
-    remote_session: RemoteSession = None,
-    conf: Conf = None,
+    session: SessionOptions,
     as_json: JsonLines = False,
 ) -> int:
     """Print records straight from the segments in directories and buckets.
@@ -112,7 +111,7 @@ def read(
     chosen = Format.JSON if as_json else form
     rows_max = _TABLE_ROWS if limit is None and chosen is Format.TABLE else limit
     wanted = _expressions(columns)
-    with spark_session("stratalog read", master, remote_session, conf) as spark:
+    with session.open("stratalog read") as spark:
         rows = read_rows(spark, {**places, **given}, columns=wanted, where=where, limit=rows_max)
         _print(rows, chosen)
     return 0

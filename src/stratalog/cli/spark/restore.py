@@ -16,7 +16,7 @@ from stratalog.broker.metadata import MetadataStore
 from stratalog.cli.options import Json, PlanOnly, RemoteOptions, RestoredConfigs, RestoreTime, Topics, key_values
 from stratalog.cli.restored_topics import add_topics, level_for, require_not_served
 from stratalog.cli.spark.options import remote_options, remote_url
-from stratalog.cli.spark.session import Conf, Master, RemoteSession, print_result, spark_executor
+from stratalog.cli.spark.session import SessionOptions, print_result
 from stratalog.cli.tier import time_ms
 from stratalog.config import LogConfig
 from stratalog.errors import UsageError
@@ -24,6 +24,7 @@ from stratalog.jobs.restore import RestoredTopic
 
 
 def restore(
+    *,
     remote: Annotated[
         str, typer.Option("--remote", metavar="URL", help="The bucket, in our layout or that of Aiven's plugin.")
     ],
@@ -48,9 +49,7 @@ def restore(
     ] = None,
     dry_run: PlanOnly = False,
     remote_option: RemoteOptions = None,
-    master: Master = None,
-    remote_session: RemoteSession = None,
-    conf: Conf = None,
+    session: SessionOptions,
     as_json: Json = False,
 ) -> int:
     """Copy topics out of a bucket, in parallel, to a new data directory or into another bucket.
@@ -91,7 +90,7 @@ def restore(
             target_options=target_options,
         )
     at_ms = None if at is None else time_ms(at, "--at")
-    with spark_executor("stratalog restore", master, remote_session, conf) as executor:
+    with session.executor("stratalog restore") as executor:
         result = run(
             remote_options=options,
             topics=set(topic) if topic else None,

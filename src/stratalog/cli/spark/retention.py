@@ -11,35 +11,27 @@ from stratalog import jobs
 from stratalog.cli.options import (
     AssumedTime,
     CheckInterval,
-    DataDirs,
     Json,
-    Remote,
-    RemoteOptions,
-    Topics,
     WhatIf,
     key_values,
 )
-from stratalog.cli.spark.options import places
-from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_executor
+from stratalog.cli.spark.options import JobInputs
+from stratalog.cli.spark.session import SessionOptions
 from stratalog.cli.tier import span_ms, time_ms
 from stratalog.cli.topic_configs import stored_configs
 from stratalog.jobs.retention import Rhythm
 
 
 def retention(
-    data_dir: DataDirs = None,
-    remote: Remote = None,
-    topic: Topics = None,
+    inputs: JobInputs,
+    *,
     what_if: WhatIf = None,
     at: AssumedTime = None,
     segments: Annotated[
         bool, typer.Option("--segments", help="Print a line for each segment, with the reason why it is kept.")
     ] = False,
     check_interval: CheckInterval = "5m",
-    remote_option: RemoteOptions = None,
-    master: Master = None,
-    remote_session: RemoteSession = None,
-    conf: Conf = None,
+    session: SessionOptions,
     as_json: Json = False,
 ) -> int:
     """Forecast what retention deletes and when, in both tiers, and what it would delete with other settings.
@@ -52,11 +44,11 @@ def retention(
       stratalog spark retention --data-dir /var/lib/stratalog --what-if retention.ms=86400000
       stratalog spark retention --remote s3://bucket/tiered --topic orders --segments --json
     """
-    where = places(data_dir, remote, remote_option, topic)
+    where = inputs.places()
     tried = key_values("--what-if", what_if)
     at_ms = None if at is None else time_ms(at, "--at")
     rhythm = Rhythm(span_ms(check_interval, "--check-interval"))
-    with spark_executor("stratalog retention", master, remote_session, conf) as executor:
+    with session.executor("stratalog retention") as executor:
         found = jobs.forecast_retention(
             **where.arguments(),
             configs=stored_configs(Path(each) for each in where.paths),

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 from urllib.parse import urlsplit
 
 import typer
 
+from stratalog.cli.option_groups import OptionGroup
 from stratalog.cli.options import key_values
 from stratalog.cli.streams import discard_stderr
 from stratalog.errors import UsageError
@@ -66,29 +68,42 @@ def print_result(result: JobResult, *, as_json: bool) -> int:
     return 1 if result.problems else 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOptions(OptionGroup):
+    """Which Spark session a command uses."""
+
+    master: Master = None
+    remote_session: RemoteSession = None
+    conf: Conf = None
+
+    @property
+    def remote_url(self) -> str | None:
+        """The server of Spark Connect that the options, or SPARK_REMOTE, ask for."""
+        return self.remote_session or (os.environ.get("SPARK_REMOTE") or None if self.master is None else None)
+
+    @contextmanager
+    def executor(self, name: str) -> Iterator[SparkExecutor]:
+        """Open a session as `open` does, for jobs to run on its executors."""
+        from stratalog.spark import SparkExecutor  # --help does without
+
+        with self.open(name) as spark:
+            yield SparkExecutor(spark)
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[SparkSession]:
+        """Open a session and stop it in the end, or use the one of this process and leave it running.
+
+        Raises UsageError, in one line, without Spark, Java, or a server at the address.
+        """
+        properties = key_values("--conf", self.conf)
+        if self.remote_session is not None and self.master is not None:
+            raise UsageError("give either --master or --remote-session")
+        with _session(name, self.master or _LOCAL, self.remote_url, properties) as spark:
+            yield spark
+
+
 @contextmanager
-def spark_executor(
-    name: str, master: str | None, remote_session: str | None, conf: Iterable[str] | None
-) -> Iterator[SparkExecutor]:
-    """Open a session as `spark_session` does, for jobs to run on its executors."""
-    from stratalog.spark import SparkExecutor  # --help does without
-
-    with spark_session(name, master, remote_session, conf) as spark:
-        yield SparkExecutor(spark)
-
-
-@contextmanager
-def spark_session(
-    name: str, master: str | None, remote_session: str | None, conf: Iterable[str] | None
-) -> Iterator[SparkSession]:
-    """Open a session by the options and stop it in the end, or use the one of this process and leave it running.
-
-    Raises UsageError, in one line, without Spark, Java, or a server at the address.
-    """
-    properties = key_values("--conf", conf)
-    if remote_session is not None and master is not None:
-        raise UsageError("give either --master or --remote-session")
-    remote = _remote_url(master, remote_session)
+def _session(name: str, master: str, remote: str | None, properties: dict[str, str]) -> Iterator[SparkSession]:
     try:
         from pyspark.sql import SparkSession  # an extra
     except ImportError as error:
@@ -101,8 +116,8 @@ def spark_session(
         yield active
         return
     try:
-        with _starting(remote or master or _LOCAL):
-            session = _connect(remote, properties) if remote else _classic(name, master or _LOCAL, properties)
+        with _starting(remote or master):
+            session = _connect(remote, properties) if remote else _classic(name, master, properties)
         try:
             yield session
         except KeyboardInterrupt:
@@ -116,15 +131,6 @@ def spark_session(
         discard_stderr()
         end_descendants(_END_SECONDS)
         raise
-
-
-def is_remote(master: str | None, remote_session: str | None) -> bool:
-    """Return whether the options, or SPARK_REMOTE, ask for a server of Spark Connect."""
-    return _remote_url(master, remote_session) is not None
-
-
-def _remote_url(master: str | None, remote_session: str | None) -> str | None:
-    return remote_session or (os.environ.get("SPARK_REMOTE") or None if master is None else None)
 
 
 @contextmanager

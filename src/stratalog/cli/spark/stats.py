@@ -7,15 +7,14 @@ from typing import Annotated
 import typer
 
 from stratalog import jobs
-from stratalog.cli.options import DataDirs, Json, Remote, RemoteOptions, TopicIds, Topics
-from stratalog.cli.spark.options import places, topic_ids
-from stratalog.cli.spark.session import Conf, Master, RemoteSession, spark_session
+from stratalog.cli.options import Json, TopicIds
+from stratalog.cli.spark.options import JobInputs, topic_ids
+from stratalog.cli.spark.session import SessionOptions
 
 
 def stats(
-    data_dir: DataDirs = None,
-    remote: Remote = None,
-    topic: Topics = None,
+    inputs: JobInputs,
+    *,
     topic_id: TopicIds = None,
     segments: Annotated[bool, typer.Option("--segments", help="Print a line for each segment.")] = False,
     codecs: Annotated[
@@ -27,10 +26,7 @@ def stats(
     sample_bytes: Annotated[
         int, typer.Option("--sample-bytes", min=0, metavar="BYTES", help="Bytes to read from each segment.")
     ] = 1024 * 1024,
-    remote_option: RemoteOptions = None,
-    master: Master = None,
-    remote_session: RemoteSession = None,
-    conf: Conf = None,
+    session: SessionOptions,
     as_json: Json = False,
 ) -> int:
     """Measure batch sizes, codecs, compression, time order and keys.
@@ -43,11 +39,11 @@ def stats(
       stratalog spark stats --data-dir /var/lib/stratalog --topic orders --codecs
       stratalog spark stats --remote s3://bucket/tiered --segments --keys --json
     """
-    where = places(data_dir, remote, remote_option, topic)
+    where = inputs.places()
     ids = topic_ids(topic_id)
     from stratalog.spark.pipelines.stats import stats as run_stats  # --help does without
 
-    with spark_session("stratalog stats", master, remote_session, conf) as spark:
+    with session.open("stratalog stats") as spark:
         found = run_stats(
             spark,
             **where.arguments(),

@@ -8,18 +8,11 @@ from typing import Annotated
 import typer
 
 from stratalog.cli.missing import require_topics
-from stratalog.cli.options import Grace, JsonLines, RemoteOptions, Topics
+from stratalog.cli.options import Grace, JsonLines, Topics
 from stratalog.cli.out import notice
 from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
 from stratalog.cli.tier.output import AuditOutput
-from stratalog.cli.tier.store import (
-    RemoteInstead,
-    UrlArgument,
-    bucket_url,
-    open_store,
-    open_uploads,
-    topics_in,
-)
+from stratalog.cli.tier.store import BucketOptions, topics_in
 from stratalog.cli.tier.times import span_ms
 from stratalog.errors import RemoteStorageError
 from stratalog.inspect import DataDirSet
@@ -41,14 +34,12 @@ ReadersOption = Annotated[
 
 
 def audit(
-    url: UrlArgument = None,
+    bucket: BucketOptions,
     data_dir: DataDirOption = None,
     deep: DeepOption = False,
     topic: Topics = None,
     grace: Grace = "24h",
     readers: ReadersOption = 4,
-    remote: RemoteInstead = None,
-    remote_option: RemoteOptions = None,
     as_json: JsonLines = False,
 ) -> int:
     """Find what is orphaned, missing, overlapping, damaged, unreferenced, a gap or of another lineage in a bucket.
@@ -65,11 +56,11 @@ def audit(
       stratalog tier audit s3://bucket/tiered --data-dir /var/lib/stratalog --deep
       stratalog tier audit file:///mnt/tiered --topic flights --json
     """
-    url = bucket_url(url, remote)
+    url = bucket.given_url
     output = AuditOutput(as_json=as_json)
     grace_ms = span_ms(grace, "--grace")
     options = AuditOptions(SYSTEM_CLOCK.now_ms(), grace_ms, set(topic) if topic else None, deep)
-    store, uploads = open_store(url, remote_option), open_uploads(url, remote_option)
+    store, uploads = bucket.open(), bucket.open_uploads()
     require_topics(topic, lambda: topics_in(store), url)
     result = run_audit(store, options, open_data_dirs(data_dir), output, uploads, readers)
     return exit_code(result)

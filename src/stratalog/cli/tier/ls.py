@@ -12,10 +12,10 @@ from uuid import UUID
 import typer
 
 from stratalog.cli.missing import NothingFoundError, require_topics
-from stratalog.cli.options import JsonLines, RemoteOptions, Topics
+from stratalog.cli.options import JsonLines, Topics
 from stratalog.cli.out import on_terminal, print_json, print_rows, print_tabbed
 from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
-from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store, say_empty, topics_in
+from stratalog.cli.tier.store import BucketOptions, say_empty, topics_in
 from stratalog.cli.tier.times import time_ms, time_text
 from stratalog.inspect import (
     PartitionMetadata,
@@ -73,7 +73,7 @@ class ListedSegment:
 
 
 def ls(
-    url: UrlArgument = None,
+    bucket: BucketOptions,
     topic: Topics = None,
     partition: Annotated[list[int] | None, typer.Option("--partition", min=0, help="Only this partition.")] = None,
     from_offset: Annotated[
@@ -92,8 +92,6 @@ def ls(
     ] = None,
     level: Annotated[Level, typer.Option("--level", help="Level of detail.")] = Level.SEGMENTS,
     data_dir: DataDirOption = None,
-    remote: RemoteInstead = None,
-    remote_option: RemoteOptions = None,
     as_json: JsonLines = False,
 ) -> int:
     """List the topics, partitions and segments in a bucket: offsets, times, sizes, states, leader epochs.
@@ -108,14 +106,14 @@ def ls(
       stratalog tier ls s3://bucket/tiered --topic flights --partition 3 --from-offset 4711
       stratalog tier ls s3://bucket/tiered --from-time 2026-01-31 --json
     """
-    url = bucket_url(url, remote)
+    url = bucket.given_url
     wanted = Filter(
         from_offset,
         to_offset,
         None if from_time is None else time_ms(from_time, "--from-time"),
         None if to_time is None else time_ms(to_time, "--to-time"),
     )
-    store = open_store(url, remote_option)
+    store = bucket.open()
     require_topics(topic, lambda: topics_in(store), url)
     known = _metadata(data_dir)
     found = find_partitions(store, topic)

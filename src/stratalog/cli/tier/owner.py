@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from stratalog.broker.metadata import STORE_FILE, MetadataStore
-from stratalog.cli.options import JsonLines, RemoteOptions
+from stratalog.cli.options import JsonLines
 from stratalog.cli.out import print_json, print_rows
-from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store
+from stratalog.cli.tier.store import BucketOptions
 from stratalog.cli.tier.times import time_text
 from stratalog.engine.dirs import stored_cluster_id, stored_node_id
 from stratalog.errors import UsageError
@@ -28,7 +28,7 @@ _COLUMNS = (
 
 
 def owner(
-    url: UrlArgument = None,
+    bucket: BucketOptions,
     take_over: Annotated[bool, typer.Option("--take-over", help="Make the cluster of --data-dir the owner.")] = False,
     data_dir: Annotated[
         Path | None, typer.Option("--data-dir", help="The data directory of the cluster that is to own the bucket.")
@@ -37,8 +37,6 @@ def owner(
         bool,
         typer.Option("--give-up", help="Remove the owner, because its cluster is gone for good."),
     ] = False,
-    remote: RemoteInstead = None,
-    remote_option: RemoteOptions = None,
     as_json: JsonLines = False,
 ) -> int:
     """Show which cluster may copy to a bucket and delete from it, or change it.
@@ -56,7 +54,7 @@ def owner(
         raise UsageError("give either --take-over or --give-up")
     if take_over is (data_dir is None):
         raise UsageError("--take-over and --data-dir need each other: the directory identifies the cluster")
-    store = open_store(bucket_url(url, remote), remote_option).inner
+    store = bucket.open().inner
     if data_dir is not None:
         cluster_id, node_id = identity_of(data_dir)
         if cluster_id is None:

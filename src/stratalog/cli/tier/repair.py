@@ -11,20 +11,13 @@ from typing import Annotated
 import typer
 
 from stratalog.cli.missing import require_topics
-from stratalog.cli.options import Grace, JsonLines, RemoteOptions, Topics
+from stratalog.cli.options import Grace, JsonLines, Topics
 from stratalog.cli.out import notice
 from stratalog.cli.tier.audit import DeepOption, ReadersOption, exit_code, run_audit
 from stratalog.cli.tier.data_dirs import DataDirOption, open_data_dirs
 from stratalog.cli.tier.output import AuditOutput
 from stratalog.cli.tier.owner import identity_of
-from stratalog.cli.tier.store import (
-    RemoteInstead,
-    UrlArgument,
-    bucket_url,
-    open_store,
-    open_uploads,
-    topics_in,
-)
+from stratalog.cli.tier.store import BucketOptions, topics_in
 from stratalog.cli.tier.times import span_ms
 from stratalog.errors import RemoteStorageError
 from stratalog.jobs.audit import AuditOptions, RepairPlan, carry_out, plan_repair, store_time_ms
@@ -38,15 +31,13 @@ _WHAT = "tier repair --apply"
 
 
 def repair(
-    url: UrlArgument = None,
+    bucket: BucketOptions,
     data_dir: DataDirOption = None,
     apply: Annotated[bool, typer.Option("--apply", help="Carry out the plan. Default: change nothing.")] = False,
     deep: DeepOption = False,
     topic: Topics = None,
     grace: Grace = "24h",
     readers: ReadersOption = 4,
-    remote: RemoteInstead = None,
-    remote_option: RemoteOptions = None,
     as_json: JsonLines = False,
 ) -> int:
     """Audit a bucket and repair what can be repaired safely. Without --apply, only report what would be done.
@@ -65,10 +56,10 @@ def repair(
       stratalog tier repair s3://bucket/tiered --data-dir /var/lib/stratalog
       stratalog tier repair s3://bucket/tiered --data-dir /var/lib/stratalog --deep --apply
     """
-    url = bucket_url(url, remote)
+    url = bucket.given_url
     output = AuditOutput(as_json=as_json)
     grace_ms = span_ms(grace, "--grace")
-    store, uploads = open_store(url, remote_option), open_uploads(url, remote_option)
+    store, uploads = bucket.open(), bucket.open_uploads()
     require_topics(topic, lambda: topics_in(store), url)
     data_dirs = open_data_dirs(data_dir)
     with hold_all(data_dir or () if apply else ()):  # their metadata say what may be deleted

@@ -13,11 +13,11 @@ from uuid import UUID
 import typer
 
 from stratalog.broker.metadata import STORE_FILE, MetadataStore, parse_document
-from stratalog.cli.options import JsonLines, PlanOnly, RemoteOptions, RestoredConfigs, RestoreTime, key_values
+from stratalog.cli.options import JsonLines, PlanOnly, RestoredConfigs, RestoreTime, key_values
 from stratalog.cli.restored_topics import add_topics, level_for, require_not_served
 from stratalog.cli.tier.owner import identity_of
 from stratalog.cli.tier.restore_output import expiring_notes, print_hint, print_plan
-from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store
+from stratalog.cli.tier.store import BucketOptions
 from stratalog.cli.tier.times import time_ms
 from stratalog.config import BrokerConfig, LogConfig
 from stratalog.engine.tiering import PARTITIONS_KEY, metadata_topic_configs
@@ -40,11 +40,11 @@ from stratalog.util import SYSTEM_CLOCK, random_uuid, uuid_to_base64
 
 
 def restore(
+    bucket: BucketOptions,
     data_dir: Annotated[
         Path,
         typer.Option("--data-dir", metavar="DIR", help="A new or empty directory for the topics."),
     ],
-    url: UrlArgument = None,
     topic: Annotated[
         list[str] | None,
         typer.Option("--topic", "--topics", metavar="T", help="Only this topic. Default: all topics."),
@@ -70,8 +70,6 @@ def restore(
         ),
     ] = False,
     dry_run: PlanOnly = False,
-    remote: RemoteInstead = None,
-    remote_option: RemoteOptions = None,
     as_json: JsonLines = False,
 ) -> int:
     """Restore topics from a bucket into a data directory. Records stay in the bucket and are read from there.
@@ -91,13 +89,13 @@ def restore(
       stratalog tier restore s3://bucket/tiered --data-dir /var/lib/stratalog --take-over
       stratalog tier restore s3://bucket/tiered --data-dir /var/lib/stratalog --metadata-only
     """
-    url = bucket_url(url, remote)
+    url = bucket.given_url
     require_not_served(data_dir)
     check_target(data_dir, metadata_only=metadata_only)
     overrides = key_values("--topic-config", topic_config)
     names = None if topic is None else [name for text in topic for name in text.split(",") if name]
     at_ms = None if at is None else time_ms(at, "--at")
-    store = open_store(url, remote_option)
+    store = bucket.open()
     with _existing(data_dir, metadata_only) as cluster:
         known = None if cluster is None else _known(cluster)
         cluster_id = uuid_to_base64(random_uuid()) if cluster is None else cluster.cluster_id

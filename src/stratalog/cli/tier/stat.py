@@ -11,9 +11,9 @@ from uuid import UUID
 import typer
 
 from stratalog.cli.missing import require_topics
-from stratalog.cli.options import JsonLines, RemoteOptions, Topics
+from stratalog.cli.options import JsonLines, Topics
 from stratalog.cli.out import on_terminal, print_json, print_tabbed
-from stratalog.cli.tier.store import RemoteInstead, UrlArgument, bucket_url, open_store, say_empty, topics_in
+from stratalog.cli.tier.store import BucketOptions, say_empty, topics_in
 from stratalog.cli.tier.times import time_text
 from stratalog.errors import (
     CorruptRecordError,
@@ -93,13 +93,11 @@ class _Sample:
 
 
 def stat(
-    url: UrlArgument = None,
+    bucket: BucketOptions,
     topic: Topics = None,
     partitions: Annotated[
         bool, typer.Option("--partitions", help="Print a line for each partition instead of each topic.")
     ] = False,
-    remote: RemoteInstead = None,
-    remote_option: RemoteOptions = None,
     as_json: JsonLines = False,
 ) -> int:
     """Sum up a bucket: segments, bytes by kind of object, oldest and newest record, codecs, growth per day.
@@ -112,8 +110,8 @@ def stat(
       stratalog tier stat s3://bucket/tiered
       stratalog tier stat s3://bucket/tiered --topic flights --partitions --json
     """
-    url = bucket_url(url, remote)
-    store = open_store(url, remote_option)
+    url = bucket.given_url
+    store = bucket.open()
     require_topics(topic, lambda: topics_in(store), url)
     found = find_partitions(store, topic).partitions
     if not found:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from stratalog.broker import tier_status_field
-from stratalog.cli.connection import open_cluster
+from stratalog.cli.connection import ClusterOptions
 from stratalog.cli.log_dirs import describe_log_dirs
 from stratalog.cli.missing import require_topics
 from stratalog.cli.options import CommandConfig, Json, OptionalBootstrapServer, Topics, bootstrap_from_environment
@@ -90,7 +90,7 @@ def status(
 
 def _from_cluster(bootstrap_server: str, command_config: Path | None) -> list[dict[str, Any]]:
     partitions = []
-    with open_cluster(bootstrap_server, command_config) as cluster:
+    with ClusterOptions(bootstrap_server=bootstrap_server, command_config=command_config).open() as cluster:
         for broker in sorted(cluster.nodes()):
             _, fields = describe_log_dirs(broker, cluster.node(broker), None)
             answer = fields.get(tier_status_field.TAG)

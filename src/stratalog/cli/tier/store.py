@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import unquote, urlsplit
 
 import typer
 
-from stratalog.cli.options import key_values
+from stratalog.cli.option_groups import OptionGroup
+from stratalog.cli.options import RemoteOptions, key_values
 from stratalog.cli.out import notice
 from stratalog.errors import UsageError
 from stratalog.remote.storage import ObjectStore, PlainView, S3Uploads, open_bucket, parse_topic_directory
@@ -28,11 +30,28 @@ UrlArgument = Annotated[
 RemoteInstead = Annotated[str | None, typer.Option("--remote", metavar="URL", help="Same as URL.")]
 
 
-def bucket_url(url: str | None, remote: str | None) -> str:
-    """Return the URL that was given as an argument or as --remote. Raises UsageError for none and for two."""
-    if (url is None) == (remote is None):
-        raise UsageError("give the bucket once, either as URL or as --remote URL")
-    return url or remote or ""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketOptions(OptionGroup):
+    """The bucket of a command, and how it is reached."""
+
+    url: UrlArgument = None
+    remote: RemoteInstead = None
+    remote_option: RemoteOptions = None
+
+    @property
+    def given_url(self) -> str:
+        """The URL that was given as an argument or as --remote. Raises UsageError for none and for two."""
+        if (self.url is None) == (self.remote is None):
+            raise UsageError("give the bucket once, either as URL or as --remote URL")
+        return self.url or self.remote or ""
+
+    def open(self) -> PlainView:
+        """Open the store as `open_store` does."""
+        return open_store(self.given_url, self.remote_option)
+
+    def open_uploads(self) -> S3Uploads | None:
+        """Return the uploads that were never finished in the store, where they can be asked for."""
+        return S3Uploads.of(self.given_url, key_values("--remote-option", self.remote_option))
 
 
 def require_url_form(url: str) -> None:
@@ -70,8 +89,3 @@ def topics_in(store: ObjectStore) -> set[str]:
 def say_empty(url: str) -> None:
     """Say on stderr that there is nothing to list, so that no output is not taken for an answer."""
     notice(f"{url}: no tiered topics found")
-
-
-def open_uploads(url: str, options: Iterable[str] | None) -> S3Uploads | None:
-    """Return the uploads that were never finished in the store of `open_store`, where they can be asked for."""
-    return S3Uploads.of(url, key_values("--remote-option", options))

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from stratalog.broker import TAG as REMOTE_SIZES_TAG, decode, tier_status_field
 from stratalog.cli.cluster import PartitionStatus, all_partitions
-from stratalog.cli.connection import connection_options
+from stratalog.cli.connection import ClusterOptions
 from stratalog.cli.groups import WITH_COMMITS, GroupSummary, list_groups
 from stratalog.cli.log_dirs import describe_log_dirs
 from stratalog.cli.out import counted
@@ -84,7 +84,7 @@ class KafkaSource:
     def __init__(self, bootstrap_server: str, command_config: Path | None, clock: Clock = SYSTEM_CLOCK) -> None:
         self.name = bootstrap_server
         self._clock = clock
-        options = connection_options(bootstrap_server, command_config)
+        options = ClusterOptions(bootstrap_server=bootstrap_server, command_config=command_config).connection()
         self._options = replace(
             options,
             connect_timeout_s=min(options.connect_timeout_s, _TIMEOUT_S),

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from stratalog.cli.connection import open_cluster
-from stratalog.cli.options import BootstrapServer, CommandConfig, Json, JsonLines
+from stratalog.cli.connection import ClusterOptions
+from stratalog.cli.options import Json, JsonLines
 from stratalog.cli.out import on_terminal, print_json
 from stratalog.cli.tier import span_ms
 from stratalog.cli.topic_lookup import named_topics
@@ -30,7 +30,7 @@ _TIMEOUT_MS = 60_000
 
 
 def list_(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     state: Annotated[
         list[str] | None,
         typer.Option("--state", metavar="STATE", help="Only those in this state: Ongoing, Empty, ..."),
@@ -41,7 +41,6 @@ def list_(
     longer_than: Annotated[
         str | None, typer.Option("--longer-than", metavar="SPAN", help="Only transactions open for longer: 90s, 5m.")
     ] = None,
-    command_config: CommandConfig = None,
     json_: JsonLines = False,
 ) -> int:
     """List transactional ids and the states of their transactions.
@@ -52,7 +51,7 @@ def list_(
       stratalog transactions list --state Ongoing --longer-than 5m -b h:9092
     """
     longer_than_ms = -1 if longer_than is None else span_ms(longer_than, "--longer-than")
-    with open_cluster(bootstrap_server, command_config) as cluster:
+    with servers.open() as cluster:
         found = list_transactions(cluster, state or (), producer_id or (), longer_than_ms)
     if json_:
         for each in found.values():
@@ -73,8 +72,7 @@ def list_(
 
 def describe(
     names: Annotated[list[str], typer.Argument(metavar="ID..", show_default=False, help="Transactional ids.")],
-    bootstrap_server: BootstrapServer,
-    command_config: CommandConfig = None,
+    servers: ClusterOptions,
     json_: JsonLines = False,
 ) -> int:
     """Describe transactional ids: the producer, the state, how long the transaction is open, its partitions.
@@ -84,7 +82,7 @@ def describe(
       stratalog transactions describe payments -b h:9092
     """
     now_ms = SYSTEM_CLOCK.now_ms()
-    with open_cluster(bootstrap_server, command_config) as cluster:
+    with servers.open() as cluster:
         found = describe_transactions(cluster, names)
     if json_:
         for each in found:
@@ -129,7 +127,7 @@ def describe(
 
 
 def abort(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     transactional_id: Annotated[
         str | None,
         typer.Argument(metavar="ID", show_default=False, help="Transactional id: its transaction is aborted."),
@@ -142,7 +140,6 @@ def abort(
     producer_id: Annotated[
         int | None, typer.Option("--producer-id", min=0, help="Its producer id, in place of --start-offset.")
     ] = None,
-    command_config: CommandConfig = None,
     json_: Json = False,
 ) -> int:
     """Abort the transaction of a transactional id, or one that hangs in a partition.
@@ -159,7 +156,7 @@ def abort(
     in_partition = (topic, partition) != (None, None)
     if (transactional_id is not None) == in_partition:
         raise UsageError("give either ID, or --topic, --partition and --start-offset")
-    with open_cluster(bootstrap_server, command_config) as cluster:
+    with servers.open() as cluster:
         if transactional_id is not None:
             (before,) = describe_transactions(cluster, [transactional_id])
             Coordinators(cluster).init_producer(transactional_id, _TIMEOUT_MS)
@@ -180,7 +177,7 @@ def abort(
 
 
 def find_hanging(
-    bootstrap_server: BootstrapServer,
+    servers: ClusterOptions,
     topic: Annotated[list[str] | None, typer.Option("--topic", metavar="T", help="Only this topic.")] = None,
     partition: Annotated[int | None, typer.Option("--partition", min=0, help="Only this partition.")] = None,
     broker_id: Annotated[int | None, typer.Option("--broker-id", help="Only partitions that it leads.")] = None,
@@ -190,7 +187,6 @@ def find_hanging(
             "--max-transaction-timeout", metavar="SPAN", help="transaction.max.timeout.ms of the brokers: 15m, 90s."
         ),
     ] = "15m",
-    command_config: CommandConfig = None,
     json_: JsonLines = False,
 ) -> int:
     """Find transactions that are open in a partition and that no coordinator knows.
@@ -205,7 +201,7 @@ def find_hanging(
     oldest_ms = SYSTEM_CLOCK.now_ms() - span_ms(max_transaction_timeout, "--max-transaction-timeout")
     if partition is not None and not topic:
         raise UsageError("--partition needs --topic")
-    with open_cluster(bootstrap_server, command_config) as cluster:
+    with servers.open() as cluster:
         topics = named_topics(cluster, topic) if topic else cluster.topics()
         keys = [
             (name, number)
