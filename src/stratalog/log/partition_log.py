@@ -419,9 +419,8 @@ class PartitionLog:
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Drop everything; the next record gets `offset`.
 
-        The log begins there too, unless `log_start_offset` is given (remote data).
-
-        Errors as `truncate_to`.
+        The log begins there too, unless `log_start_offset` is given (remote data). Errors as
+        `truncate_to`.
         """
         with self._lock, self._disk("truncation"):
             self._trimmer.truncate_fully_and_start_at(offset, log_start_offset)
