@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from stratalog.config.broker import BROKER_KEYS, BrokerConfig, parse_properties
+from stratalog.config.broker import BROKER_KEYS, BrokerConfig
 from stratalog.config.keys import ConfigType
 from stratalog.config.metadata_version import (
     INITIAL_LEVEL,
@@ -15,6 +15,7 @@ from stratalog.config.metadata_version import (
     level_name,
     lost_by_downgrade,
 )
+from stratalog.config.properties_file import parse_properties
 from stratalog.config.topic import TOPIC_KEYS, LogConfig
 from stratalog.errors import InvalidConfigError
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from stratalog.config.broker import BROKER_KEYS, BrokerConfig, parse_properties
+from stratalog.config.broker import BROKER_KEYS, BrokerConfig
+from stratalog.config.properties_file import parse_properties
 from stratalog.config.topic import TOPIC_KEYS, LogConfig, changed_properties, index_size_needed
 from stratalog.errors import InvalidConfigError, UsageError
 

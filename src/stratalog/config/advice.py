@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from stratalog.config.broker import BROKER_KEYS, METADATA_TOPIC_KEYS, NO_OTHERS, ONE_REPLICA, BrokerConfig
+from stratalog.config.broker import BROKER_KEYS, METADATA_TOPIC_KEYS, BrokerConfig
+from stratalog.config.broker_keys import NO_OTHERS, ONE_REPLICA
 from stratalog.config.kafka_keys import with_suggestion
 from stratalog.config.keys import ConfigKey
 from stratalog.config.listeners import LISTENERS, key_of_listener, parse_listeners

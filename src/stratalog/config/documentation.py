@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stratalog.config.broker import BROKER_KEYS, INITIAL_METADATA_VERSION
+from stratalog.config.broker import BROKER_KEYS
+from stratalog.config.broker_keys import INITIAL_METADATA_VERSION
 from stratalog.config.group import GROUP_KEYS
 from stratalog.config.keys import INT_MAX, LONG_MAX, ConfigKey, ConfigRegistry
 from stratalog.config.metadata_version import INITIAL_LEVEL, LARGE_SEGMENTS_LEVEL, LEVEL_MAX, level_name
