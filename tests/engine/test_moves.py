@@ -14,13 +14,15 @@ from pathlib import Path
 
 import pytest
 from tests.engine.test_log_manager import NOW_MS, batch, spec
+from tests.support.waiting import wait_until
 
 from stratalog.config import BrokerConfig
 from stratalog.engine import LogManager, Partition
 from stratalog.engine.moves import DirectoryMoves
 from stratalog.errors import KafkaStorageError, LogDirNotFoundError
-from stratalog.log.format import Isolation
-from stratalog.records import iter_batches
+from stratalog.log.cleaner import IDLE
+from stratalog.log.format import CLEANER_OFFSETS, Isolation
+from stratalog.records import Record, build_batch, iter_batches
 from stratalog.testing.clock import ManualClock
 from stratalog.testing.lossy_filesystem import Killed, LossyFileSystem
 from stratalog.util import REAL_FILESYSTEM, FileSystem
@@ -35,6 +37,10 @@ def manager(root: Path, fs: FileSystem = REAL_FILESYSTEM, **configs: str) -> Log
     properties = {**CONFIG, **{key.replace("_", "."): value for key, value in configs.items()}}
     dirs = [root / "one", root / "two"]
     return LogManager(dirs, BrokerConfig.from_properties(properties), cluster_id="c", clock=ManualClock(NOW_MS), fs=fs)
+
+
+def keyed(value: bytes) -> bytes:
+    return build_batch([Record(0, NOW_MS, b"key", value)])
 
 
 def contents(partition: Partition) -> list[bytes]:
@@ -132,6 +138,62 @@ def test_what_is_deleted_and_who_produced_moves_too_and_a_restart_finds_it(tmp_p
     assert (report.strays, orders(again).log.directory) == ((), place)
     assert contents(orders(again)) == expected
     again.close()
+
+
+def test_how_far_a_log_is_clean_moves_too_and_no_cleaner_works_on_it_meanwhile(tmp_path: Path) -> None:
+    logs = manager(tmp_path, replica_alter_log_dirs_io_max_bytes_per_second="1", log_cleaner_enable="false")
+    compacted = spec(cleanup_policy="compact", min_cleanable_dirty_ratio="0", file_delete_delay_ms="0")
+    logs.start([compacted])
+    partition = orders(logs)
+    for _ in range(20):
+        partition.append(keyed(b"x" * 100_000))
+    partition.log.roll()
+    cleaning, source = logs.cleaning, partition.log.directory.parent
+    found = cleaning.take_filthiest(NOW_MS)
+    assert found is not None
+    cleaning.done_cleaning(found, 15)
+    logs.moves.begin(partition, other(partition))
+    wait_until(lambda: any(move.size_bytes for move in logs.moves.all()), "the copy begins")
+    assert cleaning.take_filthiest(NOW_MS) is None
+    logs.moves.begin(partition, source)
+    again = cleaning.take_filthiest(NOW_MS)
+    assert again is not None
+    assert again.first_dirty_offset == 15
+    cleaning.done_cleaning(again, 15)
+    logs.close()
+
+    logs = manager(tmp_path, log_cleaner_enable="false")
+    logs.start([compacted])
+    logs.moves.begin(orders(logs), other(orders(logs)))
+    wait(logs)
+    assert logs.cleaning.checkpointed(orders(logs).log) == 15
+    assert logs.cleaning.state(("orders", 0)) == IDLE
+    logs.close()
+    stored = {path.parent.name: "orders 0 15" in path.read_text() for path in tmp_path.glob(f"*/{CLEANER_OFFSETS}")}
+    assert stored == {"one": source.name != "one", "two": source.name != "two"}
+
+
+def test_a_copy_begins_again_when_its_log_becomes_compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DirectoryMoves, "_start", lambda _: None)
+    logs = manager(tmp_path)
+    logs.start([LARGE])
+    partition = orders(logs)
+    for _ in range(20):
+        partition.append(keyed(b"x" * 100_000))
+    logs.moves.begin(partition, other(partition))
+    (move,) = logs.moves.all()
+    logs.moves._copy(move)
+    copied = move.size_bytes
+    assert copied > 0
+    assert not move.is_paused
+    logs.update_config("orders", spec(cleanup_policy="compact", file_delete_delay_ms="0").config)
+    logs.moves._copy(move)
+    assert move.size_bytes == copied, "the first piece, again"
+    assert move.is_paused
+    logs.moves.work_off()
+    assert len(contents(orders(logs))) == 20
+    assert logs.cleaning.state(("orders", 0)) == IDLE
+    logs.close()
 
 
 def test_a_move_goes_on_after_a_restart(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 from .advice import broker_advice as broker_advice, minimum_advice as minimum_advice, topic_advice as topic_advice
 from .broker import BROKER_KEYS as BROKER_KEYS, BrokerConfig as BrokerConfig
-from .broker_keys import (
-    CLIENT_METRICS_SINK as CLIENT_METRICS_SINK,
+from .broker_keys.coordinators import CLIENT_METRICS_SINK as CLIENT_METRICS_SINK
+from .broker_keys.own import (
     INITIAL_METADATA_VERSION as INITIAL_METADATA_VERSION,
     SLOW_CALLBACK_MS as SLOW_CALLBACK_MS,
 )

@@ -331,7 +331,7 @@ class LogManager(LogLifecycle):
             self._flushes_gone = _sum([self._flushes_gone, source.flush_times])
         if log.config is spec.config:  # else it has been changed since
             log.config = source.config
-        self.cleaning.remove_checkpoints(source.directory.parent, [key])
+        self.cleaning.move_checkpoint(key, source.directory.parent, path.parent)
         source.close(flush=False)
         return log
 

@@ -8,7 +8,8 @@ the rest is copied and flushed, the copy gets the partition's name and the parti
     both with the partition's name                  the copy has the mark `MARK`: it steps back, as above
     the copy alone                                  it is the partition; a mark in it is removed
 
-Until the old directory is renamed nothing is appended to the copy that the old one lacks.
+Until the old directory is renamed nothing is appended to the copy that the old one lacks. As in Kafka, the cleaner
+leaves a compacted log alone while it moves, and the offset up to which it is clean moves with it.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ class MovingReplica:
     directory: Path
     future: PartitionLog | None = None
     is_cancelled: bool = False
+    #: Whether the cleaner is kept off the partition, as it is from the beginning of the copy of a compacted log.
+    is_paused: bool = False
     #: Whether the copy is the partition by now, so that nothing of it may be dropped.
     is_over: bool = False
     #: Held while something is done about it.
@@ -229,11 +232,15 @@ class DirectoryMoves:
     def _copy(self, move: MovingReplica) -> int:
         """Copy a piece; how many bytes."""
         source = move.partition.log
-        future = move.future
-        if future is None:
-            future = self._logs.open_future(move.directory, source)
+        is_new = move.future is None
+        future = self._logs.open_future(move.directory, source) if move.future is None else move.future
+        move.future = future
+        if source.config.compacted and not move.is_paused:
+            # A copy made partly before and partly after a cleaning could have a record and lack its tombstone.
+            self._logs.cleaning.abort_and_pause(move.key)
+            move.is_paused = is_new = True
+        if is_new:
             future.truncate_fully_and_start_at(source.local_log_start_offset, source.log_start_offset)
-            move.future = future
         try:
             found = source.read(future.log_end_offset, _PIECE_BYTES, isolation=Isolation.LOG_END)
         except OffsetOutOfRangeError:  # retention was faster
@@ -301,6 +308,8 @@ class DirectoryMoves:
             if self._moves.get(move.key) is not move:
                 return
             del self._moves[move.key]
+        if move.is_paused:
+            self._logs.cleaning.resume([move.key])
         if move.is_over:
             return
         try:
