@@ -21,7 +21,7 @@ from stratalog.broker.quotas import ClientQuotas
 from stratalog.broker.request_times import RequestTimes
 from stratalog.broker.security import IssuedTokens, Listener, ScramUsers
 from stratalog.broker.settings import BrokerSettings
-from stratalog.broker.share import ShareLeader, ShareStates
+from stratalog.broker.share import ShareLeader, SharePersister, ShareStates
 from stratalog.broker.storage import TIERING_KEY, BrokerStorage
 from stratalog.broker.telemetry import ClientTelemetry
 from stratalog.broker.topic_deletions import TopicDeletions
@@ -65,6 +65,7 @@ class BrokerServices:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     share_states: ShareStates
+    share_persister: SharePersister
     share_leader: ShareLeader
     scram: ScramUsers
     tokens: IssuedTokens
@@ -117,6 +118,7 @@ class BrokerServices:
         self.transactions.close()
         self.share_leader.close()
         self.groups.close()
+        self.share_persister.close()
         self.share_states.close()
         self.logs.take_no_new_ones()
         self.large_batches.close()
@@ -144,11 +146,13 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         purgatory = Purgatory(loop)
         share_states = ShareStates(storage, workers)
         undo.callback(share_states.close)
-        groups = GroupCoordinator(storage, workers, share_states)
+        share_persister = SharePersister(share_states, storage.cluster)
+        undo.callback(share_persister.close)
+        groups = GroupCoordinator(storage, workers, share_persister)
         undo.callback(groups.close)
         transactions = TransactionCoordinator(storage, workers, groups)
         undo.callback(transactions.close)
-        share_leader = ShareLeader(storage, share_states, remote_reads, workers, purgatory)
+        share_leader = ShareLeader(storage, share_persister, remote_reads, workers, purgatory)
         undo.callback(share_leader.close)
         topic_deletions = None
         if storage.cluster is None:
@@ -160,6 +164,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         else:
             groups.start_by_partition(purgatory)
             transactions.start_by_partition(purgatory, storage.cluster)
+            share_states.start_by_partition(purgatory)
         tokens = IssuedTokens(storage.metadata, storage.config, storage.clock.now_ms)
         if storage.cluster is None:  # else the controllers remove what has expired
             tokens.start(workers)
@@ -185,6 +190,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
         groups=groups,
         transactions=transactions,
         share_states=share_states,
+        share_persister=share_persister,
         share_leader=share_leader,
         topic_deletions=topic_deletions,
         scram=ScramUsers(storage.metadata),

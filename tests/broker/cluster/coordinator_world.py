@@ -21,7 +21,7 @@ from stratalog.broker.coordinator_loading import CoordinatorLoading
 from stratalog.broker.groups import CommittedOffset, GroupCoordinator, TopicPartition
 from stratalog.broker.metadata import FinalizedFeatures
 from stratalog.broker.purgatory import Purgatory
-from stratalog.broker.share import ShareStates
+from stratalog.broker.share import SharePersister, ShareStates
 from stratalog.broker.transactions import TransactionCoordinator
 from stratalog.config import BrokerConfig, LogConfig
 from stratalog.engine import Partition
@@ -31,11 +31,11 @@ from stratalog.log.format import Isolation
 from stratalog.util import SYSTEM_CLOCK
 from stratalog.wire import ApiKey
 
-GROUPS, IDS = "__consumer_offsets", "__transaction_state"
+GROUPS, IDS, STATES = "__consumer_offsets", "__transaction_state", "__share_group_state"
 CONFIG = {"offsets.commit.timeout.ms": "60000", "group.initial.rebalance.delay.ms": "0"}
 ORDERS = TopicPartition("orders", 0)
 #: All that there is, and how many partitions of each.
-TOPICS = {GROUPS: 2, IDS: 1, "orders": 2}
+TOPICS = {GROUPS: 2, IDS: 1, STATES: 1, "orders": 2}
 
 
 class _Workers:
@@ -55,6 +55,9 @@ class _Metadata:
 
     def resource_configs(self, resource_type: int, name: str) -> dict[str, str]:
         return {}
+
+    def topic_by_id(self, topic_id: UUID) -> Any:
+        return self.topic("orders") if topic_id == UUID(int=1) else None
 
     def topic(self, name: str) -> Any:
         count = TOPICS.get(name)
@@ -80,10 +83,15 @@ class PlayedNode:
             metadata=_Metadata(),
             logs=self,
             producer_ids=SimpleNamespace(next=lambda: next(ids)),
+            cluster=self,
         )
         workers: Any = _Workers(world.loop)
         purgatory = Purgatory(world.loop)
-        self.groups = GroupCoordinator(storage, workers, ShareStates(storage, workers))
+        self.storage, self.workers, self.purgatory = storage, workers, purgatory
+        self.states = ShareStates(storage, workers)
+        self.states.start_by_partition(purgatory)
+        self.persister = SharePersister(self.states, cast("Any", self))
+        self.groups = GroupCoordinator(storage, workers, self.persister)
         self.groups.start_by_partition(purgatory)
         self.transactions = TransactionCoordinator(storage, workers, self.groups)
         self.transactions.start_by_partition(purgatory, cast("Any", self))
@@ -141,6 +149,8 @@ class PlayedNode:
     def _loading(self, topic: str) -> CoordinatorLoading[Any] | None:
         if topic == GROUPS:
             return self.groups.loading
+        if topic == STATES:
+            return self.states.loading
         return self.transactions.loading if topic == IDS else None
 
     # --- a client -----------------------------------------------------------------------------------------------------
@@ -251,6 +261,8 @@ class CoordinatorWorld:
 
     def close(self) -> None:
         for node in self.nodes.values():
+            node.persister.close()
+            node.states.close()
             node.groups.close()
             node.transactions.close()
             for partition in node.partitions.values():

@@ -228,16 +228,16 @@ def test_a_broker_that_takes_large_segments_says_so(
 
 
 def test_a_cluster_with_more_features_is_refused_with_the_remedy() -> None:
-    levels = {"metadata.version": 33, "share.version": 2, "streams.version": 2, "transaction.version": 2}
+    levels = {"metadata.version": 33, "share.version": 3, "streams.version": 2, "transaction.version": 2}
     with pytest.raises(UsageError) as refused:
         refuse_cluster(MetadataImage(features=levels), kraft_version=1, node_id=7)
     message = str(refused.value)
-    assert "share.version at 2 (no level is supported), streams.version at 2 (0 to 1 is supported)" in message
-    assert "downgrade --feature share.version=0 --feature streams.version=1" in message
+    assert "share.version at 3 (0 to 2 is supported), streams.version at 2 (0 to 1 is supported)" in message
+    assert "downgrade --feature share.version=2 --feature streams.version=1" in message
     assert "transaction" not in message
     assert "\n" not in message
     refuse_cluster(
-        MetadataImage(features={**levels, "share.version": 0, "streams.version": 1}), kraft_version=0, node_id=7
+        MetadataImage(features={**levels, "share.version": 2, "streams.version": 1}), kraft_version=0, node_id=7
     )
 
 

@@ -296,7 +296,7 @@ def test_controllers_that_nobody_reaches_are_named(quorum: ModelQuorum, data_dir
 
 
 @pytest.mark.parametrize(
-    ("feature", "level"), [("share.version", 1), ("metadata.version", 99), ("group.version", 9), ("new.version", 1)]
+    ("feature", "level"), [("share.version", 3), ("metadata.version", 99), ("group.version", 9), ("new.version", 1)]
 )
 def test_features_that_are_lacking_are_named(quorum: ModelQuorum, data_dir: Path, feature: str, level: int) -> None:
     quorum.write(FeatureLevelRecord(name=feature, feature_level=level))

@@ -23,7 +23,7 @@ async def find_coordinator(ctx: RequestContext, request: Any) -> Any:
     key_type = getattr(request, "key_type", _GROUP)
     keys = request.coordinator_keys if ctx.version >= _BATCHED_FROM else (request.key,)
     logs = {_GROUP: ctx.broker.groups.log, _TRANSACTION: ctx.broker.transactions.log}
-    if key_type == _SHARE and ctx.version >= _SHARE_FROM and ctx.broker.cluster is None:
+    if key_type == _SHARE and ctx.version >= _SHARE_FROM:
         logs[_SHARE] = ctx.broker.share_states.log
     if key_type in logs and any(key_type != _SHARE or is_share_key(key) for key in keys):
         await logs[key_type].ensure()

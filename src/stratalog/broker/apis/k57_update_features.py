@@ -10,6 +10,7 @@ from typing import Any
 
 from stratalog.broker.metadata import FeatureUpdate, FinalizedFeatures, UpgradeType, check_update
 from stratalog.broker.server import ApiKey, RequestContext, handles
+from stratalog.config import SHARE_VERSION
 from stratalog.errors import KafkaError
 
 #: What Kafka says in the message of each feature that was updated, up to version 1.
@@ -31,6 +32,8 @@ async def update_features(ctx: RequestContext, request: Any) -> Any:
     except KafkaError as error:
         message = f"The update failed for all features since the following feature had an error: {error}"
         return ctx.respond(error_code=error.code, error_message=message)
+    if ctx.broker.metadata.features.level(SHARE_VERSION) < 1:
+        ctx.broker.share_leader.switch_off()
     return ctx.respond(
         error_code=0,
         results=[

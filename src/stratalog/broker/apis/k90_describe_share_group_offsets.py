@@ -107,7 +107,7 @@ async def _topic(ctx: RequestContext, group_id: str, topic: Topic, numbers: Sequ
 async def _answer(ctx: RequestContext, key: ShareKey, topic: str) -> Any:
     """Answer for a partition; as in Kafka, one whose state cannot be asked for is one without a state."""
     try:
-        found = await ctx.broker.share_states.summary(key)
+        found = await ctx.broker.share_persister.summary(key)
     except KafkaError:
         found = None
     if found is None:

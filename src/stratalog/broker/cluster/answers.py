@@ -14,8 +14,15 @@ from uuid import UUID
 from stratalog.broker.cluster.image import MetadataImage, TopicImage
 from stratalog.broker.cluster.registrations import NO_LEADER, BrokerRegistration, PartitionRegistration
 from stratalog.broker.coordinator_log import partition_for
+from stratalog.broker.share import is_share_key
 from stratalog.broker.topics import INTERNAL_TOPICS, check_topic_name
-from stratalog.errors import InvalidRequestError, KafkaError, UnknownTopicIdError, UnknownTopicOrPartitionError
+from stratalog.errors import (
+    INVALID_REQUEST_MESSAGE,
+    InvalidRequestError,
+    KafkaError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
 from stratalog.wire import ApiKey, make_message, message_module, response_class
 from stratalog.wire.metadata_records import BrokerEndpoint
 
@@ -35,7 +42,23 @@ _UNKNOWN_OPERATIONS: Final = -(2**31)
 _TOPIC_OPERATIONS: Final = sum(1 << n for n in (3, 4, 5, 6, 7, 8, 10, 11))
 _CLUSTER_OPERATIONS: Final = sum(1 << n for n in (5, 7, 8, 9, 10, 11, 12))
 #: By type of key: where its coordinators are.
-COORDINATOR_TOPICS: Final[Mapping[int, str]] = {0: "__consumer_offsets", 1: "__transaction_state"}
+_COORDINATOR_TOPICS: Final[Mapping[int, str]] = {
+    0: "__consumer_offsets",
+    1: "__transaction_state",
+    2: "__share_group_state",
+}
+_SHARE: Final = 2
+_SHARE_FROM: Final = 6
+
+
+def coordinator_topic(version: int, request: Any) -> str | None:
+    """Return the topic with what a coordinator that is looked for has; None if there is no such coordinator."""
+    key_type = getattr(request, "key_type", 0)
+    if key_type == _SHARE:
+        keys = request.coordinator_keys if version >= _BATCHED_FROM else (request.key,)
+        if version < _SHARE_FROM or not any(is_share_key(key) for key in keys):
+            return None
+    return _COORDINATOR_TOPICS.get(key_type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,10 +276,13 @@ class ClusterAnswers:
 
     def _coordinator(self, version: int, key_type: int, key: str) -> dict[str, Any]:
         nothing = {"node_id": NO_LEADER, "host": "", "port": -1}
-        if key_type not in COORDINATOR_TOPICS:
+        if key_type == _SHARE and (version < _SHARE_FROM or not is_share_key(key)):
+            message = "" if version >= _BATCHED_FROM else INVALID_REQUEST_MESSAGE
+            return {**nothing, "error_code": InvalidRequestError.code, "error_message": message}
+        if key_type not in _COORDINATOR_TOPICS:
             message = f"This cluster has no coordinator for keys of type {key_type}."
             return {**nothing, "error_code": InvalidRequestError.code, "error_message": message}
-        topic = self.image.topic(COORDINATOR_TOPICS[key_type])
+        topic = self.image.topic(_COORDINATOR_TOPICS[key_type])
         leader = NO_LEADER
         if topic is not None and topic.partitions:
             leader = topic.partitions[partition_for(key, len(topic.partitions))].leader

@@ -9,6 +9,9 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from stratalog.broker.share import SharePlace
+from stratalog.config import SHARE_VERSION
+
 if TYPE_CHECKING:
     from stratalog.broker.cluster.delta import MetadataDelta
     from stratalog.broker.coordinator_loading import CoordinatorLoading
@@ -26,6 +29,7 @@ class ElectedCoordinators:
         self._loadings: dict[str, CoordinatorLoading[Any]] = {
             services.groups.log.topic: services.groups.loading,
             services.transactions.log.topic: services.transactions.loading,
+            services.share_states.log.topic: services.share_states.loading,
         }
 
     def begin(self, logs: LogManager) -> None:
@@ -36,12 +40,19 @@ class ElectedCoordinators:
                     self._do(loading.elect, partition.partition, partition.leader_epoch)
 
     def take(self, delta: MetadataDelta, changes: ReplicaChanges) -> None:
+        moved = frozenset(
+            SharePlace(key.topic_id, key.partition) for key in (*changes.deletes, *changes.followers, *changes.elected)
+        )
+        if moved:
+            self._do(self._services.share_leader.leadership_changed, moved)
         for key in (*changes.deletes, *changes.followers):
             if key.topic in self._loadings:
                 self._do(self._loadings[key.topic].resign, key.partition)
         for key in changes.elected:
             if key.topic in self._loadings:
                 self._do(self._loadings[key.topic].elect, key.partition, changes.leaders[key].leader_epoch)
+        if "features" in delta.changes and self._services.metadata.features.level(SHARE_VERSION) < 1:
+            self._do(self._services.share_leader.switch_off)
         for topic_id in delta.deleted_topics:
             topic = delta.image.topics.get(topic_id)
             if topic is not None and topic.name not in self._loadings:

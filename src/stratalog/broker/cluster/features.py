@@ -16,12 +16,13 @@ from stratalog.broker.metadata import is_tiered
 from stratalog.engine.tiering import NEVER_TIERED
 from stratalog.errors import UsageError
 
-#: Lowest and highest level of each feature. Share groups are not served.
+#: Lowest and highest level of each feature.
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, 33),
     "kraft.version": (0, 1),
     "eligible.leader.replicas.version": (0, 1),
     "group.version": (0, 1),
+    "share.version": (0, 2),
     "streams.version": (0, 1),
     "transaction.version": (0, 2),
 }

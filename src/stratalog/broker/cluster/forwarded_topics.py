@@ -25,6 +25,7 @@ _CHECK_S: Final = 0.02
 _REPLICAS: Final = {
     "__consumer_offsets": "offsets.topic.replication.factor",
     "__transaction_state": "transaction.state.log.replication.factor",
+    "__share_group_state": "share.coordinator.state.topic.replication.factor",
     "__remote_log_metadata": "remote.log.metadata.topic.replication.factor",
 }
 #: Kafka's default for that; ours is that of a broker by itself.
@@ -32,6 +33,7 @@ _REPLICAS_DEFAULT: Final = 3
 #: Likewise, how many of them must be in sync.
 _MIN_ISR: Final = {
     "__transaction_state": "transaction.state.log.min.isr",
+    "__share_group_state": "share.coordinator.state.topic.min.isr",
     "__remote_log_metadata": "remote.log.metadata.topic.min.isr",
 }
 _MIN_ISR_DEFAULT: Final = 2

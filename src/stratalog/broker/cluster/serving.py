@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
-from stratalog.broker.cluster.answers import COORDINATOR_TOPICS, ClusterAnswers
+from stratalog.broker.cluster.answers import ClusterAnswers, coordinator_topic
 from stratalog.broker.cluster.client_topics import ClientTopics
 from stratalog.broker.cluster.failed_requests import failed_response
 from stratalog.broker.cluster.forwarding import FORWARDED, Forwarder
@@ -131,11 +131,12 @@ class ClusterApis:
                 yield name
 
     async def _find_coordinator(self, ctx: RequestContext, request: Any) -> Any:
-        topic = COORDINATOR_TOPICS.get(getattr(request, "key_type", 0))
+        topic = coordinator_topic(ctx.version, request)
         if topic is not None and self._metadata.topic(topic) is None:
-            log = ctx.broker.groups.log if topic == ctx.broker.groups.log.topic else ctx.broker.transactions.log
+            broker = ctx.broker
+            logs = (broker.groups.log, broker.transactions.log, broker.share_states.log)
             try:
-                await log.ensure()
+                await next(log for log in logs if log.topic == topic).ensure()
             except KafkaError as error:
                 logger.warning("%s cannot be created: %s", topic, error)
         return self._answers(ctx).find_coordinator(ctx.version, request)

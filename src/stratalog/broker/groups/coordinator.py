@@ -58,7 +58,7 @@ from stratalog.util import random_uuid
 
 if TYPE_CHECKING:
     from stratalog.broker.purgatory import Purgatory
-    from stratalog.broker.share import ShareStates
+    from stratalog.broker.share import SharePersister
     from stratalog.broker.storage import BrokerStorage
     from stratalog.broker.workers import Workers
     from stratalog.engine import Partition
@@ -78,7 +78,7 @@ class GroupCoordinator(LoadedGroups):
     others.
     """
 
-    def __init__(self, storage: BrokerStorage, workers: Workers, share_states: ShareStates) -> None:
+    def __init__(self, storage: BrokerStorage, workers: Workers, share_states: SharePersister) -> None:
         super().__init__(storage, workers, share_states)
         self._loop = workers.loop
         self._clock = storage.clock

@@ -35,7 +35,7 @@ from stratalog.broker.groups.values import (
 from stratalog.errors import GroupIdNotFoundError
 
 if TYPE_CHECKING:
-    from stratalog.broker.share import ShareStates
+    from stratalog.broker.share import SharePersister
     from stratalog.broker.storage import BrokerStorage
     from stratalog.broker.workers import Workers
 
@@ -65,7 +65,7 @@ class _CoordinatorOfType(Protocol):
 class LoadedGroups:
     """The groups of the partitions of `__consumer_offsets` that were read. Everything belongs to the loop's thread."""
 
-    def __init__(self, storage: BrokerStorage, workers: Workers, share_states: ShareStates) -> None:
+    def __init__(self, storage: BrokerStorage, workers: Workers, share_states: SharePersister) -> None:
         config = storage.config
         self._storage = storage
         self._workers = workers

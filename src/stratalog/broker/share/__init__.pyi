@@ -12,6 +12,7 @@ from .delivery import PartitionDelivery as PartitionDelivery
 from .fetching import SharedFetch as SharedFetch, ShareFetched as ShareFetched, ShareWish as ShareWish
 from .leader import ShareLeader as ShareLeader
 from .leader_hints import LeaderHints as LeaderHints
+from .persister import SharePersister as SharePersister
 from .record_runs import (
     AckBatch as AckBatch,
     AckType as AckType,

@@ -31,10 +31,14 @@ from stratalog.errors import (
     RequestTimedOutError,
     StratalogError,
     UnknownTopicOrPartitionError,
+    UsageError,
+    error_for_code,
 )
 from stratalog.log.format import Isolation
+from stratalog.wire import ApiKey
 
 if TYPE_CHECKING:
+    from stratalog.broker.cluster_membership import ClusterMembership
     from stratalog.broker.fetch import SharedRemoteReads
     from stratalog.broker.purgatory import Purgatory
     from stratalog.broker.storage import BrokerStorage
@@ -50,6 +54,9 @@ _SINCE_LEVEL: Final = 2
 _RETRIABLE = (NotLeaderOrFollowerError, RequestTimedOutError, UnknownTopicOrPartitionError)
 _TRIES, _BACKOFF_S = 5, 1.0
 _TIMEOUT_MS: Final = 30_000
+#: Those that name topics.
+_PRODUCE_VERSIONS: Final = (9, 12)
+_NOBODY: Final = -1
 #: So much is read at once of what is copied.
 _READ_BYTES: Final = 1 << 20
 
@@ -257,7 +264,12 @@ class DeadLetters:
         return await self._workers.run(_read_local, partition, offset)
 
     async def _append(self, topic: str, number: int, batch: bytes) -> None:
-        """Append a batch, and return once the replicas have it."""
+        """Append a batch, here or at the broker that leads the partition, and return once the replicas have it."""
+        cluster = self._storage.cluster
+        leader = None if cluster is None else cluster.leader(topic, number)
+        if cluster is not None and leader is not None and leader[0] not in (cluster.node_id, _NOBODY):
+            await self._produce(cluster, leader[0], topic, number, batch)
+            return
         partition = self._storage.logs.get(topic, number)
         if partition is None:
             raise UnknownTopicOrPartitionError(f"{topic}-{number} is not there")
@@ -270,6 +282,24 @@ class DeadLetters:
             failed = await confirmed(self._workers.loop, self._purgatory, _TIMEOUT_MS, [written])
             for error in failed.values():
                 raise error
+
+    @staticmethod
+    async def _produce(cluster: ClusterMembership, broker: int, topic: str, number: int, batch: bytes) -> None:
+        try:
+            answer = await cluster.ask(
+                broker,
+                ApiKey.PRODUCE,
+                _PRODUCE_VERSIONS,
+                transactional_id=None,
+                acks=-1,
+                timeout=_TIMEOUT_MS,
+                topic_data=[{"name": topic, "partition_data": [{"index": number, "records": batch}]}],
+            )
+        except UsageError as error:  # it does not answer
+            raise NotLeaderOrFollowerError(f"{topic}-{number}: {error}") from error
+        code = int(answer.responses[0].partition_responses[0].error_code)
+        if code:
+            raise error_for_code(code)(f"{topic}-{number}: broker {broker} answers error {code}")
 
 
 class _NotSentError(Exception):

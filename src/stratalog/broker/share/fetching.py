@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 
 #: How often a state is asked for again that the coordinator is still reading.
 _LOADING_S = 0.05
+#: How long a fetch waits for partitions that are not open yet while it has others, and how long at the least.
+_OPENING_S, _SHORTEST_OPENING_S = 0.2, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ class SharedFetch:
         self._left = wish.records_max
         self._shared: dict[SharePlace, SharePartition] = {}
         self._found: dict[SharePlace, ShareFetched] = {}
+        self._watched: list[SharePartition] = []
+        self._takes_opened = True
         self._woken = asyncio.Event()
         self._until_s = broker.loop.time() + wish.max_wait_ms / 1000
         self.isolation = wish.isolation
@@ -100,8 +104,7 @@ class SharedFetch:
         """Return what there is for the member, by partition; partitions without anything are left out."""
         if self._wish.is_empty:
             return {}
-        for place, topic in self._wish.places:
-            await self._open(place, topic)
+        await self._open_all()
         if self._shared:
             self._watch()
             try:
@@ -127,37 +130,64 @@ class SharedFetch:
             traffic.failed_share_fetch_requests += has_failed and not counted.get(topic, False)
             counted[topic] = has_failed or counted.get(topic, False)
 
+    async def _open_all(self) -> None:
+        """Open the partitions, all at once in a cluster: their states may be with several brokers."""
+        missing = []
+        for place, topic in self._wish.places:
+            known = self._broker.share_leader.get(ShareKey(self._wish.group_id, *place))
+            if known is not None and known.is_active:
+                self._shared[place] = known
+            else:
+                missing.append(self._open(place, topic))
+        if self._broker.cluster is None:
+            for opening in missing:
+                await opening
+        elif missing:
+            await self._wait_for([self._broker.loop.create_task(opening) for opening in missing])
+
+    async def _wait_for(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        """Wait until partitions are open: longer while there is no other. The others are there for a later fetch."""
+        left_s = self._until_s - self._broker.loop.time()
+        _, late = await asyncio.wait(tasks, timeout=max(min(left_s, _OPENING_S), _SHORTEST_OPENING_S))
+        left_s = self._until_s - self._broker.loop.time()
+        if late and not self._shared and not self._found and left_s > 0:
+            await asyncio.wait(late, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+        self._takes_opened = False
+
     async def _open(self, place: SharePlace, topic: str) -> None:
         key = ShareKey(self._wish.group_id, *place)
         leader = self._broker.share_leader
         while True:
             try:
-                self._shared[place] = await leader.open(key, topic)
+                found = await leader.open(key, topic)
+                if self._takes_opened:
+                    self._shared[place] = found
             except CoordinatorNotAvailableError as error:
-                if not leader.states.loading.is_over:
+                if leader.states.is_loading:
                     if self._broker.loop.time() < self._until_s:
                         await asyncio.sleep(_LOADING_S)
                         continue
                     return  # it is there for the next fetch
-                self._found[place] = ShareFetched(error.code)
+                self._refuse(place, error)
             except (KafkaError, OSError) as error:
-                self._found[place] = ShareFetched(wire_code(error))
+                self._refuse(place, error)
             return
+
+    def _refuse(self, place: SharePlace, error: Exception) -> None:
+        if self._takes_opened:
+            self._found[place] = ShareFetched(wire_code(error))
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    @property
-    def _partitions(self) -> list[Partition]:
-        return [shared.partition for shared in self._shared.values()]
-
     def _watch(self) -> None:
-        self._broker.purgatory.watch(self, self._partitions)
-        for shared in self._shared.values():
+        self._watched = list(self._shared.values())
+        self._broker.purgatory.watch(self, [shared.partition for shared in self._watched])
+        for shared in self._watched:
             shared.watch(self._woken.set)
 
     def _forget(self) -> None:
-        self._broker.purgatory.forget(self, self._partitions)
-        for shared in self._shared.values():
+        self._broker.purgatory.forget(self, [shared.partition for shared in self._watched])
+        for shared in self._watched:
             shared.forget(self._woken.set)
 
     def changed(self, partition: Partition) -> bool:  # noqa: ARG002
@@ -179,6 +209,7 @@ class SharedFetch:
 
     async def _hand_out(self, *, is_last: bool) -> bool:
         """Hand out what there is, if that is enough or nothing more is waited for; whether it was done."""
+        is_last = self._note_moved() or is_last
         ready = [(place, shared) for place, shared in self._shared.items() if shared.can_acquire]
         if not ready:
             return is_last
@@ -200,11 +231,22 @@ class SharedFetch:
             self._found[reading.place] = self._answer(reading)
         return True
 
+    def _note_moved(self) -> bool:
+        """Note the partitions that this broker does not lead any more; whether there are any."""
+        logs = self._broker.logs
+        moved = [
+            place
+            for place, shared in self._shared.items()
+            if shared.partition.leader_epoch != shared.leader_epoch
+            or (shared.is_fenced and logs.get(shared.partition.topic, place.partition) is not shared.partition)
+        ]
+        for place in moved:
+            self._broker.share_leader.end_this(self._shared.pop(place))
+            self._found[place] = ShareFetched(NotLeaderOrFollowerError.code)
+        return bool(moved)
+
     def _read(self, place: SharePlace, shared: SharePartition, max_bytes: int, *, is_first: bool) -> _Reading:
         offset, partition = shared.delivery.next_fetch_offset, shared.partition
-        if partition.leader_epoch != shared.leader_epoch:
-            self._broker.share_leader.end(shared.key)
-            return _Reading(place, shared, offset, error_code=NotLeaderOrFollowerError.code)
         try:
             data = partition.read(offset, max_bytes, isolation=self.isolation, min_one_message=is_first)
         except OffsetOutOfRangeError:

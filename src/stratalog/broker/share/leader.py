@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING
 
 from stratalog.broker.metadata import GROUP
 from stratalog.broker.share.dead_letters import DeadLetters
 from stratalog.broker.share.record_runs import AckBatch, AckType
-from stratalog.broker.share.sessions import ShareSession, ShareSessionCache
+from stratalog.broker.share.sessions import SharePlace, ShareSession, ShareSessionCache
 from stratalog.broker.share.share_partition import ENDS_IT, SharePartition
 from stratalog.broker.share.state_records import ShareKey
 from stratalog.config import GroupConfig, offset_reset_duration_ms
@@ -29,7 +29,7 @@ from stratalog.log.format import Isolation
 if TYPE_CHECKING:
     from stratalog.broker.fetch import SharedRemoteReads
     from stratalog.broker.purgatory import Purgatory
-    from stratalog.broker.share.states import ShareStates
+    from stratalog.broker.share.persister import SharePersister
     from stratalog.broker.storage import BrokerStorage
     from stratalog.broker.workers import Workers
     from stratalog.engine import Partition
@@ -43,7 +43,7 @@ class ShareLeader:
     def __init__(
         self,
         storage: BrokerStorage,
-        states: ShareStates,
+        states: SharePersister,
         remote_reads: SharedRemoteReads,
         workers: Workers,
         purgatory: Purgatory,
@@ -61,8 +61,10 @@ class ShareLeader:
 
     def close(self) -> None:
         """Hand out no more records."""
-        for key in list(self._partitions):
-            self.end(key)
+        self._end_all(self._partitions)
+        if not self._loop.is_closed():
+            for task in self._ending:
+                task.cancel()
         self.dead_letters.close()
 
     def settings(self, group_id: str) -> GroupConfig:
@@ -96,13 +98,16 @@ class ShareLeader:
         try:
             await found.open(partial(self._start_offset, found.partition))
         except KafkaError:
-            self._end_this(found)
+            self.end_this(found)
             raise
         return found
 
     def _led(self, topic: str, number: int) -> Partition:
         partition = self._storage.logs.get(topic, number)
         if partition is None:
+            cluster = self._storage.cluster
+            if cluster is not None and cluster.leader(topic, number) is not None:
+                raise NotLeaderOrFollowerError(f"{topic}-{number} has no replica on this broker")
             raise UnknownTopicOrPartitionError(NOT_HERE)
         if partition.failure is not None:
             raise partition.failure
@@ -127,13 +132,17 @@ class ShareLeader:
             raise OffsetNotAvailableError(f"Offset for timestamp {time_ms} not found for topic partition: {partition}")
         return found.offset
 
+    def leadership_changed(self, places: Set[SharePlace]) -> None:
+        """Forget partitions for all groups: others lead them, or this broker in another epoch, or they are gone."""
+        self._end_all(key for key in self._partitions if (key.topic_id, key.partition) in places)
+
     def end(self, key: ShareKey) -> None:
         """Forget a partition: the next fetch reads its state again."""
         found = self._partitions.pop(key, None)
         if found is not None:
             found.fence()
 
-    def _end_this(self, found: SharePartition) -> None:
+    def end_this(self, found: SharePartition) -> None:
         """Forget a partition, unless it has been opened again since."""
         if self._partitions.get(found.key) is found:
             self.end(found.key)
@@ -148,7 +157,7 @@ class ShareLeader:
         try:
             await found.acknowledge(member_id, batches)
         except ENDS_IT:
-            self._end_this(found)
+            self.end_this(found)
             raise
         for batch in batches:
             each = batch.last - batch.first + 1 if len(batch.types) == 1 else 1
@@ -170,7 +179,7 @@ class ShareLeader:
         try:
             await found.release(member_id)
         except KafkaError:  # what cannot be kept now comes back when the locks are over
-            self._end_this(found)
+            self.end_this(found)
 
     def connection_lost(self, connection: object) -> None:
         """End the session that came with a connection; a group without sessions begins again with its next."""

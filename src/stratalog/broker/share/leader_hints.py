@@ -7,42 +7,47 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from stratalog.broker.cluster_membership import Nodes, endpoints_of
 from stratalog.errors import FencedLeaderEpochError, NotLeaderOrFollowerError
 
 if TYPE_CHECKING:
     from stratalog.broker.server import RequestContext
 
+_NOBODY: Final = -1
 _HINTED: Final = (NotLeaderOrFollowerError.code, FencedLeaderEpochError.code)
 
 
 class LeaderHints:
-    """The leaders that one answer of a broker by itself names: that is, the broker."""
+    """The leaders that one answer names. A broker by itself names itself, one of a cluster those of its metadata."""
 
     def __init__(self, ctx: RequestContext) -> None:
         self._ctx = ctx
-        self._names_itself = False
+        self._named: set[int] = set()
 
     def leader(self, topic: str | None, partition: int, error_code: int) -> Any:
         """Return what is told of the leader of a partition; only these two errors tell anything."""
         if error_code not in _HINTED or topic is None:
             return self._ctx.make("LeaderIdAndEpoch")
-        found = self._ctx.broker.partition(topic, partition)
-        if found is None or found.leader_epoch < 0:
-            return self._ctx.make("LeaderIdAndEpoch", leader_id=-1, leader_epoch=-1)
-        self._names_itself = True
-        return self._ctx.make("LeaderIdAndEpoch", leader_id=self._ctx.broker.node_id, leader_epoch=found.leader_epoch)
+        leader_id, epoch = self._known(topic, partition) or (_NOBODY, _NOBODY)
+        if leader_id != _NOBODY:
+            self._named.add(leader_id)
+        return self._ctx.make("LeaderIdAndEpoch", leader_id=leader_id, leader_epoch=epoch)
+
+    def _known(self, topic: str, partition: int) -> tuple[int, int] | None:
+        broker = self._ctx.broker
+        if broker.cluster is not None:
+            return broker.cluster.leader(topic, partition)
+        found = broker.partition(topic, partition)
+        return None if found is None or found.leader_epoch < 0 else (broker.node_id, found.leader_epoch)
 
     def nodes(self) -> list[Any]:
         """Return where the leaders are reached that were told of."""
-        if not self._names_itself:
-            return []
         broker, peer = self._ctx.broker, self._ctx.peer
+        nodes: Nodes = [(broker.node_id, peer.reached_host, peer.listener.port, broker.config["broker.rack"])]
+        if broker.cluster is not None:
+            nodes = endpoints_of(broker.cluster, sorted(self._named), peer.listener.name)
         return [
-            self._ctx.make(
-                "NodeEndpoint",
-                node_id=broker.node_id,
-                host=peer.reached_host,
-                port=peer.listener.port,
-                rack=broker.config["broker.rack"],
-            )
+            self._ctx.make("NodeEndpoint", node_id=node_id, host=host, port=port, rack=rack)
+            for node_id, host, port, rack in nodes
+            if node_id in self._named
         ]

@@ -42,7 +42,7 @@ from stratalog.errors import (
 if TYPE_CHECKING:
     from stratalog.broker.share.dead_letters import DeadLetters
     from stratalog.broker.share.log_records import ReadBatches
-    from stratalog.broker.share.states import ShareStates
+    from stratalog.broker.share.persister import SharePersister
     from stratalog.config import GroupConfig
     from stratalog.engine import Partition
     from stratalog.log.index import AbortedTransaction
@@ -60,7 +60,7 @@ class SharePartition:
         self,
         key: ShareKey,
         partition: Partition,
-        states: ShareStates,
+        states: SharePersister,
         dead_letters: DeadLetters,
         settings: Callable[[], GroupConfig],
         loop: asyncio.AbstractEventLoop,

@@ -1,7 +1,7 @@
 """What share groups know of partitions, kept in `__share_group_state`: the share coordinator of this broker.
 
-A state is a snapshot with the updates since (`state_changes`). In Kafka the broker sends such requests to itself, or to
-the one that coordinates the partition.
+A state is a snapshot with the updates since (`state_changes`). A broker of a cluster has the states of the partitions
+of `__share_group_state` that it leads; `SharePersister` asks the right one.
 
 Source: `ShareCoordinatorShard` of Kafka 4.4.0.
 """
@@ -32,15 +32,18 @@ from stratalog.errors import (
     FencedLeaderEpochError,
     FencedStateEpochError,
     InvalidRequestError,
+    NotCoordinatorError,
     UnknownTopicOrPartitionError,
 )
 from stratalog.records import Codec
 
 if TYPE_CHECKING:
     from stratalog.broker.metadata import ClusterControl
+    from stratalog.broker.purgatory import Purgatory
     from stratalog.broker.storage import BrokerStorage
     from stratalog.broker.workers import Workers
     from stratalog.config import BrokerConfig
+    from stratalog.engine import Partition
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +54,8 @@ FENCED_STATE = "The coordinator rejected the request because the state epoch did
 
 #: How often what is not needed any more is looked for, and when a snapshot is old: Kafka's defaults for both.
 _TIDY_S, _OLD_MS = 300, 300_000
+#: How long the replicas may take to confirm a record: the default of `share.coordinator.write.timeout.ms`.
+_CONFIRMATION_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +128,13 @@ class ShareStates:
         self._is_active = True
         self.loading.start(self._schedule)
 
+    def start_by_partition(self, purgatory: Purgatory) -> None:
+        """Begin without any state; `loading` hears which partitions this broker of a cluster leads."""
+        self._is_active = True
+        self.log.go_by_partition(purgatory, _CONFIRMATION_MS)
+        self.loading.go_by_partition()
+        self._schedule()
+
     def close(self) -> None:
         self.loading.close()
         self._is_active = False
@@ -177,6 +189,7 @@ class ShareStates:
                 written_ms=now_ms,
             ),
         )
+        await self.log.settled(str(key))
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareSnapshot:
         """Return a state for the leader of the partition, whose epoch is kept; earlier leaders are refused then."""
@@ -192,17 +205,13 @@ class ShareStates:
         if held.leader_epoch != leader_epoch:
             said = ShareWrite(found.start_offset, found.done_count, leader_epoch=leader_epoch)
             self._write(key, record_for(held, said, self._updates_max, self._clock.now_ms()))
+        await self.log.settled(str(key))
         return found
 
     async def write(self, key: ShareKey, state_epoch: int, leader_epoch: int, said: ShareWrite) -> None:
         """Keep what has become of records; the topic is made for it."""
         _check_numbers(key, leader_epoch=leader_epoch, state_epoch=state_epoch)
         await self._find(key)
-        self.keep(key, state_epoch, leader_epoch, said)
-
-    def keep(self, key: ShareKey, state_epoch: int, leader_epoch: int, said: ShareWrite) -> None:
-        """Do what `write` does, at once, for one that has read the state."""
-        self._check_place(key)
         held = self._held.get(key)
         if held is None:
             raise InvalidRequestError("Write operation on uninitialized share partition not allowed.")
@@ -212,6 +221,7 @@ class ShareStates:
             raise FencedStateEpochError(FENCED_STATE)
         self._check_partition(key)
         self._write(key, record_for(held, said, self._updates_max, self._clock.now_ms()))
+        await self.log.settled(str(key))
 
     async def summary(self, key: ShareKey) -> ShareSnapshot | None:
         """Return a state, None when there is none."""
@@ -219,6 +229,7 @@ class ShareStates:
         await self._find(key)
         self._check_partition(key)
         held = self._held.get(key)
+        await self.log.settled(str(key))
         return None if held is None else held.snapshot
 
     async def delete(self, key: ShareKey) -> None:
@@ -228,14 +239,12 @@ class ShareStates:
         self._check_partition(key)
         if key in self._held:
             self._write(key, None)
+        await self.log.settled(str(key))
 
     async def _find(self, key: ShareKey) -> None:
-        """Return when a state may be asked for; the topic is made for it."""
-        if self._is_active and not self.log.exists:
+        """Return when a state may be asked for; a broker by itself makes the topic for it."""
+        if self._is_active and self.log.epochs is None and not self.log.exists:
             await self.log.ensure()
-        self._check_place(key)
-
-    def _check_place(self, key: ShareKey) -> None:
         if not self._is_active:
             raise CoordinatorNotAvailableError("Share coordinator is not available.")
         self.loading.check(str(key))
@@ -269,24 +278,30 @@ class ShareStates:
     async def tidy(self) -> None:
         """Forget what is of topics that are gone, and let the log begin where it is still needed."""
         if not self.log.exists or not self.loading.is_over:
-            return
+            return  # what is not read yet is needed
         for _ in in_pieces(list(self._held), self._delete_without_topic):
             await asyncio.sleep(0)  # others have their turn
         if any(held.snapshot.created_ms == held.snapshot.written_ms for held in self._held.values()):
             for _ in in_pieces(list(self._held), self._renew_old_snapshot):
                 await asyncio.sleep(0)
-        needed: dict[int, int] = {}
+        snapshots: dict[int, list[int]] = {}
         for key, offset in self._snapshot_offsets.items():
-            number = self.log.partition_number(str(key))
-            needed[number] = min(offset, needed.get(number, offset))
-        for number, offset in needed.items():
+            snapshots.setdefault(self.log.partition_number(str(key)), []).append(offset)
+        for number, offsets in snapshots.items():
             partition = self._storage.logs.get(self.log.topic, number)
-            if partition is not None and partition.failure is None:
-                await self._workers.run(partition.log.increment_log_start_offset, offset, "share states")
+            if partition is None or partition.failure is not None or not self._coordinates(partition):
+                continue
+            if max(offsets) < partition.log.high_watermark:  # else the snapshot before may be needed
+                await self._workers.run(partition.log.increment_log_start_offset, min(offsets), "share states")
+
+    def _coordinates(self, partition: Partition) -> bool:
+        """Whether a partition is this broker's to write, in the epoch in which it was read."""
+        epochs = self.log.epochs
+        return epochs is None or epochs.get(partition.partition) == partition.leader_epoch
 
     def _delete_without_topic(self, key: ShareKey) -> None:
         if key in self._held and self._storage.metadata.topic_by_id(key.topic_id) is None:
-            self._write(key, None)
+            self._write_if_led(key, None)
 
     def _renew_old_snapshot(self, key: ShareKey) -> None:
         """Write an old snapshot once more, so that what lies before it is not needed for its sake.
@@ -297,7 +312,13 @@ class ShareStates:
         now_ms = self._clock.now_ms()
         if held is not None and now_ms - held.snapshot.written_ms >= _OLD_MS:
             epoch = held.snapshot.snapshot_epoch + 1
-            self._write(key, replace(held.snapshot, snapshot_epoch=epoch, written_ms=now_ms))
+            self._write_if_led(key, replace(held.snapshot, snapshot_epoch=epoch, written_ms=now_ms))
+
+    def _write_if_led(self, key: ShareKey, value: ShareSnapshot | None) -> None:
+        try:
+            self._write(key, value)
+        except (NotCoordinatorError, CoordinatorNotAvailableError) as error:
+            logger.debug("%s: %s", key, error)  # who leads next does it
 
 
 def _check_numbers(key: ShareKey, *, leader_epoch: int = 0, state_epoch: int = 0) -> None:

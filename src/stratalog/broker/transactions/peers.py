@@ -7,10 +7,11 @@ as in Kafka's `TransactionMarkerChannelManager` and `AddPartitionsToTxnManager`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final
 
+from stratalog.broker.batched_requests import BatchedRequests
 from stratalog.broker.confirmation import Unconfirmed, confirmed
 from stratalog.broker.groups import TopicPartition
 from stratalog.broker.transactions.markers import FINAL_ERRORS, Marker, MarkerWriter
@@ -31,68 +32,11 @@ _MARKER_VERSIONS: Final = (1, 2)
 _ADD_VERSIONS: Final = (4, 5)
 #: After these a partition needs the marker no more. One that is unknown may be so for a moment: the metadata decides.
 _DONE: Final = (FINAL_ERRORS | {0}) - {UnknownTopicOrPartitionError.code}
-_BATCH_MAX: Final = 500
 #: How long the replicas of a partition may take to confirm a marker.
 MARKER_TIMEOUT_MS: Final = 30_000
 
-_Asked = TypeVar("_Asked")
 #: The error code of each partition.
 Codes = dict[TopicPartition, int]
-
-
-class BatchedRequests(Generic[_Asked]):
-    """Puts what is asked of one broker while it answers into its next request. Belongs to the loop's thread."""
-
-    def __init__(
-        self, send: Callable[[int, Sequence[_Asked]], Awaitable[Sequence[Codes]]], key_of: Callable[[_Asked], Hashable]
-    ) -> None:
-        """`send` raises a StratalogError for all; nothing of the same `key_of` is in one request twice."""
-        self._send = send
-        self._key_of = key_of
-        self._waiting: dict[int, list[tuple[_Asked, asyncio.Future[Codes]]]] = {}
-        self._running: dict[int, asyncio.Task[None]] = {}
-
-    async def ask(self, broker: int, asked: _Asked) -> Codes:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Codes] = loop.create_future()
-        self._waiting.setdefault(broker, []).append((asked, future))
-        if broker not in self._running:
-            self._running[broker] = loop.create_task(self._run(broker))
-        return await future
-
-    def close(self) -> None:
-        for task in self._running.values():
-            if not task.get_loop().is_closed():
-                task.cancel()
-
-    async def _run(self, broker: int) -> None:
-        try:
-            while batch := self._next(broker):
-                try:
-                    answers = await self._send(broker, [asked for asked, _ in batch])
-                except Exception as error:  # noqa: BLE001  whatever it is: each of them has to hear of it
-                    for _, future in batch:
-                        if not future.done():
-                            future.set_exception(error)
-                    continue
-                for (_, future), codes in zip(batch, answers, strict=True):
-                    if not future.done():
-                        future.set_result(codes)
-        finally:
-            del self._running[broker]
-
-    def _next(self, broker: int) -> list[tuple[_Asked, asyncio.Future[Codes]]]:
-        batch: dict[Hashable, tuple[_Asked, asyncio.Future[Codes]]] = {}
-        left = []
-        for each in self._waiting.pop(broker, []):
-            key = self._key_of(each[0])
-            if key in batch or len(batch) == _BATCH_MAX:
-                left.append(each)
-            else:
-                batch[key] = each
-        if left:
-            self._waiting[broker] = left
-        return list(batch.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +67,10 @@ class TransactionPeers:
         self._writer = writer
         self._loop = loop
         self._purgatory = purgatory
-        self._markers: BatchedRequests[_SentMarker] = BatchedRequests(
+        self._markers: BatchedRequests[int, _SentMarker, Codes] = BatchedRequests(
             self._send_markers, lambda each: each.marker.producer.id
         )
-        self._additions: BatchedRequests[_Addition] = BatchedRequests(
+        self._additions: BatchedRequests[int, _Addition, Codes] = BatchedRequests(
             self._send_additions, lambda each: each.transactional_id
         )
 

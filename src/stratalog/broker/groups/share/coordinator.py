@@ -35,7 +35,7 @@ from stratalog.broker.groups.share.state_topics import (
 )
 from stratalog.broker.groups.share.surroundings import ShareGroupSettings, ShareSurroundings
 from stratalog.broker.groups.share.values import ShareGroupChange, ShareMember, StateTopic
-from stratalog.broker.share import ShareKey, ShareStates
+from stratalog.broker.share import ShareKey, SharePersister
 from stratalog.errors import GroupIdNotFoundError, KafkaError, UnknownServerError, UnknownTopicOrPartitionError
 from stratalog.util import uuid_to_base64
 
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: States to handle before the loop may serve others.
-_PIECE = 50
+#: States to ask for at once. The loop serves others in between, and a coordinator that is elsewhere has them together.
+_PIECE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class DeletedOffsets:
 class ShareGroupCoordinator(ModernCoordinator[ShareGroup, ShareMember, ShareGroupChange]):
     """Has the share coordinator initialize and delete states of partitions as groups change."""
 
-    def __init__(self, storage: BrokerStorage, workers: Workers, log: CoordinatorLog, states: ShareStates) -> None:
+    def __init__(self, storage: BrokerStorage, workers: Workers, log: CoordinatorLog, states: SharePersister) -> None:
         super().__init__(storage, workers, log)
         self._states = states
         self._initializing: set[asyncio.Task[None]] = set()
@@ -237,16 +237,18 @@ class ShareGroupCoordinator(ModernCoordinator[ShareGroup, ShareMember, ShareGrou
     async def _for_each(
         self, group_id: str, partitions: Partitions, ask: Callable[[ShareKey], Awaitable[None]]
     ) -> dict[tuple[UUID, int], KafkaError]:
-        """Call `ask` for each partition in turn; return the errors of those that failed."""
+        """Call `ask` for each partition, many at once; return the errors of those that failed."""
         failures: dict[tuple[UUID, int], KafkaError] = {}
-        keys = [ShareKey(group_id, topic_id, number) for topic_id, numbers in partitions.items() for number in numbers]
-        for at, key in enumerate(keys):
-            if at % _PIECE == _PIECE - 1:
-                await asyncio.sleep(0)  # others have their turn
+
+        async def ask_about(key: ShareKey) -> None:
             try:
                 await ask(key)
             except KafkaError as error:
                 failures[key.topic_id, key.partition] = error
+
+        keys = [ShareKey(group_id, topic_id, number) for topic_id, numbers in partitions.items() for number in numbers]
+        for at in range(0, len(keys), _PIECE):
+            await asyncio.gather(*map(ask_about, keys[at : at + _PIECE]))
         return failures
 
     def forget_topics(self) -> None:
