@@ -215,3 +215,17 @@ def test_a_partition_of_too_many_digits_is_wrong_usage(any_cli: CommandLine, gro
     chosen = f"{topic}:{'9' * 5000}"
     said = any_cli.refused("groups", "reset-offsets", group, "--topic", chosen, "--to-earliest", code=2)
     assert said.endswith("expected TOPIC or TOPIC:0,1,2")
+
+
+def test_offsets_are_deleted_by_topic_and_partition(any_cli: CommandLine, group: str, topic: str) -> None:
+    any_cli.good("groups", "reset-offsets", group, "--topic", topic, "--to-earliest", "--execute")
+    delete = ("groups", "delete-offsets", group, "--topic")
+    told = any_cli.good(*delete, f"{topic}:0", "--json").json
+    assert told == {"group": group, "deleted": [{"topic": topic, "partition": 0}]}
+    left = offsets(any_cli, group)
+    assert 0 not in left or left[0] is None
+    with member(any_cli, group, topic):
+        assert "is subscribed to it" in any_cli.refused(*delete, topic)
+    assert topic in any_cli.good(*delete, topic).out
+    assert "no topic no-such-topic" in any_cli("groups", "delete-offsets", group, "--topic", "no-such-topic").err
+    assert "no topic given" in any_cli("groups", "delete-offsets", group).err

@@ -60,6 +60,19 @@ def test_a_share_group_is_listed_described_set_elsewhere_and_deleted(
     assert group not in any_cli.good("groups", "list").out
 
 
+def test_offsets_of_a_share_group_are_deleted_by_topic(
+    any_cli: CommandLine, talk: ShareTalk, topic: str, group: str
+) -> None:
+    delete = ("groups", "delete-offsets", group, "--topic", topic)
+    assert any_cli.refused(*delete).endswith("it has members; end them first")
+    talk.beat("a leaves", group, "a", -1)
+    any_cli.good("groups", "reset-offsets", group, "--topic", topic, "--to-earliest", "--execute")
+    assert "its offsets go by topic" in any_cli("groups", "delete-offsets", group, "--topic", f"{topic}:0").err
+    assert len(offsets(any_cli, group)) == 3
+    assert any_cli.good(*delete, "--json").json == {"group": group, "deleted": [{"topic": topic}]}
+    assert offsets(any_cli, group) == {}
+
+
 def offsets(cli: CommandLine, group: str) -> dict[int, tuple[Any, Any]]:
     """Where the group begins in each partition, and its lag."""
     told = cli.good("groups", "describe", group, "--json").json

@@ -57,8 +57,8 @@ _CHANGES_METADATA = {
 }
 _CHANGES_TRANSACTIONS = {ApiKey.END_TXN, ApiKey.INIT_PRODUCER_ID}
 _BARRIER = "barrier"
-#: The first is of share groups; the second bounds what a compressed batch may become, for which ours has a rule.
-_CONFIGS_OF_KAFKA_ALONE = {"errors.deadletterqueue.group.enable", "max.decompressed.message.bytes"}
+#: It bounds what a compressed batch may become, for which ours has a rule.
+_CONFIGS_OF_KAFKA_ALONE = {"max.decompressed.message.bytes"}
 #: Times from here on are of the broker's clock: those of records are of 2023.
 _OF_NOW = NOW + 10_000_000_000
 #: The attribute of a batch whose timestamps are the broker's.

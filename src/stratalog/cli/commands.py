@@ -60,12 +60,17 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     ),
     GroupSpec(
         "groups",
-        "List, describe and delete groups, and reset their offsets.",
+        "List, describe and delete groups, and reset or delete their offsets.",
         ("groups list -b localhost:9092", "groups describe billing -b localhost:9092"),
         (
             CommandSpec("list", "stratalog.cli.groups.listing:list_", "List groups, their types and states."),
             CommandSpec("describe", "stratalog.cli.groups.describe:describe", "Describe offsets, lags and members."),
             CommandSpec("delete", "stratalog.cli.groups.listing:delete", "Delete groups with their offsets."),
+            CommandSpec(
+                "delete-offsets",
+                "stratalog.cli.groups.delete_offsets:delete_offsets",
+                "Delete a group's offsets of topics.",
+            ),
             CommandSpec(
                 "reset-offsets",
                 "stratalog.cli.groups.reset:reset_offsets",

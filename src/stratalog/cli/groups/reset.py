@@ -104,7 +104,7 @@ def reset_offsets(
             wanted: Mapping[TopicPartition, int] = _read_plan(from_file, group)
             chosen = _existing(cluster, list(wanted))
         else:
-            chosen = _existing(cluster, [*before]) if all_topics else _chosen(cluster, topic or [])
+            chosen = _existing(cluster, [*before]) if all_topics else chosen_partitions(cluster, topic or [])
             if not chosen:
                 raise UsageError(f"group {group} has no offsets; name a topic with --topic")
         starts, ends = (_listed(cluster, chosen, special) for special in (EARLIEST_OFFSET, LATEST_OFFSET))
@@ -153,7 +153,8 @@ def _require_no_members(cluster: Cluster, name: str) -> str | None:
     return known.type
 
 
-def _chosen(cluster: Cluster, texts: Sequence[str]) -> list[TopicPartition]:
+def chosen_partitions(cluster: Cluster, texts: Sequence[str]) -> list[TopicPartition]:
+    """Return the partitions that TOPIC or TOPIC:0,1 name. UsageError, and NothingFoundError for a topic."""
     wanted: dict[str, set[int] | None] = {}
     for text in texts:
         match = _TOPIC.fullmatch(text)
