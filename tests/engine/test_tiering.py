@@ -109,6 +109,48 @@ def test_sealed_segments_go_to_a_directory_under_the_data_and_come_back_by_offse
     assert {manifest.partition_count for manifest in list_remote_segments(store)} == {5}
 
 
+def test_the_keys_of_aivens_plugin_make_its_objects(tmp_path: Path, made: list[Tiered]) -> None:
+    bucket = tmp_path / "bucket"
+    bucket.mkdir()
+    settings = {
+        "remote.log.storage.manager.class.name": "io.aiven.kafka.tieredstorage.RemoteStorageManager",
+        "remote.log.storage.manager.class.path": "/opt/plugin/core/*:/opt/plugin/filesystem/*",
+        "rsm.config.storage.backend.class": "io.aiven.kafka.tieredstorage.storage.filesystem.FileSystemStorage",
+        "rsm.config.storage.root": str(bucket),
+        "rsm.config.key.prefix": "tier/",
+        "rsm.config.chunk.size": "4194304",
+        "rsm.config.custom.metadata.fields.include": "REMOTE_SIZE,OBJECT_KEY",
+    }
+    one = tiered(made, tmp_path / "data", **settings)
+    remote = one.start()
+    config = LogConfig.from_properties(
+        {"remote.storage.enable": "true", "retention.ms": "-1", "local.retention.bytes": "1"}, None
+    )
+    (partition,) = one.logs.create_topic(TopicSpec("orders", uuid4(), 1, config))
+    for number in range(3):
+        partition.append(build_batch([Record(0, 1_000 + number, None, b"%d" % number)]))
+        partition.log.roll()
+    remote.run_once(partition.topic_id_partition)
+    stored = sorted(path.name.rpartition(".")[2] for path in bucket.rglob("tier/orders-*/0/*"))
+    assert stored == sorted(["log", "indexes", "rsm-manifest"] * 3)
+    assert partition.log.delete_old_segments()
+    found = partition.read_remote(1, 1 << 20)
+    assert next(iter(next(iter(iter_batches(found.records))).records())).value == b"1"
+
+
+def test_a_key_that_aivens_plugin_has_not_refuses_the_start(tmp_path: Path, made: list[Tiered]) -> None:
+    settings = {
+        "remote.log.storage.manager.class.name": "io.aiven.kafka.tieredstorage.RemoteStorageManager",
+        "rsm.config.storage.backend.class": "io.aiven.kafka.tieredstorage.storage.filesystem.FileSystemStorage",
+        "rsm.config.storage.root": str(tmp_path),
+        "rsm.config.chunk.size": "4194304",
+        "rsm.config.chunk.sise": "1",
+    }
+    said = "refuses its configuration: chunk.sise is not known of Aiven's plugin in this broker: take it away"
+    with pytest.raises(UsageError, match=said):
+        tiered(made, tmp_path, **settings).start()
+
+
 def test_the_metadata_topic_is_made_as_configured(tmp_path: Path, made: list[Tiered]) -> None:
     one = tiered(made, tmp_path)
     one.start()

@@ -14,7 +14,8 @@ STORAGE_KEYS: Final = (
         dynamic=True),
     key("remote.log.storage.system.enable", BOOL, False, "Switch tiered storage on."),
     key("remote.log.storage.manager.class.name", STR, None,
-        "The storage plugin, as module:Class. By default, stratalog's object store manager."),
+        "The storage plugin, as module:Class, or io.aiven.kafka.tieredstorage.RemoteStorageManager for the layout "
+        "and the keys of Aiven's plugin. By default, stratalog's object store manager."),
     key("remote.log.storage.manager.class.path", STR, None, "Path to import the storage plugin from."),
     key("remote.log.storage.manager.impl.prefix", STR, "rsm.config.", "Prefix of the storage plugin's keys."),
     key("remote.log.metadata.manager.class.name", STR, None,

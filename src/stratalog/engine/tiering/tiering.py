@@ -24,7 +24,12 @@ from stratalog.remote.api import (
 )
 from stratalog.remote.metadata import MetadataLog, TopicBasedRemoteLogMetadataManager
 from stratalog.remote.ownership import BrokerOwnership, Claimant, OwnershipFile
-from stratalog.remote.storage import ObjectStoreRemoteStorageManager, storage_manager_options
+from stratalog.remote.storage import (
+    PLUGIN_CLASS,
+    AivenRemoteStorageManager,
+    ObjectStoreRemoteStorageManager,
+    storage_manager_options,
+)
 from stratalog.remote.tier import PartitionCount, RemoteHealth, RemoteLogManager
 from stratalog.util import SYSTEM_CLOCK, Clock
 
@@ -91,14 +96,19 @@ def start_tiering(
     remote.plugin_metrics += [*_metrics_of("storage", storage), *_metrics_of("metadata", metadata)]
     remote.start()
     logs.attach_remote(remote)
-    if isinstance(storage, ObjectStoreRemoteStorageManager):
+    if isinstance(storage, ObjectStoreRemoteStorageManager | AivenRemoteStorageManager):
         threading.Thread(target=_look_at, args=(storage, remote.health), name="remote-store-check", daemon=True).start()
     return remote
 
 
 def _storage_manager(config: BrokerConfig, data_dir: Path, cluster_id: str) -> RemoteStorageManager:
     options = config.prefixed(config["remote.log.storage.manager.impl.prefix"])
-    if config["remote.log.storage.manager.class.name"]:
+    key = "remote.log.storage.manager.class.name"
+    if config[key] == PLUGIN_CLASS:
+        as_aiven = AivenRemoteStorageManager(is_read_only=OwnershipFile(data_dir).is_read_only)
+        configure_plugin("storage", key, PLUGIN_CLASS, as_aiven.configure, options)
+        return as_aiven
+    if config[key]:
         plugin: RemoteStorageManager = _plugin("storage", RemoteStorageManager, config, data_dir, cluster_id)
         return plugin
     manager = ObjectStoreRemoteStorageManager()
@@ -159,7 +169,7 @@ def _metrics_of(kind: str, plugin: object) -> list[PluginMetrics]:
     return [metrics]
 
 
-def _look_at(storage: ObjectStoreRemoteStorageManager, health: RemoteHealth) -> None:
+def _look_at(storage: ObjectStoreRemoteStorageManager | AivenRemoteStorageManager, health: RemoteHealth) -> None:
     """Say at once, beside the start, that a store is of no use or another cluster's, rather than at the first copy."""
     try:
         storage.store.check()

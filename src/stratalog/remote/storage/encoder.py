@@ -16,9 +16,6 @@ from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import UPLOAD_PART_BYTES, ObjectStore, Uploaded
 from stratalog.util import FileSystem, crc32c
 
-#: What a chunk may grow by: nonce and tag, and a zstd frame of what cannot be compressed.
-_GROWTH_BYTES = NONCE_BYTES + TAG_BYTES + 1024 + BLOCK_BYTES // 128
-
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
@@ -89,30 +86,57 @@ class Encoder:
     def _put_chunks(
         self, kind: ObjectKind, size: int, read: Callable[[int, int], bytes], codec: ChunkCodec
     ) -> StoredObject:
-        """`read` gives `size` bytes at a position."""
-        key = self._key(kind)
-        count = -(-size // BLOCK_BYTES)
-        sizes: list[int] = []
-        crc = 0
-
-        def chunks() -> Iterator[bytes]:
-            nonlocal crc
-            for number in range(count):
-                content = read(min(BLOCK_BYTES, size - number * BLOCK_BYTES), number * BLOCK_BYTES)
-                crc = crc32c(content, crc)
-                stored = codec.encode(key, number, count, content)
-                sizes.append(len(stored))
-                yield stored
-
-        size_max = size + count * _GROWTH_BYTES
-        if size_max <= UPLOAD_PART_BYTES:
-            uploaded = self._store.put(key, b"".join(chunks()))
-        else:
-            uploaded = self._store.put_pieces(key, chunks(), size_max, progress=self._on_progress)
-        return StoredObject(size, crc, ChunkIndex(size, BLOCK_BYTES, tuple(sizes)), uploaded.etag)
+        content = ChunkedContent(size, read, BLOCK_BYTES)
+        return put_chunks(self._store, self._key(kind), content, codec, on_progress=self._on_progress)
 
     def _key(self, kind: ObjectKind) -> str:
         return str(ObjectKey.of(self._metadata, kind))
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkedContent:
+    """A content that is stored in chunks of `chunk_bytes`. `read` gives a number of bytes at a position."""
+
+    size: int
+    read: Callable[[int, int], bytes]
+    chunk_bytes: int
+
+
+def put_chunks(
+    store: ObjectStore,
+    key: str,
+    content: ChunkedContent,
+    codec: ChunkCodec,
+    *,
+    on_progress: Callable[[int], None] | None = None,
+) -> StoredObject:
+    """Put an object that is the chunks of a content one after the other. Raises RemoteStorageError."""
+    size, chunk_bytes = content.size, content.chunk_bytes
+    count = -(-size // chunk_bytes)
+    sizes: list[int] = []
+    crc = 0
+
+    def chunks() -> Iterator[bytes]:
+        nonlocal crc
+        for number in range(count):
+            start = number * chunk_bytes
+            data = content.read(min(chunk_bytes, size - start), start)
+            crc = crc32c(data, crc)
+            stored = codec.encode(key, number, count, data)
+            sizes.append(len(stored))
+            yield stored
+
+    size_max = size + count * _growth_max(chunk_bytes)
+    if size_max <= UPLOAD_PART_BYTES:
+        uploaded = store.put(key, b"".join(chunks()))
+    else:
+        uploaded = store.put_pieces(key, chunks(), size_max, progress=on_progress)
+    return StoredObject(size, crc, ChunkIndex(size, chunk_bytes, tuple(sizes)), uploaded.etag)
+
+
+def _growth_max(chunk_bytes: int) -> int:
+    """Return what a chunk may grow by: nonce and tag, and a zstd frame of what cannot be compressed."""
+    return NONCE_BYTES + TAG_BYTES + 1024 + chunk_bytes // 128
 
 
 def _codec(encoding: Encoding, metadata: RemoteLogSegmentMetadata) -> ChunkCodec:

@@ -98,8 +98,8 @@ def object_key(manifest: SegmentManifest, kind: ObjectKind) -> str:
     key = manifest.key(kind)
     if manifest.layout is ObjectLayout.STRATALOG:
         return key
-    parsed = ObjectKey.parse(key)
-    return key if parsed is None else aiven_keys.object_key(parsed)
+    stem = manifest.object_stem or key.removesuffix(f".{kind.value}")
+    return f"{stem}.{aiven_keys.suffix(kind)}"
 
 
 def stored_objects(manifest: SegmentManifest) -> dict[str, int]:
@@ -125,10 +125,11 @@ class SegmentReader:
         self._codecs: OrderedDict[UUID, ChunkCodec] = OrderedDict()
         self._lock = threading.Lock()
 
-    def manifest(self, key: ObjectKey) -> SegmentManifest:
+    def manifest(self, key: ObjectKey, find: Callable[[ObjectKey], SegmentManifest] | None = None) -> SegmentManifest:
         """Return the manifest of the segment that `key` is of; kept for the next call. Raises RemoteStorageError.
 
-        Also of one that was replaced: earlier readers read on until its objects go.
+        Also of one that was replaced: earlier readers read on until its objects go. `find` has it from the store where
+        the key alone does not say where it lies.
         """
         wanted = _identity(key)
         with self._lock:
@@ -136,7 +137,7 @@ class SegmentReader:
             if known is not None:
                 self._manifests.move_to_end(wanted)
                 return known
-        manifest = self._find(replace(key, kind=ObjectKind.MANIFEST))
+        manifest = (find or self._find)(replace(key, kind=ObjectKind.MANIFEST))
         self.remember(manifest)
         return manifest
 

@@ -111,6 +111,8 @@ class SegmentManifest:
     compression: Compression = Compression.NONE
     encryption: Encryption | None = None
     layout: ObjectLayout = ObjectLayout.STRATALOG
+    #: The keys of its objects without their suffixes; None where they follow from the segment (`ObjectKey`).
+    object_stem: str | None = None
 
     @classmethod
     def of(

@@ -29,6 +29,8 @@ class StoreOptions:
     allow_http: bool | None = None
     allow_invalid_certificates: bool = False
     root_certificate_file: str | None = None
+    #: Of a store that is a directory: whether a deletion takes the directories along that it leaves empty.
+    remove_empty_directories: bool = False
 
     @classmethod
     def split(cls, options: Mapping[str, str]) -> tuple[StoreOptions, dict[str, str]]:
@@ -74,7 +76,7 @@ def open_store(url: str, options: Mapping[str, str], fs: FileSystem) -> ObstoreO
     base = url.rstrip("/")
     if parts.scheme == "file":
         _refuse(rest, url)
-        return _open_directory(base, parts.netloc, unquote(parts.path), fs)
+        return _open_directory(base, parts.netloc, unquote(parts.path), own, fs)
     if parts.scheme == "memory":
         _refuse(rest, url)
         return ObstoreObjectStore(_memory_store((parts.netloc + parts.path).strip("/")), base)
@@ -88,7 +90,7 @@ def _refuse(rest: Mapping[str, str], url: str) -> None:
         raise UsageError(f"{url} takes no option {sorted(rest)[0]}")
 
 
-def _open_directory(url: str, host: str, path: str, fs: FileSystem) -> ObstoreObjectStore:
+def _open_directory(url: str, host: str, path: str, own: StoreOptions, fs: FileSystem) -> ObstoreObjectStore:
     from obstore.store import LocalStore  # start-up cost
 
     if host or not path.startswith("/"):
@@ -97,7 +99,9 @@ def _open_directory(url: str, host: str, path: str, fs: FileSystem) -> ObstoreOb
     try:
         fs.make_dirs(directory)
         directory = directory.resolve()
-        return ObstoreObjectStore(LocalStore(directory), url, directory=directory, fs=fs)
+        return ObstoreObjectStore(
+            LocalStore(directory, automatic_cleanup=own.remove_empty_directories), url, directory=directory, fs=fs
+        )
     except OSError as error:
         raise UsageError(f"{url}: the directory cannot be used: {error.strerror or error}") from error
 

@@ -88,7 +88,8 @@ def _meaning(reason: str) -> str:
 
 def _store(viewer: ConsoleViewer) -> str:
     config = viewer.broker.config
-    return str(config["stratalog.remote.url"] or "the directory remote-store in the first log directory")
+    plugin = config["remote.log.storage.manager.class.name"]
+    return str(plugin or config["stratalog.remote.url"] or "the directory remote-store in the first log directory")
 
 
 def _cache(remote: RemoteLogManager) -> dict[str, Any]:

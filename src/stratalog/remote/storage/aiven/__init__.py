@@ -1,4 +1,4 @@
-"""Segments that the tiered-storage plugin of Aiven for Apache Kafka stored: read, never written.
+"""Segments as the tiered-storage plugin of Aiven for Apache Kafka stores them: read, written and deleted.
 
     <topic>-<topic id>/<partition>/<base offset, 20 digits>-<segment id>.log            records, in chunks
                                                                         .indexes        all indexes one after the other

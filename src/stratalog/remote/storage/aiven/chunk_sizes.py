@@ -8,13 +8,14 @@ Base64 of a zstd frame of
     values            (count - 1) x bytes per value, big-endian, each the size less the base
     last size         int32   in full
 
-With a count of 0 there is nothing else; with 1 only the last size.
+With a count of 0 there is nothing else; with 1 only the last size. The plugin reads at most 10 MiB of that.
 """
 
 from __future__ import annotations
 
 import base64
 import struct
+from collections.abc import Sequence
 
 import cramjam
 
@@ -23,6 +24,31 @@ _BASE = struct.Struct(">ib")
 
 #: What is decompressed at most: the index of 2 GiB in chunks of 64 bytes is as large.
 _BYTES_MAX = 128 * 1024 * 1024
+#: What the plugin decompresses at most.
+_PLUGIN_BYTES_MAX = 10 * 1024 * 1024
+
+_ZSTD_LEVEL = 3
+
+
+def encode_text(sizes: Sequence[int]) -> str:
+    """Return the text for these sizes. ValueError for more than the plugin reads."""
+    data = encode(sizes)
+    if len(data) > _PLUGIN_BYTES_MAX:
+        raise ValueError(
+            f"the index of {len(sizes)} chunks takes {len(data)} bytes; the plugin reads {_PLUGIN_BYTES_MAX}"
+        )
+    return base64.b64encode(cramjam.zstd.compress(data, level=_ZSTD_LEVEL)).decode()
+
+
+def encode(sizes: Sequence[int]) -> bytes:
+    """Return the bytes for these sizes, none of them negative."""
+    if len(sizes) < 2:
+        return b"".join(_COUNT.pack(value) for value in (len(sizes), *sizes))
+    *values, last = sizes
+    base = min(values)
+    width = max(1, -(-(max(values) - base).bit_length() // 8))
+    packed = b"".join((value - base).to_bytes(width, "big") for value in values)
+    return _COUNT.pack(len(sizes)) + _BASE.pack(base, width) + packed + _COUNT.pack(last)
 
 
 def decode_text(text: str) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """Data keys of encrypted segments of this layout: AES-256 keys under RSA, OAEP with SHA3-512 (also in MGF1).
 
-Private keys are PEM files, named by the id that manifests have: `aiven.encryption.key.file=<id>=<path>,...`.
+Private keys are PEM files, named by the id that manifests have: `aiven.encryption.key.file=<id>=<path>,...`. Who writes
+has the public key as well (`SealingKey`).
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ from typing import TYPE_CHECKING
 
 from stratalog.errors import RemoteStorageError, UsageError
 from stratalog.remote.storage.keyring import require_cryptography
-from stratalog.util import REAL_FILESYSTEM, FileSystem
+from stratalog.util import REAL_FILESYSTEM, FileSystem, random_bytes
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 
 OPTION = "aiven.encryption.key.file"
 
 _HASH_BYTES = 64
 _AES_KEY_SIZES = (16, 24, 32)
+#: Of new data keys.
+DATA_KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class DataKeys:
             key_id, separator, path = each.partition("=")
             if not key_id or not separator or not path:
                 raise UsageError(f"{OPTION}={each}: expected <key id>=<path of a PEM file>")
-            keys[key_id] = _read_private_key(path, fs)
+            keys[key_id] = read_private_key(OPTION, path, fs)
         return cls(keys)
 
     def open(self, key_id: str, sealed: bytes, source: str) -> bytes:
@@ -62,19 +65,66 @@ class DataKeys:
         return data_key
 
 
-def _read_private_key(path: str, fs: FileSystem) -> RSAPrivateKey:
+@dataclass(frozen=True, slots=True)
+class SealingKey:
+    """Seals new data keys with a public key. Thread-safe."""
+
+    key_id: str
+    public_key: RSAPublicKey = field(repr=False, hash=False)
+
+    def seal(self, data_key: bytes) -> bytes:
+        """Return the data key under the public key, other bytes each time."""
+        return _seal(self.public_key, data_key)
+
+
+def read_private_key(option: str, path: str, fs: FileSystem) -> RSAPrivateKey:
+    """Return the key in a PEM file. UsageError names the option, the file and what is wrong."""
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey  # an optional dependency
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     try:
-        key = load_pem_private_key(fs.read_bytes(path), None)
-    except OSError as error:
-        raise UsageError(f"{OPTION}: {path} cannot be read: {error.strerror or error}") from error
+        key = load_pem_private_key(_read(option, path, fs), None)
     except (ValueError, TypeError) as error:
-        raise UsageError(f"{OPTION}: {path} holds no private key as PEM without a password: {error}") from error
+        raise UsageError(f"{option}: {path} holds no private key as PEM without a password: {error}") from error
     if not isinstance(key, RSAPrivateKey):
-        raise UsageError(f"{OPTION}: {path} holds a private key, but not one of RSA")
+        raise UsageError(f"{option}: {path} holds a private key, but not one of RSA")
     return key
+
+
+def read_public_key(option: str, path: str, fs: FileSystem) -> RSAPublicKey:
+    """Return the key in a PEM file. UsageError names the option, the file and what is wrong."""
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey  # as above
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    try:
+        key = load_pem_public_key(_read(option, path, fs))
+    except ValueError as error:
+        raise UsageError(f"{option}: {path} holds no public key as PEM: {error}") from error
+    if not isinstance(key, RSAPublicKey):
+        raise UsageError(f"{option}: {path} holds a public key, but not one of RSA")
+    least = DATA_KEY_BYTES + 2 * _HASH_BYTES + 2
+    if key.key_size < 8 * least:
+        raise UsageError(f"{option}: {path} holds a key of {key.key_size} bits, expected {8 * least} or more")
+    return key
+
+
+def _read(option: str, path: str, fs: FileSystem) -> bytes:
+    try:
+        return fs.read_bytes(path)
+    except OSError as error:
+        raise UsageError(f"{option}: {path} cannot be read: {error.strerror or error}") from error
+
+
+def _seal(key: RSAPublicKey, data_key: bytes) -> bytes:
+    """RSAES-OAEP encryption (RFC 8017, section 7.1.1), the other way of `_open`."""
+    numbers = key.public_numbers()
+    size = (numbers.n.bit_length() + 7) // 8
+    padding = bytes(size - len(data_key) - 2 * _HASH_BYTES - 2)
+    block = hashlib.sha3_512(b"").digest() + padding + b"\x01" + data_key
+    seed = random_bytes(_HASH_BYTES)
+    masked = _xor(block, _mask(seed, size - _HASH_BYTES - 1))
+    encoded = b"\0" + _xor(seed, _mask(masked, _HASH_BYTES)) + masked
+    return pow(int.from_bytes(encoded, "big"), numbers.e, numbers.n).to_bytes(size, "big")
 
 
 def _open(key: RSAPrivateKey, sealed: bytes) -> bytes:

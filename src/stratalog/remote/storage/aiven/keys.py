@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stratalog.remote.api import RemoteLogSegmentMetadata
 from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 
 LOG = "log"
@@ -18,10 +19,19 @@ def aiven_key(key: ObjectKey, suffix: str) -> str:
     return f"{stem}.{suffix}"
 
 
+def main_path(metadata: RemoteLogSegmentMetadata) -> str:
+    """Return what the keys of a segment have between prefix and suffix."""
+    return str(ObjectKey.of(metadata, ObjectKind.LOG)).removesuffix(f".{ObjectKind.LOG.value}")
+
+
 def object_key(key: ObjectKey) -> str:
     """Return where the content that `key` names in our layout lies in this one."""
-    suffixes = {ObjectKind.LOG: LOG, ObjectKind.MANIFEST: MANIFEST}
-    return aiven_key(key, suffixes.get(key.kind, INDEXES))
+    return aiven_key(key, suffix(key.kind))
+
+
+def suffix(kind: ObjectKind) -> str:
+    """Return the suffix of the object that holds a content."""
+    return {ObjectKind.LOG: LOG, ObjectKind.MANIFEST: MANIFEST}.get(kind, INDEXES)
 
 
 def parse_manifest_key(key: str) -> ObjectKey | None:

@@ -1,4 +1,4 @@
-"""A manifest of this layout (`.rsm-manifest`, JSON, version "1") as a `SegmentManifest`.
+"""A manifest of this layout (`.rsm-manifest`, JSON, version "1") as a `SegmentManifest`, and back.
 
 chunkIndex        type "fixed": transformedChunkSize, finalTransformedChunkSize; type "variable": transformedChunks
                   (`chunk_sizes`); both: originalChunkSize, originalFileSize
@@ -7,7 +7,9 @@ segmentIndexes    offset, timestamp, producerSnapshot, leaderEpoch, transaction 
                   compressed
 compression       whether the chunks of `.log` are zstd frames
 encryption        dataKey "<id of the RSA key>:<base64 of the AES key under it>" and aad (base64); not there: plain
-remoteLogSegmentMetadata   what the broker knew of the segment
+remoteLogSegmentMetadata   what the broker knew of the segment; the plugin does not read it
+
+The plugin's JSON has no spaces, and its fields have this order; what is written here is byte for byte the same.
 """
 
 from __future__ import annotations
@@ -21,12 +23,12 @@ from typing import Any
 from typing_extensions import Buffer
 
 from stratalog.errors import ManifestFromTheFutureError, RemoteStorageError
-from stratalog.remote.storage.aiven.chunk_sizes import decode_text
+from stratalog.remote.storage.aiven.chunk_sizes import decode_text, encode_text
 from stratalog.remote.storage.chunk_codec import NONCE_BYTES, TAG_BYTES, Compression
 from stratalog.remote.storage.chunks import ChunkIndex
 from stratalog.remote.storage.manifest import Encryption, ObjectLayout, SegmentManifest, StoredObject
 from stratalog.remote.storage.object_names import ObjectKind
-from stratalog.util import uuid_from_base64
+from stratalog.util import uuid_from_base64, uuid_to_base64
 
 VERSION = "1"
 
@@ -37,6 +39,73 @@ _KINDS = {
     "leaderEpoch": ObjectKind.LEADER_EPOCHS,
     "transaction": ObjectKind.TXN_INDEX,
 }
+
+
+#: Contents in the order in which they lie in `.indexes`.
+INDEX_ORDER = tuple(_KINDS.values())
+
+
+def encode(manifest: SegmentManifest) -> bytes:
+    """Return the object. ValueError for a manifest of another layout, and for one that the plugin could not read."""
+    if manifest.layout is not ObjectLayout.AIVEN:
+        raise ValueError(f"a manifest of the layout {manifest.layout.value} is not one of Aiven's")
+    document: dict[str, Any] = {
+        "version": VERSION,
+        "chunkIndex": _encoded_records(manifest),
+        "segmentIndexes": {name: _encoded_index(manifest.objects.get(kind)) for name, kind in _KINDS.items()},
+        "compression": manifest.compression is not Compression.NONE,
+    }
+    if manifest.encryption is not None:
+        document["encryption"] = _encoded_encryption(manifest.encryption)
+    document["remoteLogSegmentMetadata"] = _encoded_metadata(manifest)
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _encoded_records(manifest: SegmentManifest) -> dict[str, Any]:
+    records, chunk_bytes = manifest.objects[ObjectKind.LOG], manifest.block_bytes
+    index = {"originalChunkSize": chunk_bytes, "originalFileSize": records.size}
+    if manifest.compression is not Compression.NONE:
+        sizes = () if records.chunks is None else records.chunks.stored_sizes
+        return {"type": "variable", **index, "transformedChunks": encode_text(sizes)}
+    growth = 0 if manifest.encryption is None else NONCE_BYTES + TAG_BYTES
+    last = records.size - (-(-records.size // chunk_bytes) - 1) * chunk_bytes if records.size else -growth
+    return {
+        "type": "fixed",
+        **index,
+        "transformedChunkSize": chunk_bytes + growth,
+        "finalTransformedChunkSize": last + growth,
+    }
+
+
+def _encoded_index(index: StoredObject | None) -> dict[str, int] | None:
+    if index is None or index.chunks is None:
+        return None
+    return {"position": index.chunks.position, "size": index.chunks.stored_size}
+
+
+def _encoded_encryption(encryption: Encryption) -> dict[str, str]:
+    sealed, associated = encryption.sealed_data_key or b"", encryption.associated or b""
+    return {
+        "dataKey": f"{encryption.key_id}:{base64.b64encode(sealed).decode()}",
+        "aad": base64.b64encode(associated).decode(),
+    }
+
+
+def _encoded_metadata(manifest: SegmentManifest) -> dict[str, Any]:
+    partition = {"topic": manifest.topic, "partition": manifest.partition}
+    return {
+        "remoteLogSegmentId": {
+            "topicIdPartition": {"topicId": uuid_to_base64(manifest.topic_id), "topicPartition": partition},
+            "id": uuid_to_base64(manifest.segment_id),
+        },
+        "startOffset": manifest.base_offset,
+        "endOffset": manifest.end_offset,
+        "maxTimestampMs": manifest.max_timestamp,
+        "brokerId": manifest.broker_id,
+        "eventTimestampMs": manifest.event_timestamp,
+        "segmentLeaderEpochs": {str(epoch): start for epoch, start in sorted(manifest.leader_epochs.items())},
+        "txnIdxEmpty": manifest.txn_index_empty,
+    }
 
 
 def decode(data: Buffer, source: str) -> SegmentManifest:
@@ -67,7 +136,7 @@ def _manifest(document: Mapping[str, Any]) -> SegmentManifest:
     for name, kind in _KINDS.items():
         found = document["segmentIndexes"][name]
         if found is not None:
-            objects[kind] = _index(int(found["position"]), int(found["size"]), encryption is not None)
+            objects[kind] = index_object(int(found["position"]), int(found["size"]), encryption is not None)
     transactions = objects.get(ObjectKind.TXN_INDEX)
     return SegmentManifest(
         topic=str(partition["topicPartition"]["topic"]),
@@ -108,7 +177,8 @@ def _records(index: Mapping[str, Any], *, plain: bool) -> StoredObject:
     return StoredObject(size, None)
 
 
-def _index(position: int, stored_size: int, encrypted: bool) -> StoredObject:
+def index_object(position: int, stored_size: int, encrypted: bool) -> StoredObject:
+    """Return an index that takes `stored_size` bytes of `.indexes`. Raises ValueError for a size that none can have."""
     if stored_size == 0:
         return StoredObject(0, None, ChunkIndex(0, 1, (), position))
     size = stored_size - (NONCE_BYTES + TAG_BYTES if encrypted else 0)

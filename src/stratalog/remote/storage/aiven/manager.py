@@ -1,0 +1,191 @@
+"""The storage manager that does what the tiered-storage plugin of Aiven does, on the same objects.
+
+Copy: records, indexes, the manifest last. Delete: the manifest first. The plugin notes nowhere whose a bucket is, so
+nothing is asked about that: in a cluster the leader of a partition copies and deletes, as with the plugin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from typing_extensions import Buffer
+
+from stratalog.errors import NotOwnerError, RemoteStorageError, RetriableRemoteStorageError
+from stratalog.remote.api import (
+    INT32_MAX,
+    CustomMetadata,
+    IndexType,
+    LogSegmentData,
+    RemoteLogSegmentMetadata,
+    StoredSegment,
+)
+from stratalog.remote.storage.aiven import custom_metadata, manifest as aiven_manifest
+from stratalog.remote.storage.aiven.custom_metadata import CustomFields
+from stratalog.remote.storage.aiven.keys import MANIFEST, SUFFIXES, main_path
+from stratalog.remote.storage.aiven.settings import AivenSettings
+from stratalog.remote.storage.aiven.writer import SegmentWriter
+from stratalog.remote.storage.deadline import DeadlineObjectStore
+from stratalog.remote.storage.layouts import ReadKeys, SegmentReader, stored_objects
+from stratalog.remote.storage.manifest import SegmentManifest
+from stratalog.remote.storage.object_names import KIND_OF_INDEX, ObjectKey, ObjectKind
+from stratalog.remote.storage.object_store import ForwardingObjectStore, ObjectStore
+from stratalog.util import REAL_FILESYSTEM, FileSystem
+
+_DEFAULT_DEADLINE_MS = 60_000
+
+_Result = TypeVar("_Result")
+
+
+class AivenRemoteStorageManager:
+    """See `RemoteStorageManager`. `configure` takes the plugin's own keys.
+
+    Every call on the store has a deadline, larger than the store's own for one request. With `is_read_only` nothing is
+    ever copied or deleted.
+    """
+
+    #: Positions in this layout are numbers of 32 bits.
+    position_max = INT32_MAX
+
+    def __init__(
+        self,
+        *,
+        deadline_ms: int = _DEFAULT_DEADLINE_MS,
+        is_read_only: bool = False,
+        fs: FileSystem = REAL_FILESYSTEM,
+    ) -> None:
+        self.is_read_only = is_read_only
+        self._deadline_ms = deadline_ms
+        self._fs = fs
+        self._settings: AivenSettings | None = None
+        self._reader: SegmentReader | None = None
+        self._deadline_store: DeadlineObjectStore | None = None
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        settings = AivenSettings.of(configs, self._fs)
+        backend = settings.backend
+        store = ObjectStore.from_url(backend.url, backend.options, self._fs)
+        self._settings = settings
+        self._deadline_store = DeadlineObjectStore(store, self._deadline_ms)
+        shown = self._deadline_store
+        masked = MaskedPrefixStore(shown, settings.key_prefix) if settings.masks_prefix else shown
+        self._reader = SegmentReader(masked, ReadKeys(data_keys=settings.data_keys))
+
+    @property
+    def reader(self) -> SegmentReader:
+        """The contents of segments."""
+        if self._reader is None:
+            raise RemoteStorageError("the remote storage manager was not configured")
+        return self._reader
+
+    @property
+    def store(self) -> ObjectStore:
+        """All objects of the backend, whatever their prefix; each call with its deadline."""
+        return self.reader.store
+
+    @property
+    def settings(self) -> AivenSettings:
+        if self._settings is None:
+            raise RemoteStorageError("the remote storage manager was not configured")
+        return self._settings
+
+    def ensure_owner(self) -> None:
+        """Raise NotOwnerError where nothing may be copied or deleted."""
+        if self.is_read_only:
+            raise NotOwnerError(f"{self.store.url} is only read by this broker")
+
+    def release_owner(self) -> None:
+        """There is nothing to note."""
+
+    # --- copy ---------------------------------------------------------------------------------------------------------
+
+    def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> CustomMetadata | None:
+        self.ensure_owner()
+        store, settings, main = self.store, self.settings, main_path(metadata)
+        stem = settings.key_prefix + main
+        manifest = SegmentWriter(store, settings.encoding, self._fs).put(stem, metadata, data)
+        sizes = stored_objects(manifest)
+        # A look at the other side: a store that lost or cut an object is found before anything local is given up.
+        for key, size in sizes.items():
+            found = store.head(key).size
+            if found != size:
+                raise RetriableRemoteStorageError(f"{key} has {found} bytes in the store after {size} were sent")
+        try:
+            encoded = aiven_manifest.encode(manifest)
+        except ValueError as error:
+            raise RemoteStorageError(
+                f"{metadata.segment_id} does not fit the layout of Aiven's plugin: {error}"
+            ) from error
+        store.put(f"{stem}.{MANIFEST}", encoded)
+        self.reader.remember(manifest)
+        fields = CustomFields(sum(sizes.values()) + len(encoded), settings.key_prefix, main)
+        noted = custom_metadata.encode(fields.including(settings.custom_fields))
+        return CustomMetadata(noted) if noted else None
+
+    # --- fetch --------------------------------------------------------------------------------------------------------
+
+    def fetch_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
+    ) -> Buffer:
+        """Whole chunks are fetched where the segment has chunks that are compressed or encrypted."""
+        manifest = self.manifest(metadata)
+        end = manifest.segment_size_in_bytes if end_position is None else end_position
+        return self.reader.read_range(manifest, ObjectKind.LOG, start_position, end)
+
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
+        return self.reader.read(self.manifest(metadata), KIND_OF_INDEX[index_type])
+
+    def stored_segment(self, metadata: RemoteLogSegmentMetadata) -> StoredSegment:
+        return StoredSegment(self.manifest(metadata).segment_size_in_bytes, None)
+
+    def manifest(self, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
+        """Return the manifest of a segment; kept for the next call."""
+        return self.reader.manifest(ObjectKey.of(metadata, ObjectKind.MANIFEST), lambda _: self._find(metadata))
+
+    def _find(self, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
+        stem = self._stem(metadata)
+        key = f"{stem}.{MANIFEST}"
+        source = f"{self.store.url}/{key}"
+        manifest = aiven_manifest.decode(self.store.get(key), source)
+        if manifest.key() != str(ObjectKey.of(metadata, ObjectKind.LOG)):
+            raise RemoteStorageError(f"{source} is the manifest of another segment, {manifest.key()}")
+        return replace(manifest, object_stem=stem)
+
+    def _stem(self, metadata: RemoteLogSegmentMetadata) -> str:
+        """Return where the objects of a segment lie: what was noted at its copy goes before what is configured now."""
+        custom = metadata.custom_metadata
+        noted = custom_metadata.decode(b"" if custom is None else custom.value, str(metadata.segment_id))
+        prefix = self.settings.key_prefix if noted.object_prefix is None else noted.object_prefix
+        return prefix + (main_path(metadata) if noted.object_key is None else noted.object_key)
+
+    # --- delete -------------------------------------------------------------------------------------------------------
+
+    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        if self.is_read_only:
+            return  # its metadata forget the segment, whose objects are another cluster's
+        self.reader.forget(ObjectKey.of(metadata, ObjectKind.MANIFEST))
+        stem = self._stem(metadata)
+        manifest, *contents = [f"{stem}.{suffix}" for suffix in SUFFIXES]
+        self.store.delete([manifest])
+        self.store.delete_together(contents)
+
+    def close(self) -> None:
+        if self._deadline_store is not None:
+            self._deadline_store.close()
+
+
+class MaskedPrefixStore(ForwardingObjectStore):
+    """A store whose errors do not show the prefix of keys."""
+
+    def __init__(self, inner: ObjectStore, prefix: str) -> None:
+        super().__init__(inner)
+        self._prefix = prefix
+
+    def around(self, operation: str, key: str, call: Callable[[], _Result]) -> _Result:
+        try:
+            return super().around(operation, key, call)
+        except RemoteStorageError as error:
+            if not self._prefix or self._prefix not in str(error):
+                raise
+            raise type(error)(str(error).replace(self._prefix, "<prefix>/")) from None
