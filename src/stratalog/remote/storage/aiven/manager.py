@@ -25,7 +25,7 @@ from stratalog.remote.storage.aiven import custom_metadata, manifest as aiven_ma
 from stratalog.remote.storage.aiven.custom_metadata import CustomFields
 from stratalog.remote.storage.aiven.keys import MANIFEST, SUFFIXES, main_path
 from stratalog.remote.storage.aiven.settings import AivenSettings
-from stratalog.remote.storage.aiven.writer import SegmentWriter
+from stratalog.remote.storage.aiven.writer import AivenSegmentWriter
 from stratalog.remote.storage.deadline import DeadlineObjectStore
 from stratalog.remote.storage.layouts import ReadKeys, SegmentReader, stored_objects
 from stratalog.remote.storage.manifest import SegmentManifest
@@ -104,7 +104,7 @@ class AivenRemoteStorageManager:
         self.ensure_owner()
         store, settings, main = self.store, self.settings, main_path(metadata)
         stem = settings.key_prefix + main
-        manifest = SegmentWriter(store, settings.encoding, self._fs).put(stem, metadata, data)
+        manifest = AivenSegmentWriter(store, settings.encoding, self._fs).put(stem, metadata, data)
         sizes = stored_objects(manifest)
         # A look at the other side: a store that lost or cut an object is found before anything local is given up.
         for key, size in sizes.items():

@@ -56,7 +56,7 @@ class AivenEncoding:
     sealing_key: SealingKey | None = None
 
 
-class SegmentWriter:
+class AivenSegmentWriter:
     """Puts the contents of segments. Thread-safe. Raises RemoteStorageError."""
 
     def __init__(self, store: ObjectStore, encoding: AivenEncoding, fs: FileSystem) -> None:
