@@ -26,7 +26,7 @@ from stratalog.remote.api import (
 from stratalog.remote.storage import ObjectStoreRemoteStorageManager, open_bucket
 from stratalog.remote.storage.aiven import AivenRemoteStorageManager, chunk_sizes, custom_metadata
 from stratalog.remote.storage.aiven.backends import Backend
-from stratalog.remote.storage.aiven.custom_metadata import CustomFields
+from stratalog.remote.storage.aiven.custom_metadata import NotedFields
 from stratalog.remote.storage.aiven.data_keys import DataKeys, SealingKey
 from stratalog.remote.storage.aiven.manifest import decode, encode
 from stratalog.remote.storage.aiven.settings import AivenSettings
@@ -245,7 +245,7 @@ def test_custom_metadata_go_before_a_prefix_that_was_changed_later(tmp_path: Pat
     stored = objects_below(tmp_path / "bucket")
     assert made.metadata.custom_metadata is not None
     noted = custom_metadata.decode(made.metadata.custom_metadata.value, "here")
-    assert noted == CustomFields(sum(map(len, stored.values())), "old/", None)
+    assert noted == NotedFields(sum(map(len, stored.values())), "old/", None)
     later = configured(tmp_path / "bucket", key_prefix="new/")
     assert bytes(later.fetch_log_segment(made.metadata, 0)) == made.records
     assert bytes(later.fetch_index(made.metadata, IndexType.OFFSET)) == made.indexes[IndexType.OFFSET]
@@ -376,8 +376,8 @@ texts = st.none() | st.text(max_size=200)
 
 
 @settings(deadline=None, max_examples=200)
-@given(st.builds(CustomFields, st.none() | st.integers(0, 2**62), texts, texts))
-def test_custom_metadata_come_back(fields: CustomFields) -> None:
+@given(st.builds(NotedFields, st.none() | st.integers(0, 2**62), texts, texts))
+def test_custom_metadata_come_back(fields: NotedFields) -> None:
     """For all fields, what is encoded is decoded to the same."""
     assert custom_metadata.decode(custom_metadata.encode(fields), "here") == fields
 
@@ -387,7 +387,7 @@ def test_custom_metadata_come_back(fields: CustomFields) -> None:
 def test_bytes_that_are_no_custom_metadata_are_a_storage_error(data: bytes) -> None:
     """Whatever the bytes, decoding gives fields or raises RemoteStorageError."""
     with contextlib.suppress(RemoteStorageError):
-        assert isinstance(custom_metadata.decode(data, "here"), CustomFields)
+        assert isinstance(custom_metadata.decode(data, "here"), NotedFields)
 
 
 @settings(deadline=None, max_examples=5)

@@ -84,7 +84,7 @@ class DeadlineObjectStore(ForwardingObjectStore):
         future: Future[_Result] = Future()
         with self._lock:
             if self._closed.is_set():
-                raise RetriableRemoteStorageError(f"{operation} {self.url}/{key}: the store is closed")
+                raise RetriableRemoteStorageError("the store is closed", where=f"{operation} {self.url}/{key}")
             self._waiting.add(future)
         self._workers.submit(future, function)
         try:
@@ -101,7 +101,8 @@ class DeadlineObjectStore(ForwardingObjectStore):
             if moved is not None:
                 moved.abandoned = True
             raise RetriableRemoteStorageError(
-                f"{operation} {self.url}/{key}: the store did not answer within {self._deadline_s * 1000:.0f} ms"
+                f"the store did not answer within {self._deadline_s * 1000:.0f} ms",
+                where=f"{operation} {self.url}/{key}",
             )
         finally:
             with self._lock:

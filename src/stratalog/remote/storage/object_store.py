@@ -370,7 +370,7 @@ class ObstoreObjectStore(ObjectStore):
         """Return `data`, when it is as long as the store said it would be."""
         if len(data) != expected:
             raise RetriableRemoteStorageError(
-                f"get {self.url}/{key}: the body has {len(data)} bytes, {expected} were announced"
+                f"the body has {len(data)} bytes, {expected} were announced", where=f"get {self.url}/{key}"
             )
         return memoryview(data)
 

@@ -28,23 +28,23 @@ class CustomField(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class CustomFields:
+class NotedFields:
     """What was noted of a segment; None is what was not."""
 
     remote_size: int | None = None
     object_prefix: str | None = None
     object_key: str | None = None
 
-    def including(self, fields: frozenset[CustomField]) -> CustomFields:
+    def including(self, fields: frozenset[CustomField]) -> NotedFields:
         """Return only these fields."""
-        return CustomFields(
+        return NotedFields(
             self.remote_size if CustomField.REMOTE_SIZE in fields else None,
             self.object_prefix if CustomField.OBJECT_PREFIX in fields else None,
             self.object_key if CustomField.OBJECT_KEY in fields else None,
         )
 
 
-def encode(fields: CustomFields) -> bytes:
+def encode(fields: NotedFields) -> bytes:
     """Return the bytes, none without a field."""
     values: dict[CustomField, bytes] = {}
     if fields.remote_size is not None:
@@ -59,14 +59,14 @@ def encode(fields: CustomFields) -> bytes:
     return encode_unsigned(len(values)) + b"".join(tagged)
 
 
-def decode(data: bytes, source: str) -> CustomFields:
+def decode(data: bytes, source: str) -> NotedFields:
     """Parse; fields with other tags are passed over. RemoteStorageError names `source` and what is wrong."""
     if not data:
-        return CustomFields()
+        return NotedFields()
     try:
         values = _tagged(data)
         size = values.get(CustomField.REMOTE_SIZE)
-        return CustomFields(
+        return NotedFields(
             None if size is None else _decode_varlong(size),
             _decode_text(values.get(CustomField.OBJECT_PREFIX)),
             _decode_text(values.get(CustomField.OBJECT_KEY)),

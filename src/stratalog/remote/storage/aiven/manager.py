@@ -22,7 +22,7 @@ from stratalog.remote.api import (
     StoredSegment,
 )
 from stratalog.remote.storage.aiven import custom_metadata, manifest as aiven_manifest
-from stratalog.remote.storage.aiven.custom_metadata import CustomFields
+from stratalog.remote.storage.aiven.custom_metadata import NotedFields
 from stratalog.remote.storage.aiven.keys import MANIFEST, SUFFIXES, main_path
 from stratalog.remote.storage.aiven.settings import AivenSettings
 from stratalog.remote.storage.aiven.writer import AivenSegmentWriter
@@ -119,7 +119,7 @@ class AivenRemoteStorageManager:
             ) from error
         store.put(f"{stem}.{MANIFEST}", encoded)
         self.reader.remember(manifest)
-        fields = CustomFields(sum(sizes.values()) + len(encoded), settings.key_prefix, main)
+        fields = NotedFields(sum(sizes.values()) + len(encoded), settings.key_prefix, main)
         noted = custom_metadata.encode(fields.including(settings.custom_fields))
         return CustomMetadata(noted) if noted else None
 
@@ -186,6 +186,5 @@ class MaskedPrefixStore(ForwardingObjectStore):
         try:
             return super().around(operation, key, call)
         except RemoteStorageError as error:
-            if not self._prefix or self._prefix not in str(error):
-                raise
-            raise type(error)(str(error).replace(self._prefix, "<prefix>/")) from None
+            shown = f"{self.url}/<prefix>/{key.removeprefix(self._prefix)}"
+            raise type(error)(error.reason, where=f"{operation} {shown}") from None
