@@ -18,6 +18,7 @@ from stratalog.broker.security import Principal
 from stratalog.broker.server import Broker
 from stratalog.config import BrokerConfig
 from stratalog.engine.dirs import format_dir
+from stratalog.util import uuid_to_base64
 from stratalog.wire import ApiKey, make_message, message_module, read_message, response_class, write_message
 from stratalog.wire.client import Client, Cluster, ConnectionOptions
 from tests.support.kraft_cluster import KraftCluster, low_port
@@ -208,6 +209,25 @@ def test_what_is_asked_over_the_wire_is_answered_as_kafka_does(ours: Client, kaf
         (ApiKey.FIND_COORDINATOR, (6, 6), {"key_type": 0, "coordinator_keys": ["g"]}),
     ):
         compare(ours.call(key, versions, **fields), kafka.call(key, versions, **fields))
+
+
+def test_coordinators_of_share_states_are_looked_for_by_their_keys(ours: Client, kafka: Client) -> None:
+    """The topic of states is made by the first question; keys of another form are refused."""
+    topic_id = uuid_to_base64(UUID(int=7))
+    keys = [f"g:{topic_id}:0", "g", f"g:{topic_id}", f":{topic_id}:0", "g:no-id:0", f"g:{topic_id}:x"]
+
+    def is_known(client: Client) -> bool:
+        told = client.call(ApiKey.FIND_COORDINATOR, (6, 6), key_type=2, coordinator_keys=keys[:1])
+        return int(told.coordinators[0].error_code) == 0
+
+    wait_until(lambda: is_known(ours) and is_known(kafka), "both know the coordinator")
+    for version in (4, 5, 6):
+        asked: dict[str, Any] = {"key_type": 2, "coordinator_keys": keys}
+        told = [each.call(ApiKey.FIND_COORDINATOR, (version, version), **asked) for each in (ours, kafka)]
+        compare(*told)
+    assert [int(each.error_code) for each in told[0].coordinators] == [0, *[42] * 5]
+    told = [each.call(ApiKey.FIND_COORDINATOR, (3, 3), key_type=2, key=keys[0]) for each in (ours, kafka)]
+    compare(*told)
 
 
 def test_versions_of_forwarded_requests_are_the_controllers(ours: Client, kafka: Client) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition as KafkaPartition
 
 from stratalog.cli.groups.share_offsets import share_offsets
 from stratalog.wire import ApiKey
@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.soak, pytest.mark.xdist_group("kr
 STATES = "__share_group_state"
 COMMAND = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 GROUP_CONFIG = 32
+DEAD_LETTERS = "dlq.readers"
 PIECE = 300
 
 
@@ -37,6 +38,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         "share.coordinator.state.topic.min.isr": "2",
         "default.replication.factor": "3",
         "min.insync.replicas": "2",
+        "errors.deadletterqueue.auto.create.topics.enable": "true",
     }
     with KraftCluster(tmp_path / "kraft", features=(), config=config) as cluster:
         made = World(cluster, config)
@@ -71,8 +73,10 @@ def places(count: int) -> set[Place]:
     return {(number % PARTITIONS, number // PARTITIONS) for number in range(count)}
 
 
-def begin_with_the_first_record(world: World) -> None:
-    configs = [{"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}]
+def configure(world: World) -> None:
+    """Have the group begin with the first record, and what it rejects told of in a topic."""
+    wanted = {"share.auto.offset.reset": "earliest", "errors.deadletterqueue.topic.name": DEAD_LETTERS}
+    configs = [{"name": name, "config_operation": 0, "value": value} for name, value in wanted.items()]
     resources = [{"resource_type": GROUP_CONFIG, "resource_name": GROUP, "configs": configs}]
     told = world.client.any.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, (1, 1), resources=resources, validate_only=False)
     assert [int(each.error_code) for each in told.responses] == [0]
@@ -87,11 +91,29 @@ def lags(world: World) -> dict[int, int | None]:
         return {}
 
 
+def told_of_dead(world: World) -> set[Place]:
+    """Return the records that the dead-letter topic tells of; a leader that was killed may have told of some twice."""
+    consumer = Consumer({"bootstrap.servers": world.bootstrap, "group.id": "not used", "enable.auto.commit": False})
+    _, end = consumer.get_watermark_offsets(KafkaPartition(DEAD_LETTERS, 0), timeout=60)
+    consumer.assign([KafkaPartition(DEAD_LETTERS, 0, 0)])
+    found: set[Place] = set()
+    offset = -1
+    while offset < end - 1:
+        message = consumer.poll(60)
+        assert message is not None
+        assert message.error() is None
+        offset = message.offset() or 0
+        headers = dict(message.headers() or ())
+        found.add((int(headers["__dlq.errors.partition"] or b""), int(headers["__dlq.errors.offset"] or b"")))
+    consumer.close()
+    return found
+
+
 def test_records_that_were_accepted_do_not_come_again_whoever_is_killed(
     world: World, started: Callable[[], Reader]
 ) -> None:
     world.create(TOPIC, *PLACES)
-    begin_with_the_first_record(world)
+    configure(world)
     readers = [started(), started()]
 
     def said() -> Counter[Place]:
@@ -145,6 +167,14 @@ def test_records_that_were_accepted_do_not_come_again_whoever_is_killed(
         for topic in (GROUPS, STATES):
             world.wait_for_isr(topic, {FIRST, SECOND, JVM})
         world.wait_for_isr(TOPIC, *[{FIRST, SECOND, JVM}] * PARTITIONS)
+        # leadership goes back while members read and answer
+        send(world, range(sent, sent + PIECE))
+        sent += PIECE
+        wait_until(
+            lambda: world.elect_preferred(TOPIC) or world.leaders(TOPIC) == [each[0] for each in PLACES],
+            "the preferred replicas lead",
+        )
+        all_are_done(sent)
     for reader in readers:
         reader.stop()
     printed = tool(COMMAND, ["--bootstrap-server", world.bootstrap, "--describe", "--group", GROUP, "--verbose"])
@@ -152,3 +182,6 @@ def test_records_that_were_accepted_do_not_come_again_whoever_is_killed(
     assert max(said().values()) == 1
     assert len(said()) > sent * 0.9
     world.wait_until_equal(STATES, [[FIRST, JVM, SECOND]])
+    rejected = {place for reader in readers for place in reader.said("REJECT")}
+    assert rejected
+    assert rejected <= told_of_dead(world)

@@ -29,6 +29,7 @@ from stratalog.broker.share import (
     AcquireLimits,
     BatchOffsets,
     DeliveryLimits,
+    LatestOffsets,
     RecordState,
     ShareKey,
     ShareLeader,
@@ -250,3 +251,33 @@ async def done_without(world: CoordinatorWorld, node: int, work: Coroutine[Any, 
             await world.turns()
             await asyncio.sleep(0.01)
     return await task
+
+
+def test_the_end_of_a_partition_is_asked_of_its_leader(tmp_path: Path) -> None:
+    async def work(world: CoordinatorWorld) -> None:
+        asked: list[tuple[int, list[int]]] = []
+
+        async def answer(broker: int, key: ApiKey, fields: dict[str, Any]) -> Any:
+            assert key is ApiKey.LIST_OFFSETS
+            (topic,) = build_message(request_class(key, 7), fields).topics
+            asked.append((broker, [each.partition_index for each in topic.partitions]))
+            module = message_module(key, 7, "response")
+            partitions = [
+                make_message(module.ListOffsetsPartitionResponse, {"partition_index": number, "offset": 7 + number})
+                for number in asked[-1][1]
+            ]
+            topics = [make_message(module.ListOffsetsTopicResponse, {"name": "orders", "partitions": partitions})]
+            return make_message(response_class(key, 7), {"topics": topics})
+
+        world.answer = answer
+        node = world.nodes[2]
+        broker: Any = SimpleNamespace(logs=node, cluster=node)
+        ends = LatestOffsets(broker)
+        assert await asyncio.gather(ends.of("orders", 0), ends.of("orders", 1)) == [7, 8]
+        assert asked == [(1, [0, 1])]
+        world.move(ORDERS[0], 2)
+        assert await ends.of("orders", 0) == 0
+        assert await ends.of("nowhere", 0) is None
+        assert len(asked) == 1
+
+    play(tmp_path, work)

@@ -14,7 +14,7 @@ from uuid import UUID
 from stratalog.broker.groups import check_share_protocol
 from stratalog.broker.metadata import Topic
 from stratalog.broker.server import ApiKey, RequestContext, handles
-from stratalog.broker.share import ShareKey
+from stratalog.broker.share import LatestOffsets, ShareKey
 from stratalog.errors import KafkaError, UnknownServerError, wire_code
 
 _NOT_KNOWN = -1
@@ -96,15 +96,15 @@ def _partition(ctx: RequestContext, number: int, start: int, leader_epoch: int =
 
 
 async def _topic(ctx: RequestContext, group_id: str, topic: Topic, numbers: Sequence[int]) -> Any:
+    ends = LatestOffsets(ctx.broker)
+    keys = [ShareKey(group_id, topic.topic_id, number) for number in numbers]
     answers = []
-    for at, number in enumerate(numbers):
-        if at % _PIECE == _PIECE - 1:
-            await asyncio.sleep(0)  # others have their turn
-        answers.append(await _answer(ctx, ShareKey(group_id, topic.topic_id, number), topic.name))
+    for at in range(0, len(keys), _PIECE):
+        answers += await asyncio.gather(*(_answer(ctx, key, topic.name, ends) for key in keys[at : at + _PIECE]))
     return _answered(ctx, topic.name, topic.topic_id, answers)
 
 
-async def _answer(ctx: RequestContext, key: ShareKey, topic: str) -> Any:
+async def _answer(ctx: RequestContext, key: ShareKey, topic: str, ends: LatestOffsets) -> Any:
     """Answer for a partition; as in Kafka, one whose state cannot be asked for is one without a state."""
     try:
         found = await ctx.broker.share_persister.summary(key)
@@ -112,8 +112,9 @@ async def _answer(ctx: RequestContext, key: ShareKey, topic: str) -> Any:
         found = None
     if found is None:
         return _partition(ctx, key.partition, _NOT_KNOWN)
-    partition = ctx.broker.logs.get(topic, key.partition)
-    if found.start_offset == _NOT_KNOWN or found.done_count == _NOT_KNOWN or partition is None:
+    is_counted = found.start_offset != _NOT_KNOWN and found.done_count != _NOT_KNOWN
+    end = await ends.of(topic, key.partition) if is_counted else None
+    if end is None:
         return _partition(ctx, key.partition, found.start_offset, found.leader_epoch)
-    lag = partition.log.high_watermark - found.start_offset - found.done_count
+    lag = end - found.start_offset - found.done_count
     return _partition(ctx, key.partition, found.start_offset, found.leader_epoch, lag)

@@ -10,6 +10,7 @@ from .acknowledging import (
 from .dead_letters import DeadLetterCounts as DeadLetterCounts
 from .delivery import PartitionDelivery as PartitionDelivery
 from .fetching import SharedFetch as SharedFetch, ShareFetched as ShareFetched, ShareWish as ShareWish
+from .latest_offsets import LatestOffsets as LatestOffsets
 from .leader import ShareLeader as ShareLeader
 from .leader_hints import LeaderHints as LeaderHints
 from .persister import SharePersister as SharePersister

@@ -133,13 +133,7 @@ class DeadLetters:
                     sent = await self._send(rows)
                 except _NotSentError as error:
                     sent = error.rows
-                    cause = error.__cause__
-                    is_usual = isinstance(cause, (StratalogError, OSError))
-                    for row in rows[:sent]:
-                        logger.error(
-                            "Dead letters were not written for %s: %s", row.dead, cause,
-                            exc_info=None if is_usual else cause,
-                        )  # fmt: skip
+                    _log_failure([row.dead for row in rows[:sent]], error.__cause__)
                 done = [waiting.popleft() for _ in range(sent)]
                 for go_on, group in groupby(done, key=lambda row: row.go_on):
                     go_on([row.dead for row in group])
@@ -308,6 +302,15 @@ class _NotSentError(Exception):
     def __init__(self, rows: int) -> None:
         super().__init__(rows)
         self.rows = rows
+
+
+def _log_failure(dead: Sequence[DeadRecords], cause: BaseException | None) -> None:
+    """Log one line for all of them, with the stack when the cause is no usual one."""
+    is_usual = isinstance(cause, (StratalogError, OSError))
+    more = f" and {len(dead) - 1} more rows up to {dead[-1].last}" if len(dead) > 1 else ""
+    logger.error(
+        "Dead letters were not written for %s%s: %s", dead[0], more, cause, exc_info=None if is_usual else cause
+    )
 
 
 def _ascending(waiting: Iterable[_Waiting]) -> Iterator[_Waiting]:

@@ -153,6 +153,9 @@ class SharedFetch:
         if late and not self._shared and not self._found and left_s > 0:
             await asyncio.wait(late, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
         self._takes_opened = False
+        for task in tasks:
+            if task.done():
+                task.result()
 
     async def _open(self, place: SharePlace, topic: str) -> None:
         key = ShareKey(self._wish.group_id, *place)

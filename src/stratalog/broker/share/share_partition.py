@@ -244,8 +244,13 @@ class SharePartition:
     def _in_the_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
         self._keeping.add(task)
-        task.add_done_callback(self._keeping.discard)
+        task.add_done_callback(self._background_ended)
         return task
+
+    def _background_ended(self, task: asyncio.Task[None]) -> None:
+        self._keeping.discard(task)
+        if not task.cancelled():
+            task.exception()  # its client hears of it, if it is still there
 
     def _write_of(self, plan: DeliveryPlan) -> ShareWrite:
         return ShareWrite(
