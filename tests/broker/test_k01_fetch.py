@@ -412,7 +412,7 @@ def test_while_the_quota_is_used_up_remote_partitions_are_empty_and_local_ones_a
     clock = ManualClock()
     quota = RateQuota(1_000, 11, 1, clock)
     quota.record(5_000)
-    monkeypatch.setattr(partition, "remote", SimpleNamespace(fetch_quota=quota))
+    monkeypatch.setattr(partition, "remote", SimpleNamespace(limits=SimpleNamespace(fetch_quota=quota)))
     topics = [asked(broker, 12, topic, {"partition": 0, "fetch_offset": 1}, {"partition": 1})]
     first, second = call(broker, wire, 12, topics).responses[0].partitions
     assert (first.error_code, first.records, values_of(second)) == (0, b"", [b"other"])

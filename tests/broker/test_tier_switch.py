@@ -127,19 +127,22 @@ def test_pools_caches_and_quotas_change_live(broker: Broker, wire: Wire) -> None
     }
     answer = alter(wire, BROKER, "", *((name, SET, value) for name, value in changes.items()))
     assert (answer.error_code, answer.error_message) == (0, None)
-    assert [pool.size for pool in (remote.copiers, remote.expirers, remote.followers, remote.readers)] == [
+    assert [
+        pool.size
+        for pool in (remote.limits.copiers, remote.limits.expirers, remote.limits.followers, remote.limits.readers)
+    ] == [
         20,
         5,
         4,
         7,
     ]
     assert remote.index_cache.capacity_bytes == 12_345_678
-    assert (remote.copy_quota.bytes_per_second, remote.fetch_quota.bytes_per_second) == (1_000, 2_000)
+    assert (remote.limits.copy_quota.bytes_per_second, remote.limits.fetch_quota.bytes_per_second) == (1_000, 2_000)
     assert broker.services.config["remote.fetch.max.wait.ms"] == 321
     assert broker.services.config["remote.list.offsets.request.timeout.ms"] == 4_321
     undo = alter(wire, BROKER, "", *((name, DELETE, None) for name in changes))
     assert undo.error_code == 0
-    assert remote.copiers.size == 10
+    assert remote.limits.copiers.size == 10
 
 
 @pytest.mark.parametrize(

@@ -177,17 +177,17 @@ def test_every_metric_of_the_remote_tier_has_the_value_of_its_own_thing(still: S
     remote.watchdog.look()
 
     # Quotas, each with an average, a maximum and a rate of its own.
-    remote.copy_quota.bytes_per_second, remote.fetch_quota.bytes_per_second = 100, 1_000
-    assert remote.copy_quota.acquire(500) == 0
-    remote.fetch_quota.record(9_000)
-    assert (remote.copy_quota.acquire(1), remote.fetch_quota.shed_ms()) == (4_000, 8_000)
+    remote.limits.copy_quota.bytes_per_second, remote.limits.fetch_quota.bytes_per_second = 100, 1_000
+    assert remote.limits.copy_quota.acquire(500) == 0
+    remote.limits.fetch_quota.record(9_000)
+    assert (remote.limits.copy_quota.acquire(1), remote.limits.fetch_quota.shed_ms()) == (4_000, 8_000)
     clock.advance(2_000)
-    assert (remote.copy_quota.acquire(1), remote.fetch_quota.shed_ms()) == (3_000, 7_000)
+    assert (remote.limits.copy_quota.acquire(1), remote.limits.fetch_quota.shed_ms()) == (3_000, 7_000)
 
     gate = still.gate
     for _ in range(3):
-        remote.readers.submit(gate.work)
-    remote.followers.submit(gate.work)
+        remote.limits.readers.submit(gate.work)
+    remote.limits.followers.submit(gate.work)
     gate.wait_begun(4)
 
     readable = sum(sizes[2:])
@@ -252,9 +252,9 @@ def test_every_metric_of_the_remote_tier_has_the_value_of_its_own_thing(still: S
     assert {name for name, *_ in found} == {metric.name for metric in metrics_remote.METRICS}
 
     # The queue fills up behind as many readers as there are.
-    remote.readers.resize(3)
+    remote.limits.readers.resize(3)
     for _ in range(4):
-        remote.readers.submit(gate.work)
+        remote.limits.readers.submit(gate.work)
     found = still.values()
     assert found[READERS + "taskqueuesize",] == 4
     assert found[READERS + "avgidlepercent",] == 0

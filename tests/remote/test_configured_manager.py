@@ -52,23 +52,23 @@ def gate() -> Iterator[Gate]:
 
 def test_each_pool_has_its_size(world: World) -> None:
     manager = world.manager
-    pools = (manager.copiers, manager.expirers, manager.followers, manager.readers)
+    pools = (manager.limits.copiers, manager.limits.expirers, manager.limits.followers, manager.limits.readers)
     assert [pool.size for pool in pools] == [3, 4, 5, 6]
 
 
 def test_as_many_reads_wait_as_configured(world: World, gate: Gate) -> None:
     for _ in range(6):
-        world.manager.readers.submit(gate.work)
+        world.manager.limits.readers.submit(gate.work)
     gate.wait_begun(6)
     for _ in range(2):
-        world.manager.readers.submit(gate.work)
+        world.manager.limits.readers.submit(gate.work)
     with pytest.raises(QueueFullError, match="2 tasks wait for 6 threads"):
-        world.manager.readers.submit(gate.work)
+        world.manager.limits.readers.submit(gate.work)
     gate.open.set()
 
 
 def test_each_quota_has_its_limit_and_its_windows(world: World) -> None:
-    copies, fetches = world.manager.copy_quota, world.manager.fetch_quota
+    copies, fetches = world.manager.limits.copy_quota, world.manager.limits.fetch_quota
     assert (copies.bytes_per_second, fetches.bytes_per_second) == (7_000, 8_000)
     copies.record(600)
     fetches.record(1_600)
@@ -87,12 +87,12 @@ def test_what_is_copied_counts_for_copies_and_what_is_read_for_reads(world: Worl
     world.append(20)
     segment = world.log.segments[0]
     world.tier()
-    copied = world.manager.copy_quota.rate()
+    copied = world.manager.limits.copy_quota.rate()
     assert copied >= segment.size_bytes / 2
-    assert world.manager.fetch_quota.rate() == 0
+    assert world.manager.limits.fetch_quota.rate() == 0
     read = world.manager.read(world.partition, 0, 1_000).records
-    assert world.manager.fetch_quota.rate() == len(read) / 4
-    assert world.manager.copy_quota.rate() == copied
+    assert world.manager.limits.fetch_quota.rate() == len(read) / 4
+    assert world.manager.limits.copy_quota.rate() == copied
 
 
 def test_the_index_cache_has_its_limit_and_idle_entries_go_with_the_manager_s_looks(world: World) -> None:
@@ -135,7 +135,7 @@ def test_copies_deletions_and_what_a_follower_does_run_on_their_own_threads(tmp_
         _eventually(lambda: world.objects() == [], "expired")
         assert (copied_by, deleted_by) == ({"remote-log-copier"}, {"remote-log-expiration"})
         world.manager.stop_partitions([world.partition])
-        world.manager.copiers.close()  # what still runs there asks, too
+        world.manager.limits.copiers.close()  # what still runs there asks, too
         world.rlmm.highest_offset_for_epoch = looking  # type: ignore[method-assign, assignment]
         world.manager.on_leadership_change([], [world.log])
         _eventually(lambda: bool(followed_by), "followed")

@@ -137,7 +137,7 @@ def test_a_copy_waits_for_its_quota_and_is_called_off_by_the_end_of_leadership(t
         copied: list[int] = []
         turn = threading.Thread(target=lambda: copied.append(world.tier().copied))
         turn.start()
-        _eventually(lambda: world.manager.copy_quota.throttled.times > 0, "throttled")
+        _eventually(lambda: world.manager.limits.copy_quota.throttled.times > 0, "throttled")
         world.manager.on_leadership_change([], [world.log])
         turn.join(60)
         assert copied == [1], "the first one is within the limit, whatever its size"
@@ -241,7 +241,7 @@ def test_a_deletion_of_an_earlier_process_ends_before_the_partition_is_tiered_ag
 def test_pools_quotas_and_cache_follow_the_configuration(tmp_path: Path) -> None:
     with World(tmp_path) as world:
         manager = world.manager
-        pools = (manager.copiers, manager.expirers, manager.followers, manager.readers)
+        pools = (manager.limits.copiers, manager.limits.expirers, manager.limits.followers, manager.limits.readers)
         assert [pool.size for pool in pools] == [10, 10, 2, 10]
         manager.reconfigure(
             BrokerConfig.from_properties(
@@ -257,7 +257,7 @@ def test_pools_quotas_and_cache_follow_the_configuration(tmp_path: Path) -> None
             )
         )
         assert [pool.size for pool in pools] == [3, 4, 5, 6]
-        assert (manager.copy_quota.bytes_per_second, manager.fetch_quota.bytes_per_second) == (7, 8)
+        assert (manager.limits.copy_quota.bytes_per_second, manager.limits.fetch_quota.bytes_per_second) == (7, 8)
         assert manager.index_cache.capacity_bytes == 9
 
 

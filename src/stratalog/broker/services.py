@@ -240,4 +240,4 @@ def _remote_readers(storage: BrokerStorage, listener: Listener) -> WorkerPool:
         bootstrap_servers=join_host_port(listener.host or "127.0.0.1", listener.port),
         clock=storage.clock,
     )
-    return remote.readers
+    return remote.limits.readers

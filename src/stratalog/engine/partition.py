@@ -398,7 +398,7 @@ class Partition:
 
     def is_remote_throttled(self) -> bool:
         """Return whether the quota of remote reads is used up. The client asks again later; it counts as held back."""
-        return self.remote is not None and self.remote.fetch_quota.shed_ms() > 0
+        return self.remote is not None and self.remote.limits.fetch_quota.shed_ms() > 0
 
     def read(
         self,

@@ -243,12 +243,6 @@ class ClassicGroup:
         self._sync.begin(now)
         return effects
 
-    def _store_as_empty(self) -> Effects:
-        return [Store(self._core.metadata())]
-
-    def _assign(self, now: Moment) -> Effects:
-        return self._sync.assign(now)
-
     def _refuse_all(self, error: Answer) -> Effects:
         effects: Effects = []
         for member in self.members:
@@ -495,7 +489,7 @@ _ACTIONS: dict[GroupAction, Callable[[ClassicGroup, Moment, Answer], Effects]] =
     GroupAction.MAYBE_END_JOIN: lambda group, now, _: group._maybe_end_join(now),
     GroupAction.MAYBE_END_ANY_JOIN: lambda group, now, _: group._maybe_end_any_join(now),
     GroupAction.ANNOUNCE_GENERATION: lambda group, now, _: group._announce_generation(now),
-    GroupAction.STORE_AS_EMPTY: lambda group, _now, _error: group._store_as_empty(),
-    GroupAction.ASSIGN: lambda group, now, _: group._assign(now),
+    GroupAction.STORE_AS_EMPTY: lambda group, _now, _error: [Store(group._core.metadata())],
+    GroupAction.ASSIGN: lambda group, now, _: group._sync.assign(now),
     GroupAction.REFUSE_ALL: lambda group, _, error: group._refuse_all(error),
 }

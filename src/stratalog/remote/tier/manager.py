@@ -30,9 +30,9 @@ from stratalog.remote.api import (
 from stratalog.remote.reading import RemoteIndexCache, RemoteLogReader, RemoteReadResult, SegmentBlocks, UnclampedSizes
 from stratalog.remote.tier.counters import RemoteTopicCounts
 from stratalog.remote.tier.health import RemoteHealth
+from stratalog.remote.tier.limits import TierLimits
 from stratalog.remote.tier.log_view import LogView, topic_id_partition
 from stratalog.remote.tier.partition_deletion import KeepsDeletionsApart, PartitionDeleter, RemembersDeletions
-from stratalog.remote.tier.quota import RateQuota
 from stratalog.remote.tier.remote_history import read_remote_history
 from stratalog.remote.tier.services import PartitionCount, TierServices, not_known
 from stratalog.remote.tier.tier_facts import (
@@ -62,9 +62,8 @@ class RemoteLogManager:
 
     `start` begins the background tasks; without it `run_once` does a partition's work on the calling thread.
 
-    For status pages: `counts`, `reader_time`, `gauges()`, the quotas' `throttled`, the pools (`readers`,
-    `copiers`, `expirers`, `followers`), `health`, `watchdog.stalls`. `engine.metrics_remote` has Kafka's names for
-    them.
+    For status pages: `counts`, `reader_time`, `gauges()`, `limits` (quotas and pools), `health`, `watchdog.stalls`.
+    `engine.metrics_remote` has Kafka's names for them.
     """
 
     def __init__(
@@ -92,8 +91,7 @@ class RemoteLogManager:
         self.counts = TopicCounts(RemoteTopicCounts)
         self.reader_time = ReaderTime()
         self.watchdog = Watchdog(config["stratalog.remote.stall.ms"], clock)
-        self.copy_quota = _quota("copy", config, clock)
-        self.fetch_quota = _quota("fetch", config, clock)
+        self.limits = TierLimits(config, clock)
         self.index_cache = RemoteIndexCache(
             Path(index_cache_dir),
             rsm,
@@ -106,15 +104,6 @@ class RemoteLogManager:
         self._reader = RemoteLogReader(self._rlmm, self.index_cache, self._blocks)
         interval_ms = config["remote.log.manager.task.interval.ms"]
         self._schedule = Schedule("remote-log-schedule", interval_ms, clock, _retries(config), held=True)
-        self.copiers = WorkerPool("remote-log-copier", config["remote.log.manager.copier.thread.pool.size"])
-        self.expirers = WorkerPool("remote-log-expiration", config["remote.log.manager.expiration.thread.pool.size"])
-        self.followers = WorkerPool("remote-log-follower", config["remote.log.manager.follower.thread.pool.size"])
-        #: What reads for clients: see `broker.remote_reads`.
-        self.readers = WorkerPool(
-            "remote-log-reader",
-            config["remote.log.reader.threads"],
-            pending_max=config["remote.log.reader.max.pending.tasks"],
-        )
         self._watcher = WorkerPool("remote-log-watchdog", 1)
         self._services = TierServices(
             rlmm=self._rlmm,
@@ -123,7 +112,7 @@ class RemoteLogManager:
             fs=fs,
             broker_id=config["node.id"],
             custom_metadata_bytes_max=config["remote.log.metadata.custom.metadata.max.bytes"],
-            copy_quota=self.copy_quota,
+            copy_quota=self.limits.copy_quota,
             counts=self.counts,
             health=self.health,
             watchdog=self.watchdog,
@@ -132,7 +121,7 @@ class RemoteLogManager:
             is_shared=is_shared,
         )
         self._deletions = PartitionDeleter(
-            self._services, schedule=self._schedule, pool=self.expirers, on_deleted=self._partition_deleted
+            self._services, schedule=self._schedule, pool=self.limits.expirers, on_deleted=self._partition_deleted
         )
         self._tiered: dict[TopicIdPartition, TieredPartition] = {}
         #: How many of them each topic has.
@@ -156,17 +145,12 @@ class RemoteLogManager:
     def start(self) -> None:
         """Begin the background tasks, and go on with deletions that an earlier process had begun."""
         self._schedule.start()
-        self._schedule.add("resumption of deletions", self._resume_deletions, self.expirers, once=True)
+        self._schedule.add("resumption of deletions", self._resume_deletions, self.limits.expirers, once=True)
         self._schedule.add("watchdog", self._look, self._watcher, interval_ms=_LOOK_MS)
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Put in force what of the broker's configuration may change while it runs."""
-        self.copy_quota.bytes_per_second = config["remote.log.manager.copy.max.bytes.per.second"]
-        self.fetch_quota.bytes_per_second = config["remote.log.manager.fetch.max.bytes.per.second"]
-        self.copiers.resize(config["remote.log.manager.copier.thread.pool.size"])
-        self.expirers.resize(config["remote.log.manager.expiration.thread.pool.size"])
-        self.followers.resize(config["remote.log.manager.follower.thread.pool.size"])
-        self.readers.resize(config["remote.log.reader.threads"])
+        self.limits.reconfigure(config)
         self.index_cache.resize(config["remote.log.index.file.cache.total.size.bytes"])
 
     def close(self) -> None:
@@ -184,8 +168,8 @@ class RemoteLogManager:
         if isinstance(self._rsm, OwnsItsStore):
             self._rsm.release_owner()
         self._rsm.close()
-        for pool in (self.copiers, self.expirers, self.followers, self.readers, self._watcher):
-            pool.close()
+        self.limits.close()
+        self._watcher.close()
         self._blocks.close()
         self.index_cache.close()
         self._rlmm.close()
@@ -223,7 +207,7 @@ class RemoteLogManager:
             tiered = tier_partition(self._services, log, partition, is_leader=is_leader)
             self._tiered[partition] = tiered
             self._by_topic[partition.topic] += known is None
-            pools = [self.copiers, self.expirers] if is_leader else [self.followers]
+            pools = [self.limits.copiers, self.limits.expirers] if is_leader else [self.limits.followers]
             tiered.jobs = [
                 self._schedule.add(f"{name} of {partition}", self._guarded(tiered, name, run), pool)
                 for (name, run), pool in zip(tiered.turns(), pools, strict=True)
@@ -331,7 +315,7 @@ class RemoteLogManager:
                 self._taking_over.discard(number)
             return True
 
-        self._schedule.add(f"deletions of metadata partition {number}", resume, self.expirers, once=True)
+        self._schedule.add(f"deletions of metadata partition {number}", resume, self.limits.expirers, once=True)
 
     def _partition_deleted(self, partition: TopicIdPartition) -> None:
         with self._lock:
@@ -407,7 +391,7 @@ class RemoteLogManager:
         Empty and `throttled` while the fetch quota is used up.
         """
         log = self._of(partition).log
-        if self.fetch_quota.shed_ms() > 0:
+        if self.limits.fetch_quota.shed_ms() > 0:
             return RemoteReadResult(b"", [] if read_committed else None, throttled=True)
         counts = self.counts.topic(partition.topic)
         counts.fetch_requests += 1
@@ -433,7 +417,7 @@ class RemoteLogManager:
         if (partition, READ) in self.health.failures:
             self.health.succeeded(partition, READ, used_store=False)
         counts.fetch_bytes += len(result.records)
-        self.fetch_quota.record(len(result.records))
+        self.limits.fetch_quota.record(len(result.records))
         return result
 
     def offset_for_timestamp(
@@ -502,13 +486,3 @@ class RemoteLogManager:
 def _retries(config: BrokerConfig) -> Retries:
     prefix = "remote.log.manager.task.retry"
     return Retries(config[f"{prefix}.backoff.ms"], config[f"{prefix}.backoff.max.ms"], config[f"{prefix}.jitter"])
-
-
-def _quota(what: str, config: BrokerConfig, clock: Clock) -> RateQuota:
-    prefix = f"remote.log.manager.{what}"
-    return RateQuota(
-        config[f"{prefix}.max.bytes.per.second"],
-        config[f"{prefix}.quota.window.num"],
-        config[f"{prefix}.quota.window.size.seconds"],
-        clock,
-    )

@@ -106,12 +106,12 @@ def _quotas(remote: RemoteLogManager) -> list[dict[str, Any]]:
             "throttledTimes": quota.throttled.times,
             "throttledMs": quota.throttled.total_ms,
         }
-        for name, quota in (("copy", remote.copy_quota), ("fetch", remote.fetch_quota))
+        for name, quota in (("copy", remote.limits.copy_quota), ("fetch", remote.limits.fetch_quota))
     ]
 
 
 def _pools(remote: RemoteLogManager) -> list[dict[str, Any]]:
-    named = (("copies", remote.copiers), ("deletions", remote.expirers), ("reads", remote.readers))
+    named = (("copies", remote.limits.copiers), ("deletions", remote.limits.expirers), ("reads", remote.limits.readers))
     return [{"name": name, "threads": pool.size, "busy": pool.busy, "pending": pool.pending} for name, pool in named]
 
 
