@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import given, settings, strategies as st
 from tests.broker.frames import read_response, request_frame
+from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
 from stratalog.broker.server import calls
@@ -66,13 +67,6 @@ def is_closed_by_broker(sock: socket.socket) -> bool:
         return sock.recv(1) == b""
     except ConnectionResetError:
         return True
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen within 60 s"
-        time.sleep(0.01)
 
 
 def produce_frame(value: bytes, topic: str = "t", acks: int = -1) -> bytearray:

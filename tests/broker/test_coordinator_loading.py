@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tests.broker.groups.scenario import TOPIC, await_coordinator, commit
 from tests.broker.transactions.cases import error_codes, script
+from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
 from stratalog.broker import coordinator_loading
@@ -111,17 +112,10 @@ def fetch(wire: Wire, group: str, version: int = 9) -> tuple[int, list[int]]:
     return int(answer.topics[0].partitions[0].error_code), offsets
 
 
-def eventually(condition: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.002)
-
-
 def let_go(broker: Broker, reads: SlowReads) -> None:
     reads.held = set()
     state = broker.services
-    eventually(lambda: state.groups.loading.is_over and state.transactions.loading.is_over, "the load does not end")
+    wait_until(lambda: state.groups.loading.is_over and state.transactions.loading.is_over, "the load ends")
 
 
 # --- what clients get -------------------------------------------------------------------------------------------------
@@ -232,11 +226,11 @@ def test_records_of_a_transaction_are_asked_for_again(held: tuple[Broker, Wire])
 def test_a_partition_is_served_as_soon_as_it_is_read(data: Path, reads: SlowReads) -> None:
     reads.held = {f"{GROUPS}-1", f"{IDS}-1"}
     with start(data) as broker, Wire(broker.bootstrap_servers) as wire:
-        eventually(lambda: fetch(wire, FIRST) == (0, [10]), "the first partition is not served")
+        wait_until(lambda: fetch(wire, FIRST) == (0, [10]), "the first partition is served")
         assert commit(wire, 8, FIRST, {0: (11, "")}) == [0]
         assert fetch(wire, SECOND)[0] == LOADING
         assert wire.call(ApiKey.LIST_GROUPS, 4).error_code == LOADING
-        eventually(lambda: init(wire, FIRST).error_code == 0, "the first ids are not served")
+        wait_until(lambda: init(wire, FIRST).error_code == 0, "the first ids are served")
         assert init(wire, SECOND).error_code == LOADING
         let_go(broker, reads)
         assert fetch(wire, SECOND) == (0, [10])
@@ -282,7 +276,7 @@ def test_a_stop_does_not_wait_for_the_load(data: Path, reads: SlowReads) -> None
 def test_the_commits_of_a_topic_deleted_meanwhile_go_with_it(held: tuple[Broker, Wire], reads: SlowReads) -> None:
     broker, wire = held
     wire.send(ApiKey.DELETE_TOPICS, 5, topic_names=(TOPIC,), timeout=30_000)
-    eventually(lambda: broker.services.metadata.topic(TOPIC) is None, "the topic is not deleted")
+    wait_until(lambda: broker.services.metadata.topic(TOPIC) is None, "the topic is deleted")
     assert broker.services.store.deleting_topics()
     let_go(broker, reads)
     assert wire.receive(ApiKey.DELETE_TOPICS, 5).responses[0].error_code == 0
@@ -296,23 +290,23 @@ def test_a_deletion_that_was_interrupted_goes_on_when_commits_are_there(data: Pa
     broker = start(data)
     with Wire(broker.bootstrap_servers) as wire:
         wire.send(ApiKey.DELETE_TOPICS, 5, topic_names=(TOPIC,), timeout=30_000)
-        eventually(lambda: broker.services.metadata.topic(TOPIC) is None, "the topic is not deleted")
+        wait_until(lambda: broker.services.metadata.topic(TOPIC) is None, "the topic is deleted")
         closing = threading.Thread(target=broker.close)
         closing.start()
     closing.join()
     with start(data) as broker, Wire(broker.bootstrap_servers) as wire:
         assert broker.services.store.deleting_topics()
         let_go(broker, reads)
-        eventually(lambda: not broker.services.store.deleting_topics(), "the name is not free again")
+        wait_until(lambda: not broker.services.store.deleting_topics(), "the name is free again")
         broker.services.topics.create(TOPIC, 1)
         assert fetch(wire, FIRST) == (0, [-1])
 
 
 def test_a_topic_of_a_coordinator_may_be_deleted_while_it_is_read(held: tuple[Broker, Wire], reads: SlowReads) -> None:
     broker, wire = held
-    eventually(lambda: f"{GROUPS}-0" in reads.read, "nothing is read")
+    wait_until(lambda: f"{GROUPS}-0" in reads.read, "a read begins")
     wire.send(ApiKey.DELETE_TOPICS, 5, topic_names=(GROUPS,), timeout=30_000)
-    eventually(lambda: broker.services.metadata.topic(GROUPS) is None, "the topic is not deleted")
+    wait_until(lambda: broker.services.metadata.topic(GROUPS) is None, "the topic is deleted")
     let_go(broker, reads)
     assert wire.receive(ApiKey.DELETE_TOPICS, 5).responses[0].error_code == 0
     await_coordinator(wire)
@@ -351,10 +345,10 @@ def test_a_transaction_that_ends_meanwhile_ends_for_its_commits(
     reads.read = set()
     reads.held = {f"{GROUPS}-0", f"{IDS}-{partition_for('tx', 2)}"}
     with start(tmp_path) as broker, Wire(broker.bootstrap_servers) as wire:
-        eventually(lambda: f"{GROUPS}-0" in reads.read, "nothing is read")
+        wait_until(lambda: f"{GROUPS}-0" in reads.read, "a read begins")
         reads.held = {f"{GROUPS}-0"}  # what it holds was read without the marker, which is written now
         loading = broker.services.transactions.loading
-        eventually(lambda: loading.is_over, "the transaction is not finished")
+        wait_until(lambda: loading.is_over, "the transaction is finished")
         assert broker.services.transactions.describe("tx").state.title.startswith("Complete")
         assert fetch(wire, FIRST)[0] == LOADING
         let_go(broker, reads)

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 from tests.broker.groups.scenario import await_coordinator, commit
+from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 from tests.support.work import lines_of_work
 
@@ -68,14 +68,6 @@ def found(broker: Broker) -> list[int]:
     return [offset for offset in offsets if offset != -1]
 
 
-def eventually(condition: Callable[[], T], what: str) -> T:
-    end = time.monotonic() + 60
-    while not (found := condition()):
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
-    return found
-
-
 def test_a_deletion_goes_on_when_its_client_goes(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     commit_all(broker)
     assert found(broker)
@@ -95,7 +87,7 @@ def test_a_deletion_goes_on_when_its_client_goes(broker: Broker, monkeypatch: py
     with Wire(broker.bootstrap_servers) as other:  # the loop has seen the end of the other connection before this one
         other.call(ApiKey.LIST_GROUPS, 0)
     gone.set()
-    eventually(lambda: not broker.services.store.deleting_topics(), "the deletion is not finished")
+    wait_until(lambda: not broker.services.store.deleting_topics(), "the deletion is finished")
     broker.services.topics.create(TOPIC, 3)
     assert found(broker) == []
 

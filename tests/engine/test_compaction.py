@@ -9,6 +9,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from tests.support.waiting import wait_until
 
 from stratalog.config.broker import BrokerConfig
 from stratalog.config.topic import LogConfig
@@ -82,22 +83,16 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     engine.stop()
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Bounded by the time that a test may take."""
-    while not condition():
-        time.sleep(0.002)
-
-
 def test_a_compacted_topic_is_compacted_and_stays_so_over_restarts(engine: Engine) -> None:
     engine.start(spec())
     engine.put(b"1", b"2", b"3")
-    until(lambda: engine.values() == [b"3"])
-    until(lambda: engine.stored() == {KEY: 3})
+    wait_until(lambda: engine.values() == [b"3"])
+    wait_until(lambda: engine.stored() == {KEY: 3})
     engine.stop()
     manager = engine.start(spec())
     assert manager.cleaning.checkpointed(engine.partition.log) == 3
     engine.put(b"4")
-    until(lambda: engine.values() == [b"4"])
+    wait_until(lambda: engine.values() == [b"4"])
 
 
 def test_a_topic_that_only_deletes_keeps_its_duplicates(engine: Engine) -> None:
@@ -176,7 +171,7 @@ def test_a_topic_that_is_not_compacted_any_more_is_cleaned_no_longer(engine: Eng
     assert engine.manager is not None
     engine.manager.update_config("users", spec("delete").config)
     assert endless.ended.is_set()
-    until(lambda: engine.manager is not None and engine.manager.cleaning.state(KEY) == IDLE)
+    wait_until(lambda: engine.manager is not None and engine.manager.cleaning.state(KEY) == IDLE)
     assert engine.values() == [b"1", b"2"]
 
 
@@ -190,7 +185,7 @@ def test_a_log_is_truncated_in_the_middle_of_its_cleaning(engine: Engine, endles
 def test_a_truncation_takes_back_what_counts_as_clean(engine: Engine) -> None:
     manager = engine.start(spec())
     engine.put(b"1", b"2", b"3")
-    until(lambda: engine.stored() == {KEY: 3})
+    wait_until(lambda: engine.stored() == {KEY: 3})
     manager.truncate_to(*KEY, 2)
     assert engine.stored() == {KEY: 2}
 
@@ -199,7 +194,7 @@ def test_the_engine_closes_in_the_middle_of_a_cleaning(engine: Engine, endless: 
     engine.stop()
     assert endless.ended.is_set()
     engine.start(spec())
-    until(lambda: engine.values() == [b"2"])
+    wait_until(lambda: engine.values() == [b"2"])
 
 
 def test_a_failed_directory_is_not_cleaned_any_more(engine: Engine) -> None:
@@ -218,7 +213,7 @@ def test_a_changed_broker_configuration_reaches_the_cleaner(engine: Engine) -> N
     )
     assert len(manager.cleaner.threads) == 2
     engine.put(b"1", b"2")
-    until(lambda: engine.values() == [b"2"])
+    wait_until(lambda: engine.values() == [b"2"])
 
 
 def test_a_configuration_that_cannot_be_releases_the_directories(engine: Engine) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.engine.cleaner_world import World
 from tests.log.unsynced import UNSYNCED
+from tests.support.waiting import wait_until
 
 from stratalog.config.broker import BrokerConfig
 from stratalog.engine.cleaning.cleaner_config import CleanerConfig
@@ -300,12 +301,6 @@ def threaded(tmp_path: Path, fake: FakeCleaner) -> Iterator[Callable[..., Cleani
         assert not cleaning.log_cleaner.threads
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Bounded by the time that a test may take."""
-    while not condition():
-        time.sleep(0.001)
-
-
 @pytest.fixture
 def live(tmp_path: Path) -> World:
     return World(tmp_path, SYSTEM_CLOCK)
@@ -318,7 +313,7 @@ def test_the_threads_clean_what_gets_dirty(live: World, threaded: Callable[..., 
         for value in range(4):
             live.put(log, (b"a", b"%d-%d" % (round_, value)))
             log.roll()
-        until(lambda: live.manager.checkpointed(log) == log.log_end_offset)
+        wait_until(lambda: live.manager.checkpointed(log) == log.log_end_offset)
         assert live.content(log) == [(log.log_end_offset - 1, b"a", b"%d-3" % round_)]
 
 
@@ -340,7 +335,7 @@ def test_a_thread_survives_an_error_that_nobody_foresaw(
     monkeypatch.setattr(live.manager, "take_filthiest", fail_once)
     with caplog.at_level(logging.ERROR):
         cleaning = threaded(live)
-        until(lambda: bool(fake.calls))
+        wait_until(lambda: bool(fake.calls))
     assert "a mistake" in caplog.text
     assert cleaning.log_cleaner.dead_thread_count == 0
     assert len(cleaning.log_cleaner.threads) == 1
@@ -358,7 +353,7 @@ def test_a_thread_that_ends_all_the_same_is_counted_and_says_so(
 
     monkeypatch.setattr(live.manager, "take_filthiest", end)
     cleaning = threaded(live)
-    until(lambda: cleaning.log_cleaner.dead_thread_count == 1)
+    wait_until(lambda: cleaning.log_cleaner.dead_thread_count == 1)
     assert "log-cleaner-0 has ended" in caplog.text
 
 
@@ -423,7 +418,7 @@ def test_a_truncation_waits_for_the_cleaning_and_goes_before_it(
         log.truncate_to(15)
         truncated.set()
         live.manager.truncate_checkpoint(log, 15)
-    until(lambda: live.manager.checkpointed(log) == 10)  # what is before the active segment
+    wait_until(lambda: live.manager.checkpointed(log) == 10)  # what is before the active segment
     assert fake.calls[-1] == (0, 0, 10)
 
 
@@ -442,7 +437,7 @@ def test_the_buffers_are_shared_among_the_threads(
     both = threading.Barrier(2, timeout=30)
     fake.does = lambda log, check: both.wait()
     threaded(live, log_cleaner_threads=2, log_cleaner_dedupe_buffer_size=4_000_000, log_cleaner_io_buffer_size=8000)
-    until(lambda: len(fake.settings) == 2)
+    wait_until(lambda: len(fake.settings) == 2)
     assert {(s.dedupe_buffer_bytes, s.io_buffer_bytes, s.load_factor) for s in fake.settings} == {
         (2_000_000, 2000, 0.9)
     }
@@ -461,7 +456,7 @@ def test_a_changed_configuration_is_in_force_at_once(
         thread.join(30)
         assert not thread.is_alive()
     live.log(segments=4)
-    until(lambda: bool(fake.calls))
+    wait_until(lambda: bool(fake.calls))
     assert fake.settings[-1].dedupe_buffer_bytes == 2_000_000
 
 

@@ -10,9 +10,10 @@ import pytest
 
 from stratalog.log.format.checkpoints import CLEANER_OFFSETS, OffsetCheckpoint
 from tests.interop.test_swapped_directories import swap
-from tests.support.compacted_topic import TOPIC, Users, until
+from tests.support.compacted_topic import TOPIC, Users
 from tests.support.killable_broker import KillableBroker
 from tests.support.reference_kafka import ReferenceKafka, require_reference_kafka
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
@@ -48,7 +49,7 @@ def swap_checkpoints(one: Path, other: Path) -> None:
 
 
 def wait_until_clean(users: Users) -> None:
-    until(lambda: users.cleaned_to() == users.sealed_end() > 0, f"{users.directory} is clean")
+    wait_until(lambda: users.cleaned_to() == users.sealed_end() > 0, f"{users.directory} is clean")
 
 
 @pytest.mark.parametrize(

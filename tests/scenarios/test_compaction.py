@@ -15,8 +15,9 @@ from pathlib import Path
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.interop.contents import consume
-from tests.support.compacted_topic import TOPIC, Users, until
+from tests.support.compacted_topic import TOPIC, Users
 from tests.support.killable_broker import KillableBroker
+from tests.support.waiting import wait_until
 
 SETTINGS = {
     "log.cleaner.backoff.ms": "20",
@@ -33,20 +34,20 @@ def test_duplicates_and_tombstones_go_while_the_topic_is_served(tmp_path: Path) 
     with KillableBroker(tmp_path / "data", settings=SETTINGS) as broker:
         users = Users(broker)
         users.produce(4_000)
-        until(lambda: users.cleaned_to() == users.sealed_end(), "the sealed segments are clean")
+        wait_until(lambda: users.cleaned_to() == users.sealed_end(), "the sealed segments are clean")
         active = len(users.written) - users.sealed_end()
         assert users.check() <= 50 + active
         # Tombstones go with the cleaning after the one that saw them first.
         users.produce(400)
         users.produce(400)
-        until(lambda: users.cleaned_to() == users.sealed_end(), "all but the active segment is clean")
+        wait_until(lambda: users.cleaned_to() == users.sealed_end(), "all but the active segment is clean")
         users.check()
-        until(lambda: not list(users.directory.glob("*.deleted")), "the old files are removed")
+        wait_until(lambda: not list(users.directory.glob("*.deleted")), "the old files are removed")
         assert broker.end(signal.SIGTERM) == 0
         broker.start()
         users.check()
         users.produce(400)
-        until(lambda: users.cleaned_to() == users.sealed_end(), "it goes on after a restart")
+        wait_until(lambda: users.cleaned_to() == users.sealed_end(), "it goes on after a restart")
         users.check()
 
 
@@ -78,7 +79,7 @@ def test_kills_in_the_middle_of_a_cleaning_lose_and_double_nothing(tmp_path: Pat
         broker.end(signal.SIGTERM)
         broker.settings = broker.settings | SETTINGS
         broker.start()
-        until(lambda: users.cleaned_to() == users.sealed_end(), "it is clean in the end")
+        wait_until(lambda: users.cleaned_to() == users.sealed_end(), "it is clean in the end")
         assert users.check() <= 400 + len(users.written) - users.sealed_end()
 
 
@@ -86,14 +87,14 @@ def test_compact_and_delete_together_keep_neither_duplicates_nor_old_records(tmp
     with KillableBroker(tmp_path / "data", settings=SETTINGS) as broker:
         users = Users(broker, **{"cleanup.policy": "compact,delete", "retention.ms": "3600000"})
         users.produce(400)  # their timestamps are of years ago
-        until(lambda: users.sealed_end() == 400, "all that is too old is gone")
-        until(lambda: len(list(users.directory.glob("*.log"))) == 1, "and nothing else is there")
+        wait_until(lambda: users.sealed_end() == 400, "all that is too old is gone")
+        wait_until(lambda: len(list(users.directory.glob("*.log"))) == 1, "and nothing else is there")
         assert consume(broker.address, TOPIC, offset=400) == []
         users.written.clear()
         users.newest.clear()
         users.time_ms = time.time_ns() // 1_000_000 - 60_000
         users.produce(4_000)
-        until(lambda: users.cleaned_to() == users.sealed_end(), "what is young is compacted")
+        wait_until(lambda: users.cleaned_to() == users.sealed_end(), "what is young is compacted")
         seen = consume(broker.address, TOPIC, offset=min(users.written))
         state = {record.key: record.value for record in seen}
         assert {key: value for key, value in state.items() if value} == {
@@ -126,13 +127,13 @@ def test_committed_offsets_are_compacted_and_kept(tmp_path: Path) -> None:
                 metadata = f"{number}-" + "x" * 3_000
                 consumer.commit(offsets=[TopicPartition(TOPIC, 0, number, metadata)], asynchronous=True)
             consumer.commit(offsets=[TopicPartition(TOPIC, 0, number, metadata)], asynchronous=False)
-        until(lambda: _size_of_sealed(directory) < 100_000, "commits are compacted")
+        wait_until(lambda: _size_of_sealed(directory) < 100_000, "commits are compacted")
         assert consumer.committed([place], 30)[0].offset == number
         consumer.close()
         broker.end(signal.SIGKILL)
         broker.start()
         consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "g", "log_level": 0})
-        until(lambda: consumer.committed([place], 30)[0].offset == number, "the last commit is there")
+        wait_until(lambda: consumer.committed([place], 30)[0].offset == number, "the last commit is there")
         consumer.close()
 
 

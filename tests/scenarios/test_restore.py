@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from stratalog.remote.ownership.bucket_owner import DIRECTORY, read_owner
 from stratalog.remote.storage.object_store import ObjectStore
 from stratalog.remote.tier.manager import RunResult
 from tests.support.s3_server import S3Server, require_s3_server
+from tests.support.waiting import wait_until
 
 _START_MS = 1_700_000_000_000
 _CONFIG = {
@@ -125,14 +126,6 @@ def consume(address: str, topic: str, partition: int, offset: int, count: int) -
     return found
 
 
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"{what}: not within {seconds} s")
-        time.sleep(0.1)
-
-
 def active_bases(data_dir: Path, topics: dict[str, int]) -> dict[tuple[str, int], int] | None:
     """The base offset of the only local segment of each partition; None while one has several."""
     found = {}
@@ -191,7 +184,7 @@ def test_a_cluster_is_back_from_the_bucket_alone(
         for topic, count in topics.items():
             for number in range(count):
                 produce(broker.bootstrap_servers, topic, number, 0, 3_500)
-        wait_for("all sealed segments are remote alone", lambda: active_bases(data_dir, topics) is not None)
+        wait_until(lambda: active_bases(data_dir, topics) is not None, "all sealed segments are remote alone")
         ends = active_bases(data_dir, topics)
         assert ends is not None
         assert min(ends.values()) > 2_000
@@ -237,7 +230,7 @@ def test_a_cluster_is_back_from_the_bucket_alone(
             for (topic, number), end in more.items():
                 assert consume(address, topic, number, end - 3_000, 3_000) == list(range(end - 3_000, end))
             ends = more
-            wait_for("copying goes on", lambda: active_bases(data_dir, topics) is not None)
+            wait_until(lambda: active_bases(data_dir, topics) is not None, "copying goes on")
             sealed = active_bases(data_dir, topics)
             assert sealed is not None
             remote = {(m.topic, m.partition): m.end_offset + 1 for m in list_remote_segments(place.store)}
@@ -252,7 +245,7 @@ def test_without_a_take_over_the_bucket_is_only_read_and_with_one_copying_goes_o
     with stratalog.Broker(data_dir=data_dir, config=place.settings()) as broker:
         create(broker.bootstrap_servers, {"orders": 1})
         produce(broker.bootstrap_servers, "orders", 0, 0, 2_500)
-        wait_for("all sealed segments are remote alone", lambda: active_bases(data_dir, {"orders": 1}) is not None)
+        wait_until(lambda: active_bases(data_dir, {"orders": 1}) is not None, "all sealed segments are remote alone")
         bases = active_bases(data_dir, {"orders": 1})
         assert bases is not None
         end, owner = bases["orders", 0], cluster_of(broker)
@@ -280,7 +273,7 @@ def test_without_a_take_over_the_bucket_is_only_read_and_with_one_copying_goes_o
     assert run(["tier", "owner", place.url, "--take-over", "--data-dir", str(data_dir)]) == 0
     with stratalog.Broker(data_dir=data_dir, config=place.settings()) as broker:
         assert owner_of(place) == cluster_of(broker) != owner
-        wait_for("copying goes on", lambda: active_bases(data_dir, {"orders": 1}) is not None)
+        wait_until(lambda: active_bases(data_dir, {"orders": 1}) is not None, "copying goes on")
         assert consume(broker.bootstrap_servers, "orders", 0, 0, end) == list(range(end))
         sealed_ends = active_bases(data_dir, {"orders": 1})
         assert sealed_ends is not None
@@ -297,7 +290,7 @@ def test_lost_metadata_is_made_anew_beside_the_local_data(tmp_path: Path, capsys
     with stratalog.Broker(data_dir=data_dir, config=place.settings()) as broker:
         create(broker.bootstrap_servers, {"orders": 1})
         produce(broker.bootstrap_servers, "orders", 0, 0, 3_500)
-        wait_for("all sealed segments are remote alone", lambda: active_bases(data_dir, {"orders": 1}) is not None)
+        wait_until(lambda: active_bases(data_dir, {"orders": 1}) is not None, "all sealed segments are remote alone")
         assert place.restore(data_dir, "--metadata-only") == 2
         assert "is in use by a broker" in capsys.readouterr().err
     objects = segments_of(place)

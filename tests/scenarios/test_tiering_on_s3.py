@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import stratalog
 from stratalog.inspect.bucket_catalog import list_remote_segments
 from stratalog.remote.storage.object_store import ObjectStore
 from tests.support.s3_server import S3Server, require_s3_server
+from tests.support.waiting import wait_until
 
 TOPIC = "orders"
 SEGMENT_BYTES = 1024 * 1024
@@ -77,14 +78,6 @@ def consume(address: str, offset: int, count: int) -> list[int]:
     return found
 
 
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"{what}: not within {seconds} s")
-        time.sleep(0.1)
-
-
 def local_segments(data_dir: Path) -> list[str]:
     return sorted(path.name for path in (data_dir / f"{TOPIC}-0").glob("*.log"))
 
@@ -98,7 +91,7 @@ def test_a_topic_lives_in_the_bucket_and_is_served_from_there(tmp_path: Path, s3
     with stratalog.Broker(data_dir=tmp_path, config=settings(s3, "life")) as broker:
         create_topic(broker.bootstrap_servers)
         produce(broker.bootstrap_servers, 0, RECORDS)
-        wait_for("only the active segment is local", lambda: len(local_segments(tmp_path)) == 1)
+        wait_until(lambda: len(local_segments(tmp_path)) == 1, "only the active segment is local")
         active = int(local_segments(tmp_path)[0][:20])
         assert active > 0
         assert remote_ends()[-1] == active - 1
@@ -126,13 +119,13 @@ def test_a_topic_lives_in_the_bucket_and_is_served_from_there(tmp_path: Path, s3
         assert len(kept) > 1
         assert consume(broker.bootstrap_servers, RECORDS, RECORDS) == list(range(RECORDS, 2 * RECORDS))
         s3.start()
-        wait_for("the backlog is remote", lambda: len(local_segments(tmp_path)) == 1, 90)
+        wait_until(lambda: len(local_segments(tmp_path)) == 1, "the backlog is remote", seconds=90)
         assert consume(broker.bootstrap_servers, 0, 2 * RECORDS) == list(range(2 * RECORDS))
 
         # Deleted: the bucket has only what is the broker's own afterwards.
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         admin.delete_topics([TOPIC])[TOPIC].result(30)
-        wait_for("no segment is left", lambda: all(_is_the_brokers(info.key) for info in store.list("")))
+        wait_until(lambda: all(_is_the_brokers(info.key) for info in store.list("")), "no segment is left")
 
 
 def _is_the_brokers(key: str) -> bool:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -97,10 +95,3 @@ class Users:
 
     def sealed_end(self) -> int:
         return max(int(path.stem) for path in self.directory.glob("*.log"))
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, f"waited too long: {what}"
-        time.sleep(0.005)

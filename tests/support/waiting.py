@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(condition: Callable[[], T], what: str, *, seconds: float = 60, every: float = 0.02) -> T:
+def wait_until(condition: Callable[[], T], what: str = "it happens", *, seconds: float = 60, every: float = 0.02) -> T:
     """Return the first true value of `condition`. Raises AssertionError, which says `what`, after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 from tests.support.reference_kafka import free_port
+from tests.support.waiting import wait_until
 
 from stratalog.broker.groups.group import ClassicGroup
 from stratalog.broker.server.server import Broker
@@ -71,12 +72,6 @@ def served(tmp_path: Path) -> Iterator[Served]:
         served.broker.close()
 
 
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < end, f"not in {DEADLINE_S:.0f} s: {what}"
-
-
 def partitions(consumer: Consumer) -> set[int]:
     return {partition.partition for partition in consumer.assignment()}
 
@@ -92,7 +87,7 @@ def read(consumer: Consumer, count: int) -> set[tuple[int, int]]:
             seen.add((message.partition(), message.offset()))
         return len(seen) >= count
 
-    eventually(more, f"{count} records")
+    wait_until(more, f"{count} records", seconds=DEADLINE_S)
     return seen
 
 
@@ -106,7 +101,7 @@ def test_two_consumers_share_the_partitions_and_take_over_from_each_other(served
             mine, theirs = partitions(first), partitions(second)
             return bool(mine) and bool(theirs) and mine | theirs == set(range(PARTITIONS)) and not mine & theirs
 
-        eventually(shared, "both have partitions, none has the other's")
+        wait_until(shared, "both have partitions, none has the other's", seconds=DEADLINE_S)
         described = served.admin.describe_consumer_groups(["g"])["g"].result(DEADLINE_S)
         assert described.state.name == "STABLE"
         assert {(p.topic, p.partition) for m in described.members for p in m.assignment.topic_partitions} == {
@@ -120,7 +115,7 @@ def test_two_consumers_share_the_partitions_and_take_over_from_each_other(served
             first.poll(0.05)
             return partitions(first) == set(range(PARTITIONS))
 
-        eventually(took_over, "the one that is left has all partitions")
+        wait_until(took_over, "the one that is left has all partitions", seconds=DEADLINE_S)
     finally:
         first.close()
     assert served.admin.describe_consumer_groups(["g"])["g"].result(DEADLINE_S).state.name == "EMPTY"
@@ -155,7 +150,7 @@ def test_a_group_lives_on_through_a_restart(served: Served) -> None:
             return False
         return True
 
-    eventually(committed_again, "a member of before commits to the broker of after")
+    wait_until(committed_again, "a member of before commits to the broker of after", seconds=DEADLINE_S)
     assert consumer.memberid() == member
     assert served.broker.services.groups.known_as("g", ClassicGroup).generation == generation
     consumer.close()
@@ -170,7 +165,7 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(served
             consumer.poll(0.05)
         return len(partitions(first)) == len(partitions(second)) == PARTITIONS // 2
 
-    eventually(settled, "both have half of the partitions")
+    wait_until(settled, "both have half of the partitions", seconds=DEADLINE_S)
     mine, generation = partitions(second), served.broker.services.groups.known_as("g", ClassicGroup).generation
     second.close()  # a static member does not leave
     second = served.consumer("g", group_instance_id="two", session_timeout_ms=30_000)
@@ -179,7 +174,7 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(served
         second.poll(0.05)
         return partitions(second) == mine
 
-    eventually(is_back, "the static member has its partitions again")
+    wait_until(is_back, "the static member has its partitions again", seconds=DEADLINE_S)
     assert served.broker.services.groups.known_as("g", ClassicGroup).generation == generation
     assert partitions(first) == set(range(PARTITIONS)) - mine
     first.close()
@@ -290,7 +285,9 @@ def test_kafka_python_consumers_form_a_group(served: Served) -> None:
     for thread in threads:
         thread.start()
     try:
-        eventually(lambda: time.sleep(0.05) or len(seen[0] | seen[1]) == RECORDS, "all records are read")
+        wait_until(
+            lambda: time.sleep(0.05) or len(seen[0] | seen[1]) == RECORDS, "all records are read", seconds=DEADLINE_S
+        )
     finally:
         done.set()
         for thread in threads:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,22 +11,17 @@ import pytest
 from tests.broker.admin import alter, described
 from tests.broker.admin_cases import GROUP, SET
 from tests.broker.groups.consumer_cases import CONFIG, Talk, find_coordinator
+from tests.broker.groups.modern_cases import refusing_log, short_sessions
+from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
-from stratalog.broker.coordinator_log import CoordinatorLog
 from stratalog.broker.groups.modern import MemberDeadlines, Timeout
 from stratalog.broker.server.server import Broker
 from stratalog.config import BrokerConfig
 from stratalog.errors import InvalidConfigError, NotCoordinatorError
 from stratalog.wire.api_keys import ApiKey
 
-SHORT = {
-    **CONFIG,
-    "group.consumer.min.session.timeout.ms": "1",
-    "group.consumer.session.timeout.ms": "300",
-    "group.consumer.min.heartbeat.interval.ms": "1",
-    "group.consumer.heartbeat.interval.ms": "100",
-}
+SHORT = {**CONFIG, **short_sessions("consumer")}
 UNKNOWN_MEMBER_ID = 25
 
 
@@ -44,13 +38,6 @@ def begun(wire: Wire) -> Talk:
     return Talk(wire)
 
 
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
-
-
 def state(talk: Talk) -> str:
     return str(talk.wire.call(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=("g",)).groups[0].group_state)
 
@@ -58,7 +45,7 @@ def state(talk: Talk) -> str:
 @pytest.mark.parametrize("talk", [SHORT], indirect=True)
 def test_a_silent_member_is_removed(talk: Talk) -> None:
     assert talk.join("joins", "g", "a", ["three"]).error_code == 0
-    eventually(lambda: state(talk) == "Empty", "its session is over")
+    wait_until(lambda: state(talk) == "Empty", "its session is over")
     assert talk.beat("comes back", "g", "a", 2).error_code == UNKNOWN_MEMBER_ID
 
 
@@ -83,7 +70,7 @@ def test_a_classic_member_that_does_not_sync_is_removed(talk: Talk) -> None:
         return {member.member_id for member in group.members}
 
     assert members() == {"a", first.member_id}
-    eventually(lambda: members() == {"a"}, "it is removed")
+    wait_until(lambda: members() == {"a"}, "it is removed")
 
 
 def test_members_go_on_after_a_restart_and_their_sessions_end(tmp_path: Path) -> None:
@@ -101,7 +88,7 @@ def test_members_go_on_after_a_restart_and_their_sessions_end(tmp_path: Path) ->
         assert [part["committed_offset"] for part in fetched] == [5, -1, -1]
     with Broker(data_dir=tmp_path, config=SHORT) as broker, Wire(broker.bootstrap_servers) as wire:
         talk = Talk(wire)
-        eventually(lambda: state(talk) == "Empty", "its session is over")
+        wait_until(lambda: state(talk) == "Empty", "its session is over")
 
 
 def test_a_group_goes_by_its_own_settings_also_after_a_restart_and_within_the_bounds_of_then(tmp_path: Path) -> None:
@@ -112,7 +99,7 @@ def test_a_group_goes_by_its_own_settings_also_after_a_restart_and_within_the_bo
         assert alter(wire, GROUP, "g", (heartbeat, SET, "123"), (session, SET, "300")).error_code == 0
         assert talk.join("a joins", "g", "a", ["three"]).heartbeat_interval == timedelta(milliseconds=123)
         assert talk.join("another group", "h", "b", ["three"]).heartbeat_interval == timedelta(milliseconds=5000)
-        eventually(lambda: state(talk) == "Empty", "its session is over")
+        wait_until(lambda: state(talk) == "Empty", "its session is over")
     with Broker(data_dir=tmp_path, config={**CONFIG, **bounds}) as broker, Wire(broker.bootstrap_servers) as wire:
         assert Talk(wire).join("a joins again", "g", "a", ["three"]).heartbeat_interval == timedelta(milliseconds=123)
     with Broker(data_dir=tmp_path, config=CONFIG) as broker, Wire(broker.bootstrap_servers) as wire:
@@ -123,14 +110,10 @@ def test_a_group_goes_by_its_own_settings_also_after_a_restart_and_within_the_bo
 
 
 def test_what_the_log_refuses_has_not_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise NotCoordinatorError("the disk is full")
-
     with Broker(data_dir=tmp_path, config=CONFIG) as broker, Wire(broker.bootstrap_servers) as wire:
         talk = begun(wire)
         talk.join("a joins", "g", "a", ["three"])
-        with monkeypatch.context() as patch:
-            patch.setattr(CoordinatorLog, "append", refuse)
+        with refusing_log(monkeypatch):
             assert talk.join("b is refused", "g", "b", ["three"]).error_code == NotCoordinatorError.code
             assert talk.beat("a cannot leave", "g", "a", -1).error_code == NotCoordinatorError.code
             assert talk.beat("a stays", "g", "a", 2).error_code == 0

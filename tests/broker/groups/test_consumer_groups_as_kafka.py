@@ -8,8 +8,8 @@ from unittest.mock import MagicMock
 
 import pytest
 from tests.broker.groups.consumer_cases import CONFIG, POLICIES, one_way, run
+from tests.broker.groups.modern_cases import Played, check_read_and_written_back, play
 from tests.golden.consumer_groups.make import ANSWERS, RECORDS
-from tests.support.consumer_offsets import stored_records
 from tests.support.goldens import as_json, read_records
 
 from stratalog.broker.groups.consumer.records import decode_change, encode_change
@@ -24,38 +24,27 @@ STORED = read_records(RECORDS)
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], list[tuple[bytes, bytes | None]]]:
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """Our answers, and the records behind them."""
-    directory = tmp_path_factory.mktemp("data")
-    with Broker(data_dir=directory, config={**CONFIG, "offsets.topic.num.partitions": "1"}) as broker:
-        answers = as_json(run(broker.bootstrap_servers))
+    answers, records = play(tmp_path_factory.mktemp("data"), CONFIG, run)
     for policy in POLICIES:
         with Broker(config={**CONFIG, "group.consumer.migration.policy": policy}) as broker:
             found = as_json(run(broker.bootstrap_servers, [one_way]))
         answers |= {f"{policy}: {step}": answer for step, answer in found.items()}
-    return answers, [(key, value) for _, key, value in stored_records(directory)]
+    return answers, records
 
 
 @pytest.mark.parametrize("step", KAFKA)
-def test_the_answer_is_kafkas(played: tuple[dict[str, Any], object], step: str) -> None:
+def test_the_answer_is_kafkas(played: Played, step: str) -> None:
     assert played[0][step] == KAFKA[step]
 
 
-def test_no_step_is_left_out(played: tuple[dict[str, Any], object]) -> None:
+def test_no_step_is_left_out(played: Played) -> None:
     assert list(played[0]) == list(KAFKA)
 
 
 def test_kafkas_records_are_read_and_written_back_byte_for_byte() -> None:
-    kinds = set()
-    for key, value in STORED:
-        found = decode_change(key, value)
-        if found is None:
-            continue
-        group_id, change = found
-        kinds.add((change.kind, value is None))
-        assert encode_change(group_id, change) == (key, value)
-    written = set(ChangeKind) - {ChangeKind.PARTITION_METADATA}
-    assert kinds >= {(kind, is_tombstone) for kind in written for is_tombstone in (False, True)}
+    check_read_and_written_back(STORED, set(ChangeKind) - {ChangeKind.PARTITION_METADATA}, decode_change, encode_change)
 
 
 def _shape(records: list[tuple[bytes, bytes | None]]) -> list[tuple[str, ChangeKind, bool]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +17,7 @@ from tests.broker.groups.scenario import (
     send_join,
     sync,
 )
+from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
 from stratalog.broker.groups.group import ClassicGroup
@@ -75,13 +75,6 @@ def on_loop(broker: Broker, function: Callable[[], T]) -> T:
         return function()
 
     return asyncio.run_coroutine_threadsafe(run(), broker.services.loop).result(30)
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
 
 
 def fetched(wire: Wire, group: str, partition: int = 0) -> int:
@@ -310,7 +303,7 @@ def test_what_cannot_be_stored_is_not_acknowledged(
 
 def test_a_member_that_falls_silent_is_out(wire: Wire) -> None:
     _alone(wire, "g", session_timeout=200)
-    eventually(lambda: groups(wire, "Empty") == ["g"], "its session ends")
+    wait_until(lambda: groups(wire, "Empty") == ["g"], "its session ends")
 
 
 def test_a_client_that_hangs_up_while_it_waits_does_not_disturb_the_others(broker: Broker, wire: Wire) -> None:
@@ -318,7 +311,7 @@ def test_a_client_that_hangs_up_while_it_waits_does_not_disturb_the_others(broke
     with Wire(broker.bootstrap_servers) as impatient:
         asked = join(impatient, "g")
         send_join(impatient, "g", asked.member_id, rebalance_timeout=500)
-        eventually(lambda: groups(wire, "PreparingRebalance") == ["g"], "a rebalance begins")
+        wait_until(lambda: groups(wire, "PreparingRebalance") == ["g"], "a rebalance begins")
     joined = join(wire, "g", leader, session_timeout=30_000, rebalance_timeout=500)
     assert joined.error_code == 0
     assert {member.member_id for member in joined.members} == {leader, asked.member_id}
@@ -328,7 +321,7 @@ def test_a_close_while_members_wait_ends_their_connections(broker: Broker, wire:
     _alone(wire, "g", session_timeout=30_000)
     with Wire(broker.bootstrap_servers) as waiting:
         send_join(waiting, "g", join(waiting, "g").member_id)
-        eventually(lambda: groups(wire, "PreparingRebalance") == ["g"], "a rebalance begins")
+        wait_until(lambda: groups(wire, "PreparingRebalance") == ["g"], "a rebalance begins")
         broker.close()
         with pytest.raises(OSError):
             waiting.receive(ApiKey.JOIN_GROUP, 9)
@@ -404,7 +397,7 @@ def test_a_groups_timer_goes_on_after_any_error(broker: Broker, monkeypatch: pyt
         monkeypatch.setattr(ClassicGroup, "on_time", fails_once)
         _alone(wire, "g", session_timeout=200)
         group = broker.services.groups.classics.groups()[0]
-        eventually(lambda: failures == ["g"] and not len(list(group.members)), "the member goes")
+        wait_until(lambda: failures == ["g"] and not len(list(group.members)), "the member goes")
 
 
 def test_old_commits_are_looked_for_again_after_any_error(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

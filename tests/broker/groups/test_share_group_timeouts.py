@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.broker.groups.consumer_cases import find_coordinator
+from tests.broker.groups.modern_cases import refusing_log, short_sessions
 from tests.broker.groups.share_cases import CONFIG, ShareTalk, switch_on
+from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
-from stratalog.broker.coordinator_log import CoordinatorLog
 from stratalog.broker.server.server import Broker
 from stratalog.broker.share import ShareKey, ShareStates
 from stratalog.errors import CoordinatorLoadInProgressError, NotCoordinatorError
 from stratalog.wire.api_keys import ApiKey
 
-SHORT = {
-    **CONFIG,
-    "group.share.min.session.timeout.ms": "1",
-    "group.share.session.timeout.ms": "300",
-    "group.share.min.heartbeat.interval.ms": "1",
-    "group.share.heartbeat.interval.ms": "100",
-}
+SHORT = {**CONFIG, **short_sessions("share")}
 
 
 def begun(wire: Wire) -> ShareTalk:
@@ -36,13 +29,6 @@ def begun(wire: Wire) -> ShareTalk:
 
 def state(wire: Wire, group: str = "g") -> str:
     return str(wire.call(ApiKey.SHARE_GROUP_DESCRIBE, 1, group_ids=(group,)).groups[0].group_state)
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
 
 
 def has_all(answer: object) -> bool:
@@ -64,7 +50,7 @@ def test_members_go_on_after_a_restart_and_their_sessions_end(tmp_path: Path) ->
         (group,) = talk.offsets("the altered one", None, "h").groups
         assert [(each.partition_index, each.start_offset) for each in group.topics[0].partitions] == [(0, 7)]
     with Broker(data_dir=tmp_path, config=SHORT) as broker, Wire(broker.bootstrap_servers) as wire:
-        eventually(lambda: state(wire) == "Empty", "its session is over")
+        wait_until(lambda: state(wire) == "Empty", "its session is over")
         assert ShareTalk(wire).delete("delete both", "g", "h").results[0].error_code == 0
     with Broker(data_dir=tmp_path, config=CONFIG) as broker, Wire(broker.bootstrap_servers) as wire:
         assert not ShareTalk(wire).list("nothing is left").groups
@@ -76,11 +62,7 @@ def test_a_join_that_the_log_refuses_changes_nothing(monkeypatch: pytest.MonkeyP
         talk.join("a joins", "g", "a", ["in"])
         talk.until("a has all", "g", "a", 2, has_all)
 
-        def refuse(*_: object) -> None:
-            raise NotCoordinatorError("no")
-
-        with monkeypatch.context() as patched:
-            patched.setattr(CoordinatorLog, "append", refuse)
+        with refusing_log(monkeypatch):
             assert talk.join("b is refused", "g", "b", ["in"]).error_code == NotCoordinatorError.code
             assert talk.join("c is refused", "new", "c", ["in"]).error_code == NotCoordinatorError.code
             assert talk.alter("nothing is altered", "new", {"in": {0: 1}}).error_code == NotCoordinatorError.code
@@ -106,7 +88,7 @@ def test_states_that_the_share_coordinator_refuses_are_asked_for_again(monkeypat
             talk.join("a joins", "g", "a", ["in"])
             group = broker.services.groups.shares.get("g")
             assert group is not None
-            eventually(lambda: not getattr(group.state_partitions, "initializing", True), "it is given up")
+            wait_until(lambda: not getattr(group.state_partitions, "initializing", True), "it is given up")
             assert {key.partition for key in asked} == {0, 1}
         talk.until("a has all", "g", "a", 2, has_all)
 

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import itertools
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.broker.groups.consumer_cases import find_coordinator
+from tests.broker.groups.modern_cases import refusing_log, short_sessions
 from tests.broker.groups.streams_cases import CONFIG, StreamsTalk, flat, part, topic
+from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
-from stratalog.broker.coordinator_log import CoordinatorLog
 from stratalog.broker.server.server import Broker
 from stratalog.errors import NotCoordinatorError
 from stratalog.wire.api_keys import ApiKey
 
-SHORT = {
-    **CONFIG,
-    "group.streams.min.session.timeout.ms": "1",
-    "group.streams.session.timeout.ms": "300",
-    "group.streams.min.heartbeat.interval.ms": "1",
-    "group.streams.heartbeat.interval.ms": "100",
-}
+SHORT = {**CONFIG, **short_sessions("streams")}
 
 
 def begun(wire: Wire) -> StreamsTalk:
@@ -36,13 +29,6 @@ def begun(wire: Wire) -> StreamsTalk:
 
 def state(talk: StreamsTalk) -> str:
     return str(talk.wire.call(ApiKey.STREAMS_GROUP_DESCRIBE, 1, group_ids=("g",)).groups[0].group_state)
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
 
 
 def test_members_go_on_after_a_restart_and_their_sessions_end(tmp_path: Path) -> None:
@@ -58,7 +44,7 @@ def test_members_go_on_after_a_restart_and_their_sessions_end(tmp_path: Path) ->
         late = talk.commit("a commits at an older epoch", "g", "a", 1, 6, topic="in")
         assert int(late.topics[0].partitions[0].error_code) == 113
     with Broker(data_dir=tmp_path, config=SHORT) as broker, Wire(broker.bootstrap_servers) as wire:
-        eventually(lambda: state(StreamsTalk(wire)) == "Empty", "its session is over")
+        wait_until(lambda: state(StreamsTalk(wire)) == "Empty", "its session is over")
 
 
 def test_a_join_that_the_log_refuses_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,11 +52,7 @@ def test_a_join_that_the_log_refuses_changes_nothing(monkeypatch: pytest.MonkeyP
         talk = begun(wire)
         talk.join("a joins", "g", "a", flat("in"))
 
-        def refuse(*_: object) -> None:
-            raise NotCoordinatorError("no")
-
-        with monkeypatch.context() as patched:
-            patched.setattr(CoordinatorLog, "append", refuse)
+        with refusing_log(monkeypatch):
             assert talk.join("b is refused", "g", "b", flat("in")).error_code == NotCoordinatorError.code
             assert talk.join("c is refused", "new", "c", flat("in")).error_code == NotCoordinatorError.code
         (group,) = wire.call(ApiKey.STREAMS_GROUP_DESCRIBE, 1, group_ids=("g",)).groups
@@ -100,7 +82,7 @@ def test_internal_topics_without_measure_are_refused_as_one_request_for_them_wou
 
         for group, parts in (("g", steps), ("h", many)):
             epoch = talk.join(f"a joins {group}", group, "a", {"epoch": 0, "subtopologies": parts}).member_epoch
-            eventually(
+            wait_until(
                 partial(lambda *of: "Excessively large number of partitions" in said(*of), group, epoch), "why is said"
             )
         made = {each.name for each in broker.services.metadata.topics() if not each.name.startswith("__")}

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from tests.broker.groups.modern_cases import Played, check_read_and_written_back, play
 from tests.broker.groups.streams_cases import CONFIG, endpoint_without_topics, run
 from tests.golden.streams_groups.make import ANSWERS, RECORDS
-from tests.support.consumer_offsets import stored_records
-from tests.support.goldens import as_json, read_records
+from tests.support.goldens import read_records
 
 from stratalog.broker.groups.streams.group import StreamsGroup
 from stratalog.broker.groups.streams.records import decode_streams_change, encode_streams_change
@@ -27,16 +27,11 @@ from stratalog.errors import CorruptRecordError
 KAFKA: dict[str, Any] = json.loads(ANSWERS.read_text())
 STORED = read_records(RECORDS)
 
-Played = tuple[dict[str, Any], list[tuple[bytes, bytes | None]]]
-
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """Our answers, and the records behind them."""
-    directory = tmp_path_factory.mktemp("data")
-    with Broker(data_dir=directory, config={**CONFIG, "offsets.topic.num.partitions": "1"}) as broker:
-        answers = as_json(run(broker.bootstrap_servers))
-    return answers, [(key, value) for _, key, value in stored_records(directory)]
+    return play(tmp_path_factory.mktemp("data"), CONFIG, run)
 
 
 @pytest.mark.parametrize("step", KAFKA)
@@ -49,15 +44,7 @@ def test_no_step_is_left_out(played: Played) -> None:
 
 
 def test_kafkas_records_are_read_and_written_back_byte_for_byte() -> None:
-    kinds = set()
-    for key, value in STORED:
-        found = decode_streams_change(key, value)
-        if found is None:
-            continue
-        group_id, change = found
-        kinds.add((change.kind, value is None))
-        assert encode_streams_change(group_id, change) == (key, value)
-    assert kinds >= {(kind, is_tombstone) for kind in StreamsChangeKind for is_tombstone in (False, True)}
+    check_read_and_written_back(STORED, StreamsChangeKind, decode_streams_change, encode_streams_change)
 
 
 def _plain(records: list[tuple[bytes, bytes | None]]) -> dict[str, list[StreamsGroupChange]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from stratalog.jobs.ledger import State
 from stratalog.spark.executor import SparkExecutor
 from tests.scenarios.tiered_story import TieredStory
 from tests.support.s3_server import S3Server, require_s3_server
+from tests.support.waiting import wait_until
 
 RECORDS, KEYS = 4_000, 150
 #: Segments of 1 MiB that are full.
@@ -100,13 +100,6 @@ class Reader(threading.Thread):
         finally:
             consumer.close()
         return found, offsets
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def compact(spark: SparkSession, story: TieredStory, s3: S3Server, state: State) -> CompactResult:
