@@ -9,7 +9,7 @@ import pytest
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
-from stratalog.broker.server import calls
+from stratalog.broker.server import message_calls
 from stratalog.broker.server.server import Broker
 from stratalog.wire import protocol
 from stratalog.wire.api_keys import ApiKey
@@ -24,7 +24,7 @@ class Imports:
         self.may_end = threading.Event()
         self.error: ImportError | None = None
         patch.setattr(protocol, "_prepared", protocol._prepared - {self._one})
-        patch.setattr(calls, "prepare", self._prepare)
+        patch.setattr(message_calls, "prepare", self._prepare)
 
     def _prepare(self, key: ApiKey, version: int) -> None:
         if (key, version) == self._one:

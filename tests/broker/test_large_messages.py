@@ -10,7 +10,7 @@ import pytest
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
-from stratalog.broker.server import Broker, calls
+from stratalog.broker.server import Broker, message_calls
 from stratalog.errors import InvalidRequestError
 from stratalog.wire import protocol, read_request
 from stratalog.wire.api_keys import ApiKey
@@ -35,16 +35,16 @@ def test_a_large_message_is_read_beside_the_loop_and_answered_in_order(
     may_end = threading.Event()
     begun = threading.Event()
     threads: list[str] = []
-    read = calls._prepared_and_read
+    read = message_calls._prepared_and_read
 
     def slow(key: ApiKey, version: int, frame: memoryview) -> object:
-        if len(frame) > calls._READ_BESIDE_BYTES:
+        if len(frame) > message_calls._READ_BESIDE_BYTES:
             threads.append(threading.current_thread().name)
             begun.set()
             assert may_end.wait(60)
         return read(key, version, frame)
 
-    monkeypatch.setattr(calls, "_prepared_and_read", slow)
+    monkeypatch.setattr(message_calls, "_prepared_and_read", slow)
     wire.send_bytes(
         wire.frame(ApiKey.METADATA, 9, topics=asked(3))
         + wire.frame(ApiKey.METADATA, 9, topics=asked(NAMES))

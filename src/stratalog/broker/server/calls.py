@@ -7,14 +7,11 @@ answers keep their order, and a client that does not read its answers stops bein
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-import struct
-import types
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from stratalog.broker.quotas import QuotaMeter, QuotaThrottle, QuotaTimer
 from stratalog.broker.request_times import NamedRequestTimes, RequestNote
@@ -25,23 +22,16 @@ from stratalog.broker.server.dispatch import (
     Deferred,
     FrameApi,
     Registry,
-    RequestContext,
     Template,
-    answer_error,
 )
+from stratalog.broker.server.message_calls import UNREADABLE, answer_message, is_read_beside, prepare_message
 from stratalog.errors import InvalidRequestError, UnsupportedVersionError
 from stratalog.wire import (
     INT16,
     REQUEST_HEAD,
     ApiKey,
-    is_flexible,
     is_prepared,
-    prepare,
-    put_throttle_time,
-    read_client_id,
-    read_request,
     skip_tagged_fields,
-    write_response,
 )
 
 if TYPE_CHECKING:
@@ -56,9 +46,6 @@ _QUEUE_BYTES_MAX: Final = 128 * 1024
 _NAMES: Final = {key: key.message for key in ApiKey}
 #: After so long the other connections have their turn, if there are more requests.
 _TURN_S: Final = 0.002
-#: Messages of more bytes are read beside the loop: that is some 1,000 fields, or 2 ms.
-_READ_BESIDE_BYTES: Final = 32 * 1024
-_UNREADABLE: Final = (InvalidRequestError, struct.error, IndexError, UnicodeDecodeError)
 
 
 class CallHost(Protocol):
@@ -118,9 +105,7 @@ class Calls:
     __slots__ = (
         "_deferred",
         "_frame_apis",
-        "_host",
         "_left",
-        "_line",
         "_muted",
         "_now",
         "_open",
@@ -131,14 +116,16 @@ class Calls:
         "_throttle_ms",
         "_unsent",
         "broker",
+        "host",
         "is_waiting",
+        "line",
         "out",
         "peer",
     )
 
     def __init__(self, host: CallHost, line: Line) -> None:
-        self._host = host
-        self._line = line
+        self.host = host
+        self.line = line
         self.broker = host.services
         self.peer = line.peer
         #: Answers in order, for the connection to send.
@@ -179,7 +166,7 @@ class Calls:
             deferred.cancel()
         task, self._task = self._task, None
         if task is not None:
-            self._host.finish(task)
+            self.host.finish(task)
         self._stop_muting()
         self.broker.share_leader.connection_lost(self.peer)
 
@@ -195,7 +182,7 @@ class Calls:
 
         An InvalidRequestError of `frames` ends the connection, once what came before has been answered.
         """
-        line = self._line
+        line = self.line
         # Requests that the template answers, and their records: views that must not outlive this call.
         alike: list[memoryview] = []
         records: list[memoryview] = []
@@ -233,8 +220,8 @@ class Calls:
         self._send()
 
     def _send(self) -> None:
-        if self.out and not self._line.closed:
-            self._line.flush()
+        if self.out and not self.line.closed:
+            self.line.flush()
         elif self._unsent:  # requests that get no answer
             self.note_sent()
 
@@ -260,17 +247,17 @@ class Calls:
 
         Answers to its requests before go out first, as far as its socket takes them: they have been done.
         """
-        if not self._line.closed:
+        if not self.line.closed:
             logger.warning("Closing the connection from %s: %s", self.peer.client_host, why)
-            self._line.flush()
-            self._line.close()
+            self.line.flush()
+            self.line.close()
 
     def fail(self, what: str) -> None:
         """Close after an error of our own. A connection never goes on behind one: what it was doing is half done."""
         logger.exception("Closing the connection from %s: %s failed", self.peer.client_host, what)
-        if not self._line.closed:
-            self._line.flush()
-        self._line.close()
+        if not self.line.closed:
+            self.line.flush()
+        self.line.close()
 
     # --- for the APIs -------------------------------------------------------------------------------------------------
 
@@ -281,7 +268,7 @@ class Calls:
 
     def throttle(self, throttle: QuotaThrottle) -> None:
         """Take no further request for so long, once the answer to this one is on its way."""
-        if self._muted is None and not self._line.closed:
+        if self._muted is None and not self.line.closed:
             self.is_waiting = True
             self._throttle_ms = throttle.ms
             throttle.meter.queue_size += 1
@@ -292,7 +279,7 @@ class Calls:
         if self._muted is not None:
             self._stop_muting()
             self.is_waiting = False
-            self._line.proceed()
+            self.line.proceed()
 
     def _stop_muting(self) -> None:
         muted, self._muted = self._muted, None
@@ -301,13 +288,22 @@ class Calls:
             timer.cancel()
             meter.queue_size -= 1
 
-    def defer(self, deferred: Deferred) -> None:
-        """Wait for something else than before, for the same answer."""
+    def defer(self, deferred: Deferred | asyncio.Task[None]) -> None:
+        """Wait for something else than before, for the same answer. It is cancelled when the connection goes."""
         self._deferred = deferred
+
+    def finish_later(self, task: asyncio.Task[None]) -> None:
+        """Wait for a task that is finished even when the connection goes."""
+        self._task = task
+
+    def put(self, answer: bytes) -> None:
+        """Add the answer to a message to those that go out."""
+        self.out.append(answer)
+        self._queued_bytes += len(answer)
 
     def respond(self, chunks: Sequence[Chunk]) -> None:
         """Send the answer to the request that waits, and go on with what has come since."""
-        if self._line.closed:
+        if self.line.closed:
             return
         self._deferred = self._task = None
         self.is_waiting = self._muted is not None
@@ -316,8 +312,8 @@ class Calls:
         if self._open is not None:
             self._note(self._open)
         self._send()
-        if not self._line.closed:
-            self._line.proceed()
+        if not self.line.closed:
+            self.line.proceed()
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -374,13 +370,15 @@ class Calls:
     def _handle(self, frame: memoryview) -> None:
         """Answer one request, or begin to; `frame` is without its size."""
         key, version, correlation_id = REQUEST_HEAD.unpack_from(frame)
-        api = self._host.apis.get(key)
+        api = self.host.apis.get(key)
         if api is None:
             self.reject(f"API key {key} is not served here")
             return
         if not api.min_version <= version <= api.max_version:
             if key == ApiKey.API_VERSIONS:
-                self._answer_message(api, 0, correlation_id, frame, UnsupportedVersionError(f"version {version}"))
+                answer_message(
+                    self, api, 0, correlation_id, frame, refusal=UnsupportedVersionError(f"version {version}")
+                )
             else:
                 self.reject(f"{api.key.message} v{version}, but v{api.min_version} to v{api.max_version} are served")
             return
@@ -392,46 +390,14 @@ class Calls:
         try:
             if api.frames is not None:
                 self._answer_frame(api, api.frames, version, correlation_id, frame)
-            elif is_prepared(api.key, version) and not self._is_read_beside(frame):
-                self._answer_message(api, version, correlation_id, frame, None)
+            elif is_prepared(api.key, version) and not is_read_beside(self, frame):
+                answer_message(self, api, version, correlation_id, frame)
             else:
-                self._prepare(api, version, correlation_id, memoryview(bytes(frame)))
-        except _UNREADABLE as error:
+                prepare_message(self, api, version, correlation_id, memoryview(bytes(frame)))
+        except UNREADABLE as error:
             self.reject(f"{api.key.message} v{version} request cannot be read: {error}")
         except Exception:  # noqa: BLE001
             self.fail(f"{api.key.message} v{version}")
-
-    def _is_read_beside(self, frame: memoryview) -> bool:
-        """Whether a message takes so long to read that others should not wait for it, and there is room for a copy."""
-        return len(frame) > _READ_BESIDE_BYTES and self.broker.large_batches.has_room(len(frame))
-
-    def _prepare(self, api: Api, version: int, correlation_id: int, frame: memoryview) -> None:
-        """Let a message wait for what is done beside the loop: the import of code for the first one, and reading it."""
-        copies = self.broker.large_batches
-
-        def go_on(read: asyncio.Future[Any]) -> None:
-            copies.hold(-len(frame))
-            error = None if read.cancelled() else read.exception()
-            if self._line.closed or read.cancelled():
-                return
-            if isinstance(error, _UNREADABLE):
-                self.reject(f"{api.key.message} v{version} request cannot be read: {error}")
-                return
-            if error is not None:
-                self.reject(f"{api.key.message} v{version} cannot be loaded: {error}")
-                return
-            self.is_waiting = self.is_muted
-            try:
-                self._answer_message(api, version, correlation_id, frame, None, read.result())
-            except Exception:  # noqa: BLE001
-                self.fail(f"{api.key.message} v{version}")
-                return
-            if not self.is_waiting or self.is_muted:
-                self.respond(())
-
-        self.is_waiting = True
-        copies.hold(len(frame))
-        self.broker.workers.submit(_prepared_and_read, api.key, version, frame).add_done_callback(go_on)
 
     # --- APIs that take bytes -----------------------------------------------------------------------------------------
 
@@ -461,11 +427,11 @@ class Calls:
             self.out.extend(answer)
             if len(answer) > 1:  # file ranges: the next request waits until the client has taken them
                 self._end_work()
-                self._line.flush()
+                self.line.flush()
 
     def _answer_alike(self, frames: list[memoryview], records: list[memoryview]) -> None:
         """Answer requests that are like the template's, one by one if it cannot; both lists are empty afterwards."""
-        if not frames or self._line.closed:
+        if not frames or self.line.closed:
             return
         template = self._template
         assert template is not None
@@ -482,138 +448,7 @@ class Calls:
                 if self.is_waiting:
                     self._left.extend(map(bytearray, frames[number:]))
                     break
-                if not self._line.closed:
+                if not self.line.closed:
                     self._take(frame)
         frames.clear()
         records.clear()
-
-    # --- APIs that take messages --------------------------------------------------------------------------------------
-
-    def _answer_message(
-        self,
-        api: Api,
-        version: int,
-        correlation_id: int,
-        frame: memoryview,
-        refusal: Exception | None,
-        request: Any = None,
-    ) -> None:
-        """Answer a message; `request` is there when it has been read already."""
-        key = api.key
-        client_id, position = read_client_id(frame)
-        ctx = RequestContext(
-            self.broker,
-            key,
-            version,
-            correlation_id=correlation_id,
-            client_id=client_id,
-            peer=self.peer,
-        )
-        if refusal is not None:
-            self._send_response(ctx, answer_error(api, ctx, None, refusal))
-            return
-        if request is None:
-            request = _read(key, version, frame, position)
-        assert api.handler is not None
-        pace = self.broker.quotas.pace
-        if pace is not None:
-            ctx.begun_s = pace.now_s()
-        try:
-            response = api.handler(ctx, request)
-            if inspect.iscoroutine(response):
-                coroutine = response
-                try:
-                    awaited = coroutine.send(None)
-                except StopIteration as stop:
-                    response = stop.value
-                else:
-                    self._go_on_as_task(api, ctx, request, coroutine, awaited)
-                    return
-        except Exception as error:  # noqa: BLE001
-            self._send_failure(api, ctx, request, error)
-            return
-        if response is not None:
-            self._send_response(ctx, response)
-
-    def _go_on_as_task(
-        self, api: Api, ctx: RequestContext, request: Any, coroutine: Coroutine[Any, Any, Any], awaited: Any
-    ) -> None:
-        self.is_waiting = True
-        if api.waits:
-            ctx.end_work()  # what it waits for is not its own work
-        task = self._host.loop.create_task(self._finish(api, ctx, request, coroutine, awaited))
-        if api.waits:
-            self._deferred = task
-        else:
-            self._task = task
-
-    async def _finish(
-        self, api: Api, ctx: RequestContext, request: Any, coroutine: Coroutine[Any, Any, Any], awaited: Any
-    ) -> None:
-        """Run the rest of a handler that had to wait."""
-        try:
-            response = await _resumed(coroutine, awaited)
-        except asyncio.CancelledError:
-            if self._line.closed:
-                raise
-            self.reject(f"{api.key.message} was cancelled")
-            return
-        except Exception as error:  # noqa: BLE001
-            if not self._line.closed:
-                self._send_failure(api, ctx, request, error)
-        else:
-            if response is not None and not self._line.closed:
-                self._send_response(ctx, response)
-        self.respond(())
-
-    def _send_failure(self, api: Api, ctx: RequestContext, request: Any, error: Exception) -> None:
-        response = answer_error(api, ctx, request, error)
-        if response is None:
-            self.reject(f"{api.key.message} v{ctx.version} failed: {error}")
-        else:
-            self._send_response(ctx, response)
-
-    def _send_response(self, ctx: RequestContext, response: Any) -> None:
-        try:
-            answer = write_response(ctx.key, ctx.correlation_id, response)
-            throttle = ctx.throttle()
-            if throttle is not None:
-                answer = put_throttle_time(ctx.key, ctx.version, answer, throttle.ms)
-                self.throttle(throttle)
-        except Exception:  # noqa: BLE001
-            self.fail(f"writing the response to {ctx.key.message} v{ctx.version}")
-        else:
-            self.out.append(answer)
-            self._queued_bytes += len(answer)
-
-
-def _read(key: ApiKey, version: int, frame: memoryview, position: int) -> Any:
-    """Read the message behind the client id, which ends at `position`."""
-    if is_flexible(key, version):
-        position = skip_tagged_fields(frame, position)
-    return read_request(key, version, frame, position)
-
-
-def _prepared_and_read(key: ApiKey, version: int, frame: memoryview) -> Any:
-    prepare(key, version)
-    _, position = read_client_id(frame)
-    return _read(key, version, frame, position)
-
-
-@types.coroutine
-def _resumed(coroutine: Coroutine[Any, Any, Any], awaited: Any) -> Generator[Any, Any, Any]:
-    """Go on with a coroutine that was run by hand up to the point where it waits for `awaited`."""
-    while True:
-        try:
-            sent = yield awaited
-        except GeneratorExit:
-            coroutine.close()
-            raise
-        except BaseException as error:  # noqa: BLE001
-            step, argument = coroutine.throw, error
-        else:
-            step, argument = coroutine.send, sent  # type: ignore[assignment]
-        try:
-            awaited = step(argument)
-        except StopIteration as stop:
-            return stop.value

@@ -15,6 +15,7 @@ from typing import Any, Final
 from stratalog.broker.security import Accounts, Principal, SaslExchange, SaslFailureError, SaslMechanism, SaslSettings
 from stratalog.broker.server.calls import CallHost, Calls, Line
 from stratalog.broker.server.dispatch import RequestContext
+from stratalog.broker.server.message_calls import send_response
 from stratalog.errors import IllegalSaslStateError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError
 from stratalog.wire import (
     INT32,
@@ -89,7 +90,7 @@ class SaslCalls(Calls):
         super().answer(frames)
 
     def _is_expired(self) -> bool:
-        return self._expires_at is not None and self._host.loop.time() >= self._expires_at
+        return self._expires_at is not None and self.host.loop.time() >= self._expires_at
 
     def _handle(self, frame: memoryview) -> None:
         if self._state is _State.FAILED:
@@ -107,7 +108,7 @@ class SaslCalls(Calls):
             super()._handle(frame)
 
     def _begins_again(self) -> bool:
-        now = self._host.loop.time()
+        now = self.host.loop.time()
         last = self._begun_again_at
         # As in Kafka: a session without an end is not renewed.
         if self._expires_at is None or (last is not None and now < last + _REAUTH_EVERY_S):
@@ -158,7 +159,7 @@ class SaslCalls(Calls):
         self._exchange = found.make(self._sasl.accounts)
         self._has_headers = version > 0
         self._state = _State.AUTHENTICATE
-        self._send_response(ctx, ctx.respond(error_code=0, mechanisms=tuple(enabled)))
+        send_response(self, ctx, ctx.respond(error_code=0, mechanisms=tuple(enabled)))
 
     def _take_token(self, key: int, version: int, correlation_id: int, frame: memoryview) -> None:
         if key != ApiKey.SASL_AUTHENTICATE:
@@ -183,14 +184,14 @@ class SaslCalls(Calls):
             self._fail(error.reason, ctx, response)
             return
         lifetime_ms = self._finish_session()
-        self._send_response(
-            ctx, ctx.respond(error_code=0, error_message="", auth_bytes=answer, session_lifetime=lifetime_ms)
+        send_response(
+            self, ctx, ctx.respond(error_code=0, error_message="", auth_bytes=answer, session_lifetime=lifetime_ms)
         )
 
     def _refuse_other(self, key: int, version: int, correlation_id: int) -> None:
         """Another request in the middle of it: ILLEGAL_SASL_STATE where its answer has a place for that."""
         why = f"API key {key} during SASL authentication"
-        api = self._host.apis.get(key)
+        api = self.host.apis.get(key)
         if api is None or not api.min_version <= version <= api.max_version:
             self.reject(why)
             return
@@ -237,8 +238,8 @@ class SaslCalls(Calls):
             lifetimes.append(max(0, exchange.expires_ms - self._sasl.wall_ms()))
         self._exchange = None
         self._state = _State.DONE
-        self._line.let_in()
-        self._expires_at = self._host.loop.time() + min(lifetimes) / 1000 if lifetimes else None
+        self.line.let_in()
+        self._expires_at = self.host.loop.time() + min(lifetimes) / 1000 if lifetimes else None
         return min(lifetimes, default=0)
 
     def _fail(self, why: str, ctx: RequestContext | None, response: Any) -> None:
@@ -248,14 +249,14 @@ class SaslCalls(Calls):
         self._exchange = None
         logger.warning("Closing the connection from %s: authentication failed: %s", self.peer.client_host, why)
         chunk = b"" if ctx is None else write_response(ctx.key, ctx.correlation_id, response)
-        self._host.loop.call_later(self._sasl.settings.failure_delay_s, self._close_with, chunk)
+        self.host.loop.call_later(self._sasl.settings.failure_delay_s, self._close_with, chunk)
 
     def _close_with(self, chunk: bytes) -> None:
-        if not self._line.closed:
+        if not self.line.closed:
             if chunk:
                 self.out.append(chunk)
-                self._line.flush()
-            self._line.close()
+                self.line.flush()
+            self.line.close()
 
     def _read(self, key: ApiKey, version: int, correlation_id: int, frame: memoryview) -> tuple[RequestContext, Any]:
         client_id, position = read_client_id(frame)

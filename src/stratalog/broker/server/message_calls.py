@@ -1,0 +1,202 @@
+"""Calls of the APIs that take messages: read, handled, and answered, where needed beside the loop.
+
+The functions take the calls of the connection, which keep the order. They run on the loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import struct
+import types
+from collections.abc import Coroutine, Generator
+from typing import TYPE_CHECKING, Any, Final
+
+from stratalog.broker.server.dispatch import Api, RequestContext, answer_error
+from stratalog.errors import InvalidRequestError
+from stratalog.wire import (
+    ApiKey,
+    is_flexible,
+    prepare,
+    put_throttle_time,
+    read_client_id,
+    read_request,
+    skip_tagged_fields,
+    write_response,
+)
+
+if TYPE_CHECKING:
+    from stratalog.broker.server.calls import Calls
+
+#: Messages of more bytes are read beside the loop: that is some 1,000 fields, or 2 ms.
+_READ_BESIDE_BYTES: Final = 32 * 1024
+#: Errors of a message that cannot be read.
+UNREADABLE: Final = (InvalidRequestError, struct.error, IndexError, UnicodeDecodeError)
+
+
+def is_read_beside(calls: Calls, frame: memoryview) -> bool:
+    """Whether a message takes so long to read that others should not wait for it, and there is room for a copy."""
+    return len(frame) > _READ_BESIDE_BYTES and calls.broker.large_batches.has_room(len(frame))
+
+
+def prepare_message(calls: Calls, api: Api, version: int, correlation_id: int, frame: memoryview) -> None:
+    """Let a message wait for what is done beside the loop: the import of code for the first one, and reading it."""
+    copies = calls.broker.large_batches
+
+    def go_on(read: asyncio.Future[Any]) -> None:
+        copies.hold(-len(frame))
+        error = None if read.cancelled() else read.exception()
+        if calls.line.closed or read.cancelled():
+            return
+        if isinstance(error, UNREADABLE):
+            calls.reject(f"{api.key.message} v{version} request cannot be read: {error}")
+            return
+        if error is not None:
+            calls.reject(f"{api.key.message} v{version} cannot be loaded: {error}")
+            return
+        calls.is_waiting = calls.is_muted
+        try:
+            answer_message(calls, api, version, correlation_id, frame, request=read.result())
+        except Exception:  # noqa: BLE001
+            calls.fail(f"{api.key.message} v{version}")
+            return
+        if not calls.is_waiting or calls.is_muted:
+            calls.respond(())
+
+    calls.is_waiting = True
+    copies.hold(len(frame))
+    calls.broker.workers.submit(_prepared_and_read, api.key, version, frame).add_done_callback(go_on)
+
+
+def answer_message(
+    calls: Calls,
+    api: Api,
+    version: int,
+    correlation_id: int,
+    frame: memoryview,
+    *,
+    refusal: Exception | None = None,
+    request: Any = None,
+) -> None:
+    """Answer a message. `request` is what was read beside the loop; `refusal` is answered without reading it."""
+    key = api.key
+    client_id, position = read_client_id(frame)
+    ctx = RequestContext(
+        calls.broker,
+        key,
+        version,
+        correlation_id=correlation_id,
+        client_id=client_id,
+        peer=calls.peer,
+    )
+    if refusal is not None:
+        send_response(calls, ctx, answer_error(api, ctx, None, refusal))
+        return
+    if request is None:
+        request = _read(key, version, frame, position)
+    assert api.handler is not None
+    pace = calls.broker.quotas.pace
+    if pace is not None:
+        ctx.begun_s = pace.now_s()
+    try:
+        response = api.handler(ctx, request)
+        if inspect.iscoroutine(response):
+            coroutine = response
+            try:
+                awaited = coroutine.send(None)
+            except StopIteration as stop:
+                response = stop.value
+            else:
+                _go_on_as_task(calls, api, ctx, request, coroutine, awaited)
+                return
+    except Exception as error:  # noqa: BLE001
+        _send_failure(calls, api, ctx, request, error)
+        return
+    if response is not None:
+        send_response(calls, ctx, response)
+
+
+def _go_on_as_task(
+    calls: Calls, api: Api, ctx: RequestContext, request: Any, coroutine: Coroutine[Any, Any, Any], awaited: Any
+) -> None:
+    calls.is_waiting = True
+    if api.waits:
+        ctx.end_work()  # what it waits for is not its own work
+    task = calls.host.loop.create_task(_finish(calls, api, ctx, request, coroutine, awaited))
+    if api.waits:
+        calls.defer(task)
+    else:
+        calls.finish_later(task)
+
+
+async def _finish(
+    calls: Calls, api: Api, ctx: RequestContext, request: Any, coroutine: Coroutine[Any, Any, Any], awaited: Any
+) -> None:
+    """Run the rest of a handler that had to wait."""
+    try:
+        response = await _resumed(coroutine, awaited)
+    except asyncio.CancelledError:
+        if calls.line.closed:
+            raise
+        calls.reject(f"{api.key.message} was cancelled")
+        return
+    except Exception as error:  # noqa: BLE001
+        if not calls.line.closed:
+            _send_failure(calls, api, ctx, request, error)
+    else:
+        if response is not None and not calls.line.closed:
+            send_response(calls, ctx, response)
+    calls.respond(())
+
+
+def _send_failure(calls: Calls, api: Api, ctx: RequestContext, request: Any, error: Exception) -> None:
+    response = answer_error(api, ctx, request, error)
+    if response is None:
+        calls.reject(f"{api.key.message} v{ctx.version} failed: {error}")
+    else:
+        send_response(calls, ctx, response)
+
+
+def send_response(calls: Calls, ctx: RequestContext, response: Any) -> None:
+    try:
+        answer = write_response(ctx.key, ctx.correlation_id, response)
+        throttle = ctx.throttle()
+        if throttle is not None:
+            answer = put_throttle_time(ctx.key, ctx.version, answer, throttle.ms)
+            calls.throttle(throttle)
+    except Exception:  # noqa: BLE001
+        calls.fail(f"writing the response to {ctx.key.message} v{ctx.version}")
+    else:
+        calls.put(answer)
+
+
+def _read(key: ApiKey, version: int, frame: memoryview, position: int) -> Any:
+    """Read the message behind the client id, which ends at `position`."""
+    if is_flexible(key, version):
+        position = skip_tagged_fields(frame, position)
+    return read_request(key, version, frame, position)
+
+
+def _prepared_and_read(key: ApiKey, version: int, frame: memoryview) -> Any:
+    prepare(key, version)
+    _, position = read_client_id(frame)
+    return _read(key, version, frame, position)
+
+
+@types.coroutine
+def _resumed(coroutine: Coroutine[Any, Any, Any], awaited: Any) -> Generator[Any, Any, Any]:
+    """Go on with a coroutine that was run by hand up to the point where it waits for `awaited`."""
+    while True:
+        try:
+            sent = yield awaited
+        except GeneratorExit:
+            coroutine.close()
+            raise
+        except BaseException as error:  # noqa: BLE001
+            step, argument = coroutine.throw, error
+        else:
+            step, argument = coroutine.send, sent  # type: ignore[assignment]
+        try:
+            awaited = step(argument)
+        except StopIteration as stop:
+            return stop.value
