@@ -194,7 +194,7 @@ class SharePartition:
         limits: AcquireLimits,
     ) -> list[RecordRun]:
         """Hand out records of what was read; those of aborted transactions are archived instead."""
-        if not self.is_active or limits.records <= 0 or not read.batches:
+        if not self.is_active or limits.records <= 0 or not read.pieces:
             return []
         acquired = self.delivery.acquire(member_id, fetch_offset, read.offsets, limits, self.limits, self._now_ms())
         if acquired and aborted:
