@@ -69,6 +69,15 @@ def is_closed_by_broker(sock: socket.socket) -> bool:
         return True
 
 
+def waiting_fetch(broker: Broker, max_wait_ms: int) -> bytearray:
+    """A Fetch at the end of a log, which waits for a record."""
+    end = broker.services.partition("t", 0).log.log_end_offset  # type: ignore[union-attr]
+    entry = {"partition": 0, "fetch_offset": end, "partition_max_bytes": 1000}
+    topics = [{"topic": "t", "partitions": [entry]}]
+    fields = {"max_wait": max_wait_ms, "min_bytes": 1, "topics": topics, "session_epoch": -1}
+    return request_frame(ApiKey.FETCH, 11, fields)
+
+
 def produce_frame(value: bytes, topic: str = "t", acks: int = -1) -> bytearray:
     records = build_batch([Record(0, 1_700_000_000_000, None, value)])
     topics = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
@@ -110,18 +119,7 @@ def test_pipelined_requests_are_answered_in_order(broker: Broker) -> None:
 
 
 def test_requests_behind_a_waiting_fetch_are_answered_after_it(broker: Broker) -> None:
-    end = broker.services.partition("t", 0).log.log_end_offset  # type: ignore[union-attr]
-    entry = {"partition": 0, "fetch_offset": end, "partition_max_bytes": 1000}
-    fetch = request_frame(
-        ApiKey.FETCH,
-        11,
-        {
-            "max_wait": 30_000,
-            "min_bytes": 1,
-            "topics": [{"topic": "t", "partitions": [entry]}],
-            "session_epoch": -1,
-        },
-    )
+    fetch = waiting_fetch(broker, 30_000)
     versions = request_frame(ApiKey.API_VERSIONS, 0, {})
     with connect(broker) as sock, connect(broker) as other:
         sock.sendall(with_correlation_id(fetch, 1))
@@ -142,18 +140,7 @@ def test_requests_behind_a_waiting_fetch_are_answered_after_it(broker: Broker) -
 
 
 def test_a_client_that_goes_away_takes_its_waiting_fetch_with_it(broker: Broker) -> None:
-    end = broker.services.partition("t", 0).log.log_end_offset  # type: ignore[union-attr]
-    entry = {"partition": 0, "fetch_offset": end, "partition_max_bytes": 1000}
-    fetch = request_frame(
-        ApiKey.FETCH,
-        11,
-        {
-            "max_wait": 600_000,
-            "min_bytes": 1,
-            "topics": [{"topic": "t", "partitions": [entry]}],
-            "session_epoch": -1,
-        },
-    )
+    fetch = waiting_fetch(broker, 600_000)
     with connect(broker) as sock:
         sock.sendall(framed(fetch))
         wait_until(lambda: len(broker.services.purgatory) == 1)

@@ -332,3 +332,20 @@ def bucket_of_two_clusters(directory: Path) -> str:
     second = PartitionOfAnotherCluster(directory / "second")
     second.upload(url, second.segment(steady(7)))
     return url
+
+
+def example_names(directory: Path) -> dict[str, Any]:
+    """Make the data of the examples in the pages about jobs; return the names that the examples use."""
+    partition = Partition(directory / "data")
+    for _ in range(2):
+        partition.segment(steady(10))
+    (partition.directory / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0 0\n")
+    bucket = (directory / "bucket").as_uri()
+    for base in partition.bases:
+        partition.upload(bucket, base)
+    return {
+        "data_dir": str(directory / "data"),
+        "bucket_url": bucket,
+        "state_dir": str(directory / "state"),
+        "new_dir": str(directory / "new"),
+    }

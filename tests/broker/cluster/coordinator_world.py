@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -267,3 +267,16 @@ class CoordinatorWorld:
             node.transactions.close()
             for partition in node.partitions.values():
                 partition.log.close()
+
+
+def play(directory: Path, work: Callable[[CoordinatorWorld], Awaitable[None]]) -> None:
+    """Let work be done with a world, on a loop of its own."""
+
+    async def run() -> None:
+        world = CoordinatorWorld(directory)
+        try:
+            await work(world)
+        finally:
+            world.close()
+
+    asyncio.run(run())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.broker.cluster.coordinator_world import CoordinatorWorld, PlayedNode
+from tests.broker.cluster.coordinator_world import CoordinatorWorld, PlayedNode, play
 
 from stratalog.broker.apis.k02_list_offsets import list_offsets
 from stratalog.broker.apis.k21_delete_records import delete_records
@@ -22,17 +22,6 @@ from stratalog.wire import ApiKey, build_message, request_class
 
 UNKNOWN, LEADER_NOT_AVAILABLE, NOT_LEADER, TIMED_OUT, FENCED, OFFSET_NOT_AVAILABLE = 3, 5, 6, 7, 74, 78
 ORDERS = TopicPartition("orders", 0)
-
-
-def play(directory: Path, work: Callable[[CoordinatorWorld], Awaitable[None]]) -> None:
-    async def run() -> None:
-        world = CoordinatorWorld(directory)
-        try:
-            await work(world)
-        finally:
-            world.close()
-
-    asyncio.run(run())
 
 
 async def ask(node: PlayedNode, handler: Callable[..., Any], key: ApiKey, version: int, **fields: Any) -> Any:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.broker.cluster.coordinator_world import CoordinatorWorld
+from tests.broker.cluster.coordinator_world import CoordinatorWorld, play
 
 from stratalog.broker.fetch import (
     FetchedPartition,
@@ -30,17 +28,6 @@ from stratalog.records import Record, build_batch
 
 OUT_OF_RANGE, NOT_LEADER, FENCED, UNKNOWN_EPOCH = 1, 6, 74, 75
 ORDERS = TopicPartition("orders", 0)
-
-
-def play(directory: Path, work: Callable[[CoordinatorWorld], Awaitable[None]]) -> None:
-    async def run() -> None:
-        world = CoordinatorWorld(directory)
-        try:
-            await work(world)
-        finally:
-            world.close()
-
-    asyncio.run(run())
 
 
 def plan(partition: Partition, offset: int, *, epoch: int = -1, of_leader: bool = False, **more: Any) -> FetchPlan:

@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
 )
 from tests.support.authority import Authority
 from tests.support.reference_kafka import ReferenceKafka, free_port, require_reference_kafka, tool
+from tests.support.token_cases import log_in
 from tests.support.wire import Wire
 
 from stratalog.broker.security.peer import Principal
@@ -38,7 +39,6 @@ from stratalog.broker.server.server import Broker
 from stratalog.errors import StratalogError
 from stratalog.wire import ApiKey
 from stratalog.wire.client.options import Sasl
-from stratalog.wire.client.sasl import dialogue
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="alice-secret" user_bob="b,=ob";'
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
@@ -155,18 +155,7 @@ def principals(broker: Broker) -> set[str]:
 
 def authenticate(wire: Wire, mechanism: str, password: str = "alice-secret", user: str = "alice") -> Any:
     """The last answer of an authentication by hand."""
-    shaken = wire.call(ApiKey.SASL_HANDSHAKE, 1, mechanism=mechanism)
-    assert shaken.error_code == 0
-    talk = dialogue(Sasl(mechanism, user, password))
-    message, answer = next(talk), None
-    while True:
-        answer = wire.call(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=message)
-        if answer.error_code:
-            return answer
-        try:
-            message = talk.send(bytes(answer.auth_bytes))
-        except StopIteration:
-            return answer
+    return log_in(wire, Sasl(mechanism, user, password))
 
 
 def test_a_client_is_who_it_proved_to_be(tmp_path: Path) -> None:

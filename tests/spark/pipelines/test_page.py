@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from stratalog.cli.main import run
-from tests.spark.partitions import Partition, steady
+from tests.spark.partitions import example_names
 
 pytestmark = pytest.mark.spark
 
@@ -20,20 +20,7 @@ COMMANDS = sorted(set(re.findall(r"stratalog spark (\w+)", PAGE.read_text())))
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_an_example_runs(spark: SparkSession, tmp_path: Path, number: int) -> None:
-    partition = Partition(tmp_path / "data")
-    for _ in range(2):
-        partition.segment(steady(10))
-    (partition.directory / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0 0\n")
-    bucket = (tmp_path / "bucket").as_uri()
-    for base in partition.bases:
-        partition.upload(bucket, base)
-    names = {
-        "spark": spark,
-        "data_dir": str(tmp_path / "data"),
-        "bucket_url": bucket,
-        "state_dir": str(tmp_path / "state"),
-        "new_dir": str(tmp_path / "new"),
-    }
+    names = {"spark": spark, **example_names(tmp_path)}
     exec(compile(EXAMPLES[number], f"{PAGE.name} example {number}", "exec"), names)
 
 
