@@ -12,22 +12,15 @@ from typing import Final
 from stratalog.util import SYSTEM_CLOCK, Clock
 
 UNLIMITED: Final = float("inf")
-CHECK_INTERVAL_SECONDS: Final = 0.3
+_CHECK_INTERVAL_S: Final = 0.3
 
 
 class Throttle:
     """See the module. `bytes_per_second` may be set at any time and takes effect at once."""
 
-    def __init__(
-        self,
-        bytes_per_second: float = UNLIMITED,
-        *,
-        clock: Clock = SYSTEM_CLOCK,
-        check_interval_seconds: float = CHECK_INTERVAL_SECONDS,
-    ) -> None:
+    def __init__(self, bytes_per_second: float = UNLIMITED, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self.bytes_per_second = bytes_per_second
         self._clock = clock
-        self._check_interval = check_interval_seconds
         self._lock = threading.Lock()
         self._period_start = clock.monotonic()
         self._observed = 0
@@ -37,7 +30,7 @@ class Throttle:
         with self._lock:
             self._observed += size
             elapsed = self._clock.monotonic() - self._period_start
-            if elapsed <= self._check_interval or not self._observed:
+            if elapsed <= _CHECK_INTERVAL_S or not self._observed:
                 return
             if self._observed / elapsed > self.bytes_per_second:
                 # The time that this much should have taken, less the time that it took; whole milliseconds.

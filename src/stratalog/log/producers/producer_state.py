@@ -55,14 +55,12 @@ class ProducerStateManager:
         clock: Clock = SYSTEM_CLOCK,
         fs: FileSystem = REAL_FILESYSTEM,
         expiration_ms: int = EXPIRATION_MS_DEFAULT,
-        max_transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS_DEFAULT,
-        verification_required: bool = False,
     ) -> None:
         self.name = str(topic_partition)
         self.expiration_ms = expiration_ms
-        self.max_transaction_timeout_ms = max_transaction_timeout_ms
+        self.max_transaction_timeout_ms = TRANSACTION_TIMEOUT_MS_DEFAULT
         #: Whether the first batch of a transaction must bring the guard of its verification.
-        self.verification_required = verification_required
+        self.verification_required = False
         self.verifications = OpenVerifications()
         self.map_end_offset = 0
         self._last_snapshot_offset = 0

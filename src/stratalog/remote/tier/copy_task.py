@@ -98,7 +98,7 @@ class CopyTask(TieringTask):
         CustomMetadataSizeLimitExceededError when copying this partition must end.
         """
         log = self._log
-        self._progress.note(StepKind.METADATA, "the metadata of its remote segments")
+        self.progress.note(StepKind.METADATA, "the metadata of its remote segments")
         copied_through = find_highest_remote_offset(self._services.rlmm, self._partition, log)
         self._release_local(copied_through)
         from_offset = max(copied_through + 1, log.log_start_offset)
@@ -119,7 +119,7 @@ class CopyTask(TieringTask):
 
     def _wait_for_quota(self, size: int) -> bool:
         """Wait until the copy quota allows another segment; whether it did before the task was cancelled."""
-        self._progress.note(
+        self.progress.note(
             StepKind.QUOTA, f"the copy quota of {self._services.copy_quota.bytes_per_second} bytes per second"
         )
         while (throttle_ms := self._services.copy_quota.acquire(size)) > 0:
@@ -149,12 +149,12 @@ class CopyTask(TieringTask):
         segment, end_offset = candidate.segment, candidate.next_base_offset - 1
         ensure_reachable(self._services.rsm, segment.log_path, segment.size_bytes)
         ensure_owner(self._services.rsm)
-        self._progress.note(StepKind.CHECK, f"the check of {segment.log_path.name}")
+        self.progress.note(StepKind.CHECK, f"the check of {segment.log_path.name}")
         checked = check_segment(segment, candidate.next_base_offset, fs=self._services.fs)
         metadata = self._started(segment_id, candidate, checked.size_bytes)
-        self._progress.note(StepKind.METADATA, f"the metadata of {segment.log_path.name}")
+        self.progress.note(StepKind.METADATA, f"the metadata of {segment.log_path.name}")
         _result(self._services.rlmm.add_remote_log_segment_metadata(metadata))
-        self._progress.note(
+        self.progress.note(
             StepKind.STORE, f"the store, which gets {segment.log_path.name} of {segment.size_bytes} bytes"
         )
         try:
@@ -170,7 +170,7 @@ class CopyTask(TieringTask):
             raise
         if self._cancelled.is_resigned:
             raise self._taken_back(metadata, "this broker no longer leads the partition")
-        self._progress.note(StepKind.METADATA, f"the metadata of {segment.log_path.name}")
+        self.progress.note(StepKind.METADATA, f"the metadata of {segment.log_path.name}")
         self._finish(metadata, custom)
         self._release_local(end_offset)
         logger.info(
@@ -214,7 +214,7 @@ class CopyTask(TieringTask):
             producer_snapshot_index=snapshot if self._services.fs.exists(snapshot) else None,
             leader_epoch_index=encode_epochs(epochs),
             offset_index_entry_size=segment.offset_index.entry_size,
-            on_progress=lambda _: self._progress.advance(),
+            on_progress=lambda _: self.progress.advance(),
             block_facts=checked.block_facts,
             topic_config=changed_properties(self._log.config),
             partition_count=self._services.partition_count(self._partition.topic_id),

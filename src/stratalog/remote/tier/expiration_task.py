@@ -100,7 +100,7 @@ class ExpirationTask(TieringTask):
         The log start offset is moved first: from then on no reader asks for what is being deleted.
         """
         log = self._log
-        self._progress.note(StepKind.METADATA, "the metadata of its remote segments")
+        self.progress.note(StepKind.METADATA, "the metadata of its remote segments")
         if self._checked_from != log.local_log_start_offset:
             self._checked_from = log.local_log_start_offset
             self._check_start()
@@ -204,7 +204,7 @@ class ExpirationTask(TieringTask):
 
     def _delete(self, expiration: Expiration) -> None:
         segment, reason = expiration.segment, expiration.reason
-        self._progress.note(StepKind.DELETION, f"the deletion of remote segment {segment.segment_id}")
+        self.progress.note(StepKind.DELETION, f"the deletion of remote segment {segment.segment_id}")
         level = logging.INFO if reason in _BY_RETENTION else logging.DEBUG
         logger.log(level, "Deleting remote segment %s: %s", segment.segment_id, reason.value)
         delete_segment(self._services, segment)

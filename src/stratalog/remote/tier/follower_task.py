@@ -12,7 +12,7 @@ class FollowerTask(TieringTask):
 
     def run(self) -> int:
         """Return the highest offset that is finished remotely, -1 for none."""
-        self._progress.note(StepKind.METADATA, "the metadata of its remote segments")
+        self.progress.note(StepKind.METADATA, "the metadata of its remote segments")
         highest = find_highest_remote_offset(self._services.rlmm, self._partition, self._log)
         if highest > self._log.highest_offset_in_remote_storage:
             self._cancelled.unless_set(lambda: self._log.update_highest_offset_in_remote_storage(highest))

@@ -33,9 +33,6 @@ class PartitionTasks:
     copy: CopyTask
     expiration: ExpirationTask
     follower: FollowerTask
-    copying: TaskProgress
-    expiring: TaskProgress
-    following: TaskProgress
     cancelled: Cancellation
 
 
@@ -65,7 +62,7 @@ class TieredPartition:
         config = self.log.config
         if not config.remote_storage_enable:
             return 0
-        with self._copy_lock, _turn(self._tasks.copying):
+        with self._copy_lock, _turn(self._tasks.copy.progress):
             if config.remote_log_copy_disable or self.copying_stopped or self._tasks.copy.is_read_only:
                 self._tasks.follower.run()
                 return 0
@@ -79,12 +76,12 @@ class TieredPartition:
         """Delete what retention gives up; how many segments went. Raises what `ExpirationTask.run` raises."""
         if not self.log.config.remote_storage_enable:
             return 0
-        with self._expiration_lock, _turn(self._tasks.expiring):
+        with self._expiration_lock, _turn(self._tasks.expiration.progress):
             return self._tasks.expiration.run()
 
     def follow(self) -> int:
         """Learn how far the leader has copied: the last offset that is remote, -1 for none."""
-        with _turn(self._tasks.following):
+        with _turn(self._tasks.follower.progress):
             return self._tasks.follower.run()
 
     @property
@@ -102,7 +99,7 @@ class TieredPartition:
     @property
     def copy_step(self) -> Step | None:
         """The step that the copy task is at; None between two turns."""
-        return self._tasks.copying.current
+        return self._tasks.copy.progress.current
 
     @property
     def delete_lag(self) -> TierLag:
@@ -149,9 +146,6 @@ def tier_partition(
         follower=FollowerTask(
             services, log, partition, progress=copying if is_leader else following, cancelled=cancelled
         ),
-        copying=copying,
-        expiring=expiring,
-        following=following,
         cancelled=cancelled,
     )
     return TieredPartition(log, partition, tasks, is_leader=is_leader)

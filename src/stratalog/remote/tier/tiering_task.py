@@ -24,5 +24,5 @@ class TieringTask:
         self._services = services
         self._log = log
         self._partition = partition
-        self._progress = progress
+        self.progress = progress
         self._cancelled = cancelled

@@ -59,8 +59,8 @@ def topic_order(topic_ids: Iterable[UUID], capacity_for: Callable[[int], int] = 
     return in_hash_order(list(topic_ids), uuid_hash, capacity_for)
 
 
-def partition_order(partitions: Iterable[int], capacity_for: Callable[[int], int] = copied_capacity) -> list[int]:
-    return in_hash_order(sorted(partitions), int, capacity_for)
+def partition_order(partitions: Iterable[int]) -> list[int]:
+    return in_hash_order(sorted(partitions), int, copied_capacity)
 
 
 def as_read_back(target: Target) -> Target:
