@@ -120,9 +120,16 @@ def wait_until(is_so: Callable[[], bool], what: str, *readers: Reader) -> None:
 def test_several_consumers_share_all_records_and_each_is_done_once(
     broker: KillableBroker, started: Callable[[str, str], Reader]
 ) -> None:
-    count = 3_000
+    count = 0
     readers = [started(broker.address, "explicit") for _ in range(3)]
-    send(broker, range(count))
+
+    def all_have_some() -> bool:
+        nonlocal count
+        send(broker, range(count, count + 300))
+        count += 300
+        return count >= 3_000 and all(reader.got() for reader in readers)
+
+    wait_until(all_have_some, "not every consumer was handed out something", *readers)
 
     def done() -> list[Place]:
         return [place for reader in readers for place in reader.said("ACCEPT", "REJECT")]
@@ -133,7 +140,6 @@ def test_several_consumers_share_all_records_and_each_is_done_once(
     assert Counter(done()) == Counter({(number % PARTITIONS, number // PARTITIONS): 1 for number in range(count)})
     again = Counter(place for reader in readers for place, deliveries in reader.got() if deliveries == 2)
     assert again == Counter((number % PARTITIONS, number // PARTITIONS) for number in range(count) if number % 10 == 3)
-    assert all(reader.got() for reader in readers)
 
 
 def test_records_of_a_consumer_that_is_killed_come_again(

@@ -61,7 +61,9 @@ class ShareLeader:
 
     def close(self) -> None:
         """Hand out no more records."""
-        self._end_all(self._partitions)
+        for found in self._partitions.values():
+            found.close()
+        self._partitions.clear()
         if not self._loop.is_closed():
             for task in self._ending:
                 task.cancel()

@@ -22,7 +22,6 @@ from stratalog.broker.share.wire import said_batches
 from stratalog.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
-    KafkaError,
     NotCoordinatorError,
     StratalogError,
     UnknownServerError,
@@ -212,7 +211,7 @@ class SharePersister:
         if not log.exists:
             try:
                 await log.ensure()
-            except (KafkaError, OSError) as error:
+            except (StratalogError, OSError) as error:
                 raise CoordinatorNotAvailableError(f"{log.topic} cannot be created: {error}") from error
         leader = cluster.leader(log.topic, log.partition_number(str(key)))
         if leader is None or leader[0] < 0:

@@ -144,6 +144,13 @@ class SharePartition:
             self._timer = None
         self.wake()
 
+    def close(self) -> None:
+        """Fence it and wait for no coordinator any more, as the broker stops."""
+        self.fence()
+        if not self._loop.is_closed():
+            for task in self._keeping:
+                task.cancel()
+
     # --- settings -----------------------------------------------------------------------------------------------------
 
     @property
