@@ -1,26 +1,34 @@
 """Memory of a broker under attack, and what a good client notices: resident bytes before, during and after, and p99.
 
-    python -m benchmarks.bounds [--attacks deaf,slow-loris] [--seconds 10] [--count 2000] [--many 100000]
-        [--slow-ms 5] [--control] [--nice 19] [--json FILE]
+    python -m benchmarks.bounds [--attacks deaf,slow-loris] [--rounds 8] [--slice-s 3] [--count 2000] [--many 100000]
+        [--slow-ms 5] [--nice 19] [--json FILE]
 
-A broker with `queued.max.request.bytes` of 256 MiB and a few hundred topics, warmed up. One good client sends a record
-of 1 KiB every 20 ms, each at its time, and waits for it (`acks=all`): first alone, then beside the attack, which is a
-process of its own. All share the cores, so a part of what the good client loses is the machine's, not the broker's.
-`--control` measures that part: the same attack on a second broker, while the good client uses the first one. Attacks
-that make the broker keep something (groups, producer ids, topics) are said by bytes for each.
+Two brokers with `queued.max.request.bytes` of 256 MiB and a few hundred topics, warmed up; one of them is attacked by a
+process of its own. A good client of each sends a record of 1 KiB every 10 ms, each at its time, and waits for it
+(`acks=all`). Each round has a quiet slice, in which the attackers are stopped (SIGSTOP), and one beside the attack.
+
+    ratio        p99 at the attacked broker during the attack / p99 at the other one while it is quiet
+    the cores    p99 at the other one during the attack / while it is quiet: what is left of the cores, no more
+    to control   p99 at the attacked broker / at the other one, both during the attack
+
+Each is the median of the rounds' own ratios. All share the cores, so that a part of the first is the machine's; the
+last one is the broker's own part. Attacks that make the broker keep something (groups, producer ids, topics) are said
+by bytes for each; those go on until there are so many (`--many`), or the rounds are over.
 """
 
 from __future__ import annotations
 
 import json
+import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tests.support.wire import Wire
@@ -37,81 +45,109 @@ from stratalog.wire import ApiKey
 
 MIB = 1 << 20
 HELD_BYTES = 256 * MIB
-INTERVAL_S = 0.02
+INTERVAL_S = 0.01
 SAMPLE_S = 0.05
 #: How long the memory may take to come back.
 SETTLE_S = 15.0
-P99_TARGET = 2.0
+#: For what is under way when the attackers are stopped.
+PAUSE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How long each attack lasts in seconds, its connections, what it makes the broker keep, and its niceness."""
+    """Rounds of two slices of so many seconds, connections, what a broker is made to keep, niceness of attackers."""
 
-    seconds: float
+    rounds: int
+    slice_s: float
     count: int
     many: int
     nice: int
 
 
+@dataclass(slots=True)
+class Latencies:
+    """p99 of each round, in milliseconds."""
+
+    quiet: list[float] = field(default_factory=list)
+    beside: list[float] = field(default_factory=list)
+    control: list[float] = field(default_factory=list)
+
+    def ratio(self, ours: list[float], theirs: list[float]) -> float:
+        return statistics.median(a / b for a, b in zip(ours, theirs, strict=True)) if ours else 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Sizes in MiB, times in milliseconds."""
+    """Sizes in MiB."""
 
     attack: str
     done: int
     before: float
     during: float
     after: float
-    p99_alone: float
-    p99_beside: float
     bytes_each: float | None
-    #: Beside the attack on another broker; None: not measured.
-    p99_control: float | None
-
-    @property
-    def ratio(self) -> float:
-        return self.p99_beside / self.p99_alone
-
-    @property
-    def to_control(self) -> float:
-        """What the broker alone adds: 1 is nothing."""
-        return self.p99_beside / self.p99_control if self.p99_control else 0.0
+    p99: Latencies
 
     def row(self) -> str:
+        p99 = self.p99
         each = "" if self.bytes_each is None else f"{self.bytes_each:,.0f}"
-        control = ("", "") if self.p99_control is None else (f"{self.p99_control:.1f}", f"{self.to_control:.2f}")
+        medians = [statistics.median(each or [0.0]) for each in (p99.quiet, p99.beside, p99.control)]
+        ratios = [
+            p99.ratio(p99.beside, p99.quiet),
+            p99.ratio(p99.control, p99.quiet),
+            p99.ratio(p99.beside, p99.control),
+        ]
         return (
             f"| {self.attack} | {self.done:,} | {self.before:.0f} | {self.during:.0f} | {self.after:.0f} | {each} | "
-            f"{self.p99_alone:.1f} | {self.p99_beside:.1f} | {self.ratio:.1f} | {control[0]} | {control[1]} |"
+            + " | ".join([*(f"{value:.2f}" for value in medians), *(f"{value:.2f}" for value in ratios)])
+            + f" | {len(p99.quiet)} |"
         )
 
 
 HEAD = (
-    "| attack | times | before | at most | afterwards | bytes each | p99 alone | p99 beside | ratio | p99 control |"
-    " to control |\n"
-    "|---|---|---|---|---|---|---|---|---|---|---|"
+    "| attack | times | MB before | at most | after | bytes each | p99 quiet, ms | beside | control | ratio"
+    " | the cores | to control | rounds |\n"
+    "|---|---|---|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
 class Good:
-    """Latencies from when each record was due."""
+    """A client of one broker, which keeps its connection."""
 
     def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+        self._client = Client(broker.address)
+        self._request = wire.produce_request("good", batch(1, 1024))
+        self._size = wire.ProduceResponseLayout.of("good").size
 
-    def during(self, ended: Callable[[], bool]) -> list[float]:
-        request = wire.produce_request("good", batch(1, 1024))
-        size = wire.ProduceResponseLayout.of("good").size
+    def close(self) -> None:
+        self._client.close()
+
+    def latencies(self, until: float) -> list[float]:
+        """Seconds that each answer took from when its record was due, up to that time of `perf_counter`."""
         taken = []
-        with Client(self._broker.address) as client:
-            due = time.perf_counter()
-            while not ended():
-                due += INTERVAL_S
-                time.sleep(max(0.0, due - time.perf_counter()))
-                client.exchange(request, size)
-                taken.append(time.perf_counter() - due)
+        due = time.perf_counter()
+        while due < until:
+            time.sleep(max(0.0, due - time.perf_counter()))
+            self._client.exchange(self._request, self._size)
+            taken.append(time.perf_counter() - due)
+            due += INTERVAL_S
         return taken
+
+
+def p99_ms(clients: Sequence[Good], seconds: float) -> list[float]:
+    """Return the p99 of each client, all at once."""
+    until = time.perf_counter() + seconds
+    found: dict[Good, float] = {}
+
+    def run(client: Good) -> None:
+        found[client] = percentile(client.latencies(until), 0.99) * 1e3
+
+    threads = [threading.Thread(target=run, args=(client,)) for client in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [found[client] for client in clients]
 
 
 @contextmanager
@@ -142,34 +178,59 @@ def settled(broker: Broker, before: int) -> int:
 
 
 @contextmanager
-def attacked(target: Broker, name: str, options: Options) -> Iterator[subprocess.Popen[str]]:
-    """The attackers, at work until the process ends; it prints how many they did."""
+def attackers(target: Broker, name: str, options: Options) -> Iterator[subprocess.Popen[str]]:
+    """The attackers, which are stopped before they begin."""
     count = options.many if name in KEEPERS else options.count
-    command = [sys.executable, "-m", "benchmarks.support.attackers", name, target.bootstrap_servers]
-    command = ["nice", "-n", str(options.nice), *command, str(options.seconds), str(count)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-m", "benchmarks.support.attackers", name, target.bootstrap_servers, str(count)]
+    with subprocess.Popen(
+        ["nice", "-n", str(options.nice), *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
-        process.stdout.readline()  # it has begun
-        yield process
+        process.stdout.readline()  # they are about to begin
+        process.send_signal(signal.SIGSTOP)
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
 
 
-def attack(broker: Broker, name: str, options: Options, control: Broker | None) -> Outcome:
-    good = Good(broker)
-    until = time.monotonic() + options.seconds
-    p99_alone = percentile(good.during(lambda: time.monotonic() > until), 0.99) * 1e3
-    p99_control = None
-    if control is not None:
-        with attacked(control, name, options) as process:
-            p99_control = percentile(good.during(lambda: process.poll() is not None), 0.99) * 1e3
-        control.stop()
+def ended(process: subprocess.Popen[str]) -> int:
+    """End the attackers; return how many they did."""
+    process.terminate()
+    process.send_signal(signal.SIGCONT)
+    return int(process.communicate()[0] or 0)
+
+
+def measured(process: subprocess.Popen[str], ours: Good, other: Good, options: Options) -> Latencies:
+    """Rounds, as long as the attackers are not done."""
+    p99 = Latencies()
+    for _ in range(options.rounds):
+        time.sleep(PAUSE_S)
+        quiet = p99_ms([ours, other], options.slice_s)[1]
+        process.send_signal(signal.SIGCONT)
+        beside, control = p99_ms([ours, other], options.slice_s)
+        if process.poll() is not None:
+            break
+        process.send_signal(signal.SIGSTOP)
+        p99.quiet.append(quiet)
+        p99.beside.append(beside)
+        p99.control.append(control)
+    return p99
+
+
+def attack(broker: Broker, other: Broker, name: str, options: Options) -> Outcome:
+    clients = Good(broker), Good(other)
+    p99_ms(clients, PAUSE_S)
     before = broker.resident_bytes()
-    with most_resident(broker) as most, attacked(broker, name, options) as process:
-        beside = good.during(lambda: process.poll() is not None)
-        done = int(process.communicate()[0] or 0)
+    with most_resident(broker) as most, attackers(broker, name, options) as process:
+        p99 = measured(process, *clients, options)
+        done = ended(process)
     after = settled(broker, before)
+    for client in clients:
+        client.close()
     each = (after - before) / done if name in KEEPERS and done else None
-    p99_beside = percentile(beside, 0.99) * 1e3
-    return Outcome(name, done, before / MIB, most[0] / MIB, after / MIB, p99_alone, p99_beside, each, p99_control)
+    return Outcome(name, done, before / MIB, most[0] / MIB, after / MIB, each, p99)
 
 
 def prepare(broker: Broker) -> None:
@@ -192,33 +253,30 @@ def slow_callbacks(directory: Path) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = benchmark_parser(__doc__)
+    parser = benchmark_parser(__doc__, rounds=8)
     parser.add_argument("--attacks", default=",".join(ATTACKS), help="(default: all)")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each (default: 10)")
+    parser.add_argument("--slice-s", type=float, default=3.0, help="seconds of each half of a round (default: 3)")
     parser.add_argument("--count", type=int, default=2000, help="connections (default: 2000)")
     parser.add_argument("--slow-ms", type=int, default=0, help="print what held the broker's loop for longer")
     parser.add_argument("--many", type=int, default=100_000, help="groups, ids and topics (default: 100000)")
-    parser.add_argument("--control", action="store_true", help="attack a second broker too, for comparison")
     parser.add_argument("--nice", type=int, default=0, help="niceness of the attackers (default: 0)")
     options = parser.parse_args(argv)
-    chosen = Options(options.seconds, options.count, options.many, options.nice)
+    chosen = Options(options.rounds, options.slice_s, options.count, options.many, options.nice)
     settings = {"queued.max.request.bytes": str(HELD_BYTES), "group.initial.rebalance.delay.ms": "0"}
     if options.slow_ms:
         settings[SLOW_CALLBACK_MS] = str(options.slow_ms)
     outcomes = []
-    print(HEAD)
-    for name in options.attacks.split(","):
-        with tempfile.TemporaryDirectory(prefix="stratalog-bounds-") as directory, ExitStack() as stack:
-            broker = stack.enter_context(Stratalog(Path(directory), settings))
-            prepare(broker)
-            control: Broker | None = None
-            if options.control:
-                control = stack.enter_context(Stratalog(Path(directory, "control"), settings))
-                prepare(control)
-            outcomes.append(attack(broker, name, chosen, control))
-            print(outcomes[-1].row(), flush=True)
-            if options.slow_ms:
-                print(*slow_callbacks(Path(directory)), sep="\n")
+    print(HEAD, flush=True)
+    with tempfile.TemporaryDirectory(prefix="stratalog-bounds-") as directory, ExitStack() as stack:
+        other = stack.enter_context(Stratalog(Path(directory, "other"), settings))
+        prepare(other)
+        for name in options.attacks.split(","):
+            with Stratalog(Path(directory, name), settings) as broker:
+                prepare(broker)
+                outcomes.append(attack(broker, other, name, chosen))
+                print(outcomes[-1].row(), flush=True)
+                if options.slow_ms:
+                    print(*slow_callbacks(Path(directory, name)), sep="\n", flush=True)
     if options.json:
         Path(options.json).write_text(json.dumps([asdict(each) for each in outcomes], indent=2) + "\n")
 

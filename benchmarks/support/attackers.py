@@ -1,14 +1,16 @@
-"""Clients that mean no good, in a process of their own: what one of them can make the broker keep, and for how long.
+"""Clients that mean no good, in a process of their own: what one of them can make the broker keep.
 
-    python -m benchmarks.support.attackers NAME HOST:PORT SECONDS COUNT
+    python -m benchmarks.support.attackers NAME HOST:PORT COUNT
 
-Prints a line when it is at work and goes on for so long; then says how many it did, and leaves.
+Prints a line when it begins and goes on until SIGTERM, or until it has made all that it makes; then prints how many it
+did. It may be stopped in between (SIGSTOP): what it has missed then is not made up for.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import signal
 import socket
 import struct
 import sys
@@ -28,19 +30,25 @@ TIMESTAMP_MS = 1_700_000_000_000
 #: An array of 2^31 - 1 elements in either encoding, as the next four or five bytes.
 LONG_ARRAYS = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\x80\x00\x00\x00")
 
+#: How much of what a pace has missed is made up for.
+_CAUGHT_UP_S = 0.05
+
 Attack = Callable[["Attacker"], None]
 
 
 class Attacker:
-    """The address, the time, and how much of it."""
+    """The address, and how much of it."""
 
-    def __init__(self, address: str, seconds: float, count: int) -> None:
+    def __init__(self, address: str, count: int) -> None:
         host, _, port = address.rpartition(":")
         self.address = address
         self._where = host, int(port)
-        self._seconds = seconds
         self.count = count
         self.done = 0
+
+    def begin(self) -> None:
+        """Say that all is prepared."""
+        print("begun", flush=True)
 
     def connect(self) -> socket.socket:
         sock = socket.create_connection(self._where, timeout=60)
@@ -48,18 +56,18 @@ class Attacker:
         return sock
 
     def turns(self, a_second: float) -> Iterator[int]:
-        """Numbers at a pace, until the time is over."""
-        begun = time.monotonic()
+        """Numbers at a pace, for ever."""
+        due = time.monotonic()
         for number in itertools.count():
-            time.sleep(max(0.0, begun + number / a_second - time.monotonic()))
-            if time.monotonic() > begun + self._seconds:
-                return
+            due = max(due + 1 / a_second, time.monotonic() - _CAUGHT_UP_S)
+            time.sleep(max(0.0, due - time.monotonic()))
             self.done += 1
             yield number
 
     def hold(self) -> None:
-        """Keep what there is for that long."""
-        time.sleep(self._seconds)
+        """Keep what there is."""
+        while True:
+            signal.pause()
 
 
 def deaf(attacker: Attacker) -> None:
@@ -141,6 +149,7 @@ def bombs(attacker: Attacker, codec: Codec) -> None:
     for size in (60 * MIB, 300 * MIB):
         data = build_batch([Record(0, TIMESTAMP_MS, None, bytes(size))], codec=codec)
         requests.append(wire.produce_request("attacked", data))
+    attacker.begin()
     for number in attacker.turns(2):
         request = requests[number % 2]
         with contextlib.suppress(OSError), attacker.connect() as sock:
@@ -250,16 +259,22 @@ ATTACKS: dict[str, Attack] = {
     "transactional-ids": transactional_ids,
     "topics": topics,
 }
+#: Those that have something to prepare, and say themselves when they begin.
+PREPARED = frozenset(name for name in ATTACKS if name.startswith("bombs"))
 #: Those that leave something behind, as they should: their state is of so many bytes for each.
 KEEPERS = frozenset({"groups", "producer-ids", "transactional-ids", "topics"})
 
 
 def main() -> None:
-    name, address, seconds, count = sys.argv[1:]
-    attacker = Attacker(address, float(seconds), int(count))
-    print("begun", flush=True)
-    ATTACKS[name](attacker)
-    print(attacker.done)
+    name, address, count = sys.argv[1:]
+    attacker = Attacker(address, int(count))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    if name not in PREPARED:
+        attacker.begin()
+    try:
+        ATTACKS[name](attacker)
+    finally:
+        print(attacker.done, flush=True)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from tests.support.wire import Wire
 
 from stratalog.broker.server import calls
 from stratalog.broker.server.acceptor import Acceptor
-from stratalog.broker.server.connection import Connection
+from stratalog.broker.server.connection import Connection, memory_of, rest_of
 from stratalog.broker.server.server import Broker
 from stratalog.records.batch_builder import build_batch
 from stratalog.records.record import Record
@@ -418,6 +418,25 @@ def stuck_client(broker: Broker) -> tuple[socket.socket, Connection]:
     host = acceptor_of(broker)
     wait_until(lambda: any(connection.is_stuck for connection in list(host.connections)))
     return sock, next(connection for connection in host.connections if connection.is_stuck)
+
+
+def test_what_a_client_does_not_read_is_counted_as_it_is_kept() -> None:
+    """A part of a piece keeps the whole piece, until a copy takes its place."""
+    piece = bytes(1000)
+    assert memory_of(piece) == 1000
+    much, little = rest_of(piece, 10), rest_of(piece, 600)
+    assert (len(much), memory_of(much)) == (990, 1000)
+    assert (len(little), memory_of(little)) == (400, 400)
+    less = rest_of(much, 500)
+    assert (len(less), memory_of(less)) == (490, 490)
+
+
+def test_requests_behind_answers_that_wait_are_counted_with_them(broker: Broker) -> None:
+    sock, connection = stuck_client(broker)
+    kept = on_loop(broker, connection._kept_bytes)
+    assert kept >= connection.framing.kept_bytes > 0
+    assert on_loop(broker, lambda: connection._host.memory._unread[connection]) > 0
+    sock.close()
 
 
 def sweep_as_if_idle_since(broker: Broker, connection: Connection, active_at: float) -> None:

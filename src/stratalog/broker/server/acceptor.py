@@ -16,6 +16,7 @@ from typing_extensions import Buffer
 from stratalog.broker.access import GUARDS, guarded
 from stratalog.broker.apis import load_apis
 from stratalog.broker.security import Account, Peer, Principal
+from stratalog.broker.server.closing_log import ClosingLog
 from stratalog.broker.server.connection import Connection
 from stratalog.broker.server.connection_limits import ConnectionLimits
 from stratalog.broker.server.entrance import Entrance
@@ -62,7 +63,8 @@ class Acceptor:
         held_max: int = config["queued.max.request.bytes"]
         if held_max <= 0:
             held_max = default_limit(memory_bytes_max(), self.request_bytes_max)
-        self.memory = RequestMemory(held_max, loop.time, self._discard)
+        self.closings = ClosingLog(loop.time)
+        self.memory = RequestMemory(held_max, loop.time, self._discard, self.closings)
         self.connections: set[Connection] = set()
         self._tls = services.settings.open_tls(opened.tls)
         self._sasl = {
@@ -172,6 +174,7 @@ class Acceptor:
         self._sweeper = self.loop.call_later(min(self._idle_s / 2, _SWEEP_S_MAX), self._sweep)
         self._look_at(iter(list(self.connections)))
         self.memory.trim()
+        self.closings.say_the_rest()
         if self.memory.trims_heap() or self.services.large_batches.trims_heap():
             self.loop.run_in_executor(None, give_back_heap)
 
@@ -186,9 +189,8 @@ class Acceptor:
             elif connection.is_abandoned():
                 connection.close()
             elif self.memory.is_late(connection.framing):
-                logger.warning(
-                    "Closing the connection from %s: others wait for the memory of its request, which does not arrive",
-                    connection.peer.client_host,
+                self.closings.warn(
+                    connection.peer.client_host, "others wait for the memory of its request, which does not arrive"
                 )
                 connection.close()
         if length_hint(connections) and not self._closed:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from stratalog.broker.quotas import QuotaMeter, QuotaThrottle, QuotaTimer
 from stratalog.broker.request_times import NamedRequestTimes, RequestNote
 from stratalog.broker.security import Peer
+from stratalog.broker.server.closing_log import ClosingLog
 from stratalog.broker.server.dispatch import (
     Api,
     Chunk,
@@ -54,6 +55,7 @@ class CallHost(Protocol):
     services: BrokerServices
     apis: Registry
     loop: asyncio.AbstractEventLoop
+    closings: ClosingLog
 
     def finish(self, task: asyncio.Task[None]) -> None: ...
 
@@ -237,6 +239,11 @@ class Calls:
     def has_left(self) -> bool:
         return bool(self._left)
 
+    @property
+    def left_bytes(self) -> int:
+        """Memory of the requests that `left` yields."""
+        return sum(map(len, self._left))
+
     def left(self) -> Iterator[memoryview]:
         """Yield requests that `answer` took and could not answer, as one before them had to wait."""
         while self._left:
@@ -248,7 +255,7 @@ class Calls:
         Answers to its requests before go out first, as far as its socket takes them: they have been done.
         """
         if not self.line.closed:
-            logger.warning("Closing the connection from %s: %s", self.peer.client_host, why)
+            self.host.closings.warn(self.peer.client_host, why)
             self.line.flush()
             self.line.close()
 

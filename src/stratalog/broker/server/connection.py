@@ -277,8 +277,12 @@ class Connection:
         if not self.is_stuck:
             self.is_stuck = True
             self._loop.add_writer(self._fd, self._on_writable)
-        held = sum(len(piece) for piece in self._out if not isinstance(piece, FileSlice))
-        self._host.memory.hold_answers(self, held)
+        self._host.memory.hold_answers(self, self._kept_bytes())
+
+    def _kept_bytes(self) -> int:
+        """Return the memory of answers that wait, and of the requests behind them."""
+        answers = sum(memory_of(piece) for piece in self._out if not isinstance(piece, FileSlice))
+        return answers + self.framing.kept_bytes + self.calls.left_bytes
 
     def _send_bytes(self, out: list[Chunk]) -> int:
         """Send the pieces in front of the first file range, or as many of them as fit one call; how many bytes went."""
@@ -297,7 +301,7 @@ class Connection:
         if sent == size:
             del out[:count]
         else:
-            out[:count] = [memoryview(data)[sent:]]
+            out[:count] = [rest_of(data, sent)]
         return sent
 
     def _send_file(self, piece: FileSlice, limit: int) -> int:
@@ -338,3 +342,18 @@ class Connection:
             self.is_stuck = False
             self._host.memory.hold_answers(self, 0)
             self.proceed()
+
+
+def rest_of(data: bytes | bytearray | memoryview, sent: int) -> bytes | memoryview:
+    """Return what is left of a piece.
+
+    A view keeps the whole piece, so a copy takes its place once no more than half of it is left: all copies of a piece
+    come to no more than the piece itself.
+    """
+    rest = memoryview(data)[sent:]
+    return bytes(rest) if 2 * len(rest) <= memory_of(data) else rest
+
+
+def memory_of(piece: bytes | bytearray | memoryview) -> int:
+    """Return the memory of a piece: of a view, that of all behind it."""
+    return memoryview(piece.obj).nbytes if isinstance(piece, memoryview) else len(piece)

@@ -109,6 +109,12 @@ class Framing:
         """Whether bytes wait here for `frames`, or for the rest of their frame."""
         return self._position < self._end or self._large is not None
 
+    @property
+    def kept_bytes(self) -> int:
+        """Memory of what `has_leftover`, but of a large request."""
+        own = self._view is not _NOTHING and self._view is not self._buffers.scratch
+        return len(self._view) if own else self._end - self._position
+
     def space(self) -> memoryview:
         """Return where to receive the next bytes. All whole frames must have been taken."""
         large = self._large

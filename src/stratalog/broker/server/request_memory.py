@@ -10,15 +10,13 @@ within some seconds is given up, its connection with it.
 
 from __future__ import annotations
 
-import logging
 import mmap
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import Final, Protocol
 
 from stratalog.broker.security import Peer
-
-logger = logging.getLogger(__name__)
+from stratalog.broker.server.closing_log import ClosingLog
 
 Memory = bytearray | mmap.mmap
 
@@ -65,12 +63,17 @@ class RequestMemory:
     """
 
     def __init__(
-        self, limit: int, clock: Callable[[], float], discard: Callable[[list[Memory]], object] = list.clear
+        self,
+        limit: int,
+        clock: Callable[[], float],
+        discard: Callable[[list[Memory]], object] = list.clear,
+        closings: ClosingLog | None = None,
     ) -> None:
         """`discard` is given memory that is no longer used; freeing large maps takes a while."""
         self._limit = limit
         self._clock = clock
         self._discard = discard
+        self._closings = closings or ClosingLog(clock)
         self._free: list[Memory] = []
         self._free_bytes = 0
         self._taken = False
@@ -195,10 +198,8 @@ class RequestMemory:
         while self._unread_bytes > self._limit and len(self._unread) > 1:
             readers = len(self._unread)
             oldest = next(each for each, held in self._unread.items() if held * readers >= self._unread_bytes)
-            logger.warning(
-                "Closing the connection from %s: it does not read, and answers that wait take %d bytes",
-                oldest.peer.client_host,
-                self._unread_bytes,
+            self._closings.warn(
+                oldest.peer.client_host, f"it does not read, and answers that wait take {self._unread_bytes} bytes"
             )
             self._unread_bytes -= self._unread.pop(oldest)
             oldest.close()

@@ -6,19 +6,16 @@ File ranges go through memory, a piece at a time: Python has no call that lets t
 from __future__ import annotations
 
 import contextlib
-import logging
 import socket
 import ssl
 from typing import Final, cast
 
 from stratalog.broker.security import Peer, ServerTls
-from stratalog.broker.server.connection import Connection, Host
+from stratalog.broker.server.connection import Connection, Host, memory_of, rest_of
 from stratalog.broker.server.dispatch import Chunk
 from stratalog.broker.server.sasl_calls import SaslServer
 from stratalog.errors import StratalogError
 from stratalog.log.format import FileSlice
-
-logger = logging.getLogger(__name__)
 
 #: Small answers are joined up to one record of TLS.
 _RECORD_BYTES: Final = 16 * 1024
@@ -86,7 +83,7 @@ class TlsConnection(Connection):
             self.outside_since = None
 
     def _refuse(self, why: str) -> None:
-        logger.warning("Closing the connection from %s: TLS handshake failed: %s", self.peer.client_host, why)
+        self._host.closings.warn(self.peer.client_host, f"TLS handshake failed: {why}")
         self.close()
 
     # --- receiving ----------------------------------------------------------------------------------------------------
@@ -158,8 +155,11 @@ class TlsConnection(Connection):
                 break
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         sent = self._write(data)
-        out[: len(pieces)] = [] if sent == size else [memoryview(data)[sent:]]
+        out[: len(pieces)] = [] if sent == size else [rest_of(data, sent)]
         return sent
+
+    def _kept_bytes(self) -> int:
+        return super()._kept_bytes() + memory_of(self._chunk)
 
     def _send_file(self, piece: FileSlice, limit: int) -> int:
         begun = self._file_sent
@@ -174,7 +174,7 @@ class TlsConnection(Connection):
                     )
                 self._chunk = memoryview(data)
             sent = self._write(self._chunk)
-            self._chunk = self._chunk[sent:]
+            self._chunk = self._chunk[sent:] or _NOTHING
             self._file_sent += sent
         sent = self._file_sent - begun
         if self._file_sent == piece.size:
