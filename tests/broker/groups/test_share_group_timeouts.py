@@ -8,6 +8,8 @@ import pytest
 from tests.broker.groups.consumer_cases import find_coordinator
 from tests.broker.groups.modern_cases import refusing_log, short_sessions
 from tests.broker.groups.share_cases import CONFIG, ShareTalk, switch_on
+from tests.broker.share.fetch_cases import FetchTalk
+from tests.broker.share.state_cases import StateTalk, await_coordinator
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
@@ -130,3 +132,19 @@ def test_without_the_feature_there_are_no_share_groups() -> None:
             talk.delete_offsets("delete", "g").error_code,
         ]
     assert [int(code) for code in answers] == [35] * 5
+
+
+def test_share_sessions_and_partitions_end_with_the_feature() -> None:
+    with Broker(config=CONFIG) as broker, Wire(broker.bootstrap_servers) as wire:
+        talk = FetchTalk(wire)
+        first = {"name": "t", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+        wire.call(ApiKey.CREATE_TOPICS, 7, topics=[first], timeout=10_000, validate_only=False)
+        await_coordinator(StateTalk(wire))
+        talk.topic("many", 3, group="g")
+        talk.warm_up("g", "many")
+        talk.fetch("fetch", "g", "a", 0, "many")
+        leader = broker.services.share_leader
+        assert (len(leader.sessions), len(list(leader))) == (1, 1)
+        updates = [{"feature": "share.version", "max_version_level": 0, "upgrade_type": 3}]
+        wire.call(ApiKey.UPDATE_FEATURES, 1, timeout=30_000, feature_updates=updates, validate_only=False)
+        assert (len(leader.sessions), len(list(leader))) == (0, 0)

@@ -303,6 +303,8 @@ class _Saying:
         self._lock = lock
         self._delivery = delivery
         self._number = number
+        self._dead = delivery.state_of_dead
+        self._before = lock
         self._changed: list[RecordRun] = []
         self._rejected: list[int] = []
 
@@ -313,47 +315,62 @@ class _Saying:
         """Take in neighbouring rows of records in flight."""
         runs = self._runs
         begin = at = -1
-        rest: RecordRun | None = None
+        run: RecordRun | None = None
+        cursor, is_cut = 0, False  # from where on nothing was said yet of the run, and whether that is within it
         pieces: list[RecordRun] = []
         for row, type_ in rows:
             if begin < 0:
                 begin = at = max(bisect_right(runs, row.first, key=lambda run: run.first) - 1, 0)
-            window = [] if rest is None else [rest]
-            while (not window or window[-1].last < row.last) and at < len(runs):
-                window.append(runs[at])
-                at += 1
-            rest = window[-1] if window[-1].last > row.last else None
-            is_split = rest is not None or window[0].first < row.first
-            if window[0].first < row.first:
-                pieces.append(_piece(window[0], window[0].first, row.first - 1, is_single=True))
-            for run in window:
-                first, last = max(run.first, row.first), min(run.last, row.last)
-                pieces.append(self._said(_piece(run, first, last, is_single=is_split or run.is_single), type_))
-            if rest is not None:
-                rest = _piece(rest, row.last + 1, rest.last, is_single=True)
-        if rest is not None:
-            pieces.append(rest)
+            is_split = False
+            while cursor <= row.last:
+                if run is None:
+                    run, is_cut = runs[at], False
+                    at += 1
+                    cursor = run.first
+                    if cursor < row.first:
+                        pieces.append(_piece(run, cursor, row.first - 1, is_single=True))
+                        cursor, is_cut, is_split = row.first, True, True
+                if cursor == row.first:
+                    is_split = is_split or self._ends_within(row.last, run, at)
+                last = min(run.last, row.last)
+                pieces.append(self._said(run, cursor, last, type_, is_single=is_split or is_cut or run.is_single))
+                cursor, is_cut = last + 1, True
+                if cursor > run.last:
+                    run = None
+        if run is not None:
+            pieces.append(_piece(run, cursor, run.last, is_single=True))
         if begin >= 0:
             runs[begin:at] = pieces
 
-    def _said(self, run: RecordRun, type_: AckType) -> RecordRun:
-        """Return records of which one thing is said, as they are then."""
+    def _ends_within(self, last: int, run: RecordRun, at: int) -> bool:
+        """Whether a row ends within one of the runs from a given one on, `at` being the place of that behind it."""
+        while run.last < last:
+            run = self._runs[at]
+            at += 1
+        return run.last > last
+
+    def _said(self, run: RecordRun, first: int, last: int, type_: AckType, *, is_single: bool) -> RecordRun:
+        """Return records of a run of which one thing is said, as they are then."""
         if run.state is not RecordState.ACQUIRED:
-            raise InvalidRecordStateError(_NOT_ACQUIRED[run.is_single])
+            raise InvalidRecordStateError(_NOT_ACQUIRED[is_single])
         if run.member_id != self._lock.member_id:
-            raise InvalidRecordStateError(_NOT_OWNED[run.is_single])
+            raise InvalidRecordStateError(_NOT_OWNED[is_single])
         if type_ is AckType.RENEW:
             if not self._delivery.may_renew:
                 raise InvalidRecordStateError("Renewing acquisition locks is not enabled for the group.")
-            return replace(run, due_ms=self._lock.due_ms)
+            return replace(_piece(run, first, last, is_single=is_single), due_ms=self._lock.due_ms)
         if type_ is AckType.RELEASE:
             state = run.state_given_up(self._delivery)
         elif type_ is AckType.REJECT:
-            state = self._delivery.state_of_dead
-            self._rejected.append(run.first)
+            state = self._dead
+            self._rejected.append(first)
         else:
             state = RecordState.ACKNOWLEDGED if type_ is AckType.ACCEPT else RecordState.ARCHIVED
-        said = run.changing(state, self._number)
+        if self._before.due_ms != run.due_ms:
+            self._before = RecordLock(run.member_id, run.due_ms)
+        said = RecordRun(
+            first, last, state, run.delivery_count, "", 0, run.whole, is_single, self._number, self._before
+        )
         self._changed.append(said)
         return said
 
