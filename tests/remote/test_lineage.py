@@ -21,5 +21,9 @@ def test_epochs_without_records_are_left_out() -> None:
     assert lineage_of(EpochEntry(*entry) for entry in entries) == {0: 0, 1: 10, 6: 60, 7: 70}
 
 
+def test_a_log_without_epochs_has_an_empty_lineage() -> None:
+    assert lineage_of([]) == {}
+
+
 def test_nothing_is_within_an_empty_lineage() -> None:
     assert not is_within_lineage(segment(1, 0, 9), 100, {})

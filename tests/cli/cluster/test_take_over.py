@@ -128,6 +128,8 @@ def test_what_a_cluster_has_is_held_against_what_brokers_of_ours_can() -> None:
     assert found.keys() == {"other-cluster", "feature", "authorizer", "controller", "in-use", "tiered"}
     assert "--feature unknown.version=0" in found["feature"].remedy
     assert found["tiered"].where == "old"
+    with_plugin = {each.kind for each in check_cluster(wrong, owner, topics, has_authorizer=False, has_plugin=True)}
+    assert with_plugin == found.keys() - {"tiered"}
     assert all(each.remedy and each.severity == "error" for each in found.values())
 
 
@@ -191,6 +193,29 @@ def test_settings_are_checked_too(
     file.write_text("".join(f"{name}={text}\n" for name, text in {**properties, key: value}.items()))
     assert run(["cluster", "check", "--config", str(file)]) == 1
     assert said in capsys.readouterr().out
+
+
+def test_keys_of_aivens_plugin_that_the_start_would_refuse_are_named(
+    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    properties = {
+        "process.roles": "broker",
+        "node.id": "3",
+        "controller.quorum.bootstrap.servers": "127.0.0.1:1",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": "PLAINTEXT://127.0.0.1:9092",
+        "log.dirs": str(directory),
+        "remote.log.storage.system.enable": "true",
+        "remote.log.storage.manager.class.name": "io.aiven.kafka.tieredstorage.RemoteStorageManager",
+        "rsm.config.storage.backend.class": "io.aiven.kafka.tieredstorage.storage.gcs.GcsStorage",
+        "rsm.config.chunk.size": "4194304",
+    }
+    file = tmp_path / "server.properties"
+    file.write_text("".join(f"{name}={text}\n" for name, text in properties.items()))
+    assert run(["cluster", "check", "--config", str(file), "--json"]) == 1
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()[:-1]]
+    (about_settings,) = [each["found"] for each in found if each["kind"] == "settings"]
+    assert about_settings.startswith("storage.backend.class=io.aiven.kafka.tieredstorage.storage.gcs.GcsStorage is not")
 
 
 @pytest.mark.parametrize(

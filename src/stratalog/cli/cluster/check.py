@@ -80,10 +80,7 @@ def check_(
     found += of_directories
     connection = _connection(bootstrap_server, command_config, settings)
     if connection is not None:
-        has_authorizer = None if settings is None else bool(settings[AUTHORIZER])
-        found += _check_cluster(
-            connection, owner, paths, at_controllers=bootstrap_server is None, has_authorizer=has_authorizer
-        )
+        found += _check_cluster(connection, owner, paths, at_controllers=bootstrap_server is None, settings=settings)
     return _print(in_order(found), as_json=as_json)
 
 
@@ -107,9 +104,21 @@ def _check_settings(settings: BrokerConfig, config: Path) -> list[TakeOverFindin
     try:
         refuse_unkept(properties, lambda _key: str(config))
         ClusterSettings.of(BrokerConfig.from_properties(properties))
+        if _has_plugin(settings):
+            from stratalog.remote.storage import AivenSettings  # as above
+
+            AivenSettings.of(settings.prefixed(settings["remote.log.storage.manager.impl.prefix"]))
     except (UsageError, InvalidConfigError) as error:
         return [TakeOverFinding("error", "settings", str(config), str(error), "change this setting")]
     return []
+
+
+def _has_plugin(settings: BrokerConfig) -> bool:
+    """Return whether the broker tiers with the plugin whose layout we write."""
+    from stratalog.remote.storage import PLUGIN_CLASS  # as above
+
+    is_plugin = settings["remote.log.storage.manager.class.name"] == PLUGIN_CLASS
+    return is_plugin and bool(settings["remote.log.storage.system.enable"])
 
 
 def _connection(
@@ -133,7 +142,7 @@ def _check_cluster(
     paths: Sequence[Path],
     *,
     at_controllers: bool,
-    has_authorizer: bool | None,
+    settings: BrokerConfig | None,
 ) -> list[TakeOverFinding]:
     topics = {each.topic for path in paths for each in list_partitions(path)} - {_METADATA_TOPIC}
     try:
@@ -146,7 +155,9 @@ def _check_cluster(
         return [
             TakeOverFinding("error", "refused", "cluster", str(error), "give --command-config with a user that may ask")
         ]
-    return check_cluster(facts, owner, topics, has_authorizer=has_authorizer)
+    has_authorizer = None if settings is None else bool(settings[AUTHORIZER])
+    has_plugin = settings is not None and _has_plugin(settings)
+    return check_cluster(facts, owner, topics, has_authorizer=has_authorizer, has_plugin=has_plugin)
 
 
 def read_cluster(client: Client, topics: Sequence[str], *, at_controllers: bool) -> ClusterFacts:

@@ -102,11 +102,17 @@ def check_directories(
 
 
 def check_cluster(
-    facts: ClusterFacts, owner: DirectoryOwner, topics: Collection[str], *, has_authorizer: bool | None = None
+    facts: ClusterFacts,
+    owner: DirectoryOwner,
+    topics: Collection[str],
+    *,
+    has_authorizer: bool | None = None,
+    has_plugin: bool = False,
 ) -> list[TakeOverFinding]:
     """Return what in a cluster stands against a broker of ours that holds partitions of these `topics`.
 
-    `has_authorizer` says whether that broker's settings name one; None where there are no settings.
+    `has_authorizer` says whether that broker's settings name one; None where there are no settings. `has_plugin` says
+    whether they name the storage plugin whose layout we write.
     """
     found: list[TakeOverFinding] = []
     if owner.cluster_id not in (None, facts.cluster_id):
@@ -128,11 +134,10 @@ def check_cluster(
         remedy = "stop it (SIGTERM); it is in use for up to broker.session.timeout.ms (9 s) after that"
         found.append(_error("in-use", f"node {owner.node_id}", what, remedy))
     tiered = sorted(set(facts.tiered) & set(topics))
-    if tiered:
-        what = "these topics are tiered, and brokers of ours do not copy into the remote tier of Kafka's plugins"
-        found.append(
-            _error("tiered", _names(tiered), what, "move their replicas away with kafka-reassign-partitions.sh")
-        )
+    if tiered and not has_plugin:
+        what = "these topics are tiered, and of Kafka's storage plugins only the layout of Aiven's is written"
+        remedy = "check with the --config of a broker with that plugin, or move the replicas to JVM brokers"
+        found.append(_error("tiered", _names(tiered), what, remedy))
     return in_order([*found, *_check_coordinated(topics)])
 
 

@@ -7,6 +7,7 @@ A lineage is the partition's leader epochs with their first offsets, ascending. 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 
 from stratalog.log.format import EpochEntry
@@ -24,10 +25,11 @@ def lineage_of(entries: Iterable[EpochEntry]) -> dict[int, int]:
 def without_empty_epochs(epochs: Mapping[int, int]) -> dict[int, int]:
     """`epochs`, ascending, without those whose successor begins where they do."""
     ordered = sorted(epochs.items())
+    following = itertools.islice(ordered, 1, None)
     return {
         epoch: start
-        for (epoch, start), following in zip(ordered, [*ordered[1:], None], strict=True)
-        if following is None or following[1] != start
+        for (epoch, start), after in itertools.zip_longest(ordered, following)
+        if after is None or after[1] != start
     }
 
 

@@ -1,5 +1,5 @@
 from .aiven.manager import AivenRemoteStorageManager as AivenRemoteStorageManager
-from .aiven.settings import PLUGIN_CLASS as PLUGIN_CLASS
+from .aiven.settings import PLUGIN_CLASS as PLUGIN_CLASS, AivenSettings as AivenSettings
 from .block_facts import BlockFacts as BlockFacts, BlockFactsReader as BlockFactsReader
 from .chunks import ChunkIndex as ChunkIndex
 from .encoder import Encoder as Encoder, Encoding as Encoding
