@@ -115,9 +115,9 @@ def named_groups(cluster: Cluster, names: Collection[str]) -> list[GroupSummary]
 def details(cluster: Cluster, group: GroupSummary) -> GroupDetails:
     """Return a group with its members. Raises NothingFoundError when it has gone by now."""
     if group.type == CONSUMER:
-        return _consumer_details(cluster, group)
+        return _modern_details(cluster, group, ApiKey.CONSUMER_GROUP_DESCRIBE, (0, 1))
     if group.type == SHARE:
-        return _share_details(cluster, group)
+        return _modern_details(cluster, group, ApiKey.SHARE_GROUP_DESCRIBE, (1, 1))
     if group.type == CLASSIC:
         return _classic_details(cluster, group)
     return GroupDetails(group, "", None, ())
@@ -146,37 +146,16 @@ def _classic_details(cluster: Cluster, group: GroupSummary) -> GroupDetails:
     return GroupDetails(summary, str(answer.protocol_data), None, members)
 
 
-def _consumer_details(cluster: Cluster, group: GroupSummary) -> GroupDetails:
+def _modern_details(cluster: Cluster, group: GroupSummary, describe: ApiKey, versions: tuple[int, int]) -> GroupDetails:
     client = Coordinators(cluster).of_group(group.name)
-    (answer,) = client.call(ApiKey.CONSUMER_GROUP_DESCRIBE, (0, 1), group_ids=(group.name,)).groups
+    (answer,) = client.call(describe, versions, group_ids=(group.name,)).groups
     if int(answer.error_code) == _GROUP_ID_NOT_FOUND:
         raise NothingFoundError(f"{cluster.any.address}: group {group.name} is gone")
     check(answer.error_code, answer.error_message, f"Group {group.name}")
     members = tuple(
         GroupMember(
             str(each.member_id),
-            each.instance_id,
-            str(each.client_id),
-            str(each.client_host),
-            int(each.member_epoch),
-            {str(part.topic_name): tuple(map(int, part.partitions)) for part in each.assignment.topic_partitions},
-        )
-        for each in answer.members
-    )
-    summary = GroupSummary(group.name, group.type, str(answer.group_state), group.protocol, group.coordinator)
-    return GroupDetails(summary, str(answer.assignor_name), int(answer.group_epoch), members)
-
-
-def _share_details(cluster: Cluster, group: GroupSummary) -> GroupDetails:
-    client = Coordinators(cluster).of_group(group.name)
-    (answer,) = client.call(ApiKey.SHARE_GROUP_DESCRIBE, (1, 1), group_ids=(group.name,)).groups
-    if int(answer.error_code) == _GROUP_ID_NOT_FOUND:
-        raise NothingFoundError(f"{cluster.any.address}: group {group.name} is gone")
-    check(answer.error_code, answer.error_message, f"Group {group.name}")
-    members = tuple(
-        GroupMember(
-            str(each.member_id),
-            None,
+            getattr(each, "instance_id", None),
             str(each.client_id),
             str(each.client_host),
             int(each.member_epoch),

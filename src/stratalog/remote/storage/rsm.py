@@ -10,19 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from typing_extensions import Buffer
-
 from stratalog.errors import (
     CorruptRecordError,
     RemoteStorageError,
-    RetriableRemoteStorageError,
     UnsupportedForMessageFormatError,
     UsageError,
 )
 from stratalog.remote.api import (
     BrokerIdentity,
     CustomMetadata,
-    IndexType,
     LogSegmentData,
     RemoteLogSegmentMetadata,
     StoredSegment,
@@ -35,14 +31,13 @@ from stratalog.remote.storage.deadline import DeadlineObjectStore
 from stratalog.remote.storage.encoder import Encoder, Encoding
 from stratalog.remote.storage.layouts import ReadKeys, SegmentReader
 from stratalog.remote.storage.manifest import BLOCK_BYTES, SegmentManifest, StoredObject
-from stratalog.remote.storage.object_names import DELETION_ORDER, KIND_OF_INDEX, ObjectKey, ObjectKind
+from stratalog.remote.storage.object_names import DELETION_ORDER, ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ObjectStore
+from stratalog.remote.storage.segment_store import DEFAULT_DEADLINE_MS, SegmentStore
 from stratalog.util import REAL_FILESYSTEM, FileSystem, crc32c
 
-DEFAULT_DEADLINE_MS = 60_000
 
-
-class ObjectStoreRemoteStorageManager:
+class ObjectStoreRemoteStorageManager(SegmentStore):
     """See `RemoteStorageManager`.
 
     `store` may be left out when `configure` is going to name it (`url`, `deadline.ms`, `compression`,
@@ -60,10 +55,9 @@ class ObjectStoreRemoteStorageManager:
         encoding: Encoding | None = None,
         keys: ReadKeys | None = None,
     ) -> None:
+        super().__init__()
         self._fs = fs
         self._encoding = encoding or Encoding()
-        self._reader: SegmentReader | None = None
-        self._deadline_store: DeadlineObjectStore | None = None
         self._ownership: StoreOwnership | None = None
         if store is not None:
             self._attach(store, deadline_ms, keys or ReadKeys(self._encoding.keyring))
@@ -102,18 +96,6 @@ class ObjectStoreRemoteStorageManager:
     def release_owner(self) -> None:
         if self._ownership is not None:
             self._ownership.release()
-
-    @property
-    def reader(self) -> SegmentReader:
-        """The contents of segments."""
-        if self._reader is None:
-            raise RemoteStorageError("the remote storage manager was not configured")
-        return self._reader
-
-    @property
-    def store(self) -> ObjectStore:
-        """The objects, each call with its deadline."""
-        return self.reader.store
 
     # --- copy -------------------------------------------------------------------------------------------------------
 
@@ -158,17 +140,8 @@ class ObjectStoreRemoteStorageManager:
             compression=encoding.compression,
             encryption=encoding.encryption,
         )
-        # A look at the other side: a store that lost or cut an object is found before anything local is given up.
-        self._check_sizes(manifest)
+        self._check_sizes({manifest.key(kind): stored.stored_size for kind, stored in manifest.objects.items()})
         return manifest
-
-    def _check_sizes(self, manifest: SegmentManifest) -> None:
-        for kind, stored in manifest.objects.items():
-            found = self.store.head(manifest.key(kind)).size
-            if found != stored.stored_size:
-                raise RetriableRemoteStorageError(
-                    f"{manifest.key(kind)} has {found} bytes in the store after {stored.stored_size} were sent"
-                )
 
     def _blocks(self, path: Path) -> BlockFacts:
         """For a `.log` that has not been read before."""
@@ -180,17 +153,6 @@ class ObjectStoreRemoteStorageManager:
                 return BlockFacts(crcs, None)
 
     # --- fetch ------------------------------------------------------------------------------------------------------
-
-    def fetch_log_segment(
-        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
-    ) -> Buffer:
-        """Whole blocks are fetched and compared with their checksums; aligned ranges waste nothing."""
-        manifest = self.manifest(metadata)
-        end = manifest.segment_size_in_bytes if end_position is None else end_position
-        return self.reader.read_range(manifest, ObjectKind.LOG, start_position, end)
-
-    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
-        return self.reader.read(self.manifest(metadata), KIND_OF_INDEX[index_type])
 
     def stored_segment(self, metadata: RemoteLogSegmentMetadata) -> StoredSegment:
         manifest = self.manifest(metadata)
@@ -215,10 +177,6 @@ class ObjectStoreRemoteStorageManager:
         self.store.delete([manifest, others[0]])
         self.store.delete_together([*contents, *others[1:]])
         self.store.delete([replaced])
-
-    def close(self) -> None:
-        if self._deadline_store is not None:
-            self._deadline_store.close()
 
 
 def _key(metadata: RemoteLogSegmentMetadata, kind: ObjectKind) -> str:

@@ -10,13 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from typing_extensions import Buffer
-
-from stratalog.errors import NotOwnerError, RemoteStorageError, RetriableRemoteStorageError
+from stratalog.errors import NotOwnerError, RemoteStorageError
 from stratalog.remote.api import (
     INT32_MAX,
     CustomMetadata,
-    IndexType,
     LogSegmentData,
     RemoteLogSegmentMetadata,
     StoredSegment,
@@ -29,16 +26,15 @@ from stratalog.remote.storage.aiven.writer import AivenSegmentWriter
 from stratalog.remote.storage.deadline import DeadlineObjectStore
 from stratalog.remote.storage.layouts import ReadKeys, SegmentReader, stored_objects
 from stratalog.remote.storage.manifest import SegmentManifest
-from stratalog.remote.storage.object_names import KIND_OF_INDEX, ObjectKey, ObjectKind
+from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 from stratalog.remote.storage.object_store import ForwardingObjectStore, ObjectStore
+from stratalog.remote.storage.segment_store import DEFAULT_DEADLINE_MS, SegmentStore
 from stratalog.util import REAL_FILESYSTEM, FileSystem
-
-_DEFAULT_DEADLINE_MS = 60_000
 
 _Result = TypeVar("_Result")
 
 
-class AivenRemoteStorageManager:
+class AivenRemoteStorageManager(SegmentStore):
     """See `RemoteStorageManager`. `configure` takes the plugin's own keys.
 
     Every call on the store has a deadline, larger than the store's own for one request. With `is_read_only` nothing is
@@ -51,16 +47,15 @@ class AivenRemoteStorageManager:
     def __init__(
         self,
         *,
-        deadline_ms: int = _DEFAULT_DEADLINE_MS,
+        deadline_ms: int = DEFAULT_DEADLINE_MS,
         is_read_only: bool = False,
         fs: FileSystem = REAL_FILESYSTEM,
     ) -> None:
+        super().__init__()
         self.is_read_only = is_read_only
         self._deadline_ms = deadline_ms
         self._fs = fs
         self._settings: AivenSettings | None = None
-        self._reader: SegmentReader | None = None
-        self._deadline_store: DeadlineObjectStore | None = None
 
     def configure(self, configs: Mapping[str, str]) -> None:
         settings = AivenSettings.of(configs, self._fs)
@@ -71,18 +66,6 @@ class AivenRemoteStorageManager:
         shown = self._deadline_store
         masked = MaskedPrefixStore(shown, settings.key_prefix) if settings.masks_prefix else shown
         self._reader = SegmentReader(masked, ReadKeys(data_keys=settings.data_keys))
-
-    @property
-    def reader(self) -> SegmentReader:
-        """The contents of segments."""
-        if self._reader is None:
-            raise RemoteStorageError("the remote storage manager was not configured")
-        return self._reader
-
-    @property
-    def store(self) -> ObjectStore:
-        """All objects of the backend, whatever their prefix; each call with its deadline."""
-        return self.reader.store
 
     @property
     def settings(self) -> AivenSettings:
@@ -106,11 +89,7 @@ class AivenRemoteStorageManager:
         stem = settings.key_prefix + main
         manifest = AivenSegmentWriter(store, settings.encoding, self._fs).put(stem, metadata, data)
         sizes = stored_objects(manifest)
-        # A look at the other side: a store that lost or cut an object is found before anything local is given up.
-        for key, size in sizes.items():
-            found = store.head(key).size
-            if found != size:
-                raise RetriableRemoteStorageError(f"{key} has {found} bytes in the store after {size} were sent")
+        self._check_sizes(sizes)
         try:
             encoded = aiven_manifest.encode(manifest)
         except ValueError as error:
@@ -124,17 +103,6 @@ class AivenRemoteStorageManager:
         return CustomMetadata(noted) if noted else None
 
     # --- fetch --------------------------------------------------------------------------------------------------------
-
-    def fetch_log_segment(
-        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
-    ) -> Buffer:
-        """Whole chunks are fetched where the segment has chunks that are compressed or encrypted."""
-        manifest = self.manifest(metadata)
-        end = manifest.segment_size_in_bytes if end_position is None else end_position
-        return self.reader.read_range(manifest, ObjectKind.LOG, start_position, end)
-
-    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
-        return self.reader.read(self.manifest(metadata), KIND_OF_INDEX[index_type])
 
     def stored_segment(self, metadata: RemoteLogSegmentMetadata) -> StoredSegment:
         return StoredSegment(self.manifest(metadata).segment_size_in_bytes, None)
@@ -169,10 +137,6 @@ class AivenRemoteStorageManager:
         manifest, *contents = [f"{stem}.{suffix}" for suffix in SUFFIXES]
         self.store.delete([manifest])
         self.store.delete_together(contents)
-
-    def close(self) -> None:
-        if self._deadline_store is not None:
-            self._deadline_store.close()
 
 
 class MaskedPrefixStore(ForwardingObjectStore):
