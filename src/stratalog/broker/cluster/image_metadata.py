@@ -7,7 +7,6 @@ from base64 import b64encode
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
-from uuid import UUID
 
 from stratalog.broker.access import Acl
 from stratalog.broker.cluster.access_rules import acl_of_record
@@ -20,7 +19,7 @@ from stratalog.broker.cluster.image import (
     MetadataImage,
     TopicImage,
 )
-from stratalog.broker.metadata import FinalizedFeatures, Topic, TopicMap
+from stratalog.broker.metadata import FinalizedFeatures, Topic, TopicLookup
 from stratalog.broker.quotas import QuotaEntity
 from stratalog.errors import InvalidRequestError
 from stratalog.wire.metadata_records import DelegationTokenRecord
@@ -30,7 +29,7 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
-class ImageMetadata:
+class ImageMetadata(TopicLookup):
     """Follows the images by `take`, which belongs to one thread. Any thread may read."""
 
     good_topic_defaults: Mapping[str, str] = _NOTHING
@@ -41,7 +40,7 @@ class ImageMetadata:
         self.large_segments = large_segments
         #: The newest image that was taken in.
         self.image: MetadataImage = EMPTY_IMAGE
-        self._topics = TopicMap()
+        super().__init__()
         self.features = FinalizedFeatures(0, -1, _NOTHING_FINALIZED)
 
     def take(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -79,23 +78,6 @@ class ImageMetadata:
     @property
     def metadata_version(self) -> int:
         return self.features.metadata_version
-
-    @property
-    def topics_version(self) -> int:
-        return self._topics.version
-
-    @property
-    def new_topics_version(self) -> int:
-        return self._topics.new_topics_version
-
-    def topics(self) -> list[Topic]:
-        return self._topics.in_order()
-
-    def topic(self, name: str) -> Topic | None:
-        return self._topics.get(name)
-
-    def topic_by_id(self, topic_id: UUID) -> Topic | None:
-        return self._topics.by_id(topic_id)
 
     def broker_configs(self, node_id: int | None) -> Mapping[str, str]:
         return self.image.config(BROKER_RESOURCE, "" if node_id is None else str(node_id))

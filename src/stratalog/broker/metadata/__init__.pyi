@@ -55,7 +55,7 @@ from .store import (
     Topic as Topic,
 )
 from .store_file import STORE_FILE as STORE_FILE
-from .topic_map import TopicMap as TopicMap
+from .topic_map import TopicLookup as TopicLookup
 from .topic_requests import (
     UNSET as UNSET,
     Assignment as Assignment,

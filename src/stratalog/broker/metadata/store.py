@@ -29,7 +29,7 @@ from stratalog.broker.metadata.store_file import (
     open_file,
     raise_clearer,
 )
-from stratalog.broker.metadata.topic_map import Topic, TopicMap
+from stratalog.broker.metadata.topic_map import Topic, TopicLookup
 from stratalog.broker.quotas import QuotaEntity
 from stratalog.config import (
     INITIAL_LEVEL,
@@ -83,7 +83,7 @@ class ProducerIdBlock:
     size: int
 
 
-class MetadataStore:
+class MetadataStore(TopicLookup):
     """The open store. Thread-safe."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
@@ -136,7 +136,7 @@ class MetadataStore:
                 deleting[topic.topic_id] = topic
             else:
                 topics[name] = topic
-        self._topics = TopicMap(topics.values())
+        super().__init__(topics.values())
         self._deleting = deleting
         self.reserved_producer_id_max = -1
         self._good_defaults = _frozen(json.loads(meta.get(_GOOD_DEFAULTS, "{}")))
@@ -238,26 +238,6 @@ class MetadataStore:
         self.reserved_producer_id_max = max(self.reserved_producer_id_max, used_max)
 
     # --- topics -------------------------------------------------------------------------------------------------------
-
-    def topics(self) -> list[Topic]:
-        """Return all topics, by name; without those that are being deleted."""
-        return self._topics.in_order()
-
-    def topic(self, name: str) -> Topic | None:
-        return self._topics.get(name)
-
-    def topic_by_id(self, topic_id: UUID) -> Topic | None:
-        return self._topics.by_id(topic_id)
-
-    @property
-    def topics_version(self) -> int:
-        """How often topics have come, changed or gone since the start."""
-        return self._topics.version
-
-    @property
-    def new_topics_version(self) -> int:
-        """`topics_version` when the latest topic came."""
-        return self._topics.new_topics_version
 
     def colliding_topic(self, name: str) -> str | None:
         """Another topic's name that differs from `name` in '.' and '_' only."""

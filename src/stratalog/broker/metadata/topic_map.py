@@ -82,5 +82,32 @@ class TopicMap:
         self.version += 1
 
 
+class TopicLookup:
+    """What is asked of the topics of a broker, whether the metadata are its own or its cluster's."""
+
+    def __init__(self, topics: Iterable[Topic] = ()) -> None:
+        self._topics = TopicMap(topics)
+
+    def topics(self) -> list[Topic]:
+        """Return all topics, by name; without those that are being deleted."""
+        return self._topics.in_order()
+
+    def topic(self, name: str) -> Topic | None:
+        return self._topics.get(name)
+
+    def topic_by_id(self, topic_id: UUID) -> Topic | None:
+        return self._topics.by_id(topic_id)
+
+    @property
+    def topics_version(self) -> int:
+        """How often topics have come, changed or gone since the start."""
+        return self._topics.version
+
+    @property
+    def new_topics_version(self) -> int:
+        """`topics_version` when the latest topic came."""
+        return self._topics.new_topics_version
+
+
 def _metric_name(topic: str) -> str:
     return topic.replace(".", "_")
