@@ -30,6 +30,7 @@ class LogCluster:
         self.partition = partition
         self.log_start = log_start
         self.topic_id: UUID = partition.topic_id
+        self.leader_epoch = 0
         self.fetched = 0
         self.options = ConnectionOptions((("127.0.0.1", 9092),), request_timeout_s=0.0)
 
@@ -50,7 +51,10 @@ class LogCluster:
     def list_offsets(
         self, timestamps: Mapping[tuple[str, int], int], *, read_committed: bool = False
     ) -> dict[tuple[str, int], ListedOffset]:
-        return {key: ListedOffset(self._find(each, read_committed), -1, 0) for key, each in timestamps.items()}
+        return {
+            key: ListedOffset(self._find(each, read_committed), -1, self.leader_epoch)
+            for key, each in timestamps.items()
+        }
 
     def _find(self, timestamp: int, read_committed: bool) -> int:
         if timestamp == EARLIEST_OFFSET:

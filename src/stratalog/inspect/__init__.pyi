@@ -29,6 +29,17 @@ from .place import (
     PlaceMissingError as PlaceMissingError,
     PlaceTier as PlaceTier,
 )
+from .replicas import (
+    CheckpointReader as CheckpointReader,
+    Checkpoints as Checkpoints,
+    LeaderEnd as LeaderEnd,
+    Replica as Replica,
+    ReplicaChoice as ReplicaChoice,
+    ReplicaShare as ReplicaShare,
+    check_same_topic as check_same_topic,
+    choose_replicas as choose_replicas,
+    one_replica as one_replica,
+)
 from .restore_marker import check_finished as check_finished
 from .segment_end import proves_timestamp as proves_timestamp, read_segment_end as read_segment_end
 from .topic_choice import choose_topic_ids as choose_topic_ids, of_topic_ids as of_topic_ids

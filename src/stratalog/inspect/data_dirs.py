@@ -14,14 +14,14 @@ from uuid import UUID
 from stratalog.errors import CorruptCheckpointError, CorruptRecordError
 from stratalog.inspect.facts import LogFacts, PartitionMetadata
 from stratalog.inspect.local import read_local_segment
+from stratalog.inspect.replicas import one_replica
 from stratalog.log import SegmentFiles, list_partitions, list_segments
 from stratalog.log.format import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSETS,
-    PARTITION_METADATA,
     OffsetCheckpoint,
-    PartitionMetadataFile,
     decode_epochs,
+    noted_topic_id,
 )
 from stratalog.records import Damage, RecordBatch, walk
 from stratalog.remote.api import (
@@ -76,19 +76,20 @@ class _Replayed:
 
 
 class DataDirSet:
-    """Log directories of one broker. Not thread-safe."""
+    """Log directories of a broker, or of several: one replica stands for a partition. Not thread-safe."""
 
     def __init__(self, directories: Sequence[Path], fs: FileSystem = REAL_FILESYSTEM) -> None:
         self._fs = fs
         self._directories = tuple(directories)
-        self._paths: dict[tuple[str, int], Path] = {}
-        self._metadata: dict[int, Path] = {}
+        self._paths: dict[tuple[str, int], list[Path]] = {}
         for directory in directories:
             for topic, partition, path in list_partitions(directory, fs):
-                if topic == METADATA_TOPIC:
-                    self._metadata[partition] = path
-                else:
-                    self._paths[topic, partition] = path
+                self._paths.setdefault((topic, partition), []).append(path)
+        self._metadata = {
+            number: one_replica(topic, number, paths, fs)
+            for (topic, number), paths in self._paths.items()
+            if topic == METADATA_TOPIC
+        }
 
     @property
     def has_metadata(self) -> bool:
@@ -134,12 +135,12 @@ class DataDirSet:
 
     def log_facts(self, partition: TopicIdPartition) -> LogFacts | None:
         """Return what the partition's directory says, or None when it is not there, of another topic id, or damaged."""
-        path = self._paths.get((partition.topic, partition.partition))
-        if path is None:
+        key = partition.topic, partition.partition
+        paths = [each for each in self._paths.get(key, []) if noted_topic_id(each, self._fs) == partition.topic_id]
+        if not paths:
             return None
+        path = one_replica(*key, paths, self._fs)
         try:
-            if PartitionMetadataFile(path / PARTITION_METADATA, self._fs).read() != partition.topic_id:
-                return None
             checkpoint = path / LEADER_EPOCH_CHECKPOINT
             epochs = decode_epochs(self._fs.read_bytes(checkpoint)) if self._fs.exists(checkpoint) else []
             starts = OffsetCheckpoint(path.parent / LOG_START_OFFSETS, self._fs).read()
@@ -149,7 +150,7 @@ class DataDirSet:
         if not segments:
             return None
         local_start = segments[0].base_offset
-        log_start = starts.get((partition.topic, partition.partition))
+        log_start = starts.get(key)
         return LogFacts(
             log_start,
             local_start if log_start is None else max(local_start, log_start),

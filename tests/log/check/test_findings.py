@@ -529,6 +529,18 @@ def test_a_partition_in_two_directories_is_told(data: Path, tmp_path: Path) -> N
     assert (one.kind, one.partition) == (FsckKind.DUPLICATE_PARTITION, "orders-0")
 
 
+def test_replicas_of_brokers_of_a_cluster_are_no_findings(data: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(data / "orders-0", other / "orders-0")
+    for each in (data, other):
+        (each / "__cluster_metadata-0").mkdir()
+    meta = META.replace("AAAAAQ", "AAAAAg").replace("node.id=1", "node.id=2")
+    (other / "meta.properties").write_text(meta)
+    assert not {one.kind for one in found(data, other)} & {FsckKind.DUPLICATE_PARTITION, FsckKind.META_DIFFERS}
+    (other / "meta.properties").write_text(meta.replace("abc", "def"))
+    assert FsckKind.META_DIFFERS in {one.kind for one in found(data, other)}
+
+
 # --- names ------------------------------------------------------------------------------------------------------------
 
 

@@ -20,6 +20,7 @@ from stratalog.log.format import (
     CLEAN_SHUTDOWN,
     DELETE_DIR_SUFFIX,
     LOG_SUFFIX,
+    METADATA_LOG,
     checkpoints,
     parse_file_name,
     parse_partition_dir,
@@ -82,9 +83,13 @@ def check_beside_partitions(report: DirReport, fs: FileSystem) -> None:
 
 
 def compare_dirs(dirs: Sequence[DirReport]) -> list[FileFinding]:
-    """Compare log directories of one broker with each other, and return the findings of all, in order."""
-    _compare_meta(dirs)
-    _compare_partitions(dirs)
+    """Compare log directories of one broker, or of brokers of a cluster, and return the findings of all, in order."""
+    brokers = _by_broker(dirs)
+    for of_broker in brokers:
+        _compare_meta(of_broker)
+        _compare_places(of_broker)
+    _compare_clusters([of_broker[0] for of_broker in brokers if of_broker])
+    _compare_topic_ids(dirs)
     found = [finding for one in dirs for finding in one.findings]
     found += [finding for one in dirs for partition in one.partitions for finding in partition.findings]
     return sorted(found, key=lambda one: (one.partition, -one.severity, str(one.path), one.position or 0))
@@ -210,15 +215,35 @@ def _compare_meta(dirs: Sequence[DirReport]) -> None:
             _add_meta(one, f"directory.id {one.meta['directory.id']}", f"another one than that of {first.path}")
 
 
+def _by_broker(dirs: Sequence[DirReport]) -> list[list[DirReport]]:
+    """Return the directories of each broker. They are of several if each node id has a metadata log of its own."""
+    found: dict[str | None, list[DirReport]] = {}
+    for one in dirs:
+        found.setdefault(None if one.meta is None else one.meta.get("node.id"), []).append(one)
+    is_cluster = all(any(map(_has_metadata_log, of_node)) for of_node in found.values())
+    return list(found.values()) if is_cluster else [list(dirs)]
+
+
+def _has_metadata_log(report: DirReport) -> bool:
+    return any(each.name == METADATA_LOG for each in report.partitions)
+
+
+def _compare_clusters(dirs: Sequence[DirReport]) -> None:
+    """Check that brokers are of one cluster, by a directory of each."""
+    for one in dirs[1:]:
+        cluster, first = (each.meta.get("cluster.id") if each.meta else None for each in (one, dirs[0]))
+        if cluster != first:
+            _add_meta(one, f"cluster.id {cluster}", f"{first}, as in {dirs[0].path}")
+
+
 def _add_meta(report: DirReport, found: str, expected: str) -> None:
     path = report.path / META_PROPERTIES
     report.findings.add(FsckKind.META_DIFFERS, path, found, expected)
 
 
-def _compare_partitions(dirs: Sequence[DirReport]) -> None:
-    """Check that a partition lies in one directory only, and that all partitions of a topic have its id."""
+def _compare_places(dirs: Sequence[DirReport]) -> None:
+    """Check that a partition lies in one directory of a broker only."""
     places: dict[str, Path] = {}
-    ids: dict[str, tuple[UUID, str]] = {}
     for report in (partition for one in dirs for partition in one.partitions):
         if report.name in places:
             report.findings.add(
@@ -228,6 +253,12 @@ def _compare_partitions(dirs: Sequence[DirReport]) -> None:
                 "one directory for a partition",
             )
         places.setdefault(report.name, report.directory)
+
+
+def _compare_topic_ids(dirs: Sequence[DirReport]) -> None:
+    """Check that all partitions of a topic have its id."""
+    ids: dict[str, tuple[UUID, str]] = {}
+    for report in (partition for one in dirs for partition in one.partitions):
         parsed = parse_partition_dir(report.name)
         if report.topic_id is None or parsed is None:
             continue

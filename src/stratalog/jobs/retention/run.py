@@ -12,7 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from stratalog.errors import UsageError
-from stratalog.inspect import DataDirSet, PartitionReader, find_partitions
+from stratalog.inspect import DataDirSet, PartitionReader, find_partitions, one_replica
 from stratalog.jobs.executor import THREADS, Executor
 from stratalog.jobs.progress import SILENT, Progress
 from stratalog.jobs.retention.fate import Fate, Rhythm
@@ -124,38 +124,38 @@ def _partitions(
     topics: Collection[str] | None,
 ) -> Iterator[tuple[SurveyedPartition, TopicIdPartition | None, tuple[str, dict[str, str]] | None]]:
     directories = [Path(path) for path in paths]
-    local = {
-        (topic, number): path
-        for directory in directories
-        for topic, number, path in list_partitions(directory)
-        if topics is None or topic in topics
-    }
+    local: dict[tuple[str, int], list[Path]] = {}
+    for directory in directories:
+        for topic, number, path in list_partitions(directory):
+            if topics is None or topic in topics:
+                local.setdefault((topic, number), []).append(path)
     data_dirs = DataDirSet(directories) if directories else None
     if data_dirs is not None and data_dirs.has_metadata:
         for replayed in data_dirs.replay():
             for identity, said in replayed.items():
                 key = identity.topic, identity.partition
                 if said.segments and (topics is None or identity.topic in topics):
-                    path = local.get(key)
-                    path = local.pop(key) if path is not None and _is_of(path, identity) else None
-                    yield (
-                        SurveyedPartition(*key, path, tuple(said.segments.values())),
-                        identity,
-                        None,
-                    )
+                    found = _take(local, identity)
+                    yield SurveyedPartition(*key, found, tuple(said.segments.values())), identity, None
     elif remote is not None:
         for identity in find_partitions(open_bucket(remote, options), topics).partitions:
             key = identity.topic, identity.partition
-            path = local.get(key)
-            path = local.pop(key) if path is not None and _is_of(path, identity) else None
-            yield SurveyedPartition(*key, path), identity, (remote, dict(options))
-    for (topic, number), path in sorted(local.items()):
-        yield SurveyedPartition(topic, number, path), None, None
+            yield SurveyedPartition(*key, _take(local, identity)), identity, (remote, dict(options))
+    for (topic, number), replicas in sorted(local.items()):
+        yield SurveyedPartition(topic, number, one_replica(topic, number, replicas)), None, None
 
 
-def _is_of(directory: Path, identity: TopicIdPartition) -> bool:
-    """Return whether a directory is of the topic with this id, not of a later one of the same name."""
-    return noted_topic_id(directory) == identity.topic_id
+def _take(local: dict[tuple[str, int], list[Path]], identity: TopicIdPartition) -> Path | None:
+    """Take a partition's directories out of `local`, and return the one that stands for it.
+
+    Those of a later topic of the same name stay, unless there are some with this id.
+    """
+    key = identity.topic, identity.partition
+    found = [each for each in local.get(key, []) if noted_topic_id(each) == identity.topic_id]
+    if not found:
+        return None
+    del local[key]
+    return one_replica(*key, found)
 
 
 def _topic_id(directory: Path | None, identity: TopicIdPartition | None) -> UUID | None:

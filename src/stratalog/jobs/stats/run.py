@@ -15,7 +15,7 @@ from typing import Final
 from uuid import UUID
 
 from stratalog.errors import UsageError
-from stratalog.inspect import choose_topic_ids, list_remote_segments
+from stratalog.inspect import choose_topic_ids, list_remote_segments, one_replica
 from stratalog.jobs.executor import THREADS, Executor
 from stratalog.jobs.progress import SILENT, Progress
 from stratalog.jobs.stats.result import TopicStats
@@ -42,6 +42,8 @@ def measure_topics(
 ) -> TopicStats:
     """Look at every segment in `paths` and `remote` (`topics` None: of all topics); records in both tiers count twice.
 
+    Of a partition that several brokers' directories hold, one replica is measured.
+
     `topic_ids` says which are meant where several topics have one name. Distinct keys are not counted: see
     `stratalog.spark.pipelines.stats`. UsageError when there is nothing to look at.
     """
@@ -57,6 +59,10 @@ def measure_topics(
     manifests = [] if remote is None else list_remote_segments(open_bucket(remote, options).inner, topics)
     local = {(each.topic, noted): each.path for each, noted in directories if noted is not None}
     meant = _meant(manifests, local, topic_ids)
+    replicas: dict[tuple[str, int], list[Path]] = {}
+    for (topic, number, path), noted in directories:
+        if noted is None or noted == meant[topic]:
+            replicas.setdefault((topic, number), []).append(path)
     tasks = [
         SegmentTask(
             topic=topic,
@@ -69,9 +75,8 @@ def measure_topics(
             sample_bytes=sample_bytes,
             is_sealed=each is not found[-1],
         )
-        for (topic, number, directory), noted in directories
-        if noted is None or noted == meant[topic]
-        for found in [list_segments(directory)]
+        for (topic, number), of_partition in replicas.items()
+        for found in [list_segments(one_replica(topic, number, of_partition))]
         for each in found
     ]
     if remote is not None:

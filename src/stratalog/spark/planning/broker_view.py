@@ -23,11 +23,12 @@ _LITTLE_BYTES = 1
 
 @dataclass(frozen=True, slots=True)
 class BrokerPartition:
-    """`topic_id` is None where brokers know of none."""
+    """`topic_id` is None where brokers know of none. The leader epoch is that of the end, -1 if unknown."""
 
     topic_id: UUID | None
     log_start: int
     end: int
+    leader_epoch: int = -1
 
 
 class BrokerView:
@@ -72,7 +73,10 @@ class BrokerView:
         )
         return {
             key: BrokerPartition(
-                self._topics[key[0]].topic_id, starts[key].offset, max(starts[key].offset, ends[key].offset)
+                self._topics[key[0]].topic_id,
+                starts[key].offset,
+                max(starts[key].offset, ends[key].offset),
+                ends[key].leader_epoch,
             )
             for key in keys
         }

@@ -14,13 +14,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
 from stratalog.errors import CorruptCheckpointError, UsageError
 from stratalog.inspect import (
     ByteSources,
+    CheckpointReader,
+    LeaderEnd,
     ManifestCache,
     Place,
     PlaceTier,
@@ -40,6 +41,7 @@ from stratalog.remote.storage import SegmentManifest, parse_topic_directory
 from stratalog.spark.model import Segment, SegmentRange, broker_segment, remote_segment, within
 from stratalog.spark.options import OnDataLoss, ReadOptions, TopicPartition, on_data_loss
 from stratalog.spark.planning.broker_view import BrokerPartition, BrokerView
+from stratalog.spark.planning.local_replicas import LocalLog, LocalReplica, local_log
 from stratalog.spark.planning.local_segments import SegmentListing
 from stratalog.spark.planning.snapshot_memory import SnapshotMemory
 from stratalog.spark.planning.tiers import merge_tiers
@@ -81,13 +83,6 @@ class PartitionSnapshot:
         return within(self.ranges, start, end)
 
 
-class _LocalPartition(NamedTuple):
-    directory: Path
-    topic_id: UUID | None
-    segments: list[Segment]
-    log_start: int
-
-
 class SnapshotReader:
     """Looks at all paths and the bucket of a query, `discover` first. One use.
 
@@ -106,8 +101,8 @@ class SnapshotReader:
         self._fs: FileSystem = byte_sources.fs
         self._memory = memory or SnapshotMemory(manifests=_READ_BEFORE)
         self._lost = lost or on_data_loss(options.fail_on_data_loss)
-        self._directories: dict[TopicPartition, Path] = {}
-        self._local: dict[TopicPartition, _LocalPartition] = {}
+        self._checkpoints = CheckpointReader(self._fs)
+        self._local: dict[TopicPartition, list[LocalReplica]] = {}
         self._manifests: list[SegmentManifest] = []
         self._broker = (
             None
@@ -134,9 +129,9 @@ class SnapshotReader:
             return subscription.wants(*key) and wanted(*key) and (existing is None or key in existing)
 
         present = self._partition_directories()
-        for key, directory in present.items():
+        for key, directories in present.items():
             if is_wanted(key):
-                self._local[key] = self._read_local(*key, directory)
+                self._local[key] = [self._read_local(*key, each) for each in directories]
         manifests, not_read = self._read_manifests(is_wanted)
         self._manifests = [each for each in manifests if is_wanted(_key(each))]
         if existing is not None:
@@ -151,13 +146,17 @@ class SnapshotReader:
         if self._broker is not None:
             return self._broker_partitions()
         noted: dict[str, dict[UUID, str]] = {}
-        for key, each in self._local.items():
-            if each.topic_id is not None:
-                noted.setdefault(key[0], {})[each.topic_id] = str(each.directory)
+        for key, replicas in self._local.items():
+            for each in replicas:
+                if each.topic_id is not None:
+                    noted.setdefault(key[0], {})[each.topic_id] = str(each.directory)
         chosen = choose_topic_ids(self._manifests, noted, self._options.topic_ids)
         remote = of_topic_ids(self._manifests, chosen)
-        local = {key: each for key, each in self._local.items() if self._is_of(each, chosen.get(key[0]))}
-        return [_merge(key, local.get(key), remote.get(key, [])) for key in sorted(local.keys() | remote.keys())]
+        local = {key: found for key in self._local if (found := self._replicas(key, chosen.get(key[0])))}
+        return [
+            _merge(key, local_log(local.get(key, [])), remote.get(key, []))
+            for key in sorted(local.keys() | remote.keys())
+        ]
 
     def _broker_partitions(self) -> list[PartitionSnapshot]:
         """Return the partitions that the brokers report, with what files and bucket have of the same topic."""
@@ -168,15 +167,16 @@ class SnapshotReader:
         remote = of_topic_ids(self._manifests, chosen)
         found = []
         for key, reported in sorted(self._reported.items()):
-            local = self._local.get(key)
-            if local is not None and reported.topic_id is not None and not self._is_of(local, reported.topic_id):
-                local = None
+            local = local_log(self._replicas(key, reported.topic_id), LeaderEnd(reported.leader_epoch, reported.end))
             found.append(_merge(key, local, remote.get(key, []), reported))
         return found
 
+    def _replicas(self, key: TopicPartition, topic_id: UUID | None) -> list[LocalReplica]:
+        """Return the directories of a partition that belong to a topic, as far as known."""
+        return [each for each in self._local.get(key, []) if self._is_of(each, topic_id)]
+
     @staticmethod
-    def _is_of(local: _LocalPartition, topic_id: UUID | None) -> bool:
-        """Return whether a directory belongs to a topic, as far as known."""
+    def _is_of(local: LocalReplica, topic_id: UUID | None) -> bool:
         if None in (local.topic_id, topic_id) or local.topic_id == topic_id:
             return True
         logger.warning("%s is of another topic of this name; it is not read", local.directory)
@@ -184,14 +184,14 @@ class SnapshotReader:
 
     # --- local ------------------------------------------------------------------------------------------------------
 
-    def _partition_directories(self) -> dict[TopicPartition, Path]:
-        """Return every partition directory under the paths."""
-        found: dict[TopicPartition, Path] = {}
+    def _partition_directories(self) -> dict[TopicPartition, list[Path]]:
+        """Return every partition's directories under the paths: several where brokers have replicas of it."""
+        found: dict[TopicPartition, list[Path]] = {}
         for name in self._options.paths:
             for key, directory in self._under(_local_path(name)):
-                if key in found and found[key] != directory:
-                    raise UsageError(f"partition {key[0]}-{key[1]} is in two places: {found[key]} and {directory}")
-                found[key] = directory
+                directories = found.setdefault(key, [])
+                if directory not in directories:
+                    directories.append(directory)
         return found
 
     def _under(self, root: Path) -> list[tuple[TopicPartition, Path]]:
@@ -206,7 +206,8 @@ class SnapshotReader:
         except OSError as error:
             raise UsageError(f"option path: {root} cannot be read: {error.strerror or error}") from error
 
-    def _read_local(self, topic: str, partition: int, directory: Path) -> _LocalPartition:
+    def _read_local(self, topic: str, partition: int, directory: Path) -> LocalReplica:
+        checkpoints = self._checkpoints.of(directory, topic, partition)  # before the log, which may have more by then
         try:
             topic_id = PartitionMetadataFile(directory / PARTITION_METADATA, self._fs).read()
             starts = OffsetCheckpoint(directory.parent / LOG_START_OFFSETS, self._fs).read()
@@ -218,7 +219,7 @@ class SnapshotReader:
         segments = SegmentListing(directory, self._lost, self._fs, sealed).list()
         if before - sealed.keys():  # what has been deleted here may be in the bucket since it was looked at last
             self._memory.forget_remote()
-        return _LocalPartition(directory, topic_id, segments, starts.get((topic, partition), 0))
+        return LocalReplica(directory, topic_id, segments, starts.get((topic, partition), 0), checkpoints)
 
     # --- remote -----------------------------------------------------------------------------------------------------
 
@@ -267,26 +268,25 @@ class SnapshotReader:
 
 def _merge(
     key: TopicPartition,
-    local: _LocalPartition | None,
+    local: LocalLog,
     manifests: Sequence[SegmentManifest],
     reported: BrokerPartition | None = None,
 ) -> PartitionSnapshot:
-    local_segments = [] if local is None else local.segments
     remote_segments = [remote_segment(each) for each in manifests]
     if reported is None:
-        ranges = merge_tiers([*local_segments, *remote_segments])
-        log_start = max(local.log_start if local else 0, ranges[0].start if ranges else 0)
+        ranges = merge_tiers(remote_segments, local.ranges)
+        log_start = max(local.log_start, ranges[0].start if ranges else 0)
         end = max(ranges[-1].end if ranges else 0, log_start)
     else:
         log_start, end = reported.log_start, reported.end
-        ranges = merge_tiers([*local_segments, *remote_segments, broker_segment(*key, log_start, end)])
+        ranges = merge_tiers([*remote_segments, broker_segment(*key, log_start, end)], local.ranges)
     by_range = {(each.base_offset, each.end_offset, each.size): each.log for each in remote_segments}
     copies = {
         each.log: by_range[each.base_offset, each.end_offset, each.size]
-        for each in local_segments
+        for each in (part.segment for part in local.ranges)
         if (each.base_offset, each.end_offset, each.size) in by_range
     }
-    topic_id = reported.topic_id if reported is not None else None if local is None else local.topic_id
+    topic_id = local.topic_id if reported is None else reported.topic_id
     if topic_id is None and manifests:
         topic_id = manifests[0].topic_id
     snapshot = PartitionSnapshot(*key, tuple(ranges), log_start, end, copies, topic_id)

@@ -12,44 +12,46 @@ from stratalog.spark.model import Segment, SegmentRange
 _TIER_RANK: Final = {PlaceTier.BROKER: 0, PlaceTier.REMOTE: 1, PlaceTier.LOCAL: 2}
 
 
-def merge_tiers(segments: Iterable[Segment]) -> list[SegmentRange]:
-    """Return ascending, disjoint ranges that cover every offset that any segment has, once.
+def merge_tiers(segments: Iterable[Segment], replicas: Iterable[SegmentRange] = ()) -> list[SegmentRange]:
+    """Return ascending, disjoint ranges that cover every offset of any segment, and of `replicas`, once.
 
     An offset is served by a local segment, else by the remote one of the highest leader epoch (of those, the one that
-    reaches furthest), else by the broker.
+    reaches furthest), else by the broker. `replicas` are parts of local segments, chosen among those of several
+    brokers.
     """
-    by_base = sorted((s for s in segments if s.end_offset > s.base_offset), key=lambda s: s.base_offset)
+    whole = (SegmentRange(each, each.base_offset, each.end_offset) for each in segments)
+    by_start = sorted((each for each in (*replicas, *whole) if each.end > each.start), key=lambda each: each.start)
     ranges: list[SegmentRange] = []
-    open_: list[Segment] = []  # segments that begin at or before the cursor and reach beyond it
+    open_: list[SegmentRange] = []  # those that begin at or before the cursor and reach beyond it
     upcoming = 0
-    cursor = by_base[0].base_offset if by_base else 0
+    cursor = by_start[0].start if by_start else 0
     while True:
-        while upcoming < len(by_base) and by_base[upcoming].base_offset <= cursor:
-            open_.append(by_base[upcoming])
+        while upcoming < len(by_start) and by_start[upcoming].start <= cursor:
+            open_.append(by_start[upcoming])
             upcoming += 1
-        open_ = [s for s in open_ if s.end_offset > cursor]
+        open_ = [each for each in open_ if each.end > cursor]
         if not open_:
-            if upcoming == len(by_base):
+            if upcoming == len(by_start):
                 return ranges
-            cursor = by_base[upcoming].base_offset
+            cursor = by_start[upcoming].start
             continue
         best = max(open_, key=_rank)
-        end = best.end_offset
-        for other in by_base[upcoming:]:
-            if other.base_offset >= end:
+        end = best.end
+        for other in by_start[upcoming:]:
+            if other.start >= end:
                 break
             if _rank(other) > _rank(best):
-                end = other.base_offset
+                end = other.start
                 break
-        if ranges and ranges[-1].segment is best and ranges[-1].end == cursor:
-            ranges[-1] = SegmentRange(best, ranges[-1].start, end)
+        if ranges and ranges[-1].segment is best.segment and ranges[-1].end == cursor:
+            ranges[-1] = SegmentRange(best.segment, ranges[-1].start, end)
         else:
-            ranges.append(SegmentRange(best, cursor, end))
+            ranges.append(SegmentRange(best.segment, cursor, end))
         cursor = end
 
 
-def _rank(segment: Segment) -> tuple[int, int, int]:
-    return _TIER_RANK[segment.tier], segment.epoch, segment.end_offset
+def _rank(each: SegmentRange) -> tuple[int, int, int]:
+    return _TIER_RANK[each.segment.tier], each.segment.epoch, each.end
 
 
 def holes(

@@ -24,7 +24,7 @@ from stratalog.log.format import producer_snapshot
 from stratalog.log.index import AbortedTransaction, decode_entries
 from stratalog.records import ControlType, RecordBatch, parse_control_key
 from stratalog.remote.storage import ObjectKind
-from stratalog.spark.model import Segment
+from stratalog.spark.model import Segment, SegmentRange
 from stratalog.spark.options import DataLossError
 from stratalog.spark.planning.broker_view import was_aborted
 from stratalog.spark.planning.snapshot import PartitionSnapshot
@@ -47,14 +47,14 @@ def transaction_state(snapshot: PartitionSnapshot, byte_sources: ByteSources, st
     Raises DataLossError for damaged producer state, CorruptIndexError, and PlaceMissingError for a file or object that
     is gone or was replaced, so that the caller looks again.
     """
-    read = {id(each.segment): each.segment for each in snapshot.ranges if each.end > start}.values()
-    with_index = [segment for segment in read if segment.txn_index is not None]
+    read = {id(each.segment): each for each in snapshot.ranges if each.end > start}.values()
+    with_index = [each for each in read if each.segment.txn_index is not None]
     with ThreadPoolExecutor(_READERS, thread_name_prefix="transaction-indexes") as pool:
-        indexed = pool.map(lambda segment: _indexed(segment, byte_sources), with_index)
+        indexed = pool.map(lambda each: _indexed(each, byte_sources), with_index)
         aborted = set(chain.from_iterable(indexed))
     stable = snapshot.end
     for before, end in _ends_of_files(snapshot):
-        found, open_ = _at_end(before, byte_sources)
+        found, open_ = _at_end(before, end, byte_sources)
         aborted.update(found)
         if byte_sources.broker is None:
             stable = min([stable, *open_.values()])
@@ -68,7 +68,7 @@ def last_stable_offset(snapshot: PartitionSnapshot, byte_sources: ByteSources) -
     return min(
         [
             snapshot.end,
-            *(n for before, _ in _ends_of_files(snapshot) for n in _at_end(before, byte_sources)[1].values()),
+            *(n for before, end in _ends_of_files(snapshot) for n in _at_end(before, end, byte_sources)[1].values()),
         ]
     )
 
@@ -84,8 +84,12 @@ def _ends_of_files(snapshot: PartitionSnapshot) -> Iterator[tuple[list[Segment],
                 yield before, each.end
 
 
-def _at_end(segments: Sequence[Segment], byte_sources: ByteSources) -> tuple[list[AbortedTransaction], dict[int, int]]:
-    """Return transactions aborted in the last segment that no index has, and first offsets of those open at its end.
+def _at_end(
+    segments: Sequence[Segment], end: int, byte_sources: ByteSources
+) -> tuple[list[AbortedTransaction], dict[int, int]]:
+    """Return transactions aborted in the last segment that no index has, and first offsets of those open at `end`.
+
+    A replica may have markers from `end` on, which are not committed.
 
     The snapshot of a remote segment is of its end, that of a local one of its beginning. Where it is missing, the state
     is replayed from the nearest one before, or from the beginning of the log, as a broker does at startup.
@@ -109,7 +113,7 @@ def _at_end(segments: Sequence[Segment], byte_sources: ByteSources) -> tuple[lis
             break
     aborted: list[AbortedTransaction] = []
     for each in reversed(replayed):
-        aborted += _replay(each, byte_sources, open_)
+        aborted += _replay(each, end, byte_sources, open_)
     return aborted, open_
 
 
@@ -126,11 +130,17 @@ def _decided_later(
     ]
 
 
-def _indexed(segment: Segment, byte_sources: ByteSources) -> list[AbortedTransaction]:
+def _indexed(wanted: SegmentRange, byte_sources: ByteSources) -> list[AbortedTransaction]:
+    """Return the aborted transactions that the index of a segment has.
+
+    Those whose marker lies past what is read of a file are left out: that may be the tail of an old leader.
+    """
+    segment = wanted.segment
     if segment.txn_index is None:
         return []
     data = _read_checked(segment, segment.txn_index, ObjectKind.TXN_INDEX, byte_sources)
-    return list(decode_entries(data, byte_sources.describe(segment.txn_index)))
+    found = decode_entries(data, byte_sources.describe(segment.txn_index))
+    return [each for each in found if segment.tier is PlaceTier.REMOTE or each.last_offset < wanted.end]
 
 
 def _open_in_snapshot(segment: Segment, byte_sources: ByteSources) -> dict[int, int]:
@@ -156,11 +166,13 @@ def _read_checked(segment: Segment, place: Place, kind: ObjectKind, byte_sources
     return data
 
 
-def _replay(segment: Segment, byte_sources: ByteSources, open_: dict[int, int]) -> list[AbortedTransaction]:
-    """Bring `open_` from the beginning of a segment to its end; return the transactions that were aborted in it."""
+def _replay(segment: Segment, end: int, byte_sources: ByteSources, open_: dict[int, int]) -> list[AbortedTransaction]:
+    """Bring `open_` from the beginning of a segment to its end, or `end`; return the transactions aborted in it."""
     aborted = []
     with byte_sources.open_local(segment.log) as file:
         for position, batch in scan_headers(file, 0, segment.size):
+            if batch.base_offset >= end:
+                break
             if batch.is_control:
                 kind = _marker(RecordBatch(file.pread(batch.size, position)))
                 first = open_.pop(batch.producer_id, None) if kind in (ControlType.ABORT, ControlType.COMMIT) else None

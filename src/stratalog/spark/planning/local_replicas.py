@@ -1,0 +1,74 @@
+"""The local side of a partition: one directory, or those of several brokers that hold replicas of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from stratalog.inspect import Checkpoints, LeaderEnd, Replica, ReplicaChoice, check_same_topic, choose_replicas
+from stratalog.spark.model import Segment, SegmentRange, within
+
+logger = logging.getLogger("stratalog.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalReplica:
+    """A partition directory. `log_start` is that of its checkpoint, 0 without one."""
+
+    directory: Path
+    topic_id: UUID | None
+    segments: Sequence[Segment]
+    log_start: int
+    checkpoints: Checkpoints
+
+    def as_replica(self) -> Replica:
+        start = self.segments[0].base_offset if self.segments else 0
+        end = self.segments[-1].end_offset if self.segments else start
+        return Replica(self.directory, start, end, self.checkpoints)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalLog:
+    """What directories serve of a partition: ranges of its segments, and its log start offset as far as known."""
+
+    ranges: tuple[SegmentRange, ...] = ()
+    log_start: int = 0
+    topic_id: UUID | None = None
+
+
+def local_log(replicas: Sequence[LocalReplica], leader: LeaderEnd | None = None) -> LocalLog:
+    """Return the offsets that directories of one partition serve, each from one of them.
+
+    Raises UsageError for directories that are not known to be replicas of each other.
+    """
+    if not replicas:
+        return LocalLog()
+    check_same_topic([each.directory for each in replicas], [each.topic_id for each in replicas])
+    choice = choose_replicas([each.as_replica() for each in replicas], leader)
+    if len(replicas) > 1:
+        logger.info("%s", _sentence(replicas[0].directory.name, choice))
+    ranges = [
+        each
+        for replica in replicas
+        for share in choice.of(replica.directory)
+        for each in within(map(_whole, replica.segments), share.start, share.end)
+    ]
+    return LocalLog(tuple(ranges), max(each.log_start for each in replicas), replicas[0].topic_id)
+
+
+def _whole(segment: Segment) -> SegmentRange:
+    return SegmentRange(segment, segment.base_offset, segment.end_offset)
+
+
+def _sentence(name: str, choice: ReplicaChoice) -> str:
+    """Return where a partition is read from, for the log."""
+    shares = ", ".join(
+        f"offsets {each.start} to {each.end - 1} of {each.replica.directory}"
+        for each in choice.shares
+        if each.start < each.end
+    )
+    left_out = f"; {choice.left_out} offsets from {choice.end} on are not committed" if choice.left_out else ""
+    return f"{name} is read from {shares or 'none of its replicas'}{left_out}"
