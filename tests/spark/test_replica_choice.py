@@ -115,7 +115,7 @@ def test_what_is_chosen_is_what_was_committed(seed: int) -> None:
 
     def read(leader: LeaderEnd | None) -> list[int]:
         choice = choose_replicas(replicas, leader)
-        offsets = []
+        offsets: list[int] = []
         for share in choice.shares:
             log = partition.logs[int(share.replica.directory.parts[1][-1])]
             assert log[share.start : share.end] == partition.committed[share.start : share.end]
