@@ -35,7 +35,6 @@ from .replicas import (
     LeaderEnd as LeaderEnd,
     Replica as Replica,
     ReplicaChoice as ReplicaChoice,
-    ReplicaShare as ReplicaShare,
     check_same_topic as check_same_topic,
     choose_replicas as choose_replicas,
     one_replica as one_replica,
