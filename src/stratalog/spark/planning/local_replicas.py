@@ -31,7 +31,7 @@ class LocalReplica:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalLog:
+class LocalRanges:
     """What directories serve of a partition: ranges of its segments, and its log start offset as far as known."""
 
     ranges: tuple[SegmentRange, ...] = ()
@@ -39,13 +39,13 @@ class LocalLog:
     topic_id: UUID | None = None
 
 
-def local_log(replicas: Sequence[LocalReplica], leader: LeaderEnd | None = None) -> LocalLog:
+def local_ranges(replicas: Sequence[LocalReplica], leader: LeaderEnd | None = None) -> LocalRanges:
     """Return the offsets that directories of one partition serve, each from one of them.
 
     Raises UsageError for directories that are not known to be replicas of each other.
     """
     if not replicas:
-        return LocalLog()
+        return LocalRanges()
     check_same_topic([each.directory for each in replicas], [each.topic_id for each in replicas])
     choice = choose_replicas([each.as_replica() for each in replicas], leader)
     if len(replicas) > 1:
@@ -56,7 +56,7 @@ def local_log(replicas: Sequence[LocalReplica], leader: LeaderEnd | None = None)
         for share in choice.of(replica.directory)
         for each in within(map(_whole, replica.segments), share.start, share.end)
     ]
-    return LocalLog(tuple(ranges), max(each.log_start for each in replicas), replicas[0].topic_id)
+    return LocalRanges(tuple(ranges), max(each.log_start for each in replicas), replicas[0].topic_id)
 
 
 def _whole(segment: Segment) -> SegmentRange:

@@ -41,7 +41,7 @@ from stratalog.remote.storage import SegmentManifest, parse_topic_directory
 from stratalog.spark.model import Segment, SegmentRange, broker_segment, remote_segment, within
 from stratalog.spark.options import OnDataLoss, ReadOptions, TopicPartition, on_data_loss
 from stratalog.spark.planning.broker_view import BrokerPartition, BrokerView
-from stratalog.spark.planning.local_replicas import LocalLog, LocalReplica, local_log
+from stratalog.spark.planning.local_replicas import LocalRanges, LocalReplica, local_ranges
 from stratalog.spark.planning.local_segments import SegmentListing
 from stratalog.spark.planning.snapshot_memory import SnapshotMemory
 from stratalog.spark.planning.tiers import merge_tiers
@@ -154,7 +154,7 @@ class SnapshotReader:
         remote = of_topic_ids(self._manifests, chosen)
         local = {key: found for key in self._local if (found := self._replicas(key, chosen.get(key[0])))}
         return [
-            _merge(key, local_log(local.get(key, [])), remote.get(key, []))
+            _merge(key, local_ranges(local.get(key, [])), remote.get(key, []))
             for key in sorted(local.keys() | remote.keys())
         ]
 
@@ -167,7 +167,7 @@ class SnapshotReader:
         remote = of_topic_ids(self._manifests, chosen)
         found = []
         for key, reported in sorted(self._reported.items()):
-            local = local_log(self._replicas(key, reported.topic_id), LeaderEnd(reported.leader_epoch, reported.end))
+            local = local_ranges(self._replicas(key, reported.topic_id), LeaderEnd(reported.leader_epoch, reported.end))
             found.append(_merge(key, local, remote.get(key, []), reported))
         return found
 
@@ -268,7 +268,7 @@ class SnapshotReader:
 
 def _merge(
     key: TopicPartition,
-    local: LocalLog,
+    local: LocalRanges,
     manifests: Sequence[SegmentManifest],
     reported: BrokerPartition | None = None,
 ) -> PartitionSnapshot:
