@@ -15,7 +15,7 @@ logger = logging.getLogger("stratalog.spark")
 
 
 @dataclass(frozen=True, slots=True)
-class LocalReplica:
+class ReplicaDirectory:
     """A partition directory. `log_start` is that of its checkpoint, 0 without one."""
 
     directory: Path
@@ -39,7 +39,7 @@ class LocalRanges:
     topic_id: UUID | None = None
 
 
-def local_ranges(replicas: Sequence[LocalReplica], leader: LeaderEnd | None = None) -> LocalRanges:
+def local_ranges(replicas: Sequence[ReplicaDirectory], leader: LeaderEnd | None = None) -> LocalRanges:
     """Return the offsets that directories of one partition serve, each from one of them.
 
     Raises UsageError for directories that are not known to be replicas of each other.

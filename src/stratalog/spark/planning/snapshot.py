@@ -41,7 +41,7 @@ from stratalog.remote.storage import SegmentManifest, parse_topic_directory
 from stratalog.spark.model import Segment, SegmentRange, broker_segment, remote_segment, within
 from stratalog.spark.options import OnDataLoss, ReadOptions, TopicPartition, on_data_loss
 from stratalog.spark.planning.broker_view import BrokerPartition, BrokerView
-from stratalog.spark.planning.local_replicas import LocalRanges, LocalReplica, local_ranges
+from stratalog.spark.planning.local_replicas import LocalRanges, ReplicaDirectory, local_ranges
 from stratalog.spark.planning.local_segments import SegmentListing
 from stratalog.spark.planning.snapshot_memory import SnapshotMemory
 from stratalog.spark.planning.tiers import merge_tiers
@@ -102,7 +102,7 @@ class SnapshotReader:
         self._memory = memory or SnapshotMemory(manifests=_READ_BEFORE)
         self._lost = lost or on_data_loss(options.fail_on_data_loss)
         self._checkpoints = CheckpointReader(self._fs)
-        self._local: dict[TopicPartition, list[LocalReplica]] = {}
+        self._local: dict[TopicPartition, list[ReplicaDirectory]] = {}
         self._manifests: list[SegmentManifest] = []
         self._broker = (
             None
@@ -171,12 +171,12 @@ class SnapshotReader:
             found.append(_merge(key, local, remote.get(key, []), reported))
         return found
 
-    def _replicas(self, key: TopicPartition, topic_id: UUID | None) -> list[LocalReplica]:
+    def _replicas(self, key: TopicPartition, topic_id: UUID | None) -> list[ReplicaDirectory]:
         """Return the directories of a partition that belong to a topic, as far as known."""
         return [each for each in self._local.get(key, []) if self._is_of(each, topic_id)]
 
     @staticmethod
-    def _is_of(local: LocalReplica, topic_id: UUID | None) -> bool:
+    def _is_of(local: ReplicaDirectory, topic_id: UUID | None) -> bool:
         if None in (local.topic_id, topic_id) or local.topic_id == topic_id:
             return True
         logger.warning("%s is of another topic of this name; it is not read", local.directory)
@@ -206,7 +206,7 @@ class SnapshotReader:
         except OSError as error:
             raise UsageError(f"option path: {root} cannot be read: {error.strerror or error}") from error
 
-    def _read_local(self, topic: str, partition: int, directory: Path) -> LocalReplica:
+    def _read_local(self, topic: str, partition: int, directory: Path) -> ReplicaDirectory:
         checkpoints = self._checkpoints.of(directory, topic, partition)  # before the log, which may have more by then
         try:
             topic_id = PartitionMetadataFile(directory / PARTITION_METADATA, self._fs).read()
@@ -219,7 +219,7 @@ class SnapshotReader:
         segments = SegmentListing(directory, self._lost, self._fs, sealed).list()
         if before - sealed.keys():  # what has been deleted here may be in the bucket since it was looked at last
             self._memory.forget_remote()
-        return LocalReplica(directory, topic_id, segments, starts.get((topic, partition), 0), checkpoints)
+        return ReplicaDirectory(directory, topic_id, segments, starts.get((topic, partition), 0), checkpoints)
 
     # --- remote -----------------------------------------------------------------------------------------------------
 
