@@ -53,7 +53,7 @@ class MetadataEvents:
         return None
 
     def write_snapshot(self, _partition: int, _data: bytes) -> None:
-        """Nothing: every round begins anew."""
+        """Nothing: every round begins again."""
 
 
 class SealedPartition:

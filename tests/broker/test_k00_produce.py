@@ -440,7 +440,7 @@ def test_a_new_configuration_holds_for_the_next_request_of_a_row(broker: Broker,
     assert produce(broker, wire, topic, batch(b"v")).error_code == 10
 
 
-def test_a_topic_made_anew_is_not_mistaken_for_the_old_one(broker: Broker, wire: Wire, topic: str) -> None:
+def test_a_topic_made_again_is_not_mistaken_for_the_old_one(broker: Broker, wire: Wire, topic: str) -> None:
     for _ in range(4):
         produce(broker, wire, topic, batch(b"old"))
     broker.services.topics.delete(topic)

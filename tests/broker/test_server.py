@@ -96,7 +96,7 @@ def test_a_deletion_that_was_interrupted_is_finished_at_the_next_start(tmp_path:
         assert broker.services.partition("doomed", 0) is None
         assert not (tmp_path / "doomed-0").exists()
         broker.services.topics.create("doomed", 1)
-        assert append(broker, "doomed", b"anew") == 0
+        assert append(broker, "doomed", b"again") == 0
 
 
 def test_a_creation_that_fails_half_way_leaves_no_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

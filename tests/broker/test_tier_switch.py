@@ -67,7 +67,7 @@ def test_switching_off_deletes_what_is_remote_and_keeps_what_is_local(
     eventually(lambda: _remote_segments(tmp_path) == [])
 
 
-def test_a_topic_that_is_tiered_again_is_copied_anew_before_anything_local_goes(
+def test_a_topic_that_is_tiered_again_is_copied_again_before_anything_local_goes(
     broker: Broker, wire: Wire, tmp_path: Path
 ) -> None:
     partition = tiered_and_copied(broker)

@@ -171,7 +171,7 @@ def test_a_crowd_of_connections_is_accepted_a_few_in_each_turn(broker: Broker, m
     for entrance in acceptor_of(broker)._entrances:  # their callbacks are bound already
         broker.services.loop.call_soon_threadsafe(entrance._pause)
         broker.services.loop.call_soon_threadsafe(entrance.accept_again)
-    asyncio.run_coroutine_threadsafe(asyncio.sleep(0), broker.services.loop).result(30)  # they have theirs anew
+    asyncio.run_coroutine_threadsafe(asyncio.sleep(0), broker.services.loop).result(30)  # they have theirs again
     many = [connect(broker) for _ in range(40)]  # fewer than the backlog of the listener
     gate.set()
     for sock in many:

@@ -219,7 +219,7 @@ def test_two_at_once_set_up_once(with_uv: Checkout) -> None:
     assert with_uv.syncs == 1
 
 
-def test_a_killed_installation_begins_anew(with_uv: Checkout) -> None:
+def test_a_killed_installation_begins_again(with_uv: Checkout) -> None:
     with_uv.run("stratalog")
     (with_uv.root / ".venv" / "left-over").touch()
     (with_uv.root / ".venv" / "set-up.stamp").unlink()

@@ -53,7 +53,7 @@ def lead(pair: TieredPair, leader: int) -> None:
     pair.publish()
 
 
-def begin_again(pair: TieredPair, node: int, tmp_path: Path) -> None:
+def begin_empty(pair: TieredPair, node: int, tmp_path: Path) -> None:
     """Have a broker start with an empty disk."""
     pair.engines[node].close()
     shutil.rmtree(tmp_path / str(node))
@@ -89,7 +89,7 @@ def test_an_empty_follower_begins_behind_the_remote_tier_and_leads_as_if_it_had_
     pair.tier()
     leader = pair.partition(1).log
     assert leader.local_log_start_offset > 40
-    begin_again(pair, 2, tmp_path)
+    begin_empty(pair, 2, tmp_path)
     pair.settle()
     follower = pair.partition(2).log
     assert follower.local_log_start_offset >= leader.local_log_start_offset
@@ -111,7 +111,7 @@ def test_a_follower_knows_the_producers_of_what_it_never_had(pair: TieredPair, t
         leader.append(of_producer(sequence))
     pair.settle()
     pair.tier()
-    begin_again(pair, 2, tmp_path)
+    begin_empty(pair, 2, tmp_path)
     pair.settle()
     lead(pair, 2)
     again = pair.partition(2).append(of_producer(29))

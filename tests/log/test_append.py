@@ -109,7 +109,7 @@ def test_another_level_alone_changes_nothing(codec: str, level: int) -> None:
     assert written(prepare(batch, LogConfig(compression_type=codec, **levels)))[16:] == batch[16:]
 
 
-def test_the_level_is_used_where_a_batch_is_compressed_anew() -> None:
+def test_the_level_is_used_where_a_batch_is_compressed_again() -> None:
     batch = build_batch([Record(0, NOW, None, random.Random(1).randbytes(500) * 9)])
     sizes = {
         level: prepare(batch, LogConfig(compression_type="gzip", compression_gzip_level=level)).size for level in (1, 9)
@@ -183,7 +183,7 @@ def oddly_numbered(codec: Codec, delta: int) -> bytes:
 
 
 @pytest.mark.parametrize("source", [Codec.NONE, Codec.GZIP])
-def test_records_that_are_written_anew_are_numbered_anew(source: Codec) -> None:
+def test_records_that_are_written_again_are_numbered_again(source: Codec) -> None:
     """As in Kafka: whatever offset deltas a client gave them."""
     result = RecordBatch(written(prepare(oddly_numbered(source, 1), LogConfig(compression_type="zstd"))))
     assert [record.offset for record in result.records()] == [1_000, 1_001]
@@ -214,7 +214,7 @@ def test_very_many_records_get_another_codec_as_few_do(
     config = LogConfig(compression_type=name)
     batch = build_batch([Record(n, NOW + n, b"key", b"value") for n in range(50)], codec=source)
     few = RecordBatch(written(prepare(batch, config)))
-    monkeypatch.setattr(validation, "_WRITTEN_ANEW_MAX", 10)
+    monkeypatch.setattr(validation, "_WRITTEN_AGAIN_MAX", 10)
     many = RecordBatch(written(prepare(batch, config)))
     assert list(many.records()) == list(few.records())
     assert bytes(many.as_memoryview()) == bytes(few.as_memoryview())

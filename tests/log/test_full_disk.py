@@ -114,7 +114,7 @@ def test_without_room_an_entry_that_cannot_be_written_is_refused_or_kept(
 
 
 @kinds
-def test_an_index_that_is_made_anew_needs_no_more_room_than_it_had(tmp_path: Path, make: Any) -> None:
+def test_an_index_that_is_made_again_needs_no_more_room_than_it_had(tmp_path: Path, make: Any) -> None:
     """As a recovery makes it, on a disk that is full."""
     path = tmp_path / "index"
     index, append = make(path)

@@ -135,9 +135,9 @@ def test_a_truncation_at_any_position_keeps_what_is_below(tmp_path: Path, keep: 
     assert log.active_segment.size_bytes == sizes[keep - 1]
     assert log.active_segment.file.size() == sizes[keep - 1]
     assert log.active_segment.offset_index.entries == keep - 1
-    offset = append(log, b"anew")
+    offset = append(log, b"again")
     assert offset == first + 1 + keep
-    assert_found(log, offset, b"anew", sizes[keep - 1])
+    assert_found(log, offset, b"again", sizes[keep - 1])
     log.close()
 
 

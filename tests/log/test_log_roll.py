@@ -87,7 +87,7 @@ def test_an_empty_segment_is_rolled_in_place(open_log: OpenLog) -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
-def test_a_segment_whose_index_takes_nothing_is_begun_anew(open_log: OpenLog) -> None:
+def test_a_segment_whose_index_takes_nothing_is_begun_again(open_log: OpenLog) -> None:
     log = open_log()
     append(log, times=2)
     log.roll()

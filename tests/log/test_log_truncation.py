@@ -76,7 +76,7 @@ def test_an_open_transaction_above_is_forgotten(open_log: OpenLog, fully: bool) 
     assert not log.producers.producers
 
 
-def test_a_log_that_begins_anew_may_have_an_earlier_log_start(open_log: OpenLog) -> None:
+def test_a_log_that_begins_again_may_have_an_earlier_log_start(open_log: OpenLog) -> None:
     log = open_log()
     append(log, 3)
     Producer(log, 17, 10, transactional=True).append(2)
@@ -89,7 +89,7 @@ def test_a_log_that_begins_anew_may_have_an_earlier_log_start(open_log: OpenLog)
 
 
 @pytest.mark.parametrize(("offset", "recovery_point"), [(60, 20), (20, 20), (12, 12)])
-def test_a_log_that_begins_anew_has_flushed_what_it_had_flushed(
+def test_a_log_that_begins_again_has_flushed_what_it_had_flushed(
     open_log: OpenLog, offset: int, recovery_point: int
 ) -> None:
     log = open_log(segment_bytes=TEN)
@@ -146,7 +146,7 @@ def test_producers_are_found_again_without_any_snapshot(open_log: OpenLog) -> No
     assert {i: entry.last_sequence for i, entry in log.producers.producers.items()} == {1: 0}
 
 
-def test_a_log_that_begins_anew_has_no_snapshots(open_log: OpenLog) -> None:
+def test_a_log_that_begins_again_has_no_snapshots(open_log: OpenLog) -> None:
     log = open_log(segment_bytes=len(batch()))
     append(log)
     log.producers.take_snapshot()

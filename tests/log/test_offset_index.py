@@ -297,7 +297,7 @@ def test_a_legacy_index_says_what_to_do_about_a_position_past_2_gib(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("old", "new"), [(LEGACY, LARGE), (LARGE, LEGACY), (LEGACY, LEGACY)], ids=str)
-def test_an_index_that_is_filled_anew_may_have_another_format(
+def test_an_index_that_is_filled_again_may_have_another_format(
     tmp_path: Path, old: OffsetIndexFormat, new: OffsetIndexFormat
 ) -> None:
     path = tmp_path / "i.index"

@@ -162,7 +162,7 @@ def test_an_index_without_entries_has_the_format_of_its_size_or_the_expected_one
 
 
 @pytest.mark.parametrize("size", [1, 7, 9, 13, 10_485_759])
-def test_a_size_that_no_entry_size_divides_is_corrupt_and_made_anew_as_expected(size: int) -> None:
+def test_a_size_that_no_entry_size_divides_is_corrupt_and_made_again_as_expected(size: int) -> None:
     for expected in FORMATS:
         found = detect_from_entries(b"\1" * size, expected)
         assert (found.format, found.evidence) == (expected, Evidence.NONE)

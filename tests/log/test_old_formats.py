@@ -88,7 +88,7 @@ def test_records_are_found_by_time(directory: Path, name: str) -> None:
         assert log.max_timestamp() is None
 
 
-def test_lost_indexes_are_built_anew(directory: Path, name: str) -> None:
+def test_lost_indexes_are_built_again(directory: Path, name: str) -> None:
     opened(directory).close()
     before = files_of(directory)
     for path in directory.glob("*index"):

@@ -259,7 +259,7 @@ def test_who_is_too_old_does_not_come_back(make: Make) -> None:
     assert again.check(data(2, 5)) is None  # nothing is known of it: it may begin anywhere
 
 
-def test_snapshots_that_were_put_there_are_found_by_a_state_made_anew(make: Make, tmp_path: Path) -> None:
+def test_snapshots_that_were_put_there_are_found_by_a_state_made_again(make: Make, tmp_path: Path) -> None:
     state = make()
     state.update(data(1, 0), "client")
     path = state.take_snapshot()

@@ -164,7 +164,7 @@ def test_what_is_cut_is_kept_unless_a_torn_write_left_it(directory: Path) -> Non
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
 @pytest.mark.parametrize("which", [0, -1], ids=["first", "last"])
-def test_a_missing_index_is_made_anew_as_it_was(directory: Path, suffix: str, which: int, clean: bool) -> None:
+def test_a_missing_index_is_made_again_as_it_was(directory: Path, suffix: str, which: int, clean: bool) -> None:
     before = contents(directory)
     path = sorted(directory.glob(f"*.{suffix}"))[which]
     path.unlink()
@@ -185,7 +185,7 @@ def test_a_missing_index_is_made_anew_as_it_was(directory: Path, suffix: str, wh
     ],
 )
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
-def test_a_damaged_index_is_made_anew(directory: Path, suffix: str, damage: Callable[[bytes], bytes]) -> None:
+def test_a_damaged_index_is_made_again(directory: Path, suffix: str, damage: Callable[[bytes], bytes]) -> None:
     path = sorted(directory.glob(f"*.{suffix}"))[1]
     whole = path.read_bytes()
     path.write_bytes(damage(whole))
@@ -298,7 +298,7 @@ def test_leader_epochs_are_read_from_the_log_when_their_file_is_damaged(director
     assert (directory / LEADER_EPOCH_CHECKPOINT).read_bytes() == before
 
 
-def test_a_log_that_ends_before_its_start_offset_begins_anew_there(directory: Path) -> None:
+def test_a_log_that_ends_before_its_start_offset_begins_again_there(directory: Path) -> None:
     log = PartitionLog.open(directory, CONFIG, clock=ManualClock(), log_start_offset=1_000)
     assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (1_000, 1_000, 1)
 

@@ -351,7 +351,7 @@ def test_a_preallocated_segment_has_its_size_at_once_and_is_cut_when_it_is_seale
 
 
 @pytest.mark.parametrize("which", ["offset_index_path", "time_index_path"])
-def test_a_damaged_index_is_told_and_made_anew(make: Make, which: str) -> None:
+def test_a_damaged_index_is_told_and_made_again(make: Make, which: str) -> None:
     segment = make(0)
     for offset in range(100):
         append(segment, batch(offset, b"%d" % offset))
@@ -397,7 +397,7 @@ def test_recovery_tells_the_first_batch_of_each_epoch(make: Make) -> None:
 
 
 @pytest.mark.parametrize("began_before", [False, True])
-def test_recovery_makes_the_transaction_index_anew_also_of_what_began_before_the_segment(
+def test_recovery_makes_the_transaction_index_again_also_of_what_began_before_the_segment(
     make: Make, tmp_path: Path, began_before: bool
 ) -> None:
     """Two producers' transactions, one aborted; in the second case that one began in an earlier segment."""

@@ -204,7 +204,7 @@ def test_a_damaged_batch_is_not_put_down_to_the_indexes(sound: SoundBucket) -> N
     assert {one.object_key for one in found.findings} == {bucket.key(2, LOG)}
 
 
-def test_what_is_made_anew_of_one_segment_is_one_mend(sound: SoundBucket) -> None:
+def test_what_is_made_again_of_one_segment_is_one_mend(sound: SoundBucket) -> None:
     bucket = sound.copy()
     bucket.delete(1, INDEX, SNAPSHOT, EPOCHS)
     (planned,) = plan_repair(bucket.audit().findings, later(), 0).mends

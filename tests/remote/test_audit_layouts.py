@@ -119,7 +119,7 @@ def test_a_flipped_bit_in_a_chunk_is_found(encoded: Encoded) -> None:
     assert findings(encoded.open(), deep=False) == []
 
 
-def test_an_index_is_made_anew_and_stored_as_the_other_contents_are(encoded: Encoded) -> None:
+def test_an_index_is_made_again_and_stored_as_the_other_contents_are(encoded: Encoded) -> None:
     encoded.path(1, INDEX).unlink()
     flip(encoded.path(1, TIMES), 3)
     before = content(encoded.directory)

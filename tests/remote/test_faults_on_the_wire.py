@@ -114,10 +114,10 @@ def test_an_upload_that_breaks_goes_on_where_it_was(
     assert s3.pending_uploads("bucket") == []
 
 
-def test_an_upload_that_cannot_go_on_is_taken_back_and_begun_anew_at_the_next_turn(
+def test_an_upload_that_cannot_go_on_is_taken_back_and_begun_again_at_the_next_turn(
     s3: S3Server, proxy: FaultyProxy, tmp_path: Path
 ) -> None:
-    store = store_behind(proxy, s3, "anew", max_retries="1")
+    store = store_behind(proxy, s3, "again", max_retries="1")
     with World(tmp_path, PARTS, store=store) as world:
         in_parts(world)
         parts = Parts(s3)

@@ -140,7 +140,7 @@ def test_an_entry_in_use_outlives_its_eviction(tmp_path: Path) -> None:
     cache.close()
 
 
-def test_an_entry_invalidated_in_use_is_fetched_anew_for_the_next_reader(tmp_path: Path) -> None:
+def test_an_entry_invalidated_in_use_is_fetched_again_for_the_next_reader(tmp_path: Path) -> None:
     store = FakeStore()
     cache = _cache(tmp_path, store)
     with cache.indexes(_segment(1)):

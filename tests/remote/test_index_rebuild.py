@@ -69,7 +69,7 @@ def test_every_offset_and_time_is_found_whatever_lies_under_an_indexs_name(
 
 
 @pytest.mark.parametrize("kind", [OFFSETS, TIMES])
-def test_an_index_that_is_missing_in_the_store_is_built_anew(tmp_path: Path, kind: ObjectKind) -> None:
+def test_an_index_that_is_missing_in_the_store_is_built_again(tmp_path: Path, kind: ObjectKind) -> None:
     with tiered(tmp_path) as world:
         world.inner.delete(stored(world, kind))
         expect_every_offset_and_time(world)
@@ -122,7 +122,7 @@ def forget_entry_size(world: World, metadata: RemoteLogSegmentMetadata) -> None:
     world.inner.put(str(ObjectKey.of(metadata, ObjectKind.MANIFEST)), manifest.to_json())
 
 
-def test_an_index_that_passes_its_checks_and_points_elsewhere_is_built_anew(tmp_path: Path) -> None:
+def test_an_index_that_passes_its_checks_and_points_elsewhere_is_built_again(tmp_path: Path) -> None:
     """A copy that took the wrong file: checksums agree, and only the records tell."""
     with tiered(tmp_path) as world:
         for metadata in world.rlmm.list_remote_log_segments(world.partition):

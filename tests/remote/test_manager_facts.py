@@ -214,7 +214,7 @@ def test_a_partition_that_is_tiered_again_waits_for_the_end_of_its_deletion(tmp_
         assert world.manager.partitions() == []
         go_on.set()
         _eventually(lambda: world.manager.partitions() == [world.partition], "tiered again")
-        _eventually(lambda: _all_remote(world), "copied anew")
+        _eventually(lambda: _all_remote(world), "copied again")
         assert world.objects()
         assert not before & set(world.objects())
         world.drop_local()
@@ -232,7 +232,7 @@ def test_a_deletion_of_an_earlier_process_ends_before_the_partition_is_tiered_ag
         _eventually(lambda: world.rlmm.unfinished_partition_deletes() == [], "deleted")
         _eventually(lambda: world.manager.partitions() == [world.partition], "tiered again")
         world.manager.poke()
-        _eventually(lambda: _all_remote(world) and bool(world.objects()), "copied anew")
+        _eventually(lambda: _all_remote(world) and bool(world.objects()), "copied again")
         assert not before & set(world.objects())
         world.drop_local()
         world.expect_everything()

@@ -318,7 +318,7 @@ def test_a_bucket_from_before_is_adopted_by_who_knows_its_topics_alone(tmp_path:
     with World(tmp_path / "world") as world:
         world.append(60)
         assert world.tier().copied > 0
-        with pytest.raises(NotOwnerError, match="nobody has said"):
+        with pytest.raises(NotOwnerError, match="no owner of the bucket is recorded"):
             claim(world.inner, tmp_path / "two", "other", topic=UUID(int=5)).ensure()
         assert not generations(world.inner)
         claim(world.inner, tmp_path / "one").ensure()

@@ -163,7 +163,7 @@ def test_the_bucket_is_worth_it(bucket: Bucket) -> None:
 
 @pytest.mark.parametrize("how", ["flip", "lose", "cut"])
 @pytest.mark.parametrize("kind", BESIDE, ids=lambda kind: kind.value)
-def test_any_object_of_any_segment_is_made_anew_as_it_was(bucket: Bucket, kind: ObjectKind, how: str) -> None:
+def test_any_object_of_any_segment_is_made_again_as_it_was(bucket: Bucket, kind: ObjectKind, how: str) -> None:
     spoilt = [each for each in bucket.segments if kind in each.objects and each.objects[kind].size]
     for manifest in spoilt:
         bucket.spoil(manifest, kind, how=how)

@@ -520,7 +520,7 @@ def test_after_a_crash_at_any_step_it_is_not_served_or_whole_and_a_second_run_ma
                 assert opened.read_all() == wanted
 
 
-def test_metadata_is_made_anew_whatever_crash_came_between(world: World, tmp_path: Path) -> None:
+def test_metadata_is_made_again_whatever_crash_came_between(world: World, tmp_path: Path) -> None:
     """With the local logs in place only the metadata topic is written, and what was there of it is set aside."""
     end = _lived(world, epochs=1)
     whole = restored(world, tmp_path / "whole")

@@ -109,7 +109,7 @@ def test_a_single_look_fetches_its_block_alone() -> None:
     assert store.ranges == [(500, 600)]
 
 
-def test_a_failed_block_is_fetched_anew() -> None:
+def test_a_failed_block_is_fetched_again() -> None:
     store = FakeStore()
     blocks = _blocks(store)
     store.fail = True
@@ -135,7 +135,7 @@ def test_many_readers_share_one_fetch() -> None:
     blocks.close()
 
 
-def test_a_forgotten_segment_is_fetched_anew() -> None:
+def test_a_forgotten_segment_is_fetched_again() -> None:
     store = FakeStore()
     blocks = _blocks(store)
     _read(blocks, 512, 514)

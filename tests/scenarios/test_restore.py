@@ -283,7 +283,7 @@ def test_without_a_take_over_the_bucket_is_only_read_and_with_one_copying_goes_o
     assert before.items() <= contents(place).items()
 
 
-def test_lost_metadata_is_made_anew_beside_the_local_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lost_metadata_is_made_again_beside_the_local_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "store").mkdir()
     place = Place((tmp_path / "store").as_uri(), {})
     data_dir = tmp_path / "data"

@@ -1,4 +1,4 @@
-"""Requests to other brokers that go together: one at a time to each, and in the next one what came meanwhile.
+"""Batch requests to other brokers: one in flight to each, and the next one carries all that arrived since.
 
 As Kafka's `TransactionMarkerChannelManager`, `AddPartitionsToTxnManager` and `PersisterStateManager`. Nothing is tried
 again here.

@@ -263,7 +263,7 @@ class LocalLog:
         finally:
             self.truncations += 1
 
-    def start_anew_at(self, offset: int, log_start_offset: int) -> None:
+    def restart_at(self, offset: int, log_start_offset: int) -> None:
         """Drop everything; the next record here gets `offset`."""
         self.truncations += 1
         try:

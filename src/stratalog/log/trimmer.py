@@ -138,7 +138,7 @@ class Trimmer:
         local, flushed = self._local, self._local.recovery_point
         local.end_will_be(min(offset, local.segments.all[0].base_offset))
         with local.whole_or_unusable("truncation"):
-            local.start_anew_at(offset, offset if log_start_offset is None else log_start_offset)
+            local.restart_at(offset, offset if log_start_offset is None else log_start_offset)
             self._leader_epochs.clear()
             self._producers.truncate_fully_and_start_at(offset)
             self._reload_producers(offset)
@@ -151,7 +151,7 @@ class Trimmer:
         local, offset = self._local, history.next_offset
         local.end_will_be(min(offset, local.segments.all[0].base_offset))
         with local.whole_or_unusable("the beginning behind the remote tier"):
-            local.start_anew_at(offset, min(history.log_start_offset, offset))
+            local.restart_at(offset, min(history.log_start_offset, offset))
             self._leader_epochs.clear()
             self._producers.begin_with(offset, history.producer_snapshot)
             # Last: a log that is empty and knows no epochs has not come to the end of this.

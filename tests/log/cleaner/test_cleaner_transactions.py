@@ -193,7 +193,7 @@ def test_the_last_sequence_stays_even_of_an_aborted_transaction(tmp_path: Path) 
     assert log.batches()[0].last_sequence == 2
 
 
-def test_sequences_that_begin_anew_do_not_keep_old_batches(tmp_path: Path) -> None:
+def test_sequences_that_begin_again_do_not_keep_old_batches(tmp_path: Path) -> None:
     """The group coordinator writes every batch with sequence 0."""
     log = large(tmp_path)
     for key in (1, 2):

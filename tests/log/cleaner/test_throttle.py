@@ -25,7 +25,7 @@ def test_what_is_over_the_rate_is_slept_off_at_the_end_of_the_period() -> None:
     assert clock.now_ms() == 1_000
 
 
-def test_a_period_begins_anew_behind_the_sleep() -> None:
+def test_a_period_begins_again_behind_the_sleep() -> None:
     clock = ManualClock(0)
     throttle = Throttle(1_000, clock=clock)
     clock.advance(400)

@@ -220,7 +220,7 @@ class Life:
             "offsets",
         ]
 
-    def start_anew(self) -> None:
+    def start_again(self) -> None:
         self.end_offset += self.random.choice((0, 10, 5_000))
         self.lines += [f"restart {self.end_offset}", "offsets"]
 
@@ -251,7 +251,7 @@ class Life:
             (1, self.crash),
             (1, self.truncation),
             (1, self.start_later),
-            (0.2, self.start_anew),
+            (0.2, self.start_again),
             (4, self.copied_to_remote),
         ]
         one_of(self.random, steps)()

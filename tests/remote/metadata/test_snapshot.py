@@ -178,7 +178,7 @@ def test_a_log_that_was_cut_below_the_snapshot_is_replayed(caplog: pytest.LogCap
     assert "it goes up to offset 10, the log ends at 8" in caplog.text
 
 
-def test_a_log_that_was_cut_and_written_anew_is_replayed(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_that_was_cut_and_written_again_is_replayed(caplog: pytest.LogCaptureFixture) -> None:
     log = _log_with_snapshot()
     log.values[0][8:] = [encode(event) for event in (segment(7, 90, 99), segment(8, 40, 49))]
     manager = TopicBasedRemoteLogMetadataManager(log)

@@ -73,7 +73,7 @@ def test_wrong_columns_and_options_fail_before_any_task(
 
 
 @pytest.mark.parametrize("kind", ["path", "remote"])
-def test_a_stream_that_is_started_again_goes_on_and_one_that_begins_anew_is_another(
+def test_a_stream_that_is_started_again_goes_on_and_one_that_begins_again_is_another(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:
     target, source, checkpoint = tmp_path / "target", tmp_path / "in", tmp_path / "checkpoint"

@@ -1,7 +1,7 @@
 """UpdateFeatures: finalize levels of features; in force when the answer is sent.
 
 All updates of a request are made, or none. Version 0 only ever goes up (as in Kafka, its `allow_downgrade` is not
-heeded); version 1 adds the kinds of downgrade and `validate_only`; 2 has a single error for all features.
+used); version 1 adds the kinds of downgrade and `validate_only`; 2 has a single error for all features.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class Membership:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """No session ends and no pending id is taken back before; None for neither.
+        """Return a time before which no session or pending id expires; None without either.
 
         `review_deadlines` makes it exact.
         """

@@ -111,7 +111,7 @@ class RequestMemory:
         return buffer
 
     def grow(self, request: Hashable, buffer: Memory, used: int, size: int, wanted: int) -> Memory:
-        """Return a buffer for one that is full; it begins with the `used` bytes of that one, which is taken back."""
+        """Return a larger buffer that begins with the `used` bytes of a full one, and reclaim that one."""
         if isinstance(buffer, mmap.mmap) and not any(len(kept) >= wanted for kept in self._free):
             before = len(buffer)
             with suppress(BufferError, SystemError):  # not everywhere can a map grow

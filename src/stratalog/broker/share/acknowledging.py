@@ -69,7 +69,7 @@ def place_of(topic: Any, partition: int) -> SharePlace:
 
 
 def named_places(ctx: RequestContext, request: Any) -> dict[SharePlace, str | None]:
-    """Return the partitions of a request with the names of their topics; None for an id that nobody knows."""
+    """Return the partitions of a request with the names of their topics; None for an unknown id."""
     return {
         place_of(topic, partition.partition_index): ctx.broker.topic_name((topic.topic_id or _NO_TOPIC).bytes)
         for topic in request.topics

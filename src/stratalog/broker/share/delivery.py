@@ -213,7 +213,7 @@ class PartitionDelivery:
         return DeliveryPlan(runs, changed, number=number)
 
     def archive(self, ranges: Iterable[BatchOffsets]) -> DeliveryPlan:
-        """Plan that records are archived whoever has them, such as those of aborted transactions."""
+        """Plan to archive records even if a member has acquired them, such as those of aborted transactions."""
         runs = list(self._runs)
         changed: list[RecordRun] = []
         for wanted in ranges:
@@ -257,7 +257,7 @@ class PartitionDelivery:
     def take_back(self, plan: DeliveryPlan, delivery: DeliveryLimits, now_ms: int) -> None:
         """Undo a plan that was begun, as the coordinator has refused it. Locks that have ended since stay so."""
         number = plan.number
-        self._runs = [run.taken_back(delivery, now_ms) if run.change == number else run for run in self._runs]
+        self._runs = [run.reverted(delivery, now_ms) if run.change == number else run for run in self._runs]
 
     def start_at(self, offset: int) -> None:
         """Forget what is below an offset, which the log does not have any more; a lower one changes nothing."""

@@ -1,7 +1,7 @@
 """Records for a member of a share group: what can be handed out now, or a wait for it.
 
 A wait ends when enough bytes have come for all partitions together, a lock or a session is over, or something cannot be
-read. Below the local log the remote tier is read; nobody else is handed these records meanwhile.
+read. Below the local log the remote tier is read; no other member gets these records until then.
 
 Source: `DelayedShareFetch` and `ShareFetchUtils` of Kafka 4.4.0.
 """

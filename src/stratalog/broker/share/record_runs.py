@@ -116,7 +116,7 @@ class RecordRun:
         """Return it once the coordinator has its change."""
         return self._with(self.state)
 
-    def taken_back(self, limits: DeliveryLimits, now_ms: int) -> RecordRun:
+    def reverted(self, limits: DeliveryLimits, now_ms: int) -> RecordRun:
         """Return it as it was before a change that the coordinator has refused; a lock that is over stays so."""
         lock = self.before
         if lock is None or lock.due_ms <= now_ms:
@@ -168,7 +168,7 @@ class DeliveryLimits:
 
     @property
     def state_of_dead(self) -> RecordState:
-        """What becomes of records that nobody is to have again."""
+        """Return the final state of records that are not delivered again."""
         return RecordState.ARCHIVING if self.has_dead_letters else RecordState.ARCHIVED
 
     @property

@@ -35,7 +35,7 @@ class SharePlace(NamedTuple):
 
 @dataclass(slots=True)
 class _KnownPartition:
-    """`topic`: the name when the partition came in, None for an id that nobody knows."""
+    """`topic`: the name when the partition came in, None for an unknown id."""
 
     topic: str | None
     #: Whether the member has to see the next answer, whatever it is.

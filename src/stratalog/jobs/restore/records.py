@@ -31,7 +31,7 @@ from stratalog.jobs.restore.copy import (
     copy_to_directory,
 )
 from stratalog.jobs.restore.plan import PartitionRestore
-from stratalog.jobs.restore.run import begin_anew, check_target, write_checkpoints, write_partitions
+from stratalog.jobs.restore.run import begin_empty, check_target, write_checkpoints, write_partitions
 from stratalog.remote.api import RemoteLogSegmentMetadata
 from stratalog.remote.ownership import check_no_owner
 from stratalog.remote.storage import ObjectKey, ObjectKind, PlainView, object_key, open_bucket, parse_manifest_key
@@ -115,7 +115,7 @@ def restore_to_directory(
         return _result("To be restored", plan, len(tasks), sum(task.source.size for task in tasks), ())
     fs = REAL_FILESYSTEM
     fs.make_dirs(target)
-    begin_anew(target, fs)
+    begin_empty(target, fs)
     ends, notes = write_partitions(plan, target, SYSTEM_CLOCK, fs)
     copied = executor.map(
         copy_to_directory, tasks, title="restoring", progress=progress, cost=lambda task: task.source.size

@@ -78,7 +78,7 @@ def write_restore(
     if metadata_only:
         _set_aside_metadata(data_dir, fs)
     else:
-        begin_anew(data_dir, fs)
+        begin_empty(data_dir, fs)
     ends, notes = write_partitions(plan, data_dir, clock, fs)
     written = write_metadata(data_dir, topic_id, metadata_partitions, plan.segments, clock=clock, fs=fs)
     ends |= {(METADATA_TOPIC, number): end for number, end in written.items()}
@@ -106,7 +106,7 @@ def write_partitions(
     return ends, notes
 
 
-def begin_anew(data_dir: Path, fs: FileSystem) -> None:
+def begin_empty(data_dir: Path, fs: FileSystem) -> None:
     """Set the mark, and remove what an earlier restore had made."""
     restore_marker.begin(data_dir, restore_marker.EVERYTHING, fs)
     for name in sorted(set(fs.list_dir(data_dir)) - _NO_CONTENT - {restore_marker.RESTORE_UNFINISHED}):

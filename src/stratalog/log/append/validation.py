@@ -162,7 +162,7 @@ def _with_codec(batch: RecordBatch, codec: Codec, facts: RecordFacts, rules: App
         Record(number, record.timestamp_ms, record.key, record.value, record.headers)
         for number, record in enumerate(batch.records())
     )
-    return _written_anew(batch, numbered, codec, rules)
+    return _rewritten(batch, numbered, codec, rules)
 
 
 def _repacked(batch: RecordBatch, codec: Codec, facts: RecordFacts, rules: AppendRules) -> RecordBatch:
@@ -192,7 +192,7 @@ def _level(codec: Codec, rules: AppendRules) -> int | None:
     return rules.codec_level if codec == rules.codec else None
 
 
-def _written_anew(batch: RecordBatch, records: Iterable[Record], codec: Codec, rules: AppendRules) -> RecordBatch:
+def _rewritten(batch: RecordBatch, records: Iterable[Record], codec: Codec, rules: AppendRules) -> RecordBatch:
     rebuilt = build_batch(
         records,
         codec=codec,
@@ -217,7 +217,7 @@ def _converted(messages: Sequence[LegacyBatch], rules: AppendRules, is_client: b
         _check_records(message, inner, rules, is_client, now_ms, magics=message.inner_magics())
         records += inner
     numbered = [Record(n, r.timestamp_ms, r.key, r.value) for n, r in enumerate(records)]
-    return _written_anew(messages[0], numbered, _target_codec(rules, source), rules)
+    return _rewritten(messages[0], numbered, _target_codec(rules, source), rules)
 
 
 def _check_records(

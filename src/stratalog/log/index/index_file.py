@@ -86,7 +86,7 @@ class IndexFile(ABC, Generic[EntryT]):
         self._tail = bytearray()
         self._written = 0
         #: What the file holds is none of the index any more.
-        self._is_made_anew = False
+        self._is_rebuilt = False
         self._is_synced = True
         #: A copy of all entries.
         self._loaded: Entries | None = None
@@ -166,7 +166,7 @@ class IndexFile(ABC, Generic[EntryT]):
         `close`.
         """
         self.truncate()
-        self._is_made_anew = True
+        self._is_rebuilt = True
         self._set_length(self._length_max())
 
     def write_out(self) -> None:
@@ -191,13 +191,13 @@ class IndexFile(ABC, Generic[EntryT]):
 
     @property
     def _is_unwritten(self) -> bool:
-        return bool(self._tail) or self._is_made_anew
+        return bool(self._tail) or self._is_rebuilt
 
     def _write_out(self, file: File, length: int) -> None:
         """Write the entries that are not in the file yet, and give it this length. The lock is held."""
         tail, size = self._tail, file.size()
         end = self._written + len(tail)
-        if self._is_made_anew and size > end:
+        if self._is_rebuilt and size > end:
             file.truncate(end)  # first, and then over the old content, so that no extra disk space is needed
             size = end
         if tail:
@@ -205,7 +205,7 @@ class IndexFile(ABC, Generic[EntryT]):
         if length != max(size, end):
             file.truncate(length)
         self._written, self._tail = end, bytearray()
-        self._is_made_anew = self._is_synced = False
+        self._is_rebuilt = self._is_synced = False
 
     def _set_length(self, length: int) -> None:
         self.length = length
@@ -287,7 +287,7 @@ class IndexFile(ABC, Generic[EntryT]):
 
     def _add(self, entry: bytes, count: int = 1) -> None:
         """Put an entry, or several, behind the last one; OSError, and it is not there."""
-        if len(self._tail) >= _PAGE and not self._is_made_anew:
+        if len(self._tail) >= _PAGE and not self._is_rebuilt:
             self.write_out()
         with self._lock:
             self._tail += entry

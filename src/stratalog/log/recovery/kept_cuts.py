@@ -1,7 +1,7 @@
-"""What recovery cuts from a log and must not throw away: bytes that are not what a torn write leaves.
+"""Keep bytes that recovery cuts from a log and that are more than the remains of a torn write.
 
-A process that is killed leaves a batch that ends with the file; one whose machine lost power, zeros besides. Nobody was
-told that such a batch is written. Anything else behind a cut - a batch with a wrong CRC, whole segments - may be
+A process that is killed leaves a batch that ends with the file; one whose machine lost power, zeros besides. Such a
+batch was not acknowledged. Anything else behind a cut - a batch with a wrong CRC, whole segments - may be
 records, and stays in the partition directory under a name that neither Kafka nor we take for a part of the log:
 
     00000000000000001007.log.4096.cut    what stood from position 4096 on

@@ -177,16 +177,13 @@ class BrokerOwnership:
             if maker is ObjectLayout.AIVEN:
                 raise NotOwnerError(
                     f"{self._store.url}/{directory} is in the layout of Aiven's plugin: such a bucket is only read; "
-                    "give"
-                    " this broker a prefix of its own"
+                    "give this broker a prefix of its own"
                 )
             if not self._claimant.knows_topic(uuid_from_base64(directory[-_ID_CHARACTERS:])):
                 raise NotOwnerError(
-                    f"{self._store.url} has {directory}, which a broker copied and this cluster does not know: whose "
-                    "the"
-                    " bucket is nobody has said. Nothing is copied there or deleted from there. If it is this "
-                    "cluster's:"
-                    f" {self._how_to()}"
+                    f"{self._store.url} has {directory}, which a broker copied and this cluster does not know, "
+                    "and no owner of the bucket is recorded. Nothing is copied there or deleted from there. "
+                    f"If it is this cluster's: {self._how_to()}"
                 )
 
     def _how_to(self) -> str:

@@ -235,7 +235,7 @@ class RemoteLogReader:
 
         And again, with indexes made of the records, when those in the store are.
         """
-        for mend in (self._fetch_anew, self._index_anew):
+        for mend in (self._fetch_again, self._rebuild_indexes):
             try:
                 return read()
             except (*_DAMAGE, FileNotFoundError) as error:
@@ -246,12 +246,12 @@ class RemoteLogReader:
         except _DAMAGE as error:
             raise RemoteStorageError(f"remote segment {segment.segment_id} is damaged: {error}") from error
 
-    def _fetch_anew(self, segment_id: UUID) -> None:
+    def _fetch_again(self, segment_id: UUID) -> None:
         self._blocks.forget(segment_id.bytes)
         if not self._indexes.are_from_records(segment_id):
             self._indexes.invalidate(segment_id)
 
-    def _index_anew(self, segment_id: UUID) -> None:
+    def _rebuild_indexes(self, segment_id: UUID) -> None:
         self._blocks.forget(segment_id.bytes)
         if not self._indexes.are_from_records(segment_id):
             self._indexes.distrust(segment_id)

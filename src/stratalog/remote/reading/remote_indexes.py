@@ -1,7 +1,7 @@
-"""The indexes of one remote segment as files on the local disk, and how they are told from files of another kind.
+"""The indexes of one remote segment as files on the local disk, and how other files are recognized.
 
-Offset indexes are in the store with entries of 8 or of 12 bytes, as the segment had them when it was copied. Whoever
-copied it may have noted which (`plugin.StoredSegment`); else the content decides. Entries must ascend in both fields,
+Offset indexes are in the store with entries of 8 or of 12 bytes, as the segment had them when it was copied. The
+copier may have noted which (`plugin.StoredSegment`); else the content decides. Entries must ascend in both fields,
 and lie within the segment where its metadata is at hand. Read with 8 bytes for an entry, an index of entries of 12
 descends at the third at the latest (a position's upper half stands where an offset should), so the shorter format is
 tried first.

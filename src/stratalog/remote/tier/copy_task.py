@@ -169,7 +169,7 @@ class CopyTask(TieringTask):
                 self._clean_up(metadata, error)
             raise
         if self._cancelled.is_resigned:
-            raise self._taken_back(metadata, "this broker no longer leads the partition")
+            raise self._abandoned(metadata, "this broker no longer leads the partition")
         self.progress.note(StepKind.METADATA, f"the metadata of {segment.log_path.name}")
         self._finish(metadata, custom)
         self._release_local(end_offset)
@@ -243,9 +243,9 @@ class CopyTask(TieringTask):
             end = metadata.last_epoch, metadata.end_offset
             if not self._services.is_shared or rlmm.remote_log_segment_metadata(self._partition, *end) is not None:
                 return
-        raise self._taken_back(metadata, "another broker has deleted it")
+        raise self._abandoned(metadata, "another broker has deleted it")
 
-    def _taken_back(self, metadata: RemoteLogSegmentMetadata, why: str) -> RetriableRemoteStorageError:
+    def _abandoned(self, metadata: RemoteLogSegmentMetadata, why: str) -> RetriableRemoteStorageError:
         """Delete the objects of a copy that is never going to be finished; its metadata is another leader's affair."""
         try:
             self._services.rsm.delete_log_segment_data(metadata)

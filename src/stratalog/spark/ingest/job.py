@@ -8,8 +8,8 @@ There are two ways from files to the sink, with equal records: through Spark's r
 Parquet files that need nothing of Spark, past them (`direct`).
 
 With a `state` the job is incremental and restartable: it remembers which files it has loaded. Exactly once: a round has
-a number, is noted before it is written, and the sink knows by name and number which round it has published. So whoever
-finds a noted round after a crash asks the sink whether it happened.
+a number, is noted before it is written, and the sink knows by name and number which round it has published. So a run
+that finds a noted round after a crash asks the sink whether it was published.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The plugin's keys and values, taken one by one: what nobody took is refused at the end."""
+"""The plugin's keys and values, taken one by one. Unused keys are refused at the end."""
 
 from __future__ import annotations
 
