@@ -214,7 +214,7 @@ def test_very_many_records_get_another_codec_as_few_do(
     config = LogConfig(compression_type=name)
     batch = build_batch([Record(n, NOW + n, b"key", b"value") for n in range(50)], codec=source)
     few = RecordBatch(written(prepare(batch, config)))
-    monkeypatch.setattr(validation, "_WRITTEN_AGAIN_MAX", 10)
+    monkeypatch.setattr(validation, "_REWRITTEN_MAX", 10)
     many = RecordBatch(written(prepare(batch, config)))
     assert list(many.records()) == list(few.records())
     assert bytes(many.as_memoryview()) == bytes(few.as_memoryview())

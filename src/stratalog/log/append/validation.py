@@ -54,7 +54,7 @@ _ERRORS_SHOWN = 3
 #: The number of faulty records named; a client fails the batch as a whole in any case.
 _ERRORS_MAX = 10_000
 #: Records of a batch that are made objects to be written with another codec.
-_WRITTEN_ANEW_MAX = 100_000
+_REWRITTEN_MAX = 100_000
 #: To pack takes so many times longer than to unpack, at the least.
 _PACKING_FACTOR = 16
 
@@ -156,7 +156,7 @@ def _corrected(batch: RecordBatch, max_timestamp: int) -> RecordBatch:
 
 def _with_codec(batch: RecordBatch, codec: Codec, facts: RecordFacts, rules: AppendRules) -> RecordBatch:
     """Return the batch with its records packed by another codec, and numbered one by one if they were not."""
-    if batch.record_count > _WRITTEN_ANEW_MAX:
+    if batch.record_count > _REWRITTEN_MAX:
         return _repacked(batch, codec, facts, rules)
     numbered = (
         Record(number, record.timestamp_ms, record.key, record.value, record.headers)
