@@ -112,6 +112,18 @@ def test_a_start_that_fails_on_the_way_is_an_event_with_a_traceback_if_asked_for
     assert event["exception"].startswith("Traceback")
 
 
+def test_too_few_file_descriptors_are_one_line(tmp_path: Path) -> None:
+    """Without them Python cannot load what would say what is wrong."""
+    command = [sys.executable, "-m", "stratalog", "serve", f"--data-dir={tmp_path}", "--listen=127.0.0.1:0"]
+    ended = subprocess.run(
+        ["sh", "-c", 'ulimit -n 10 && exec "$@"', "sh", *command], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        "stratalog: the limit of open files is 10, and a broker needs at least 32: raise it (ulimit -n, LimitNOFILE)\n"
+    )
+
+
 def test_a_service_manager_hears_when_it_is_ready_and_when_it_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

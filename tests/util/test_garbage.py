@@ -28,6 +28,38 @@ with long_lived():
     assert gc.isenabled()
 """
 
+GROWTH = """
+import gc
+from stratalog.util import own_garbage
+
+class Kept:
+    alive = 0
+    def __init__(self):
+        Kept.alive += 1
+        self.me = self
+    def __del__(self):
+        Kept.alive -= 1
+
+with own_garbage():
+    gc.collect()
+    at_first = gc.get_freeze_count()
+    assert at_first > 0
+    kept = [Kept() for _ in range(at_first // 10)]
+    gc.collect()
+    assert gc.get_freeze_count() > at_first  # what is left is left out of the next one
+    count = Kept.alive
+    kept.clear()
+    gc.collect()
+    assert Kept.alive == count  # cycles among it stay
+    kept = [[n] for n in range(2 * at_first)]
+    gc.collect()
+    gc.collect()
+    gc.collect()
+    assert Kept.alive == 0  # until there is twice as much
+assert gc.get_freeze_count() == 0
+assert not gc.callbacks
+"""
+
 PROGRAM = """
 import gc
 from stratalog.util import long_lived
@@ -40,6 +72,10 @@ assert gc.get_freeze_count() == 0
 
 def test_what_is_made_within_is_never_looked_at_again() -> None:
     subprocess.run([sys.executable, "-c", BROKER], check=True)
+
+
+def test_what_a_collection_has_left_is_looked_at_again_once_it_has_grown() -> None:
+    subprocess.run([sys.executable, "-c", GROWTH], check=True)
 
 
 def test_the_collector_of_a_program_with_a_broker_inside_is_its_own() -> None:

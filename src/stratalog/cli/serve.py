@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -18,7 +18,14 @@ from stratalog.cli.failures import failure_of, shows_tracebacks
 from stratalog.cli.options import key_values
 from stratalog.config import ADVERTISED, LISTENERS, joins_cluster, parse_properties, refuse_unkept
 from stratalog.errors import InvalidConfigError, UsageError
-from stratalog.util import log_events, long_lived, own_garbage, raise_descriptor_limit, tell_service_manager
+from stratalog.util import (
+    descriptors_max,
+    log_events,
+    long_lived,
+    own_garbage,
+    raise_descriptor_limit,
+    tell_service_manager,
+)
 
 if TYPE_CHECKING:
     from stratalog.broker.server import Broker
@@ -31,6 +38,8 @@ logger = logging.getLogger(__name__)
 _LISTEN = "127.0.0.1:9092"
 #: The log of decisions on access, which is kept whole.
 _AUDIT = "kafka.authorizer.logger"
+#: With fewer file descriptors not even what is wrong can always be said. What clients and logs need comes on top.
+_DESCRIPTORS_MIN: Final = 32
 #: How soon a broker that ended by itself ends the command too.
 _CHECK_SECONDS = 0.5
 #: How long another thread may keep the interpreter from the broker's. Python's 5 ms are added to each request by a
@@ -108,6 +117,12 @@ def _serve(data_dir: Path | None, listen: str | None, web: str, config: Path | N
     if data_dir is None and not (properties.get("log.dirs") or properties.get("log.dir")):
         raise UsageError("Missing option '--data-dir', or log.dirs in a --config FILE (see stratalog serve --help)")
     raise_descriptor_limit()
+    descriptors = descriptors_max()
+    if descriptors is not None and descriptors < _DESCRIPTORS_MIN:
+        raise UsageError(
+            f"the limit of open files is {descriptors}, and a broker needs at least {_DESCRIPTORS_MIN}: raise it"
+            " (ulimit -n, LimitNOFILE)"
+        )
     sys.setswitchinterval(_SWITCH_SECONDS)  # of the whole process, which is the broker's here
     if listen is None and not properties.get(LISTENERS):
         listen = _LISTEN

@@ -14,28 +14,53 @@ import gc
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
+
+#: The generation of a full collection.
+_FULL: Final = 2
 
 _lock = threading.Lock()
 _is_own_process = False
 _loading = 0
+#: How many objects may be left out before all are looked at again, as a multiple of what there was then.
+_GROWTH_MAX: Final = 2
+#: Objects that were left out when all were last looked at; 0: not yet known.
+_left_out = 0
 
 
 @contextmanager
 def own_garbage() -> Iterator[None]:
     """Say that this process does nothing else within than what `long_lived` is used for. All is as usual at the end."""
-    global _is_own_process
+    global _is_own_process, _left_out
     _is_own_process = True
+    _left_out = 0
+    gc.callbacks.append(_leave_out)
     try:
         yield
     finally:
+        gc.callbacks.remove(_leave_out)
         _is_own_process = False
         gc.unfreeze()
+
+
+def _leave_out(phase: str, info: dict[str, int]) -> None:
+    """Leave out what a full collection has left, from the next ones; or nothing, once that has grown much."""
+    global _left_out
+    if phase != "stop" or info["generation"] < _FULL:
+        return
+    count = gc.get_freeze_count()
+    if not _left_out or count <= _left_out * _GROWTH_MAX:
+        gc.freeze()
+        _left_out = _left_out or gc.get_freeze_count()
+    else:
+        gc.unfreeze()
+        _left_out = 0  # the next full collection says how much there is
 
 
 @contextmanager
 def long_lived() -> Iterator[None]:
     """Suspend garbage collection, then freeze all objects that exist at the end. Does nothing else, so it is cheap."""
-    global _loading
+    global _loading, _left_out
     if not _is_own_process:
         yield
         return
@@ -48,5 +73,6 @@ def long_lived() -> Iterator[None]:
         with _lock:
             _loading -= 1
             gc.freeze()
+            _left_out = 0  # what was loaded is no growth
             if not _loading:
                 gc.enable()
