@@ -15,6 +15,8 @@ ALIKE = {
     "log.retention.ms": "-1",
     "share.coordinator.state.topic.num.partitions": "1",
 }
+#: Each change is awaited before the next request: Kafka need not wait for further ones before it writes one.
+KAFKAS = {"controller.quorum.append.linger.ms": "0"}
 #: KIP-760 is not in Kafka 4.4.0: its minimum of an hour is out of the way.
 OURS = {"min.topic.segment.ms": "1", "node.id": "1"}
 #: Eligible leader replicas put `min.insync.replicas` among the dynamic configs of Kafka's cluster.
@@ -23,7 +25,7 @@ WITHOUT_ELR = ["--feature", "eligible.leader.replicas.version=0"]
 
 def kafka(directory: Path) -> ReferenceKafka:
     """Kafka, not yet started."""
-    return ReferenceKafka(directory, config=ALIKE, format_options=WITHOUT_ELR)
+    return ReferenceKafka(directory, config={**ALIKE, **KAFKAS}, format_options=WITHOUT_ELR)
 
 
 def stratalog(directory: Path) -> Broker:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from random import Random
@@ -111,21 +111,29 @@ def compare(
             size = min(ROUND_SIZE, count - outcome.requests)
             for at, request in enumerate(make_requests(random, names, versions, size)):
                 answers = both("ask", request)
+                found = list(_found(seed, number, at, request, answers))
                 if request.key is ApiKey.DESCRIBE_CONFIGS:
                     # Kafka answers an alteration before each of its readers has it.
                     deadline = monotonic() + 2
-                    while list(differences(request, *answers)) and monotonic() < deadline:
+                    while not all(map(reason_for, found)) and monotonic() < deadline:
                         answers = both("ask", request)
+                        found = list(_found(seed, number, at, request, answers))
                 if verbose:
                     print(at, request, "\n   K", answers[0], "\n   o", answers[1], flush=True)
                 outcome.requests += 1
                 version = (request.key, request.version)
                 outcome.asked[version] = outcome.asked.get(version, 0) + 1
-                for where, kafka, own in differences(request, *answers):
-                    outcome.note(Difference(seed, number, at, request, where, kafka, own, (answers[0], answers[1])))
+                for difference in found:
+                    outcome.note(difference)
             both("end")
             number += 1
     return outcome
+
+
+def _found(seed: int, number: int, at: int, request: Request, answers: Sequence[Any]) -> Iterator[Difference]:
+    theirs, ours = answers
+    for where, kafka, own in differences(request, theirs, ours):
+        yield Difference(seed, number, at, request, where, kafka, own, (theirs, ours))
 
 
 def ask_alone(view: BrokerView, versions: Mapping[ApiKey, tuple[int, int]], *, seed: int, count: int) -> list[Any]:

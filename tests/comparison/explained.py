@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 _ZERO_ID = UUID(int=0)
 #: Where an answer of DescribeConfigs holds a key.
 _CONFIG = re.compile(r"\.results\[(?P<resource>\d+)\]\.configs\[(?P<config>\d+)\]")
-#: Keys that say where a broker lies and what it is.
+#: Keys that say where a broker lies and what it is, and one that is set so that Kafka is quick.
 _OF_THE_NODE = {
     "advertised.listeners",
     "broker.id",
     "controller.listener.names",
+    "controller.quorum.append.linger.ms",
     "controller.quorum.voters",
     "listeners",
     "log.dir",
