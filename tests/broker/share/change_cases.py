@@ -84,22 +84,22 @@ def strange_states(talk: FetchTalk) -> None:
 
 def made_again(talk: FetchTalk) -> None:
     """A topic is deleted and one of the same name is made: its records are others."""
-    talk.topic("again", 10, group="again")
-    talk.fetch("again: begin", "again", "a", 0, "again")
-    old = talk.id_of("again")
+    talk.topic("anew", 10, group="anew")
+    talk.fetch("anew: begin", "anew", "a", 0, "anew")
+    old = talk.id_of("anew")
     talk.wire.call(ApiKey.DELETE_TOPICS, 6, topics=[{"topic_id": old}], timeout=10_000)
     deadline = time.monotonic() + WAIT_S
-    while "again" in talk.names.values():
+    while "anew" in talk.names.values():
         assert time.monotonic() < deadline
         talk.names.clear()
         talk.know_topics()
-    talk.topic("again", 3)
-    talk.fetch("again: the old one", "again", "a", 1, wait=100)
-    talk.fetch("again: the new one, not begun", "again", "a", 2, "again", wait=1_000)
-    talk.begin("again", "again")
-    talk.fetch("again: the new one", "again", "a", 3, "again", wait=5_000)
-    talk.acknowledge("again: all", "again", "a", 4, of("again", (0, 2, [REJECT])))
-    talk.stored("again: state", "again", "again")
+    talk.topic("anew", 3)
+    talk.fetch("anew: the old one", "anew", "a", 1, wait=100)
+    talk.fetch("anew: the new one, not begun", "anew", "a", 2, "anew", wait=1_000)
+    talk.begin("anew", "anew")
+    talk.fetch("anew: the new one", "anew", "a", 3, "anew", wait=5_000)
+    talk.acknowledge("anew: all", "anew", "a", 4, of("anew", (0, 2, [REJECT])))
+    talk.stored("anew: state", "anew", "anew")
 
 
 def isolation_changes(talk: FetchTalk) -> None:

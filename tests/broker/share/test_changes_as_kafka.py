@@ -17,9 +17,9 @@ _BY_NAME = (
 )
 #: Steps that are answered in another way, and why.
 EXPLAINED = {
-    "again: the old one": _BY_NAME,
-    "again: the new one, not begun": _BY_NAME,
-    "again: the new one": _BY_NAME,
+    "anew: the old one": _BY_NAME,
+    "anew: the new one, not begun": _BY_NAME,
+    "anew: the new one": _BY_NAME,
 }
 KAFKA: dict[str, Any] = json.loads(ANSWERS.read_text())
 
