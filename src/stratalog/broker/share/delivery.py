@@ -369,7 +369,14 @@ class _Saying:
         if self._before.due_ms != run.due_ms:
             self._before = RecordLock(run.member_id, run.due_ms)
         said = RecordRun(
-            first, last, state, run.delivery_count, "", 0, run.whole, is_single, self._number, self._before
+            first=first,
+            last=last,
+            state=state,
+            delivery_count=run.delivery_count,
+            batch=run.whole,
+            is_single=is_single,
+            change=self._number,
+            before=self._before,
         )
         self._changed.append(said)
         return said
@@ -380,6 +387,14 @@ def _piece(run: RecordRun, first: int, last: int, *, is_single: bool) -> RecordR
     if first == run.first and last == run.last and is_single == run.is_single:
         return run
     return RecordRun(
-        first, last, run.state, run.delivery_count, run.member_id, run.due_ms, run.whole, is_single, run.change,
-        run.before,
-    )  # fmt: skip
+        first=first,
+        last=last,
+        state=run.state,
+        delivery_count=run.delivery_count,
+        member_id=run.member_id,
+        due_ms=run.due_ms,
+        batch=run.whole,
+        is_single=is_single,
+        change=run.change,
+        before=run.before,
+    )

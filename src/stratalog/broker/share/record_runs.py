@@ -105,7 +105,14 @@ class RecordRun:
 
     def _with(self, state: RecordState, change: int = 0, before: RecordLock | None = None) -> RecordRun:
         return RecordRun(
-            self.first, self.last, state, self.delivery_count, "", 0, self.batch, self.is_single, change, before
+            first=self.first,
+            last=self.last,
+            state=state,
+            delivery_count=self.delivery_count,
+            batch=self.batch,
+            is_single=self.is_single,
+            change=change,
+            before=before,
         )
 
     def changing(self, state: RecordState, change: int) -> RecordRun:
