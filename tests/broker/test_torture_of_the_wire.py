@@ -11,6 +11,7 @@ import gc
 import random
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -109,7 +110,8 @@ def frame_of(key: int, version: int) -> bytes:
 def assert_serves(broker: Broker) -> None:
     """A good client appends, and its record is in the log once."""
     number = next(_number)
-    records = build_batch([Record(0, 1_700_000_000_000, None, b"%d" % number)])
+    now_ms = time.time_ns() // 1_000_000  # what is old goes by retention, in a run that takes longer than 30 s
+    records = build_batch([Record(0, now_ms, None, b"%d" % number)])
     with Wire(broker.bootstrap_servers) as wire:
         topics = [{"name": "good", "partition_data": [{"index": 0, "records": records}]}]
         answer = wire.call(ApiKey.PRODUCE, 9, acks=-1, timeout=1000, topic_data=topics)

@@ -111,7 +111,7 @@ def test_a_transaction_that_hangs_is_found_and_aborted(any_cli: CommandLine, top
         (("abort",), "give either ID, or --topic"),
         (("abort", "id", "--topic", "t"), "give either ID, or --topic"),
         (("abort", "--topic", "t", "--partition", "0"), "either --start-offset or --producer-id"),
-        (("find-hanging", "--partition", "0"), "--partition: of which topic?"),
+        (("find-hanging", "--partition", "0"), "--partition needs --topic"),
         (("list", "--longer-than", "ever"), "--longer-than ever: expected a number and a unit"),
     ],
 )

@@ -97,7 +97,7 @@ def test_what_is_refused(data_dir: Path, executor: Exchanger) -> None:
 
 def test_a_bucket_of_another_layout_is_left_as_it_is() -> None:
     golden = Path(__file__).parents[2] / "golden" / "aiven" / "bucket"
-    with pytest.raises(UsageError, match=r"flights-.*\.log is of the layout of Aiven's plugin"):
+    with pytest.raises(UsageError, match=r"flights-.*\.log has the layout of Aiven's plugin"):
         compact_bucket(golden.as_uri(), topics=["flights"])
     assert not (golden / "_publications").exists()
 
