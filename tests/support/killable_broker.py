@@ -41,6 +41,13 @@ class KillableBroker:
             self.end(signal.SIGKILL)
 
     def start(self) -> None:
+        """Launch it, and wait until it serves."""
+        self.launch()
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline().startswith("ready ")
+
+    def launch(self) -> None:
+        """Begin a start, and do not wait."""
         command = [sys.executable, "-m", "stratalog", "serve", "--data-dir", str(self.data_dir)]
         command += ["--listen", self.address]
         for key, value in self.settings.items():
@@ -49,8 +56,6 @@ class KillableBroker:
             soft, hard = self.open_files
             command = ["sh", "-c", f'ulimit -Sn {soft} && ulimit -Hn {hard} && exec "$@"', "sh", *command]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline().startswith("ready ")
 
     def end(self, how: signal.Signals) -> int:
         self.process.send_signal(how)
