@@ -78,7 +78,9 @@ def test_the_example_of_an_encoding_is_read() -> None:
     page = " ".join((FORMATS / "remote_layout.md").read_text().split())
     plain = page.split("## The manifest")[1].split("## Compressed")[0]
     document = json.loads(plain[plain.index("{") : plain.rindex("}") + 1])
-    example = page.split("The manifest is then of version 2 and says so:")[1].split("`size` and")[0].strip().rstrip(",")
+    example = (
+        page.split("The manifest then has version 2 and these fields:")[1].split("`size` and")[0].strip().rstrip(",")
+    )
     changes = json.loads("{" + example + "}}")
     document["objects"]["log"] = changes.pop("objects")["log"]
     manifest = SegmentManifest.from_json(json.dumps(document | changes).encode(), "the page")
@@ -91,5 +93,5 @@ def test_the_example_of_an_encoding_is_read() -> None:
 
 def test_the_example_of_sizes_of_chunks_is_read() -> None:
     page = " ".join((FORMATS / "remote_layout.md").read_text().split())
-    example = page.split("Sizes 1000000, 1000010 and 1000020:")[1].split("This layout")[0]
+    example = page.split("Sizes 1000000, 1000010 and 1000020:")[1].split("What the plugin notes")[0]
     assert chunk_sizes.decode(bytes.fromhex(example)) == (1_000_000, 1_000_010, 1_000_020)

@@ -120,7 +120,7 @@ def test_a_cluster_whose_disk_is_lost(operator: Operator, production: None, caps
 
 def test_a_copy_beside_production_that_becomes_production(operator: Operator, production: None, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    operator.do_row("You want to test a restore beside production", COPY=copy)
+    operator.do_row("You want to test a restore next to production", COPY=copy)
     before = sorted(info.key for info in ObjectStore.from_url(operator.url).list())
     with tiering_broker(copy, operator.url) as broker:
         assert values(partition_of(broker)) == [b"0", b"1", b"2"]
