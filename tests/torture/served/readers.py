@@ -11,8 +11,10 @@ from tests.torture.model import Violation
 from tests.torture.served.actors import Actor, client_config
 from tests.torture.served.history import Group, History, Where
 
-#: Longer than a broker is ever away: nobody loses a partition but by a rebalance.
-SESSION_MS = 60_000
+#: Longer than a broker is ever away: a member loses a partition in a rebalance only. A rebalance waits as long for a
+#: member that left while its JoinGroup was under way, as that sends no LeaveGroup.
+SESSION_MS = 30_000
+_CLASSIC = {"session.timeout.ms": SESSION_MS, "max.poll.interval.ms": SESSION_MS}
 
 
 def _where(partition: TopicPartition) -> Where:
@@ -42,6 +44,8 @@ class GroupMember(Actor):
         self._positions: dict[Where, int] = {}
         self._consumer: Consumer | None = None
         self._broken: Violation | None = None
+        #: Leaves no more.
+        self.stays = False
 
     def step(self) -> None:
         if self._consumer is None:
@@ -62,7 +66,7 @@ class GroupMember(Actor):
             raise self._broken
         if self._positions and self._chance.random() < 0.3:
             self._commit(self._consumer)
-        if self._chance.random() < 0.01:
+        if not self.stays and self._chance.random() < 0.01:
             self._history.count("members that left")
             self.end()
 
@@ -74,7 +78,7 @@ class GroupMember(Actor):
         self._consumer = None
 
     def _join(self) -> Consumer:
-        classic = {} if self._how.get("group.protocol") == "consumer" else {"session.timeout.ms": SESSION_MS}
+        classic = {} if self._how.get("group.protocol") == "consumer" else _CLASSIC
         consumer = Consumer(
             client_config(
                 self._address,

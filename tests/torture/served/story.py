@@ -89,6 +89,8 @@ class _Story:
         self._until_the_next(1)
         for writer in (*self.producers, *self.transactions):
             writer.stop()
+        for reader in self.members:
+            reader.stays = True
         committed = self._read("read_committed")
         wanted = {where: set(committed[where]) for where in self.everywhere}
         for group in self.groups:

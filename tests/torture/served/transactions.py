@@ -224,9 +224,9 @@ class Transactions(Actor):
 
     def _connect(self) -> None:
         deadline = Deadline(STEP_S, f"{self.name}: connection")
-        if self._wire is not None:
-            self._wire.close()
         while True:
+            if self._wire is not None:
+                self._wire.close()
             try:
                 self._wire = Wire(self._address, timeout_s=30)
                 answer = self._wire.call(ApiKey.FIND_COORDINATOR, 1, key=self.name, key_type=1)
