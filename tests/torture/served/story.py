@@ -170,7 +170,7 @@ class _Story:
         read = {where: Counter(committed[where].values()) for where in self.everywhere if where[0] == TX}
         known = sum((self._transaction(each, read) for each in self.history.transactions), 0)
         if known != sum(counter.total() for counter in read.values()):
-            raise Violation("records of transactions that nobody sent, or twice")
+            raise Violation("records of transactions were read twice, or were never sent")
         for tail, what in zip(self.tails, (committed, everything), strict=True):
             for where, seen in tail.seen.items():
                 if not seen.items() <= what[where].items():

@@ -29,24 +29,27 @@ class ClosingLog:
 
     def warn(self, client_host: str, why: object) -> None:
         """Say why the connection of a client is closed, or count it."""
-        if not self._is_allowed():
+        if not self._may_write():
             self._unsaid += 1
             return
-        self._allowed -= 1
-        others, self._unsaid = self._unsaid, 0
+        others = self._taken()
         behind = f"; {others:,} others since the last such line" if others else ""
         logger.warning("Closing the connection from %s: %s%s", client_host, why, behind)
 
     def say_the_rest(self) -> None:
         """Write how many were only counted, if there are any and a line may be written."""
-        if self._unsaid and self._is_allowed():
-            self._allowed -= 1
-            others, self._unsaid = self._unsaid, 0
+        if self._unsaid and self._may_write():
             logger.warning(
-                "%s more connections were closed for what came by them, since the last such line", f"{others:,}"
+                "%s more connections were closed for what came by them, since the last such line", f"{self._taken():,}"
             )
 
-    def _is_allowed(self) -> bool:
+    def _taken(self) -> int:
+        """Return how many were only counted, for the line that is written now."""
+        self._allowed -= 1
+        others, self._unsaid = self._unsaid, 0
+        return others
+
+    def _may_write(self) -> bool:
         now = self._clock()
         self._allowed = min(_LINES_AT_ONCE, self._allowed + (now - self._at) * _LINES_A_SECOND)
         self._at = now

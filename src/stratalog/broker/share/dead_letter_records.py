@@ -96,7 +96,7 @@ class CopiedRecords:
                 continue
             try:
                 self._take_batch(batch)
-            except (CorruptRecordError, InvalidRecordError):  # damaged, or too large: told of without a copy
+            except (CorruptRecordError, InvalidRecordError):  # damaged, or too large: its letter has no copy
                 self._resolve(batch.last_offset)
         return self.resolved > before
 
@@ -136,7 +136,7 @@ class CopiedRecords:
 class LetterBatch:
     """A batch of so many letters that tells of the first `rows` of some rows, and of the one behind to `next_offset`.
 
-    `next_offset` is None when nothing is told of that one.
+    `next_offset` is None if that row has no letter yet.
     """
 
     data: bytes

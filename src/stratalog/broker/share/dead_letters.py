@@ -246,7 +246,9 @@ class DeadLetters:
                         copies.give_up()
                     break
         except (KafkaError, RemoteStorageError, OSError) as error:
-            logger.warning("%s: they are told of without a copy, as they cannot be read: %s", rows[0], error)
+            logger.warning(
+                "%s: the records cannot be read, so their dead letters have no copy of them: %s", rows[0], error
+            )
             copies.give_up()
         return copies
 

@@ -11,8 +11,8 @@ everything is done; from the end on nothing has been handed out.
     ACQUIRED  -> ARCHIVED            rejected, or there is no such record (a gap)
     ACQUIRED  -> AVAILABLE           released, given up by a session that ends, or its lock is over
     ACQUIRED  -> ARCHIVED            the same after as many deliveries as there may be
-    ACQUIRED  -> ARCHIVING           in the place of both with a dead-letter topic, which is told of them first
-    ARCHIVING -> ARCHIVED            it has been told, or cannot be
+    ACQUIRED  -> ARCHIVING           instead of both if there is a dead-letter topic: their letters are written first
+    ARCHIVING -> ARCHIVED            its letter is written, or cannot be
     AVAILABLE -> ARCHIVED            deleted from the log
 
 Source: `SharePartition` of Kafka 4.4.0.
@@ -224,7 +224,7 @@ class PartitionDelivery:
         return DeliveryPlan(runs, changed)
 
     def archive_dead(self, ranges: Iterable[BatchOffsets]) -> DeliveryPlan:
-        """Plan that records are archived of which a dead-letter topic has been told."""
+        """Plan to archive records whose dead letters are written."""
         runs = list(self._runs)
         changed: list[RecordRun] = []
         for told in ranges:

@@ -1,4 +1,4 @@
-"""What is no page: changes, errors and health: the shapes of the answers."""
+"""Shapes of the answers that belong to no page: changes, errors and health."""
 
 from __future__ import annotations
 
