@@ -1,4 +1,4 @@
-"""Everybody who came in by one of the listeners, and what their connections share."""
+"""Accept clients at all listeners, keep their connections, and share memory and turns among them."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ logger = logging.getLogger(__name__)
 
 #: Where connections receive; pipelined small requests are parsed from here without a copy.
 _SCRATCH_BYTES = 256 * 1024
-#: How often, at the least, connections are looked at that say nothing by themselves.
+#: Longest interval at which idle, gone and late connections are looked for.
 _SWEEP_S_MAX = 5.0
-#: How many of them in one turn of the loop.
+#: How many of them to check in one turn of the loop.
 _LOOKED_AT_A_TURN = 200
-#: Smaller maps are gone at once.
+#: Smaller maps are unmapped on the loop's thread.
 _UNMAPPED_BESIDE_BYTES = 1024 * 1024
 #: How long a stop waits for requests that are being worked on.
 _DRAIN_S = 5.0
-#: Turns of the loop, of a few microseconds each, in which it does not sleep after a request. A client that sends one at
-#: a time has its next one ready within that, and waking a sleeping CPU would cost more than the whole request.
+#: Turns of the loop, of a few microseconds each, to poll before sleeping after a request. A client that sends one
+#: request at a time sends the next within that, and waking a sleeping CPU would cost more than the whole request.
 _LOOKS_BEFORE_SLEEP = 30
 
 
@@ -81,8 +81,8 @@ class Acceptor:
         self._looks = 0
         self._awake = False
         self._sweeper: asyncio.TimerHandle | None = None
-        # Kafka's default of 100 KB to send halves the CPU that a fetch costs: sendfile into a buffer that the kernel
-        # lets grow to megabytes is dear. For receiving, the kernel's own tuning is the better of the two (benchmarks).
+        # Kafka's default send buffer of 100 KB halves the CPU cost of a fetch: sendfile is expensive with a buffer that
+        # the kernel grows to megabytes. For receiving, the kernel's own tuning is faster (benchmarks).
         buffers = [(socket.SO_SNDBUF, config["socket.send.buffer.bytes"])]
         if config.is_set("socket.receive.buffer.bytes"):
             buffers.append((socket.SO_RCVBUF, config["socket.receive.buffer.bytes"]))
@@ -90,7 +90,7 @@ class Acceptor:
         self._entrances = [Entrance(self, each) for each in opened.all]
 
     def _forget_templates(self) -> None:
-        """Let each connection's next request be looked at as a whole: rules or quotas have changed."""
+        """Parse the next request of each connection in full: rules or quotas have changed."""
         for connection in self.connections:
             connection.calls.forget_templates()
 
@@ -100,7 +100,7 @@ class Acceptor:
         self._sweep()
 
     def close(self) -> None:
-        """Stop listening and close every connection; what they wait for is cancelled."""
+        """Stop listening, close every connection and cancel requests that wait."""
         self._closed = True
         for entrance in self._entrances:
             entrance.close()
@@ -110,10 +110,7 @@ class Acceptor:
             connection.close()
 
     async def drain(self) -> None:
-        """Let the requests end whose clients have gone.
-
-        After a while they are cancelled: a broker that stops has to.
-        """
+        """Wait up to 5 s for requests whose clients have gone, then cancel them."""
         if self._unfinished:
             _, late = await asyncio.wait(self._unfinished, timeout=_DRAIN_S)
             for task in late:
@@ -136,11 +133,11 @@ class Acceptor:
         except Exception as error:
             sock.close()
             self.limits.give_back(name, peer.client_host)
-            if not isinstance(error, OSError):  # that is a client that has gone already
+            if not isinstance(error, OSError):  # an OSError: the client has gone already
                 logger.exception("No connection could be made for %s; others are still accepted", peer.client_host)
 
     def _account(self, mechanism: str, name: str, is_token: bool) -> Account | None:
-        """Return whom a name stands for that a client gives by SCRAM."""
+        """Return the account of a user name or token id given in SCRAM."""
         if is_token:
             return self.services.tokens.account(mechanism, name)
         credential = self.services.scram.get(mechanism, name)
@@ -165,12 +162,12 @@ class Acceptor:
                 entrance.accept_again()
 
     def finish(self, task: asyncio.Task[None]) -> None:
-        """Let a request whose client has gone run to its end."""
+        """Let a request finish although its client has gone."""
         self._unfinished.add(task)
         task.add_done_callback(self._unfinished.discard)
 
     def _sweep(self) -> None:
-        """Close what has been idle for too long and what was left, and give memory back that is not used."""
+        """Close idle and dead connections, and return unused memory to the system."""
         self._sweeper = self.loop.call_later(min(self._idle_s / 2, _SWEEP_S_MAX), self._sweep)
         self._look_at(iter(list(self.connections)))
         self.memory.trim()
@@ -179,7 +176,7 @@ class Acceptor:
             self.loop.run_in_executor(None, give_back_heap)
 
     def _look_at(self, connections: Iterator[Connection]) -> None:
-        """Look at some connections, and at the others in the next turns: there may be tens of thousands."""
+        """Check some connections now and the others in the next turns: there may be tens of thousands."""
         oldest = self.loop.time() - self._idle_s
         for connection in islice(connections, _LOOKED_AT_A_TURN):
             since = connection.active_at if connection.outside_since is None else connection.outside_since
@@ -197,7 +194,7 @@ class Acceptor:
             self.loop.call_soon(self._look_at, connections)
 
     def _discard(self, buffers: list[Memory]) -> None:
-        """Let go of memory beside the loop: to unmap 100 MB takes 20 ms."""
+        """Free memory on another thread: unmapping 100 MB takes 20 ms."""
         maps: list[Buffer] = [each for each in buffers if len(each) >= _UNMAPPED_BESIDE_BYTES]
         if maps and not self._closed:
             self.loop.run_in_executor(None, give_back_maps, maps)
@@ -205,9 +202,9 @@ class Acceptor:
     # --- turns --------------------------------------------------------------------------------------------------------
 
     def give_turn(self, take_turn: Callable[[], object]) -> None:
-        """Let a connection with more to do, or that took long before, go on later: one in each turn of the loop.
+        """Queue a connection that has more to do or took long before. One runs in each turn of the loop.
 
-        So who has just sent something small is served first, however much work others have sent before.
+        So small requests are served first, however much work other connections have sent before.
         """
         self._in_line.append(take_turn)
         if len(self._in_line) == 1:
@@ -225,14 +222,14 @@ class Acceptor:
     # --- staying awake ------------------------------------------------------------------------------------------------
 
     def stay_awake(self) -> None:
-        """Look for the next request a few times before the thread goes to sleep."""
+        """Poll for the next request a few times before the thread sleeps."""
         self._looks = _LOOKS_BEFORE_SLEEP
         if not self._awake:
             self._awake = True
             self.loop.call_soon(self._look_again)
 
     def _look_again(self) -> None:
-        # Whatever is scheduled for the next turn keeps the loop from waiting in its turn's poll.
+        # A scheduled callback keeps the loop from blocking in its next poll.
         if self._looks and not self._closed:
             self._looks -= 1
             self.loop.call_soon(self._look_again)

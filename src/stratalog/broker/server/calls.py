@@ -1,7 +1,7 @@
-"""Answer the requests of one connection in order. Knows no socket: frames in, bytes and file ranges out.
+"""Answer the requests of one connection in order: frames in, bytes and file ranges out. Independent of sockets.
 
-As in Kafka, one request of a connection is worked on at a time, and nothing more is read while its answer is out. So
-answers keep their order, and a client that does not read its answers stops being read.
+As in Kafka, a connection has one request in progress, and reads no other until its answer is sent. So answers keep
+their order, and a client that does not read its answers is not read from.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Answers to pipelined requests that are kept back to go out together.
+#: Limits of the answers to pipelined requests that are collected and sent together.
 _QUEUE_CHUNKS_MAX: Final = 256
 _QUEUE_BYTES_MAX: Final = 128 * 1024
-#: What requests are called, by their API.
+#: Names of requests, by API.
 _NAMES: Final = {key: key.message for key in ApiKey}
-#: After so long the other connections have their turn, if there are more requests.
+#: After this time other connections get their turn, even if more requests have arrived.
 _TURN_S: Final = 0.002
 
 
 class CallHost(Protocol):
-    """What calls need of the server."""
+    """The server, as calls need it."""
 
     services: BrokerServices
     apis: Registry
@@ -61,7 +61,7 @@ class CallHost(Protocol):
 
 
 class Line(Protocol):
-    """The way to the client."""
+    """The connection to the client."""
 
     peer: Peer
     closed: bool
@@ -69,26 +69,26 @@ class Line(Protocol):
     is_stuck: bool
 
     def flush(self) -> None:
-        """Send what is in `Calls.out`, as far as the client takes it."""
+        """Send what is in `Calls.out`, as far as the socket takes it."""
         ...
 
     def proceed(self) -> None:
-        """Go on with the next request, as a call has ended."""
+        """Continue with the next request: a call has ended."""
         ...
 
     def close(self) -> None: ...
 
     def wait_for_turn(self) -> None:
-        """Go on with the next request when others have had their turn."""
+        """Continue with the next request after other connections had their turn."""
         ...
 
     def let_in(self) -> None:
-        """Take requests of any size, as the client has said who it is."""
+        """Accept requests of any size: the client has authenticated."""
         ...
 
 
 class _OpenRequest:
-    """When a request was received and begun."""
+    """When a request was received and started."""
 
     __slots__ = ("begun", "key", "name", "received", "size", "version", "worked")
 
@@ -132,31 +132,31 @@ class Calls:
         self.peer = line.peer
         #: Answers in order, for the connection to send.
         self.out: list[Chunk] = []
-        #: Bytes of messages among them, at the most, since they were last sent on the way.
+        #: Upper bound of the bytes of messages in `out` since the last flush.
         self._queued_bytes = 0
-        #: Whether no further request is taken: the answer to one comes later, or the client has to wait.
+        #: Whether no further request is taken: an answer is pending, or the client is throttled.
         self.is_waiting = False
-        #: The end of the time for which the client has to wait, and the quota that it has to wait for.
+        #: The end of the throttle time, and the quota that was exceeded.
         self._muted: tuple[QuotaTimer, QuotaMeter] | None = None
-        #: What is cancelled when the connection goes, and what is finished all the same.
+        #: What is cancelled when the connection closes, and what is finished all the same.
         self._deferred: Deferred | asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
-        #: The APIs that answer frames, as this connection has used them.
+        #: The frame APIs that this connection has used.
         self._frame_apis: dict[int, FrameApi] = {}
         #: Copies of requests that wait for the one in progress.
         self._left: deque[bytearray] = deque()
-        #: The short way for requests that are like one before.
+        #: The fast path for requests that are like the last one.
         self._template: Template | None = None
         #: When the last requests were received, and the last reading of the clock.
         self._received = self._now = 0.0
-        #: The request that is worked on, and how long its client has to wait.
+        #: The request in progress, and its throttle time.
         self._open: _OpenRequest | None = None
         self._throttle_ms = 0
-        #: Requests whose answers are in `out`, or go without one.
+        #: Requests whose answers are in `out`, or that get no answer.
         self._unsent: list[tuple[NamedRequestTimes, RequestNote]] = []
 
     def close(self) -> None:
-        """Cancel what waits; leave to the server what has to be finished."""
+        """Cancel requests that wait; leave to the server those that must be finished."""
         self.out.clear()
         self._left.clear()
         self._unsent.clear()
@@ -173,7 +173,7 @@ class Calls:
         self.broker.share_leader.connection_lost(self.peer)
 
     def forget_templates(self) -> None:
-        """Answer the next request the long way, whatever it is like."""
+        """Parse the next request in full, even if it is like the last one."""
         self._template = None
         self._frame_apis.clear()
 
@@ -182,10 +182,10 @@ class Calls:
     def answer(self, frames: Iterable[memoryview]) -> None:
         """Answer requests until one has to wait. Frames may be overwritten afterwards.
 
-        An InvalidRequestError of `frames` ends the connection, once what came before has been answered.
+        An InvalidRequestError of `frames` closes the connection after the requests before it were answered.
         """
         line = self.line
-        # Requests that the template answers, and their records: views that must not outlive this call.
+        # Requests for the template, and their records: views that must not outlive this call.
         alike: list[memoryview] = []
         records: list[memoryview] = []
         self._received = self._now = perf_counter()
@@ -228,7 +228,7 @@ class Calls:
             self.note_sent()
 
     def note_sent(self) -> None:
-        """Count the time of all requests so far: their answers are on the way."""
+        """Record the times of all requests so far: their answers are sent."""
         if self._unsent:
             flushed, self._now = self._now, perf_counter()
             for times, note in self._unsent:
@@ -245,14 +245,14 @@ class Calls:
         return sum(map(len, self._left))
 
     def left(self) -> Iterator[memoryview]:
-        """Yield requests that `answer` took and could not answer, as one before them had to wait."""
+        """Yield requests that `answer` took but could not answer because one before them had to wait."""
         while self._left:
             yield memoryview(self._left.popleft())
 
     def reject(self, why: object) -> None:
-        """Close on a client that does not speak the protocol, with one line in the log.
+        """Close the connection of a client that violates the protocol, and log one line.
 
-        Answers to its requests before go out first, as far as its socket takes them: they have been done.
+        Answers to earlier requests go out first, as far as the socket takes them.
         """
         if not self.line.closed:
             self.host.closings.warn(self.peer.client_host, why)
@@ -260,7 +260,7 @@ class Calls:
             self.line.close()
 
     def fail(self, what: str) -> None:
-        """Close after an error of our own. A connection never goes on behind one: what it was doing is half done."""
+        """Close after an error of the broker itself: the request is half done, so no other may follow it."""
         logger.exception("Closing the connection from %s: %s failed", self.peer.client_host, what)
         if not self.line.closed:
             self.line.flush()
@@ -270,11 +270,11 @@ class Calls:
 
     @property
     def is_muted(self) -> bool:
-        """Whether the client has to wait because of its quotas."""
+        """Whether the client is throttled by its quotas."""
         return self._muted is not None
 
     def throttle(self, throttle: QuotaThrottle) -> None:
-        """Take no further request for so long, once the answer to this one is on its way."""
+        """Take no further request for the throttle time, once the answer to this one is sent."""
         if self._muted is None and not self.line.closed:
             self.is_waiting = True
             self._throttle_ms = throttle.ms
@@ -296,20 +296,20 @@ class Calls:
             meter.queue_size -= 1
 
     def defer(self, deferred: Deferred | asyncio.Task[None]) -> None:
-        """Wait for something else than before, for the same answer. It is cancelled when the connection goes."""
+        """Replace what the pending answer waits for. It is cancelled when the connection closes."""
         self._deferred = deferred
 
     def finish_later(self, task: asyncio.Task[None]) -> None:
-        """Wait for a task that is finished even when the connection goes."""
+        """Wait for a task that is finished even when the connection closes."""
         self._task = task
 
     def put(self, answer: bytes) -> None:
-        """Add the answer to a message to those that go out."""
+        """Queue the answer to a message."""
         self.out.append(answer)
         self._queued_bytes += len(answer)
 
     def respond(self, chunks: Sequence[Chunk]) -> None:
-        """Send the answer to the request that waits, and go on with what has come since."""
+        """Send the pending answer, and continue with the requests behind it."""
         if self.line.closed:
             return
         self._deferred = self._task = None
@@ -325,7 +325,7 @@ class Calls:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def _end_work(self) -> None:
-        """Read the clock, as the broker's own part of a request is done; its answer may have to wait."""
+        """Record when the broker's own work on a request ended; its answer may still have to wait."""
         self._now = perf_counter()
         request = self._open
         if request is not None:
@@ -334,7 +334,7 @@ class Calls:
                 self._note(request)
 
     def _note(self, request: _OpenRequest) -> None:
-        """Keep the times of a request that has been answered."""
+        """Record the times of a request that has been answered."""
         self._open = None
         throttle_ms, self._throttle_ms = self._throttle_ms, 0
         note = RequestNote(
@@ -375,11 +375,11 @@ class Calls:
         self._end_work()
 
     def _handle(self, frame: memoryview) -> None:
-        """Answer one request, or begin to; `frame` is without its size."""
+        """Answer one request, or start to. `frame` excludes the size field."""
         key, version, correlation_id = REQUEST_HEAD.unpack_from(frame)
         api = self.host.apis.get(key)
         if api is None:
-            self.reject(f"API key {key} is not served here")
+            self.reject(f"API key {key} is not supported")
             return
         if not api.min_version <= version <= api.max_version:
             if key == ApiKey.API_VERSIONS:
@@ -387,7 +387,9 @@ class Calls:
                     self, api, 0, correlation_id, frame, refusal=UnsupportedVersionError(f"version {version}")
                 )
             else:
-                self.reject(f"{api.key.message} v{version}, but v{api.min_version} to v{api.max_version} are served")
+                self.reject(
+                    f"{api.key.message} v{version} is not supported, only v{api.min_version} to v{api.max_version}"
+                )
             return
         self._work_on(api, version, correlation_id, frame)
 
@@ -437,7 +439,7 @@ class Calls:
                 self.line.flush()
 
     def _answer_alike(self, frames: list[memoryview], records: list[memoryview]) -> None:
-        """Answer requests that are like the template's, one by one if it cannot; both lists are empty afterwards."""
+        """Answer requests that fit the template, one by one if it cannot; both lists are empty afterwards."""
         if not frames or self.line.closed:
             return
         template = self._template

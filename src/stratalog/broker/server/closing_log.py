@@ -1,8 +1,8 @@
-"""Lines of the log about connections that are closed for what came by them. A flood of them is counted, not written.
+"""Log why connections are closed, at a limited rate. Lines above the rate are counted.
 
-Closing the connection from 192.0.2.7: 12 bytes cannot be a request; 4,711 others since the last such line
+    Closing the connection from 192.0.2.7: 12 bytes cannot be a request; 4,711 others since the last such line
 
-How many were not written is said with the next line, or within seconds.
+The count is logged with the next line, or within seconds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 logger = logging.getLogger(__name__)
 
-#: Lines that may be written at once after a pause, and a second: one takes some 100 us of the loop's time.
+#: Lines allowed at once after a pause, and per second: one takes some 100 us of the loop's time.
 _LINES_AT_ONCE: Final = 100
 _LINES_A_SECOND: Final = 5.0
 
@@ -28,7 +28,7 @@ class ClosingLog:
         self._unsaid = 0
 
     def warn(self, client_host: str, why: object) -> None:
-        """Say why the connection of a client is closed, or count it."""
+        """Log why the connection of a client is closed, or count it."""
         if not self._may_write():
             self._unsaid += 1
             return
@@ -37,14 +37,14 @@ class ClosingLog:
         logger.warning("Closing the connection from %s: %s%s", client_host, why, behind)
 
     def say_the_rest(self) -> None:
-        """Write how many were only counted, if there are any and a line may be written."""
+        """Log the number of lines that were only counted, if there are any and the rate allows it."""
         if self._unsaid and self._may_write():
             logger.warning(
                 "%s more connections were closed for what came by them, since the last such line", f"{self._taken():,}"
             )
 
     def _taken(self) -> int:
-        """Return how many were only counted, for the line that is written now."""
+        """Return the number of lines that were only counted, and reset it: it is logged now."""
         self._allowed -= 1
         others, self._unsaid = self._unsaid, 0
         return others

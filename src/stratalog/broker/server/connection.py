@@ -1,8 +1,7 @@
 """One client's socket: receives into its `Framing`, sends what its `Calls` answer.
 
-The broker owns the whole path: a non-blocking socket, watched by the event loop for readiness. Against transports of
-the loop that saves a copy of everything that is received, and lets the kernel send segments by itself (sendfile), which
-uvloop has no call for.
+The broker watches a non-blocking socket itself instead of using the loop's transports. That saves a copy of all data
+received, and lets the kernel send segments (sendfile), for which uvloop has no call.
 """
 
 from __future__ import annotations
@@ -35,16 +34,17 @@ logger = logging.getLogger(__name__)
 _JOIN_BYTES_MAX: Final = 32 * 1024
 #: Piece of a file that goes through memory where there is no sendfile.
 _COPY_BYTES: Final = 256 * 1024
-#: After so much the other connections have their turn, however fast this client reads (as with Kafka: a write a turn).
+#: After this much, other connections get their turn, however fast this client reads (as in Kafka: one write a turn).
 _TURN_BYTES: Final = 512 * 1024
-#: Who takes more CPU waits in line the next time. More than a small request takes, less than anybody notices. By the
-#: clock, a machine with other work would put quick clients behind all slow ones.
+#: A connection that takes more CPU than this queues for its next turn. More than a small request takes, less than a
+#: client notices. Wall time would queue quick clients behind slow ones on a busy machine.
 _QUICK_S: Final = 0.001
-#: How often in a row a client has to take more: one large batch now and then does no harm. The rest of a large request
-#: waits in line at once: to receive a megabyte takes most of that time, and many clients may do it in one turn.
+#: Number of consecutive slow turns after which a connection queues: one large batch now and then does no harm. The rest
+#: of a large request queues at once: receiving a megabyte takes most of that time, and many clients may do it in a
+#: turn.
 _SLOW_TURNS: Final = 2
 
-#: What the kernel says of a connection whose other side has closed it.
+#: Poll event of a connection that the peer has closed.
 _ENDED = getattr(select, "POLLRDHUP", 0)
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
 _SENDFILE: Callable[[int, int, int, int], int] | None = getattr(os, "sendfile", None)
@@ -52,7 +52,7 @@ _NO_SENDFILE_ERRNOS = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}
 
 
 class Host(calls.CallHost, framing.Buffers, Protocol):
-    """What a connection needs of its server."""
+    """The server, as a connection needs it."""
 
     request_bytes_max: int
     memory: RequestMemory
@@ -60,12 +60,12 @@ class Host(calls.CallHost, framing.Buffers, Protocol):
     def forget(self, connection: Connection) -> None: ...
     def stay_awake(self) -> None: ...
     def give_turn(self, take_turn: Callable[[], object]) -> None:
-        """Call this once others have had their turn."""
+        """Call this after other connections had their turn."""
         ...
 
 
 class Connection:
-    """Belongs to the loop's thread."""
+    """One client's connection. Belongs to the loop's thread."""
 
     __slots__ = (
         "_fd", "_file_sent", "_host", "_is_in_line", "_loop", "_out", "_reading", "_slow_turns", "_sock", "active_at",
@@ -78,19 +78,19 @@ class Connection:
         self._sock = sock
         self._fd = sock.fileno()
         self.peer = peer
-        #: Loop time when the client last sent something, or took something of what waits for it.
+        #: Loop time when the client last sent something, or read something of its answers.
         self.active_at = self._loop.time()
         self.closed = False
         #: Whether answers wait for the client to read.
         self.is_stuck = False
-        #: Whether it has had its turn, and others have theirs.
+        #: Whether it is queued for its next turn.
         self._is_in_line = False
-        #: How many of its last turns took long; as many as it takes while there has been none.
+        #: Consecutive slow turns. A new connection starts at the limit.
         self._slow_turns = _SLOW_TURNS
-        #: Whether there is no memory for more of the request that arrives.
+        #: Whether there is no memory for the rest of a request.
         self.is_starved = False
         self.framing = Framing(host, host.request_bytes_max)
-        #: Loop time since when the client has had to prove who it is; None once it may send requests.
+        #: Loop time since when the client has had to authenticate; None once it may send requests.
         self.outside_since: float | None = None
         self.calls = Calls(host, self) if sasl is None else SaslCalls(host, self, sasl)
         if sasl is not None:
@@ -105,11 +105,11 @@ class Connection:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is awaited but the client: its next request, or that it reads its answers."""
+        """Whether it waits for the client alone: for its next request, or for it to read its answers."""
         return self.is_stuck or self.calls.is_muted or not self.calls.is_waiting
 
     def _is_held(self) -> bool:
-        """Return whether nothing more is read or answered for now."""
+        """Return whether nothing is read or answered for now."""
         return self.is_stuck or self.is_starved or self._is_in_line or self.calls.is_waiting
 
     def let_in(self) -> None:
@@ -117,17 +117,17 @@ class Connection:
         self.framing.expect_requests(self._host.request_bytes_max)
 
     def is_abandoned(self) -> bool:
-        """Return whether the client has gone, and no event of the socket says so.
+        """Return whether the client has gone without an event of the socket.
 
-        Behind bytes that have to wait, nothing is read. And of a reset right behind bytes, the loop tells only once:
-        with those bytes.
+        While received bytes have to wait, the socket is not read. And the loop reports a reset that directly follows
+        bytes only once, with those bytes.
         """
         poll = select.poll()
-        poll.register(self._fd, 0 if self._reading else _ENDED)  # errors are always told
+        poll.register(self._fd, 0 if self._reading else _ENDED)  # errors are always reported
         return bool(poll.poll(0))
 
     def close(self) -> None:
-        """Close at once; what is pending is cancelled. Harmless when called again."""
+        """Close at once and cancel pending requests. Idempotent."""
         if self.closed:
             return
         self.closed = self.peer.is_gone = True
@@ -162,7 +162,7 @@ class Connection:
             self.proceed()
 
     def _take_in(self) -> None:
-        """Receive what is there, and work on it."""
+        """Receive the available bytes and process them."""
         self.active_at = self._loop.time()
         begun_s = thread_time()
         try:
@@ -176,15 +176,15 @@ class Connection:
         except Exception:  # noqa: BLE001
             self.calls.fail("a request")
         else:
-            # Who is new is as likely to leave as to ask again: floods of openings must not keep the thread from sleep,
-            # which costs it its precedence where cores are short.
+            # A new client is as likely to leave as to send again. A flood of new connections must not keep the thread
+            # from sleeping: that would cost it its scheduling priority where cores are scarce.
             if self._slow_turns < _SLOW_TURNS:
                 self._host.stay_awake()
         finally:
             self._slow_turns = self._slow_turns + 1 if thread_time() - begun_s > _QUICK_S else 0
 
     def _receive(self) -> None:
-        """Receive once, and work on what is whole."""
+        """Receive once, and process complete requests."""
         framing = self.framing
         if framing.is_starved:
             self._wait_for_memory()
@@ -209,7 +209,7 @@ class Connection:
             self.proceed()
 
     def _look(self) -> None:
-        """Readable while a request has to wait: the client has gone, or there is more that has to wait."""
+        """Handle readability while a request has to wait: the client has gone, or has sent more."""
         try:
             if self._peek():
                 self._loop.remove_reader(self._fd)
@@ -230,13 +230,13 @@ class Connection:
             self._host.give_turn(self._take_turn)
 
     def _take_turn(self) -> None:
-        """Go on with the requests that are here."""
+        """Continue with the requests that were received already."""
         self._is_in_line = False
         if not self.closed:
             self.proceed()
 
     def proceed(self) -> None:
-        """Go on after a wait: with requests that are here already, then with the socket."""
+        """Continue after a wait: with requests that were received already, then with the socket."""
         try:
             if not self._is_held() and (self.calls.has_left or self.framing.has_leftover):
                 self.calls.answer(chain(self.calls.left(), self.framing.frames()))
@@ -250,7 +250,7 @@ class Connection:
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Send what the socket takes, up to a turn's worth; the rest goes when it is writable again."""
+        """Send up to a turn's worth. The rest is sent when the socket is writable again."""
         out = self._out
         left = _TURN_BYTES
         try:
@@ -285,7 +285,7 @@ class Connection:
         return answers + self.framing.kept_bytes + self.calls.left_bytes
 
     def _send_bytes(self, out: list[Chunk]) -> int:
-        """Send the pieces in front of the first file range, or as many of them as fit one call; how many bytes went."""
+        """Send the pieces before the first file range, or as many as fit one call; return the bytes sent."""
         pieces: list[bytes | bytearray | memoryview] = []
         size = 0
         for piece in out:
@@ -305,9 +305,9 @@ class Connection:
         return sent
 
     def _send_file(self, piece: FileSlice, limit: int) -> int:
-        """Send of the file range in front, and take it away once all went; how many bytes did.
+        """Send up to `limit` bytes of the first file range, and remove it once it is complete; return the bytes sent.
 
-        Ends behind `limit`, or with BlockingIOError when the socket is full before.
+        Raises BlockingIOError when the socket is full before that.
         """
         file, begun = piece.file, self._file_sent
         end = min(piece.size, begun + limit)
@@ -345,15 +345,15 @@ class Connection:
 
 
 def rest_of(data: bytes | bytearray | memoryview, sent: int) -> bytes | memoryview:
-    """Return what is left of a piece.
+    """Return the unsent rest of a piece.
 
-    A view keeps the whole piece, so a copy takes its place once no more than half of it is left: all copies of a piece
-    come to no more than the piece itself.
+    A view keeps the whole piece in memory. So a rest of at most half the piece is copied: the copies of a piece never
+    add up to more than the piece itself.
     """
     rest = memoryview(data)[sent:]
     return bytes(rest) if 2 * len(rest) <= memory_of(data) else rest
 
 
 def memory_of(piece: bytes | bytearray | memoryview) -> int:
-    """Return the memory of a piece: of a view, that of all behind it."""
+    """Return the memory that a piece holds; for a view, that of the object behind it."""
     return memoryview(piece.obj).nbytes if isinstance(piece, memoryview) else len(piece)

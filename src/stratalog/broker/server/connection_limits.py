@@ -1,4 +1,4 @@
-"""How many connections there may be, and how fast they may come: by broker, listener and address, as Kafka counts."""
+"""Limits of connections and of their creation rate, per broker, listener and address, as in Kafka."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ logger = logging.getLogger(__name__)
 _OVERRIDES: Final = "max.connections.per.ip.overrides"
 _RATE: Final = "max.connection.creation.rate"
 _MAX: Final = "max.connections"
-#: Seconds of the rate that may come at once after a pause: the window that Kafka measures a rate in.
+#: Seconds' worth of connections allowed at once after a pause: the window that Kafka measures a rate in.
 _BURST_S: Final = 10.0
-#: What sums of seconds may be off by, so that no wait is too short to change the time.
+#: Rounding error of sums of seconds, so that no wait is too short to change the time.
 _ROUNDING: Final = 1e-6
 
 
 class CreationRate:
-    """Connections that may be accepted per second, on the average of a few."""
+    """The rate at which connections may be accepted, averaged over a few seconds."""
 
     def __init__(self, now: float, burst_s: float = _BURST_S) -> None:
-        """`burst_s`: seconds of the rate that may come at once after a pause."""
+        """`burst_s`: seconds' worth of connections allowed at once after a pause."""
         self._allowance: float | None = None
         self._at = now
         self._burst_s = burst_s
 
     def wait_s(self, rate: int, now: float) -> float:
-        """Return how long the next connection has to wait; 0 when it may be accepted."""
+        """Return the seconds until the next connection may be accepted."""
         burst = max(1.0, rate * self._burst_s)
         before = burst if self._allowance is None else self._allowance
         self._allowance = min(burst, before + (now - self._at) * rate)
@@ -42,7 +42,7 @@ class CreationRate:
         return (1 - self._allowance) / rate if rate else max(1.0, self._burst_s)
 
     def count(self) -> None:
-        """Take note of a connection that was accepted."""
+        """Count an accepted connection."""
         if self._allowance is not None:
             self._allowance -= 1
 
@@ -50,8 +50,8 @@ class CreationRate:
 class ConnectionLimits:
     """The connections of a broker, counted. Belongs to the loop's thread.
 
-    The listener of the brokers among themselves (`protected`) is not held up by `max.connections`, if there is another
-    listener: one of the others' connections has to go instead.
+    The inter-broker listener (`protected`) is exempt from `max.connections` if there is another listener: a connection
+    of another listener is closed instead.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ConnectionLimits:
         self._overrides: dict[str, int] = {}
 
     def of(self, listener: str) -> BrokerConfig:
-        """Return the settings of one listener, as they are now."""
+        """Return the current settings of one listener."""
         self._look()
         return self._settings[listener]
 
@@ -79,12 +79,12 @@ class ConnectionLimits:
         return listener == self._protected
 
     def open(self) -> list[tuple[str, int]]:
-        """Return how many connections each listener has."""
+        """Return the number of connections of each listener."""
         return [(name, self._listeners[name]) for name in self._rates]
 
     @property
     def is_full(self) -> bool:
-        """Whether the broker has as many connections as it may have."""
+        """Whether the broker has reached `max.connections`."""
         return bool(self._listeners.total() >= self._config()[_MAX])
 
     def has_room(self, listener: str) -> bool:
@@ -96,18 +96,18 @@ class ConnectionLimits:
         return self.is_protected(listener) or not self.is_full
 
     def wait_s(self, listener: str) -> float:
-        """Return how long a listener has to wait for the rate of new connections."""
+        """Return the seconds for which a listener is throttled by the creation rates."""
         now = self._clock()
         wait = self._rate.wait_s(self._config()[_RATE], now)
         return max(wait, self._rates[listener].wait_s(self.of(listener)[_RATE], now))
 
     def count_accepted(self, listener: str) -> None:
-        """Count a connection for the rates alone."""
+        """Count a connection for the creation rates only."""
         self._rate.count()
         self._rates[listener].count()
 
     def take(self, listener: str, host: str) -> bool:
-        """Count a new connection; False when its address has too many, and nothing is counted but the try."""
+        """Count a new connection; False when its address has too many, and only the attempt is counted."""
         self.count_accepted(listener)
         self._look()
         if self._hosts[host] >= self._overrides.get(host, self._config()["max.connections.per.ip"]):
@@ -117,14 +117,14 @@ class ConnectionLimits:
         return True
 
     def give_back(self, listener: str, host: str) -> None:
-        """Count a connection no more."""
+        """Subtract a closed connection."""
         self._listeners[listener] -= 1
         self._hosts[host] -= 1
         if not self._hosts[host]:
             del self._hosts[host]
 
     def _look(self) -> None:
-        """Take over settings that were changed. What cannot be kept of them leaves a listener as it was."""
+        """Apply changed settings. A listener whose new settings are invalid keeps the old ones."""
         config = self._config()
         if config is self._seen:
             return
@@ -140,11 +140,11 @@ class ConnectionLimits:
             try:
                 self._overrides.update(dict.fromkeys(_addresses(host), number))
             except OSError as error:
-                logger.error("%s: host %s is not known, so it has no limit of its own: %s", _OVERRIDES, host, error)
+                logger.error("%s: host %s is unknown, so it gets no limit of its own: %s", _OVERRIDES, host, error)
 
 
 def parse_overrides(config: BrokerConfig) -> Mapping[str, int]:
-    """Return the limits of single addresses. InvalidConfigError for a host that is not known."""
+    """Return the limits of single addresses. InvalidConfigError for an unknown host."""
     limits = {}
     for host, number in _overrides(config):
         try:
@@ -161,6 +161,6 @@ def _overrides(config: BrokerConfig) -> Iterator[tuple[str, int]]:
 
 
 def _addresses(host: str) -> Iterator[str]:
-    """Yield the addresses of a host. OSError when it is not known."""
+    """Yield the addresses of a host. OSError when it is unknown."""
     for *_, where in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
         yield str(where[0])

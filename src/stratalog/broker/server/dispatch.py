@@ -1,4 +1,4 @@
-"""Which function answers which API, and what it is given.
+"""The registry of API handlers, and the context that they get.
 
 An API lives in `apis/kNN_name.py`:
 
@@ -6,16 +6,17 @@ An API lives in `apis/kNN_name.py`:
     async def list_groups(ctx: RequestContext, request: Any) -> Any:
         return ctx.make("ListGroupsResponse", groups=[ctx.make("ListedGroup", group_id=g) for g in ...])
 
-`request` is kio's dataclass of the request's version. A handler may be a plain function or `async def`; it runs on the
-event loop's thread, and one request of a connection at a time, so answers keep their order. An `async def` that never
-has to wait costs no task: it is run up to its first suspension at once, outside of any task, and only then becomes one.
-So before the first suspension no `asyncio.timeout` or `asyncio.current_task`; a deadline belongs to the owner of the
-future that is awaited (`loop.call_later`). Work that blocks goes through `await ctx.broker.workers.run(function,
-...)`. A client that goes away cancels nothing: what its request began to change is finished, as in Kafka. Only the task
-of an API that says `waits=True` is cancelled then: its handler waits for other clients, or reads what takes long.
+`request` is kio's dataclass of the request's version. A handler may be a plain function or `async def`. It runs on the
+event loop's thread, and a connection has one request in progress, so answers keep their order. An `async def` that
+never waits costs no task: it runs up to its first suspension outside of any task, and becomes one only then. So
+`asyncio.timeout` and `asyncio.current_task` do not work before the first suspension; a deadline belongs to the owner of
+the awaited future (`loop.call_later`). Blocking work goes through `await ctx.broker.workers.run(function, ...)`.
 
-A handler that raises: with `on_error` its answer is sent; otherwise a response with that error code at its top level,
-if the response has such a field; otherwise the connection is closed. `None` sends no response at all.
+A client that disconnects cancels nothing: a change that its request started is finished, as in Kafka. Only the task of
+an API with `waits=True` is cancelled: its handler waits for other clients, or reads for a long time.
+
+When a handler raises, `on_error` makes the answer. Without it, the answer is a response with that error code at its top
+level, if it has such a field; otherwise the connection is closed. `None` sends no response at all.
 """
 
 from __future__ import annotations
@@ -51,27 +52,27 @@ Handler = Callable[["RequestContext", Any], Any]
 #: (context, request, error) -> response
 ErrorHandler = Callable[["RequestContext", Any, BaseException], Any]
 
-#: What goes out: bytes, or a range of a file that the kernel sends by itself.
+#: A piece of an answer: bytes, or a range of a file that the kernel sends.
 Chunk = bytes | bytearray | memoryview | FileSlice
 
-#: Requests of brokers among themselves, which no quota for time is for.
+#: Requests between brokers that are exempt from the request quota.
 _EXEMPT = frozenset({ApiKey.WRITE_TXN_MARKERS})
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Deferred:
-    """A request whose answer comes later, through `Caller.respond`."""
+    """A request that is answered later, through `Caller.respond`."""
 
     __slots__ = ()
 
     def cancel(self) -> None:
-        """Stop waiting: the connection is gone, and the answer with it."""
+        """Stop waiting: the connection is closed."""
         raise NotImplementedError
 
 
 class Caller(Protocol):
-    """A connection, as an API that answers frames sees it."""
+    """A connection as seen by an API that answers frames."""
 
     broker: BrokerServices
     #: The client: its principal may change between two requests.
@@ -82,45 +83,45 @@ class Caller(Protocol):
         ...
 
     def defer(self, deferred: Deferred) -> None:
-        """Let another `Deferred` take the place of the one that was returned."""
+        """Replace the `Deferred` that was returned."""
         ...
 
     def reject(self, why: object) -> None:
-        """Close the connection, with one line in the log."""
+        """Close the connection and log one line."""
         ...
 
     def throttle(self, throttle: QuotaThrottle) -> None:
-        """Take no further request for so long, once the answer to this one is on its way."""
+        """Take no further request for the throttle time, once the answer to this one is sent."""
         ...
 
 
 class Template(Protocol):
-    """Answers requests that are like one before, several at once. Keeps none of them."""
+    """Answers requests that are like the last one, several at once. Keeps none of them."""
 
     def records_of(self, frame: memoryview) -> memoryview | None:
-        """Return what `answer` needs of a request that is alike; None for another one. Never raises."""
+        """Return what `answer` needs of a matching request; None for any other. Never raises."""
         ...
 
     def answer(self, frames: Sequence[memoryview], records: Sequence[memoryview]) -> Sequence[bytes] | None:
-        """Return the answers in order; None when nothing has been done and the plain way has to answer."""
+        """Return the answers in order; None if nothing was done and the normal path has to answer."""
         ...
 
 
 class FrameApi(Protocol):
-    """An API that parses and encodes by itself. Each connection has one of its own, made from its `Caller`."""
+    """An API that parses and encodes by itself. Each connection has its own, made from its `Caller`."""
 
     @property
     def template(self) -> Template | None:
-        """What answers requests that are like the last one, if anything does."""
+        """The fast path for requests that are like the last one, if there is one."""
         ...
 
     @property
     def second_name(self) -> str:
-        """The name under which the last request is counted too; "" for none."""
+        """A second name under which the last request is counted; "" for none."""
         ...
 
     def answer(self, version: int, correlation_id: int, frame: memoryview, position: int) -> Sequence[Chunk] | Deferred:
-        """Answer the request in `frame`, which has no size field, whose message begins at `position`.
+        """Answer the request in `frame`, which has no size field and whose message begins at `position`.
 
         An empty sequence sends nothing.
         """
@@ -132,9 +133,9 @@ _C = TypeVar("_C", bound=Callable[[Caller], FrameApi])
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """An API that the broker speaks, from `min_version` to `max_version`.
+    """An API that the broker supports, from `min_version` to `max_version`.
 
-    `advertised_min` is what ApiVersions tells clients, when that differs. `frames` marks a handler that parses and
+    `advertised_min` is the minimum version in ApiVersions, when that differs. `frames` marks a handler that parses and
     encodes by itself; `flexible_from` is then the first version whose header has tagged fields.
     """
 
@@ -188,7 +189,7 @@ def handles_frames(
 
 
 class RequestContext:
-    """What a handler knows of a request besides its message."""
+    """A request's header, client and services, for its handler."""
 
     __slots__ = (
         "_by_bytes",
@@ -218,26 +219,26 @@ class RequestContext:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        #: Who asks, and by which listener; without a connection, no one in particular.
+        #: The client and its listener; without a connection, an anonymous one.
         self.peer = Peer(broker.listener) if peer is None else peer
         self._permit: MutationPermit | None = None
-        #: When the work on it began; None while no client has a quota for time.
+        #: When the work on it started; None while no client has a request quota.
         self.begun_s: float | None = None
         self._worked_s: float | None = None
         self._by_bytes: QuotaThrottle | None = None
 
     @property
     def quota_client(self) -> QuotaClient:
-        """The client, as quotas tell it from others."""
+        """The client as quotas identify it."""
         return QuotaClient(self.peer.principal.name, self.client_id or "")
 
     def fetch_bytes_max(self, wanted: int) -> int:
-        """Return how many of so many bytes the client may fetch at once, by its quota."""
+        """Return how many of `wanted` bytes the client's quota lets it fetch at once."""
         pace = self.broker.quotas.pace
         return wanted if pace is None else int(min(wanted, pace.fetch_bytes_max(self.quota_client)))
 
     def count_fetched(self, size: int) -> bool:
-        """Count an answer of so many bytes; whether it may not go out, as the client has to wait."""
+        """Count an answer of `size` bytes; return whether it must not be sent because the client is throttled."""
         pace = self.broker.quotas.pace
         if pace is None:
             return False
@@ -248,9 +249,9 @@ class RequestContext:
         return self._by_bytes is not None
 
     def take_mutations(self, partitions: int, *, strict_since: int) -> None:
-        """Take partitions that are to be made or deleted out of the client's quota.
+        """Charge partitions to be created or deleted to the client's controller mutation quota.
 
-        From version `strict_since` on, ThrottlingQuotaExceededError when nothing is left of it.
+        From version `strict_since` on, raises ThrottlingQuotaExceededError when the quota is exhausted.
         """
         if self._permit is None:
             self._permit = self.broker.quotas.permit(self.quota_client, is_strict=self.version >= strict_since)
@@ -258,13 +259,13 @@ class RequestContext:
             self._permit.take(partitions)
 
     def end_work(self) -> None:
-        """Count no more time as work of this request."""
+        """End the time that counts as work of this request."""
         pace = self.broker.quotas.pace
         if pace is not None and self.begun_s is not None:
             self._worked_s = pace.now_s() - self.begun_s
 
     def throttle(self) -> QuotaThrottle | None:
-        """Count a request that has been answered; return whether its client has to wait."""
+        """Count an answered request; return its throttling, if any."""
         by_time = self._by_bytes
         pace = self.broker.quotas.pace
         if pace is not None and self.begun_s is not None:
@@ -279,14 +280,13 @@ class RequestContext:
 
     @property
     def principal(self) -> Principal:
-        """Who asks."""
         return self.peer.principal
 
     def make(self, name: str, /, **fields: Any) -> Any:
         """Build the dataclass `name` of this API's response in this version.
 
-        Fields that the version lacks are dropped; fields that are not given take their default, or zero, empty or null.
-        Lists become tuples, error codes may be ints, times and durations ints of milliseconds.
+        Fields that the version lacks are dropped. Missing fields get their default, or zero, empty or null. Lists
+        become tuples; error codes may be ints, times and durations ints of milliseconds.
         """
         return make_message(getattr(message_module(self.key, self.version, "response"), name), fields)
 
@@ -299,11 +299,11 @@ class RequestContext:
         return with_parts(write_message(message), parts, flexible=type(message).__flexible__, behind=behind)
 
     def respond_encoded(self, body: bytes) -> EncodedResponse:
-        """Return the top-level response, of which the bytes are there already."""
+        """Return the top-level response from its encoded body."""
         return EncodedResponse(body, response_class(self.key, self.version).__flexible__)
 
     def error_response(self, error: BaseException) -> Any | None:
-        """Return the response that says only `error`, or None when this API has no place for it at its top level."""
+        """Return a response with only `error`, or None when this API has no field for it at its top level."""
         cls = response_class(self.key, self.version)
         if "error_code" not in cls.__dataclass_fields__:
             return None
@@ -311,7 +311,7 @@ class RequestContext:
 
 
 def answer_error(api: Api, ctx: RequestContext, request: Any, error: BaseException) -> Any | None:
-    """Return what to send for a handler that raised; None means that the connection has to go."""
+    """Return the response for a handler that raised; None means that the connection must be closed."""
     if not isinstance(error, KafkaError):
         logger.error("%s v%d from %s failed", api.key.message, ctx.version, ctx.peer.client_host, exc_info=error)
     if api.on_error is not None:

@@ -1,4 +1,4 @@
-"""One listener's socket: accepts clients, as far as there is room for them."""
+"""Accept the clients of one listener, within the limits of connections and file descriptors."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ logger = logging.getLogger(__name__)
 #: Wait before accepting again when the process is out of file descriptors.
 _ACCEPT_PAUSE_S: Final = 1.0
 _SHORTAGE_TOLD_EVERY_S: Final = 60.0
-#: Sockets that are kept open, unserved, as their addresses open connections too fast; more are closed at once.
+#: Sockets of addresses above their creation quota that are kept open, unserved; more are closed at once.
 _HELD_MAX: Final = 1000
-#: That part of all descriptors is for files: connections do not take the last ones, without which no log can roll.
+#: One in so many descriptors is reserved for files: without them no log can roll.
 _SHARE_FOR_FILES: Final = 16
 _NO_DESCRIPTOR_ERRNOS: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-#: How IPv6 writes the address of a client that came by IPv4.
+#: Prefix of an IPv4 client's address on an IPv6 socket.
 _IPV4_MAPPED: Final = "::ffff:"
 
 
 class House(Protocol):
-    """What an entrance leads into."""
+    """The server, as an entrance needs it."""
 
     loop: asyncio.AbstractEventLoop
     limits: ConnectionLimits
@@ -38,25 +38,25 @@ class House(Protocol):
     socket_options: list[tuple[int, int]]
 
     def let_in(self, sock: socket.socket, peer: Peer) -> None:
-        """Serve a client that has been counted."""
+        """Serve a client whose connection has been counted."""
         ...
 
     #: For metrics.
     accepted: AcceptedConnections
 
     def throttle_address(self, address: str) -> int:
-        """Count a new connection; return the milliseconds that it waits before it is closed, 0 if it may stay."""
+        """Count a new connection; return the throttle time in ms after which it is closed, 0 if it is accepted."""
         ...
 
     def make_room(self) -> bool:
-        """Close the connection of another listener that has been idle longest; False when there is none."""
+        """Close the longest idle connection of another listener; False when there is none."""
         ...
 
     @property
     def connection_count(self) -> int: ...
 
 
-#: How many connections are accepted before the others have their turn: that is a millisecond.
+#: Connections accepted in one turn of the loop, which takes about a millisecond.
 _ACCEPTED_A_TURN: Final = 16
 
 
@@ -70,13 +70,13 @@ class Entrance:
         descriptors = descriptors_max()
         self._descriptor_max = None if descriptors is None else descriptors - descriptors // _SHARE_FOR_FILES
         self._shortage_told_at = -_SHORTAGE_TOLD_EVERY_S
-        #: Sockets of addresses that open connections too fast, until they are closed.
+        #: Sockets of addresses above their creation quota, until they are closed.
         self._held: set[socket.socket] = set()
         self._accepting = False
         self._closed = False
 
     def accept_again(self) -> None:
-        """Accept, unless that is being done; until there is no more room."""
+        """Resume accepting, until a limit is reached."""
         if not self._accepting and not self._closed:
             self._accepting = True
             self._house.loop.add_reader(self._socket.fileno(), self._on_acceptable)
@@ -103,7 +103,7 @@ class Entrance:
         limits = house.limits
         for _ in range(_ACCEPTED_A_TURN):
             if not limits.has_room(name):
-                self._pause()  # the end of a connection goes on
+                self._pause()  # resumed when a connection ends
                 return
             if wait_s := limits.wait_s(name):
                 house.accepted.throttled(name, math.ceil(wait_s * 1000))
@@ -118,10 +118,10 @@ class Entrance:
                     raise
                 self._wait_for_descriptors(error.strerror)
                 return
-            # A new descriptor is the lowest one that is free.
+            # A new descriptor is always the lowest free one.
             if self._descriptor_max is not None and sock.fileno() >= self._descriptor_max:
                 sock.close()
-                self._wait_for_descriptors("the last file descriptors are for logs")
+                self._wait_for_descriptors("the last file descriptors are reserved for logs")
                 return
             self._connect(sock, address)
 
@@ -130,7 +130,7 @@ class Entrance:
         if now >= self._shortage_told_at + _SHORTAGE_TOLD_EVERY_S:
             self._shortage_told_at = now
             logger.error(
-                "No connection can be accepted beside %d others: %s; raise the limit of open files (ulimit -n)",
+                "No connection can be accepted besides %d others: %s; raise the limit of open files (ulimit -n)",
                 self._house.connection_count,
                 why,
             )
@@ -165,7 +165,7 @@ class Entrance:
         self._house.let_in(sock, Peer(self.listener, client_host, local_host, client_port=address[1]))
 
     def _hold(self, sock: socket.socket, client_host: str, throttle_ms: int) -> None:
-        """Keep a client waiting that opens connections too fast, and close its connection then."""
+        """Hold the connection of an address above its creation quota, and close it after the throttle time."""
         logger.debug("Throttling %s for %d ms: it opens connections faster than its quota", client_host, throttle_ms)
         if len(self._held) >= _HELD_MAX:
             sock.close()
@@ -179,5 +179,5 @@ class Entrance:
 
 
 def _as_ipv4(host: str) -> str:
-    """Return an address as rules for clients write it."""
+    """Return an address in the form that rules for clients use."""
     return host.removeprefix(_IPV4_MAPPED) if "." in host else host

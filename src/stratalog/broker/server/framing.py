@@ -1,13 +1,12 @@
-"""Cut what a connection receives into requests. Knows no socket and no request: bytes in, frames out.
+"""Cut the bytes that a connection receives into requests. Independent of sockets and APIs.
 
     frame:  size int32 | that many bytes
 
-    space() -> where to receive the next bytes;  received(count);  frames() -> the whole ones;  settle()
+    space() -> where to receive the next bytes;  received(count);  frames() -> the complete ones;  settle()
 
-Frames up to half of the shared scratch buffer are cut out of it, where the bytes were received. Larger ones are
-received into a buffer of their own, which comes from a pool. Both are writable, so that an append can stamp offsets in
-place. Both are used again after `settle`: no frame may be looked at from then on. What is left over moves to a buffer
-of the connection's own.
+Frames up to half of the shared scratch buffer are views into it. Larger ones are received into a pooled buffer. Both
+are writable, so that an append can stamp offsets in place. Both are reused after `settle`: no frame may be accessed
+after it. Incomplete bytes move to a buffer of the connection.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ _REQUEST_BYTES_MIN: Final = REQUEST_HEAD.size + 2
 #: The buffer of a large request grows with the bytes that arrive: to this multiple of them, or to this at first.
 _LARGE_GROWTH: Final = 4
 _LARGE_BUFFER_BYTES: Final = 4096
-#: How much to receive at once where a large request is expected, so that little of it has to be moved.
+#: Bytes to receive at once before an expected large request, so that little of it has to be moved.
 _EXPECT_LARGE_BYTES: Final = 4096
-#: How much to receive at once: more than that holds up others, by the copy and by memory that is touched first.
+#: Bytes to receive at once: more delays other connections, by the copy and by page faults on new memory.
 _RECEIVE_BYTES_MAX: Final = 1024 * 1024
 
 _NOTHING: Final = memoryview(b"")
@@ -72,32 +71,32 @@ class Framing:
         self._buffers = buffers
         self._size_min = _REQUEST_BYTES_MIN
         self._size_max = size_max
-        #: What has been received and not been taken as a frame: _view[_position:_end].
+        #: Bytes that were received but not yet taken as frames: _view[_position:_end].
         self._view = _NOTHING
         self._position = 0
         self._end = 0
         self._expect_large = False
-        #: A request that is larger than half of the scratch buffer, its size field included.
+        #: A request larger than half of the scratch buffer, including its size field.
         self._large: Memory | None = None
         self._large_used = 0
         self._large_need = 0
 
     def expect_messages(self, size_max: int) -> None:
-        """Take messages of SASL, which may be as short as they like, until `expect_requests`."""
+        """Accept SASL messages of any length up to `size_max`, until `expect_requests`."""
         self._size_min, self._size_max = 0, size_max
 
     def expect_requests(self, size_max: int) -> None:
-        """Take requests, which have a header, from the next receive on."""
+        """Accept requests with a header, from the next receive on."""
         self._size_min, self._size_max = _REQUEST_BYTES_MIN, size_max
 
     @property
     def is_large_begun(self) -> bool:
-        """Whether a large request has arrived in part, so that more of it is likely to be there already."""
+        """Whether a large request has arrived in part, so that more of it has probably arrived."""
         return self._large is not None and self._large_used < self._large_need
 
     @property
     def is_starved(self) -> bool:
-        """Whether the next `space` needs memory that there is not."""
+        """Whether the next `space` needs memory that is not available."""
         large = self._large
         if large is None or self._large_used < len(large):
             return False
@@ -111,12 +110,12 @@ class Framing:
 
     @property
     def kept_bytes(self) -> int:
-        """Memory of what `has_leftover`, but of a large request."""
+        """Memory of the leftover bytes, without a large request."""
         own = self._view is not _NOTHING and self._view is not self._buffers.scratch
         return len(self._view) if own else self._end - self._position
 
     def space(self) -> memoryview:
-        """Return where to receive the next bytes. All whole frames must have been taken."""
+        """Return where to receive the next bytes. All complete frames must have been taken."""
         large = self._large
         if large is not None:
             if self._large_used == len(large):
@@ -132,16 +131,16 @@ class Framing:
         return scratch[left : left + _EXPECT_LARGE_BYTES] if self._expect_large else scratch[left:]
 
     def received(self, count: int) -> None:
-        """Take note of bytes that were put where `space` said."""
+        """Record the number of bytes that were received into `space`."""
         if self._large is not None:
             self._large_used += count
         else:
             self._end += count
 
     def frames(self) -> Iterator[memoryview]:
-        """Yield the whole requests, without their sizes. A caller that stops goes on with another call.
+        """Yield the complete requests, without their sizes. A caller that stops continues with another call.
 
-        Raises InvalidRequestError for a size that no request has; the stream cannot be read any further then.
+        Raises InvalidRequestError for an impossible size; the stream is unreadable from there on.
         """
         if self._large is not None:
             if self._large_used == self._large_need:
@@ -168,7 +167,7 @@ class Framing:
             position = next_position
 
     def settle(self) -> None:
-        """Let go of shared memory. Frames that were yielded are gone with it."""
+        """Release shared memory. Frames that were yielded become invalid."""
         if self._large is not None and not self._large_need:
             self._buffers.memory.give(self, self._large)
             self._large = None
@@ -180,7 +179,7 @@ class Framing:
             self._view, self._position, self._end = memoryview(own), 0, len(own)
 
     def clear(self) -> None:
-        """Forget everything: the connection is gone."""
+        """Discard everything: the connection is closed."""
         self._position = self._end
         self._large_need = 0
         self.settle()
@@ -209,7 +208,7 @@ def _bad_size(size: int, size_max: int) -> str:
 
 
 def _foreign_protocol(size: int) -> str:
-    """Return a guess at what was sent when the first four bytes are no size."""
+    """Return a guess at the protocol when the first four bytes are no size."""
     head = size.to_bytes(4, "big")
     if head[:2] == b"\x16\x03":
         return " (that is TLS; this listener speaks plain text)"

@@ -1,4 +1,4 @@
-"""Addresses that are listened on: parsed, and bound."""
+"""Parse and bind addresses to listen on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PORT_MAX = 65_535
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Where to listen; an empty host is every interface, port 0 a free port."""
+    """An address to listen on. An empty host means every interface, port 0 a free port."""
 
     host: str
     port: int
@@ -24,7 +24,7 @@ class ListenAddress:
 
 
 def parse_address(text: str, what: str) -> ListenAddress:
-    """Parse HOST:PORT or [IPV6]:PORT; UsageError names `what` held something else."""
+    """Parse HOST:PORT or [IPV6]:PORT; a UsageError says that `what` is invalid."""
     host, separator, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -36,17 +36,14 @@ def parse_address(text: str, what: str) -> ListenAddress:
 
 
 def bind(address: ListenAddress, backlog: int, purpose: str = "Kafka clients (--listen)") -> socket.socket:
-    """Return a listening, non-blocking socket.
-
-    Raises UsageError, in one line that names the `purpose`, when the address cannot be had.
-    """
+    """Return a listening, non-blocking socket. A UsageError names the address and its `purpose` when binding fails."""
     try:
         found = socket.getaddrinfo(address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
         raise UsageError(
-            f"cannot listen on {address} for {purpose}: host {address.host!r} is not known ({error.strerror})"
+            f"cannot listen on {address} for {purpose}: unknown host {address.host!r} ({error.strerror})"
         ) from error
-    # With every interface asked for, IPv4 is what clients expect to find.
+    # For every interface, prefer IPv4: clients expect it.
     family, kind, protocol, _, where = min(found, key=lambda entry: entry[0] != socket.AF_INET)
     sock = socket.socket(family, kind, protocol)
     try:
@@ -58,7 +55,7 @@ def bind(address: ListenAddress, backlog: int, purpose: str = "Kafka clients (--
         sock.close()
         if error.errno == errno.EADDRINUSE:
             raise UsageError(
-                f"cannot listen on {address} for {purpose}: the port is in use; stop what uses it or take another"
+                f"cannot listen on {address} for {purpose}: the port is in use; stop its process or use another port"
             ) from error
         raise UsageError(f"cannot listen on {address} for {purpose}: {error.strerror}") from error
     return sock

@@ -1,6 +1,7 @@
-"""Calls of the APIs that take messages: read, handled, and answered, where needed beside the loop.
+"""Answer APIs that take whole messages: read them, call their handlers and write the responses.
 
-The functions take the calls of the connection, which keep the order. They run on the loop's thread.
+Large messages are read on a worker thread. The functions take the `Calls` of the connection, which keep the order, and
+run on the loop's thread.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ from stratalog.wire import (
 if TYPE_CHECKING:
     from stratalog.broker.server.calls import Calls
 
-#: Messages of more bytes are read beside the loop: that is some 1,000 fields, or 2 ms.
+#: Larger messages are read on a worker thread: that is some 1,000 fields, or 2 ms.
 _READ_BESIDE_BYTES: Final = 32 * 1024
-#: Errors of a message that cannot be read.
+#: Errors of an unreadable message.
 UNREADABLE: Final = (InvalidRequestError, struct.error, IndexError, UnicodeDecodeError)
 
 
 def is_read_beside(calls: Calls, frame: memoryview) -> bool:
-    """Whether a message takes so long to read that others should not wait for it, and there is room for a copy."""
+    """Return whether to read a message on a worker thread: it is large, and there is memory for a copy."""
     return len(frame) > _READ_BESIDE_BYTES and calls.broker.large_batches.has_room(len(frame))
 
 
 def prepare_message(calls: Calls, api: Api, version: int, correlation_id: int, frame: memoryview) -> None:
-    """Let a message wait for what is done beside the loop: the import of code for the first one, and reading it."""
+    """Import the code of an API's first message and read the message on a worker thread, then answer it."""
     copies = calls.broker.large_batches
 
     def go_on(read: asyncio.Future[Any]) -> None:
@@ -78,7 +79,7 @@ def answer_message(
     refusal: Exception | None = None,
     request: Any = None,
 ) -> None:
-    """Answer a message. `request` is what was read beside the loop; `refusal` is answered without reading it."""
+    """Answer a message. `request` was read on a worker thread; `refusal` is answered without reading the message."""
     key = api.key
     client_id, position = read_client_id(frame)
     ctx = RequestContext(
@@ -121,7 +122,7 @@ def _go_on_as_task(
 ) -> None:
     calls.is_waiting = True
     if api.waits:
-        ctx.end_work()  # what it waits for is not its own work
+        ctx.end_work()  # the wait is not the request's own work
     task = calls.host.loop.create_task(_finish(calls, api, ctx, request, coroutine, awaited))
     if api.waits:
         calls.defer(task)
@@ -171,7 +172,7 @@ def send_response(calls: Calls, ctx: RequestContext, response: Any) -> None:
 
 
 def _read(key: ApiKey, version: int, frame: memoryview, position: int) -> Any:
-    """Read the message behind the client id, which ends at `position`."""
+    """Read the message after the client id, which ends at `position`."""
     if is_flexible(key, version):
         position = skip_tagged_fields(frame, position)
     return read_request(key, version, frame, position)
@@ -185,7 +186,7 @@ def _prepared_and_read(key: ApiKey, version: int, frame: memoryview) -> Any:
 
 @types.coroutine
 def _resumed(coroutine: Coroutine[Any, Any, Any], awaited: Any) -> Generator[Any, Any, Any]:
-    """Go on with a coroutine that was run by hand up to the point where it waits for `awaited`."""
+    """Continue a coroutine that was run by hand until it awaited `awaited`."""
     while True:
         try:
             sent = yield awaited

@@ -1,4 +1,4 @@
-"""The listeners of a broker: bound from its configuration, each with the address that its clients get."""
+"""Bind the listeners of a broker's configuration, and determine the address that each advertises."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ANY_HOSTS = {"", "0.0.0.0", "::"}
 
 @dataclass(frozen=True, slots=True)
 class OpenListener:
-    """A socket that listens, the address that it was bound to, and the address that its clients get."""
+    """A listening socket, the address that it is bound to, and the address that its clients get."""
 
     socket: socket.socket
     bound: ListenAddress
@@ -51,9 +51,9 @@ class BoundListeners:
 
     all: tuple[OpenListener, ...]
     inter_broker: Listener
-    #: The TLS of those listeners that speak it, by name.
+    #: TLS of the listeners that use it, by name.
     tls: Mapping[str, ServerTls]
-    #: What those listeners ask of clients that speak SASL, by name.
+    #: SASL settings of the listeners that use it, by name.
     sasl: Mapping[str, SaslSettings]
 
     def close(self) -> None:
@@ -62,9 +62,9 @@ class BoundListeners:
 
 
 def open_listeners(listen: str | None, config: BrokerConfig) -> BoundListeners:
-    """Bind what `listen` (HOST:PORT, for plain text) says, or without one what `listeners` says.
+    """Bind `listen` (HOST:PORT, plain text), or without it the addresses in `listeners`.
 
-    UsageError for an address that cannot be had, InvalidConfigError for what is no listener; nothing stays bound then.
+    Raises UsageError for an unavailable address and InvalidConfigError for an invalid listener; nothing stays bound.
     """
     planned, inter_broker, tls, sasl = _plan(listen, config)
     with ExitStack() as undo:
@@ -81,14 +81,14 @@ def open_listeners(listen: str | None, config: BrokerConfig) -> BoundListeners:
 
 
 def check_listeners(config: BrokerConfig) -> None:
-    """Raise what `open_listeners` raises for the configuration alone, certificates included. Nothing is bound."""
+    """Raise what `open_listeners` raises for the configuration alone, certificates included. Binds nothing."""
     _plan(None, config)
 
 
 def _plan(
     listen: str | None, config: BrokerConfig
 ) -> tuple[list[_PlannedListener], NamedListener, Mapping[str, ServerTls], Mapping[str, SaslSettings]]:
-    """Return what is to be bound, which of it brokers use, and the security of each listener that has some."""
+    """Return the listeners to bind, the inter-broker one, and the TLS and SASL of each that uses them."""
     asked = [NamedListener(PLAINTEXT, listen, PLAINTEXT, False)] if listen is not None else client_listeners(config)
     inter_broker = asked[0] if listen is not None else inter_broker_listener(config, asked)
     advertised = _advertised(config, asked)
@@ -113,7 +113,7 @@ def _where(listener: NamedListener, listen: str | None) -> str:
 
 
 def _advertised(config: BrokerConfig, asked: list[NamedListener]) -> Mapping[str, ListenAddress]:
-    """Return what `advertised.listeners` says of the listeners that are opened, by name."""
+    """Return the addresses in `advertised.listeners` of the listeners that are opened, by name."""
     value: str | None = config[ADVERTISED]
     if not value:
         return {}
@@ -124,17 +124,17 @@ def _advertised(config: BrokerConfig, asked: list[NamedListener]) -> Mapping[str
         if each.name in opened
     }
     if not found:
-        raise invalid(ADVERTISED, value, f"expected the address of a listener that is opened: {', '.join(opened)}")
+        raise invalid(ADVERTISED, value, f"expected the address of an open listener: {', '.join(opened)}")
     for address in found.values():
         if address.host in _ANY_HOSTS:
-            raise invalid(ADVERTISED, value, "clients cannot connect to a wildcard address; name a host")
+            raise invalid(ADVERTISED, value, "clients cannot connect to a wildcard address; use a host name")
     return found
 
 
 def _to_advertise(asked: NamedListener, bound: ListenAddress, advertised: ListenAddress | None) -> Listener:
-    """Return the address that clients get: the advertised address, or what is bound.
+    """Return the address that clients get: the advertised address, or the bound one.
 
-    A host that stands for every interface is left empty: each client gets the address by which it came in.
+    A wildcard host is left empty: each client gets the address through which it connected.
     """
     if advertised is not None:
         return Listener(advertised.host, advertised.port or bound.port, asked.name, asked.protocol)

@@ -1,11 +1,11 @@
-"""Memory that clients can make the broker hold: requests that have arrived in part, and answers that are not read.
+"""Memory that clients can make the broker hold: requests received in part, and answers that are not read.
 
-    queued.max.request.bytes   bounds the first; more of a large request is read only when there is room
-    the same number            bounds the second; the client that has read nothing for longest has to go
+    queued.max.request.bytes   bounds requests; the rest of a large one is read only when there is room
+    the same number            bounds answers; the client that has not read for longest is disconnected
 
 Small requests never wait: they are received into memory that all connections share. So clients that fill this memory
-hold up large requests of others only, and those not for long: while anybody waits, a request that does not arrive
-within some seconds is given up, its connection with it.
+delay only large requests of others, and not for long: while a request waits, one that does not arrive within 30 s is
+dropped with its connection.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from stratalog.broker.server.closing_log import ClosingLog
 
 Memory = bytearray | mmap.mmap
 
-#: Buffers of large requests that are kept for the next ones; smaller ones are not worth it.
+#: Limit of the pool of buffers for large requests, and the smallest buffer worth pooling.
 _POOL_BYTES_MAX: Final = 32 * 1024 * 1024
 _POOLED_BYTES_MIN: Final = 64 * 1024
-#: Holes in the heap that are worth giving back to the system.
+#: Freed heap memory that is worth returning to the system.
 _HOLES_BYTES_MIN: Final = 32 * 1024 * 1024
 #: How long a large request may take to arrive while others wait for its memory.
 _ARRIVAL_S_MAX: Final = 30.0
-#: That part of the machine's memory is for requests, and as much for answers, when no number is set.
+#: One in so many bytes of the machine's memory is for requests, and as much for answers, when no number is set.
 _SHARE_OF_MEMORY: Final = 4
 
 
@@ -36,19 +36,19 @@ def _rounded(size: int) -> int:
 
 
 def _memory(size: int) -> Memory:
-    """Return memory that, where it is large, is there once it is written to, and gone with its last user."""
+    """Return memory; a large buffer is a map, allocated on first write and returned to the system after use."""
     if size < _POOLED_BYTES_MIN:
         return bytearray(size)
     return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def default_limit(memory_bytes: int, request_bytes_max: int) -> int:
-    """Return what may be held when `queued.max.request.bytes` is not set: a share of the memory that there is."""
+    """Return the limit when `queued.max.request.bytes` is not set: a share of the machine's memory."""
     return max(memory_bytes // _SHARE_OF_MEMORY, request_bytes_max)
 
 
 class SlowReader(Protocol):
-    """A client that has answers to read."""
+    """A client with unread answers."""
 
     peer: Peer
 
@@ -56,10 +56,10 @@ class SlowReader(Protocol):
 
 
 class RequestMemory:
-    """Belongs to the loop's thread. `clock` counts seconds.
+    """Buffers of requests and unread answers, counted. Belongs to the loop's thread. `clock` counts seconds.
 
-    Invariant: buffers of requests take at most `limit` bytes, beside what the oldest of them needs to be whole, and
-    what each connection has received at once when it began. The oldest may always grow, so that there is no deadlock.
+    Invariant: buffers of requests take at most `limit` bytes, besides what the oldest of them needs to be complete, and
+    what each connection received at once when its request began. The oldest may always grow, so there is no deadlock.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class RequestMemory:
         discard: Callable[[list[Memory]], object] = list.clear,
         closings: ClosingLog | None = None,
     ) -> None:
-        """`discard` is given memory that is no longer used; freeing large maps takes a while."""
+        """`discard` gets memory that is no longer used; unmapping large maps takes a while."""
         self._limit = limit
         self._clock = clock
         self._discard = discard
@@ -82,19 +82,17 @@ class RequestMemory:
         self._begun_at: dict[Hashable, float] = {}
         self._arriving_bytes = 0
         self._waiting: dict[Hashable, Callable[[], object]] = {}
-        #: Who took something last comes last: no search among thousands.
+        #: Ordered by when each client last read something: no search among thousands.
         self._unread: dict[SlowReader, int] = {}
         self._unread_bytes = 0
-        #: Bytes of answers that had to wait, and do not wait any more.
+        #: Bytes of answers that had to wait and were sent since the last trim.
         self._freed_bytes = 0
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def take(self, request: Hashable, size: int, wanted: int) -> Memory:
-        """Return a buffer with anything in it.
-
-        One that is kept and has at least `wanted` bytes, else of at least `size`.
-        """
+        """Return a buffer with arbitrary contents: a pooled one of at least `wanted` bytes, else one of at least
+        `size`."""
         self._taken = True
         for index, buffer in enumerate(self._free):
             if len(buffer) >= wanted:
@@ -114,8 +112,8 @@ class RequestMemory:
         """Return a larger buffer that begins with the `used` bytes of a full one, and reclaim that one."""
         if isinstance(buffer, mmap.mmap) and not any(len(kept) >= wanted for kept in self._free):
             before = len(buffer)
-            with suppress(BufferError, SystemError):  # not everywhere can a map grow
-                buffer.resize(_rounded(size))  # no byte is copied: the kernel moves pages
+            with suppress(BufferError, SystemError):  # maps cannot grow on every system
+                buffer.resize(_rounded(size))  # no copy: the kernel moves pages
                 self._arriving[request] += len(buffer) - before
                 self._arriving_bytes += len(buffer) - before
                 return buffer
@@ -125,7 +123,7 @@ class RequestMemory:
         return larger
 
     def give(self, request: Hashable, buffer: Memory) -> None:
-        """Take a buffer back. Requests that waited for it go on."""
+        """Take back a buffer, and wake requests that waited for memory."""
         self._arriving_bytes -= len(buffer)
         left = self._arriving[request] - len(buffer)
         if left:
@@ -153,12 +151,12 @@ class RequestMemory:
         self._waiting.pop(request, None)
 
     def is_late(self, request: Hashable) -> bool:
-        """Return whether others wait for memory of a request that should have arrived by now."""
+        """Return whether a request exceeds its arrival time while others wait for memory."""
         begun_at = self._begun_at.get(request)
         return bool(self._waiting) and begun_at is not None and self._clock() > begun_at + _ARRIVAL_S_MAX
 
     def trim(self) -> None:
-        """Give memory back to the system that was not used since the last time; let all that wait look again."""
+        """Return memory unused since the last call to the system, and wake all that wait."""
         if not self._taken and self._free:
             free, self._free = self._free, []
             self._free_bytes = 0
@@ -170,14 +168,14 @@ class RequestMemory:
             go_on()
 
     def _wake(self) -> None:
-        """Let the first one go on, and the one that may always; each wakes the next with what it gives back."""
+        """Wake the first waiter, and the oldest request; each wakes the next when it returns memory."""
         for request in {next(iter(self._waiting)), next(iter(self._arriving), None)}:
             go_on = self._waiting.pop(request, None)
             if go_on is not None:
                 go_on()
 
     def trims_heap(self) -> bool:
-        """Return whether so many answers have gone that the heap may be mostly holes; True once."""
+        """Return whether so many answers were sent that the heap may be fragmented; True once."""
         if self._freed_bytes < _HOLES_BYTES_MIN or self._unread_bytes > self._freed_bytes:
             return False
         self._freed_bytes = 0
@@ -186,9 +184,9 @@ class RequestMemory:
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def hold_answers(self, reader: SlowReader, size: int) -> None:
-        """Count the answers that wait for a client, at first, and each time that it has taken something.
+        """Record the size of the answers that wait for a client, each time that it changes.
 
-        Too many of all: who has taken nothing for longest is closed, of those who hold no less than most.
+        Above the limit, close the client that has not read for longest, among those that hold at least the average.
         """
         before = self._unread.pop(reader, 0)
         self._unread_bytes += size - before
@@ -199,7 +197,7 @@ class RequestMemory:
             readers = len(self._unread)
             oldest = next(each for each, held in self._unread.items() if held * readers >= self._unread_bytes)
             self._closings.warn(
-                oldest.peer.client_host, f"it does not read, and answers that wait take {self._unread_bytes} bytes"
+                oldest.peer.client_host, f"it does not read its answers, of which {self._unread_bytes} bytes wait"
             )
             self._unread_bytes -= self._unread.pop(oldest)
             oldest.close()

@@ -1,7 +1,7 @@
-"""The calls of a connection whose client has to say who it is first (KIP-43, KIP-152), and again in time (KIP-368).
+"""The calls of a connection whose client must authenticate first (KIP-43, KIP-152), and again in time (KIP-368).
 
-Until then only ApiVersions, SaslHandshake and SaslAuthenticate are answered; for everything else the connection ends,
-as in Kafka. What fails is answered and closed a little later, so that trying passwords takes time.
+Until then only ApiVersions, SaslHandshake and SaslAuthenticate are answered; any other request closes the connection,
+as in Kafka. A failure is answered and the connection closed after a delay, so that guessing passwords takes time.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from stratalog.wire import (
 
 logger = logging.getLogger(__name__)
 
-#: A client may not begin again sooner than this after its last time.
+#: Minimum time between two re-authentications.
 _REAUTH_EVERY_S: Final = 1.0
 _HANDSHAKE_VERSION_MAX: Final = 1
 _AUTHENTICATE_VERSION_MAX: Final = 2
-#: Versions of ApiVersions after which the client has to go on; of others it may ask once more.
+#: Versions of ApiVersions that are answered with success: a handshake must follow. After others, it may be sent again.
 _API_VERSIONS: Final = range(5)
 _REQUEST_BYTES_MIN: Final = REQUEST_HEAD.size + 2
 
@@ -49,7 +49,7 @@ class _State(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SaslServer:
-    """The SASL of one listener. `wall_ms` tells the time since the epoch."""
+    """The SASL of one listener. `wall_ms` returns the time since the epoch."""
 
     settings: SaslSettings
     accounts: Accounts
@@ -57,7 +57,7 @@ class SaslServer:
 
 
 class SaslCalls(Calls):
-    """Belongs to the loop's thread."""
+    """Calls that authenticate first. Belongs to the loop's thread."""
 
     __slots__ = (
         "_begun_again_at",
@@ -78,7 +78,7 @@ class SaslCalls(Calls):
         self._exchange: SaslExchange | None = None
         #: Whether tokens come in SaslAuthenticate requests, or bare (SaslHandshake v0).
         self._has_headers = False
-        #: Loop time at which the client last began to authenticate again.
+        #: Loop time at which the client last started to re-authenticate.
         self._begun_again_at: float | None = None
         self._wrong_mechanism = False
         #: Loop time at which the session ends; None for never.
@@ -86,7 +86,7 @@ class SaslCalls(Calls):
 
     def answer(self, frames: Iterable[memoryview]) -> None:
         if self._is_expired():
-            self._template = None  # so that every request is looked at
+            self._template = None  # so that every request is checked
         super().answer(frames)
 
     def _is_expired(self) -> bool:
@@ -103,14 +103,14 @@ class SaslCalls(Calls):
             self._state = _State.HANDSHAKE
             self._authenticate(frame)
         elif self._is_expired():
-            self.reject("its session has expired and it has not authenticated again")
+            self.reject("its session has expired and it has not re-authenticated")
         else:
             super()._handle(frame)
 
     def _begins_again(self) -> bool:
         now = self.host.loop.time()
         last = self._begun_again_at
-        # As in Kafka: a session without an end is not renewed.
+        # As in Kafka, a session that never expires is not renewed.
         if self._expires_at is None or (last is not None and now < last + _REAUTH_EVERY_S):
             return False
         self._begun_again_at = now
@@ -123,7 +123,7 @@ class SaslCalls(Calls):
             self._take_bare_token(bytes(frame))
             return
         if len(frame) < _REQUEST_BYTES_MIN:
-            self.reject("a first message that is no request; GSSAPI is not supported")
+            self.reject("its first message is no request; GSSAPI is not supported")
             return
         key, version, correlation_id = REQUEST_HEAD.unpack_from(frame)
         try:
@@ -136,9 +136,9 @@ class SaslCalls(Calls):
                 if version in _API_VERSIONS:
                     self._state = _State.HANDSHAKE
             else:
-                self.reject(f"API key {key} v{version} before it has authenticated")
+                self.reject(f"API key {key} v{version} before authentication")
         except Exception as error:  # noqa: BLE001
-            # A client that has not authenticated gets no trace of what its bytes did.
+            # An unauthenticated client gets no traceback into the log.
             self.reject(f"its SASL request cannot be read: {type(error).__name__}")
 
     def _take_handshake(self, version: int, correlation_id: int, frame: memoryview) -> None:
@@ -146,7 +146,7 @@ class SaslCalls(Calls):
         enabled = self._sasl.settings.mechanisms
         found = enabled.get(request.mechanism)
         if found is None and self._begun_again_at is not None:
-            self.reject(f"mechanism {request.mechanism!r} is not enabled, when it authenticated again")  # as Kafka does
+            self.reject(f"mechanism {request.mechanism!r} is not enabled, in re-authentication")  # as Kafka does
             return
         if found is None:
             response = ctx.respond(error_code=UnsupportedSaslMechanismError.code, mechanisms=tuple(enabled))
@@ -166,7 +166,7 @@ class SaslCalls(Calls):
             self._refuse_other(key, version, correlation_id)
             return
         if self._wrong_mechanism:
-            self.reject("another mechanism than before, when it authenticated again")
+            self.reject("another mechanism than before, in re-authentication")
             return
         if not 0 <= version <= _AUTHENTICATE_VERSION_MAX:
             self.reject(f"SaslAuthenticate v{version} is not supported")
@@ -189,7 +189,7 @@ class SaslCalls(Calls):
         )
 
     def _refuse_other(self, key: int, version: int, correlation_id: int) -> None:
-        """Another request in the middle of it: ILLEGAL_SASL_STATE where its answer has a place for that."""
+        """Refuse another request during authentication, with ILLEGAL_SASL_STATE if its response has an error code."""
         why = f"API key {key} during SASL authentication"
         api = self.host.apis.get(key)
         if api is None or not api.min_version <= version <= api.max_version:
@@ -219,7 +219,7 @@ class SaslCalls(Calls):
         if principal is not None:
             if self._begun_again_at is not None and principal != self.peer.principal:
                 raise SaslFailureError(
-                    f"{principal} when it authenticated again, {self.peer.principal} before",
+                    f"{principal} in re-authentication, {self.peer.principal} before",
                     client_message="Cannot change principals during re-authentication from "
                     f"{_dotted(self.peer.principal)}: {_dotted(principal)}",
                 )
@@ -227,7 +227,7 @@ class SaslCalls(Calls):
         return answer
 
     def _finish_session(self) -> int:
-        """Let the client in, if it has proved who it is; how many ms that is for, 0 when it is for ever."""
+        """Admit the client once it has authenticated; return the session lifetime in ms, 0 for unlimited."""
         exchange, mechanism = self._exchange, self._mechanism
         assert exchange is not None
         assert mechanism is not None
@@ -243,7 +243,7 @@ class SaslCalls(Calls):
         return min(lifetimes, default=0)
 
     def _fail(self, why: str, ctx: RequestContext | None, response: Any) -> None:
-        """Say no, a little later, and close."""
+        """Refuse the client after a delay, and close."""
         self._state = _State.FAILED
         self.is_waiting = True
         self._exchange = None

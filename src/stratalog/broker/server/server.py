@@ -1,4 +1,4 @@
-"""The broker as a whole: its services, its socket, and the event loop that they run on."""
+"""The broker as a whole: its services, its listeners, and the event loop that they run on."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ logger = logging.getLogger(__name__)
 
 StrPath = str | os.PathLike[str]
 
-#: How often the membership in a cluster is looked at.
+#: How often to check whether the membership in a cluster has ended.
 _WATCH_S = 0.5
 _FREE_PORT = "127.0.0.1:0"
-#: No wait for members that may come, and few partitions of internal topics to make at their first use.
+#: No wait for members that may join, and few partitions of internal topics to create at their first use.
 SETTINGS_FOR_TESTS: Mapping[str, object] = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 1,
@@ -44,7 +44,7 @@ _THIS_MACHINE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class _Instance:
-    """An open broker that does not run yet: bound sockets and the storage behind it."""
+    """An open broker that does not run yet: bound sockets and its storage."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class _Instance:
             logger.warning("%s", advice)
         dirs = _data_dirs(data_dir, settings)
         parse_overrides(settings)
-        # Bound first: a port in use must leave the directories as they were.
+        # Bound first: a port in use must leave the directories unchanged.
         self.opened = open_listeners(listen, settings)
         try:
             self._storage = _open(dirs, settings, clock, fs)
@@ -76,9 +76,9 @@ class _Instance:
         return self._services
 
     async def run(self, stop: asyncio.Event, on_ready: Callable[[], object]) -> None:
-        """Serve until `stop` is set. Nothing is closed afterwards but the socket.
+        """Serve until `stop` is set, then close only the sockets.
 
-        DataDirError when the last log directory has failed: there is nothing left to serve.
+        Raises DataDirError when the last log directory has failed.
         """
         loop = asyncio.get_running_loop()
         with batches_at_most(QUICK_BYTES_MAX), slow_callbacks_reported(loop, self._settings[SLOW_CALLBACK_MS]):
@@ -104,7 +104,7 @@ class _Instance:
                 raise DataDirError("the broker does not start: all log directories have failed")
             if services.cluster is not None:
                 services.cluster.secure(services)
-                await asyncio.sleep(0)  # what it has handed to the loop is in force now
+                await asyncio.sleep(0)  # let what it scheduled on the loop take effect
             acceptor.start()
             if services.cluster is not None:
                 await services.workers.run(services.cluster.begin, services)
@@ -126,19 +126,19 @@ class _Instance:
 
 
 class Broker:
-    """An in-process broker on a thread of its own.
+    """An in-process broker on its own thread.
 
         with Broker(data_dir=path, listen="127.0.0.1:0") as broker:
             Producer({"bootstrap.servers": broker.bootstrap_servers})
 
-    `data_dir` is one directory or several; without one, `log.dirs` counts; without that, a temporary directory is made,
-    and removed by `close`. `listen` is HOST:PORT, port 0 takes a free one; without one, `listeners` counts if it is
-    set, else a free port of this machine alone is taken. `config` holds broker keys under Kafka's names. The broker
-    serves from the moment the constructor returns until `close`. Tests hand in time, files and the event loop.
+    `data_dir` is one directory or several. Without it, `log.dirs` applies; without that, a temporary directory is made
+    and removed by `close`. `listen` is HOST:PORT; port 0 takes a free port. Without it, `listeners` applies, else a
+    free port on the loopback interface. `config` holds broker keys under Kafka's names. The broker serves from the
+    moment the constructor returns until `close`. Tests pass in time, files and the event loop.
 
-    Threads of the process that compute keep each request waiting for up to `sys.getswitchinterval()`, 5 ms by default.
-    That is a setting of the whole process, so it is left alone here; `stratalog serve` sets 0.5 ms, and a program that
-    wants short latencies beside its own work can do the same.
+    CPU-bound threads of the process delay each request by up to `sys.getswitchinterval()`, 5 ms by default. That
+    setting is process-wide, so it is left alone here. `stratalog serve` sets 0.5 ms; a program that needs short
+    latencies can do the same.
 
     UsageError (port in use, bad address), InvalidConfigError and DataDirError say in one line what is wrong; nothing is
     left running or half-written then.
@@ -176,18 +176,18 @@ class Broker:
 
     @staticmethod
     def testing(config: Mapping[str, object] | None = None, *, clock: Clock = SYSTEM_CLOCK) -> Broker:
-        """Start a broker for a test: a temporary directory, a free port, and settings under which nothing waits.
+        """Start a broker for a test: a temporary directory, a free port, and no delays; `config` overrides settings.
 
-        `config` overrides those settings. `stratalog.testing.broker` has one whose time moves, and that fails.
+        `stratalog.testing.broker` has one with a controllable clock and injectable faults.
         """
         return Broker(config={**SETTINGS_FOR_TESTS, **(config or {})}, clock=clock)
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        """Create a topic; returns once it can be written. Raises TopicAlreadyExistsError and InvalidTopicError."""
+        """Create a topic; returns once it is writable. Raises TopicAlreadyExistsError and InvalidTopicError."""
         self.services.topics.create(name, partitions, config)
 
     def _raise_failure(self) -> None:
-        """Undo a start that failed."""
+        """Clean up and raise if the start failed."""
         if self._failure is not None:
             self._thread.join()
             self._instance.close(clean=False)
@@ -205,23 +205,23 @@ class Broker:
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended the broker by itself, once it has: DataDirError when all log directories have failed."""
+        """The error that stopped the broker, if any: DataDirError when all log directories have failed."""
         return self._failure
 
     @property
     def services(self) -> BrokerServices:
-        """The broker's inside, for tests and tools in the same process."""
+        """The broker's services, for tests and tools in the same process."""
         return self._instance.services
 
     def close(self) -> None:
-        """Stop serving, flush everything and leave the directories clean. Harmless when called again."""
+        """Stop serving, flush everything and leave the directories clean. Idempotent."""
         if self._closed:
             return
         self._closed = True
         try:
             self._loop.call_soon_threadsafe(self._stop.set)
-        except RuntimeError:  # the loop has ended by a failure of its own
-            logger.debug("The broker's loop had ended before")
+        except RuntimeError:  # the loop has ended by a failure
+            logger.debug("The broker's loop has already ended")
         self._thread.join()
         self._instance.close(clean=self._failure is None)
         self._remove_temporary()
@@ -276,7 +276,7 @@ async def serve(
 
 
 def new_event_loop() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return what makes the fastest event loop that is installed."""
+    """Return the factory of the fastest installed event loop."""
     try:
         import uvloop  # not made for every system
     except ImportError:
@@ -292,14 +292,14 @@ def _bootstrap_servers(instance: _Instance) -> str:
 def _open(data_dirs: list[Path], config: BrokerConfig, clock: Clock, fs: FileSystem) -> BrokerStorage:
     if not joins_cluster(config.properties):
         return open_storage(data_dirs, config, clock=clock, fs=fs)
-    # start-up cost: a broker without a cluster does without
+    # Imported here for start-up time: a broker without a cluster does not need it.
     from stratalog.broker.cluster import open_cluster_storage
 
     return open_cluster_storage(data_dirs, config, clock=clock)
 
 
 def _watch(cluster: ClusterMembership, give_up: Callable[[str], object], loop: asyncio.AbstractEventLoop) -> None:
-    """Stop the broker when its membership has ended by itself."""
+    """Stop the broker when its cluster membership has failed."""
     if cluster.failure is not None:
         give_up(str(cluster.failure))
     else:
@@ -317,12 +317,12 @@ def _data_dirs(data_dir: StrPath | Sequence[StrPath] | None, config: BrokerConfi
         raise UsageError("no data directory: give one (--data-dir), or set log.dirs")
     for path in dirs:
         if "\0" in str(path):
-            raise UsageError(f"{str(path)!r} names no directory: it has a NUL character")
+            raise UsageError(f"data directory {str(path)!r} contains a NUL character")
     return dirs
 
 
 def _text(value: object) -> str | None:
-    """Return a configuration value as it would stand in a properties file."""
+    """Return a configuration value as written in a properties file."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return None if value is None else str(value)

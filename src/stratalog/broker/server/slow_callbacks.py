@@ -1,13 +1,13 @@
-"""A trace of what holds the event loop: callbacks that run longer than `stratalog.loop.slow.callback.ms`.
+"""Log callbacks that hold the event loop longer than `stratalog.loop.slow.callback.ms`.
 
-While a callback runs, every client waits. Each callback that is given to the loop is timed, and a thread looks where
-one stands that takes too long:
+While a callback runs, every client waits. Each callback of the loop is timed, and a thread samples the stack of one
+that takes too long:
 
     The event loop was held for 213 ms (198 ms of CPU) by Connection._on_readable from 127.0.0.1, at
     stratalog/records/compression.py:141 decompress; 12 others since the last such line, up to 90 ms
 
-CPU far below the time says that the thread waited: for a core, for the interpreter lock, or for a disk. One line a
-second at the most. Without the setting nothing of this is there.
+CPU time far below the duration means that the thread waited: for a core, the interpreter lock, or a disk. At most one
+line a second is logged. Without the setting nothing is timed.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from typing import Any, Final
 
 logger = logging.getLogger(__name__)
 
-#: Methods of a loop that take a callback, and the position of it among their arguments.
+#: Methods of a loop that take a callback, and the callback's position among their arguments.
 _TAKERS: Final = {
     "call_soon": 0, "call_soon_threadsafe": 0, "call_later": 1, "call_at": 1, "add_reader": 1, "add_writer": 1,
 }  # fmt: skip
 _LINE_INTERVAL_S: Final = 1.0
-#: How often a callback that takes long is looked at, as a part of what it may take.
+#: Samples during the time that a callback may take.
 _LOOKS: Final = 2
 _PACKAGE: Final = "stratalog"
 
 
 @contextmanager
 def slow_callbacks_reported(loop: asyncio.AbstractEventLoop, limit_ms: int) -> Iterator[None]:
-    """Log callbacks of the loop of this thread that take longer; 0: none."""
+    """Log callbacks of this thread's loop that take longer than `limit_ms`; 0: none."""
     if not limit_ms:
         yield
         return
@@ -50,14 +50,14 @@ def slow_callbacks_reported(loop: asyncio.AbstractEventLoop, limit_ms: int) -> I
 
 
 class SlowCallbacks:
-    """Watches the loop of the thread that made this, from `start` to `close`."""
+    """Watches the loop of the thread that created it, from `start` to `close`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limit_ms: int) -> None:
         self._loop = loop
         self._limit_s = limit_ms / 1000
         #: When the callback that runs now began; 0.0 while none does.
         self._begun_s = 0.0
-        #: Where the loop's thread stood when its callback had taken too long.
+        #: Stack position of the loop's thread when its callback had taken too long.
         self._place = ""
         self._line_at_s = 0.0
         self._unsaid = 0
@@ -72,7 +72,7 @@ class SlowCallbacks:
         self._looker.start()
 
     def close(self) -> None:
-        """Stop watching. Callbacks that the loop has already are still timed, and nothing is logged of them."""
+        """Stop watching. Callbacks that are already scheduled are still timed, but not logged."""
         self._ended.set()
         self._looker.join()
         for name in _TAKERS:
@@ -81,7 +81,7 @@ class SlowCallbacks:
     def _timing(self, take: Callable[..., Any], position: int) -> Callable[..., Any]:
         def give(*arguments: Any, **options: Any) -> Any:
             callback = arguments[position]
-            if not isinstance(callback, _Timed):  # asyncio's own loop gives some of them on to its other methods
+            if not isinstance(callback, _Timed):  # asyncio's own loop passes some of them to its other methods
                 callback = _Timed(self, callback)
             return take(*arguments[:position], callback, *arguments[position + 1 :], **options)
 
@@ -122,7 +122,7 @@ class SlowCallbacks:
         self._unsaid, self._longest_unsaid_s = 0, 0.0
 
     def _look(self) -> None:
-        """On a thread of its own: note where a callback stands that has taken too long."""
+        """Sample where a slow callback is, on a separate thread."""
         while not self._ended.wait(self._limit_s / _LOOKS):
             begun_s = self._begun_s
             if begun_s and not self._place and time.perf_counter() - begun_s > self._limit_s:
@@ -132,7 +132,7 @@ class SlowCallbacks:
 
 
 class _Timed:
-    """A callback as the loop has it."""
+    """A callback as passed to the loop."""
 
     __slots__ = ("_callback", "_watch")
 
@@ -145,7 +145,7 @@ class _Timed:
 
 
 def description(callback: Callable[..., Any]) -> str:
-    """Name a callback: its function, or the coroutine of its task; and the client, where it is a connection's."""
+    """Name a callback by its function or its task's coroutine, and the client of a connection."""
     while isinstance(callback, functools.partial):
         callback = callback.func
     owner = getattr(callback, "__self__", None)
@@ -157,7 +157,7 @@ def description(callback: Callable[..., Any]) -> str:
 
 
 def _place(frame: FrameType) -> str:
-    """Return the innermost line of this package at which a thread stands."""
+    """Return the innermost line of this package in a stack."""
     inner: FrameType | None = frame
     while inner is not None and inner.f_globals.get("__name__", "").partition(".")[0] != _PACKAGE:
         inner = inner.f_back

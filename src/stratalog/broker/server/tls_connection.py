@@ -1,6 +1,6 @@
-"""A connection within TLS: the same requests and answers, through OpenSSL instead of the bare socket.
+"""A TLS connection: the same requests and answers, through OpenSSL instead of the bare socket.
 
-File ranges go through memory, a piece at a time: Python has no call that lets the kernel encrypt what it sends.
+File ranges go through memory, a piece at a time: Python cannot let the kernel encrypt what it sends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stratalog.log.format import FileSlice
 _RECORD_BYTES: Final = 16 * 1024
 #: Piece of a file that is read at once.
 _COPY_BYTES: Final = 256 * 1024
-#: Records that are received before the other connections have their turn.
+#: Records to receive before other connections get their turn.
 _RECORDS_A_TURN: Final = 32
 
 _NOTHING: Final = memoryview(b"")
@@ -29,19 +29,19 @@ _WAITS: Final = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class TlsConnection(Connection):
-    """Belongs to the loop's thread. Until its handshake has ended, nothing is read as a request."""
+    """A connection over TLS. Belongs to the loop's thread. Reads no request until its handshake has ended."""
 
     __slots__ = ("_asks", "_chunk", "_shaking", "_tls")
 
     def __init__(self, host: Host, sock: socket.socket, peer: Peer, tls: ServerTls, sasl: SaslServer | None) -> None:
-        sock.getpeername()  # OSError when it is gone: `wrap_socket` would leave a socket that is never closed
+        sock.getpeername()  # OSError when it is closed: `wrap_socket` would leak the socket
         wrapped = tls.context().wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         super().__init__(host, wrapped, peer, sasl)
         self.outside_since = self.active_at
         self._asks = sasl is not None
         self._tls = tls
         self._shaking = True
-        #: What has been read of a file and not been sent.
+        #: What was read of a file and not sent yet.
         self._chunk = _NOTHING
 
     @property
@@ -51,7 +51,7 @@ class TlsConnection(Connection):
     def close(self) -> None:
         if not (self.closed or self._shaking or self.is_stuck):
             with contextlib.suppress(OSError, ValueError):
-                self._secured.unwrap()  # says that this is the end; the client's answer is not waited for
+                self._secured.unwrap()  # sends close_notify; the client's is not awaited
         super().close()
         self._chunk = _NOTHING
 
@@ -73,7 +73,7 @@ class TlsConnection(Connection):
             return
         try:
             self.peer.principal = self._tls.principal_of(self._secured.getpeercert(binary_form=True))
-        except Exception as error:  # noqa: BLE001  # whatever a library says of an odd certificate
+        except Exception as error:  # noqa: BLE001  # any error of a library for an odd certificate
             known = isinstance(error, StratalogError | ValueError)
             self._refuse(str(error) if known else f"a certificate that cannot be read: {type(error).__name__}")
             return
@@ -103,7 +103,7 @@ class TlsConnection(Connection):
             super()._take_in()
 
     def _receive(self) -> None:
-        """Receive what is there, up to a turn's worth, and work on what is whole."""
+        """Receive up to a turn's worth of records, and process complete requests."""
         framing = self.framing
         try:
             for _ in range(_RECORDS_A_TURN):
@@ -124,7 +124,7 @@ class TlsConnection(Connection):
                     return
         finally:
             framing.settle()
-        if self._secured.pending():  # that is in OpenSSL's memory: the socket says nothing of it
+        if self._secured.pending():  # these bytes are in OpenSSL's memory: the socket does not report them
             self._loop.call_soon(self._on_readable)
 
     def _peek(self) -> bytes:
