@@ -46,7 +46,7 @@ def test_the_first_user_is_there_before_the_first_start(tmp_path: Path) -> None:
         ("SCRAM-SHA-256=[name=a]", "a password of a is not set"),
         ("SCRAM-SHA-256=[name=a,password=hush,iterations=1]", "expected 4096 to 16384"),
         ("SCRAM-SHA-256=[name=a,saltedpassword=hush]", "needs a salt"),
-        ("SCRAM-SHA-256=[name=a,salt=??,password=hush]", "salt is no base64"),
+        ("SCRAM-SHA-256=[name=a,salt=??,password=hush]", "salt is not base64"),
         ("SCRAM-SHA-256=[name=a,passwort=hush]", "expected iterations"),
     ],
 )

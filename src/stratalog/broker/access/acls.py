@@ -1,4 +1,4 @@
-"""Access rules, and filters that choose among them. Names and numbers are Kafka's (`org.apache.kafka.common.acl`)."""
+"""Access rules (ACLs) and filters. Names and numbers are Kafka's (`org.apache.kafka.common.acl`)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from stratalog.errors import InvalidRequestError, UnsupportedVersionError
 WILDCARD: Final = "*"
 WILDCARD_PRINCIPAL: Final = "User:*"
 
-#: The one name of the one resource of type CLUSTER.
+#: The only name of a CLUSTER resource.
 CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class _Code(IntEnum):
-    """A number of the protocol. One without a meaning is UNKNOWN, 0."""
+    """A number of the protocol. One without a meaning becomes UNKNOWN, 0."""
 
     @classmethod
     def _missing_(cls, _value: object) -> Self:
@@ -27,7 +27,7 @@ class _Code(IntEnum):
 
 
 class ResourceType(_Code):
-    """A kind of thing that is protected."""
+    """A kind of protected resource."""
 
     UNKNOWN = 0
     ANY = 1
@@ -45,7 +45,7 @@ class ResourceType(_Code):
 
 
 class PatternType(_Code):
-    """How the name of a rule is meant. ANY and MATCH are for filters."""
+    """How the name in a rule matches. ANY and MATCH are for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -55,7 +55,7 @@ class PatternType(_Code):
 
 
 class AclOperation(_Code):
-    """What is done to a resource."""
+    """An operation on a resource."""
 
     UNKNOWN = 0
     ANY = 1
@@ -76,7 +76,7 @@ class AclOperation(_Code):
 
 
 class Permission(_Code):
-    """Whether a rule grants or forbids."""
+    """Whether a rule allows or denies."""
 
     UNKNOWN = 0
     ANY = 1
@@ -86,7 +86,7 @@ class Permission(_Code):
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """One access rule: `principal` (as `User:alice`) from `host` may, or may not, do `operation` to what is named."""
+    """One access rule: `principal` (as `User:alice`) from `host` may, or may not, do `operation` on the resource."""
 
     resource_type: ResourceType
     name: str
@@ -108,7 +108,7 @@ class Acl:
 def acl_of(
     *, resource_type: int, name: str, pattern_type: int, principal: str, host: str, operation: int, permission: int
 ) -> Acl:
-    """Return a rule by the numbers of the protocol; those without a meaning are UNKNOWN."""
+    """Return a rule from the numbers of the protocol; those without a meaning become UNKNOWN."""
     return Acl(
         resource_type=ResourceType(resource_type),
         name=name,
@@ -122,7 +122,7 @@ def acl_of(
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """Chooses rules. None and ANY choose all; MATCH chooses every rule that says something about `name`."""
+    """A filter of rules. None and ANY match all; MATCH matches every rule that applies to `name`."""
 
     resource_type: ResourceType = ResourceType.ANY
     name: str | None = None
@@ -144,7 +144,7 @@ class AclFilter:
         operation: int,
         permission: int,
     ) -> AclFilter:
-        """Return a filter by the numbers of the protocol."""
+        """Return a filter from the numbers of the protocol."""
         return cls(
             resource_type=ResourceType(resource_type),
             name=name,
@@ -186,9 +186,9 @@ class AclFilter:
 
 
 def check_new_acl(acl: Acl, *, ranges: bool) -> None:
-    """Check a rule that is to be added; `ranges` says whether its host may be a range of addresses.
+    """Check a rule to be added; `ranges` says whether its host may be a range of addresses.
 
-    InvalidRequestError or UnsupportedVersionError, in Kafka's words.
+    Raises InvalidRequestError or UnsupportedVersionError with Kafka's messages.
     """
     if acl.resource_type is ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
         raise InvalidRequestError(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
@@ -219,7 +219,7 @@ def check_new_acl(acl: Acl, *, ranges: bool) -> None:
 
 
 def network_of(host: str) -> IPv4Network | IPv6Network:
-    """Return the addresses that the host of a rule means, as `10.1.0.0/16`; ValueError when it is no such range."""
+    """Return the address range in the host of a rule, such as `10.1.0.0/16`; ValueError if it is invalid."""
     address, _, length = host.partition("/")
     if not (length.isascii() and length.isdecimal()):
         raise ValueError(f"{host!r} is no range of addresses; write 10.1.0.0/16 or fd00::/8")
@@ -229,7 +229,7 @@ def network_of(host: str) -> IPv4Network | IPv6Network:
 
 @lru_cache(maxsize=4096)
 def is_in_range(address: str, host: str) -> bool:
-    """Return whether an address is in the range that the host of a rule means; not, where that is no range."""
+    """Return whether an address is in the range in the host of a rule; False if that is no range."""
     if "/" not in host:
         return False
     try:
@@ -240,7 +240,7 @@ def is_in_range(address: str, host: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def host_in_rules(address: str) -> str:
-    """Return an address of a socket as rules and the audit log write it: Java's way."""
+    """Return a socket's address in Java's form, which rules and the audit log use."""
     found = ip_address(address.partition("%")[0])
     if isinstance(found, IPv6Address):
         mapped: IPv4Address | None = found.ipv4_mapped

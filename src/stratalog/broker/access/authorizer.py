@@ -1,12 +1,12 @@
 """Decide by access rules, as Kafka's `StandardAuthorizer`.
 
-A super user may do everything. Else a rule that forbids counts before any that allows, however exact either is. A rule
-is about a resource when its name is the resource's (LITERAL), begins it (PREFIXED), or is `*` (LITERAL). Without any
-rule about the resource, the default counts; with rules of which none is about this principal, host and operation, the
-answer is no. To allow READ, WRITE, DELETE or ALTER is to allow DESCRIBE; to allow ALTER_CONFIGS is to allow
-DESCRIBE_CONFIGS. To forbid implies nothing.
+Super users may do everything. Otherwise a matching DENY takes precedence over any ALLOW, however specific either is. A
+rule applies to a resource when its name equals the resource's (LITERAL), is a prefix of it (PREFIXED), or is `*`
+(LITERAL). Without any rule for the resource, the default applies; with rules of which none matches the principal, host
+and operation, access is denied. ALLOW of READ, WRITE, DELETE or ALTER implies DESCRIBE; ALLOW of ALTER_CONFIGS implies
+DESCRIBE_CONFIGS. DENY implies nothing.
 
-As in Kafka, rules for `*` do not reach resources whose own names begin with `*`; no topic can have such a name.
+As in Kafka, rules for `*` do not apply to resources whose own names begin with `*`; no topic can have such a name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from stratalog.broker.access.acls import (
     is_in_range,
 )
 
-#: Which operations an ALLOW must name, where that is not only the operation itself.
+#: Operations whose ALLOW grants an operation, if not only that operation.
 _ALLOWED_BY = {
     AclOperation.DESCRIBE: frozenset(
         {
@@ -44,15 +44,15 @@ _ALLOWED_BY = {
     ),
 }
 
-#: Verdicts that are remembered; then all are forgotten.
+#: Size of the cache of verdicts; when it is full, it is cleared.
 _REMEMBERED_MAX = 20_000
-#: Longer names are not remembered: clients choose them, and no topic has one.
+#: Longer names are not cached: clients choose them, and no topic has one.
 _REMEMBERED_NAME_MAX = 249
 
 
 @dataclass(frozen=True, slots=True)
 class AclVerdict:
-    """A decision, and what it rests on: SuperUser, DefaultAllow, DefaultDeny, or the text of the rule that matched."""
+    """A decision and its reason: SuperUser, DefaultAllow, DefaultDeny, or the text of the matching rule."""
 
     allowed: bool
     rule: str
@@ -65,18 +65,18 @@ _DEFAULT_DENY = AclVerdict(False, "DefaultDeny")
 
 @dataclass(slots=True)
 class _Rules:
-    """The rules about one type of resource, by their names."""
+    """The rules for one resource type, by name."""
 
     literal: dict[str, list[Acl]] = field(default_factory=lambda: defaultdict(list))
     prefixed: dict[str, list[Acl]] = field(default_factory=lambda: defaultdict(list))
-    #: How many prefixes have each length.
+    #: Number of prefixes by length.
     lengths: Counter[int] = field(default_factory=Counter)
 
     def named(self, acl: Acl) -> dict[str, list[Acl]]:
         return self.literal if acl.pattern_type is PatternType.LITERAL else self.prefixed
 
     def about(self, name: str) -> Iterator[Acl]:
-        """Yield the rules about one resource."""
+        """Yield the rules that apply to one resource."""
         yield from self.literal.get(name, ())
         for length in self.lengths:
             if length <= len(name):
@@ -86,7 +86,7 @@ class _Rules:
 
 
 class Authorizer:
-    """The rules, and what follows from them. Verdicts are remembered until a rule changes. Not thread-safe."""
+    """Decides by its rules. Verdicts are cached until a rule changes. Not thread-safe."""
 
     def __init__(
         self, acls: Iterable[Acl] = (), *, super_users: Iterable[str] = (), allow_if_no_acl: bool = False
@@ -96,7 +96,7 @@ class Authorizer:
         self._acls: dict[Acl, None] = {}
         self._rules: dict[ResourceType, _Rules] = defaultdict(_Rules)
         self._remembered: dict[tuple[str, str, AclOperation, ResourceType, str], AclVerdict] = {}
-        #: Called after every change: what was decided before may not hold any more.
+        #: Called after every change: earlier verdicts may be outdated.
         self.on_change: Callable[[], None] = lambda: None
         self.add(acls)
 
@@ -107,11 +107,11 @@ class Authorizer:
         return len(self._acls)
 
     def matching(self, chosen: AclFilter) -> list[Acl]:
-        """Return the rules that a filter chooses, the oldest first."""
+        """Return the matching rules, oldest first."""
         return [acl for acl in self._acls if chosen.matches(acl)]
 
     def add(self, acls: Iterable[Acl]) -> None:
-        """Take rules in; those that are there already stay as they are."""
+        """Add rules, except those that exist."""
         for acl in acls:
             if acl not in self._acls:
                 self._acls[acl] = None
@@ -122,7 +122,7 @@ class Authorizer:
         self._forget()
 
     def remove(self, acls: Iterable[Acl]) -> None:
-        """Take rules out; those that are not there do no harm."""
+        """Remove rules; ones that do not exist are ignored."""
         for acl in acls:
             if acl in self._acls:
                 del self._acls[acl]
@@ -139,11 +139,11 @@ class Authorizer:
 
     @property
     def rules(self) -> list[Acl]:
-        """All of them, the oldest first."""
+        """All rules, oldest first."""
         return list(self._acls)
 
     def change(self, gone: Iterable[Acl], new: Iterable[Acl]) -> None:
-        """Take rules out and others in, with no decision in between."""
+        """Replace rules, with no decision in between."""
         self.remove(gone)
         self.add(new)
 
@@ -156,7 +156,7 @@ class Authorizer:
     def decide(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
     ) -> AclVerdict:
-        """Return whether `principal` (as `User:alice`) may do this from `host` (an address), and by which rule."""
+        """Return whether `principal` (as `User:alice`) may do this from `host` (an address), and why."""
         if principal in self._super_users:
             return _SUPER_USER
         asked = (principal, host, operation, resource_type, name)
@@ -190,7 +190,7 @@ class Authorizer:
         return self._default if none_found else _DEFAULT_DENY
 
     def decide_any(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> AclVerdict:
-        """Return whether there may be a resource of this type to which `principal` may do this (KIP-679).
+        """Return whether `principal` may do this to some resource of this type (KIP-679).
 
         Implied operations do not count here, as in Kafka.
         """
@@ -223,7 +223,7 @@ def _concerns(acl: Acl, principal: str, host: str) -> bool:
 
 
 def _is_outdone(allow: Acl, literal_denied: set[str], prefixes_denied: set[str]) -> bool:
-    """Return whether all that a rule allows is forbidden by others."""
+    """Return whether other rules deny everything that a rule allows."""
     is_literal = allow.pattern_type is PatternType.LITERAL
     if is_literal and allow.name == WILDCARD:
         return False

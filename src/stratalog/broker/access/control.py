@@ -1,8 +1,7 @@
-"""Ask for a client, and write down what was decided: the authorizer's audit log.
+"""Check a client's access and write the audit log.
 
-The log is that of Kafka's authorizer, `kafka.authorizer.logger`: what was asked for and forbidden at INFO, what was
-allowed at DEBUG. Questions behind which there is no access (authorized operations, filters of lists) are at TRACE, here
-level 5.
+The log is that of Kafka's authorizer, `kafka.authorizer.logger`: denied access at INFO, allowed access at DEBUG. Checks
+that grant no access (authorized operations, filters of lists) are at TRACE, here level 5.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ audit_logger = logging.getLogger("kafka.authorizer.logger")
 
 _TRACE: Final = 5
 
-#: What can be done to each type of resource, as Kafka's `AclEntry.supportedOperations`.
+#: Operations of each resource type, as in Kafka's `AclEntry.supportedOperations`.
 _OPERATIONS: Final = {
     ResourceType.TOPIC: (
         AclOperation.READ,
@@ -74,7 +73,7 @@ class _Asked(NamedTuple):
 
 
 def super_users(config: BrokerConfig) -> list[str]:
-    """Return the principals that may do everything. InvalidConfigError for one without its type."""
+    """Return the super users. InvalidConfigError for one without its type."""
     names = [name.strip() for name in config["super.users"].split(";") if name.strip()]
     for name in names:
         if ":" not in name:
@@ -83,7 +82,7 @@ def super_users(config: BrokerConfig) -> list[str]:
 
 
 def access_control(config: BrokerConfig, acls: Callable[[], Iterable[Acl]]) -> AccessControl | None:
-    """Return what is configured to decide, with the stored rules; None when all clients may do everything."""
+    """Return the configured authorizer with the stored rules; None when every client may do everything."""
     names = super_users(config)
     if not config[AUTHORIZER]:
         return None
@@ -92,17 +91,17 @@ def access_control(config: BrokerConfig, acls: Callable[[], Iterable[Acl]]) -> A
 
 
 class AccessControl:
-    """The authorizer as the APIs ask it. Belongs to the loop's thread."""
+    """The authorizer as the APIs use it. Belongs to the loop's thread."""
 
     def __init__(self, authorizer: Authorizer, *, json_log: bool = False) -> None:
         self.authorizer = authorizer
-        #: Held from the change of the stored rules to that of the authorizer's.
+        #: Held from the change of the stored rules until the authorizer has applied it.
         self.changing = Lock()
         self._json_log = json_log
 
     @property
     def logs_allowed(self) -> bool:
-        """Whether each thing that is allowed is written down."""
+        """Whether allowed access is logged."""
         return audit_logger.isEnabledFor(logging.DEBUG)
 
     def allows(
@@ -117,7 +116,7 @@ class AccessControl:
         log_allowed: bool = True,
         log_denied: bool = True,
     ) -> bool:
-        """Return whether a client may do this. `count` says how often its request names the resource."""
+        """Return whether a client may do this. `count` is the number of references to the resource in its request."""
         principal, host = str(peer.principal), host_in_rules(peer.client_host)
         verdict = self.authorizer.decide(principal, host, operation, resource_type, name)
         if verdict.allowed:
@@ -138,7 +137,7 @@ class AccessControl:
         return verdict.allowed
 
     def allows_any(self, peer: Peer, key: ApiKey, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Return whether there may be a resource of the type to which a client may do this."""
+        """Return whether a client may do this to some resource of the type."""
         host = host_in_rules(peer.client_host)
         verdict = self.authorizer.decide_any(str(peer.principal), host, operation, resource_type)
         if audit_logger.isEnabledFor(_TRACE):
@@ -155,7 +154,7 @@ class AccessControl:
         return verdict.allowed
 
     def operations(self, peer: Peer, key: ApiKey, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """Return the operations that a client may do to a resource; a bit for each."""
+        """Return the operations that a client may do on a resource, one bit each."""
         return sum(
             1 << operation
             for operation in _OPERATIONS[resource_type]
@@ -172,7 +171,7 @@ class AccessControl:
         *,
         log_denied: bool = True,
     ) -> set[str]:
-        """Return the resources, of these, to which a client may do this."""
+        """Return the resources among `names` on which a client may do this."""
         return {
             name for name in set(names) if self.allows(peer, key, operation, resource_type, name, log_denied=log_denied)
         }
@@ -211,5 +210,5 @@ class AccessControl:
 
 
 def _on_one_line(name: str) -> str:
-    """Return a name such that it cannot begin a second line of the log."""
+    """Escape a name that could start a second line in the log."""
     return name if name.isprintable() else name.encode("unicode_escape").decode()

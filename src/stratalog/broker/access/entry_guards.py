@@ -1,4 +1,4 @@
-"""What guards are made of: questions to the authorizer, and entries of an answer that say that one is refused."""
+"""Building blocks of guards: checks with the authorizer, and response entries with an authorization error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOPIC_CODE: Final = TopicAuthorizationFailedError.code
 GROUP_CODE: Final = GroupAuthorizationFailedError.code
 CLUSTER_CODE: Final = ClusterAuthorizationFailedError.code
 TXN_ID_CODE: Final = TransactionalIdAuthorizationFailedError.code
-#: (client, entry of the request) -> entry of the response that says that it is refused.
+#: (client, entry of the request) -> entry of the response with the error.
 MakeEntry = Callable[[Asker, Any], Any]
 
 
@@ -41,7 +41,7 @@ def cluster_operation(operation: Op) -> Guard:
 
 
 def cluster_entries(operation: Op, request_field: str, response_field: str, refuse: MakeEntry) -> Guard:
-    """Guard an API without an error code of its own: each entry has it."""
+    """Guard an API that has an error code in each entry only."""
 
     def guard(asker: Asker, request: Any) -> GuardStep:
         if asker.may_cluster(operation):
@@ -76,7 +76,7 @@ def each_entry(
     *,
     name: Callable[[Any], str] = lambda entry: str(entry.name),
 ) -> Guard:
-    """Guard an API that does the same to each resource of a list."""
+    """Guard an API with a list of resources."""
 
     def guard(asker: Asker, request: Any) -> GuardStep:
         entries = getattr(request, request_field)
@@ -94,7 +94,7 @@ def split(
     is_allowed: Callable[[Any], bool],
     refuse: MakeEntry,
 ) -> GuardStep:
-    """Let the allowed entries go on; the others are refused in the answer."""
+    """Pass on the allowed entries; add the others to the response with an error."""
     entries = getattr(request, request_field)
     kept = tuple(entry for entry in entries if is_allowed(entry))
     if len(kept) == len(entries):
@@ -116,7 +116,7 @@ def refuse_partitions(
     name_field: str = "name",
     **blank: Any,
 ) -> MakeEntry:
-    """Return what refuses each partition of a topic."""
+    """Return a function that refuses each partition of a topic."""
 
     def refuse(asker: Asker, topic: Any) -> Any:
         make = asker.ctx.make
@@ -135,7 +135,7 @@ def refuse_partitions(
 
 
 def by_name_or_id(asker: Asker, topic: Any) -> str | None:
-    """Return the name of a topic of a request; None when it is named by an id that is unknown."""
+    """Return the name of a topic in a request; None when it is given by an unknown id."""
     name = getattr(topic, "name", None)
     topic_id = getattr(topic, "topic_id", None)
     if topic_id is None:
@@ -155,7 +155,7 @@ def readable_topics(asker: Asker, request: Any, refuse: MakeEntry) -> GuardStep:
 
 
 def is_in(asker: Asker, topic: Any, allowed: set[str]) -> bool:
-    """Return whether a topic is among these, or named by an unknown id."""
+    """Return whether a topic is in `allowed` or has an unknown id."""
     name = by_name_or_id(asker, topic)
     return name is None or name in allowed
 

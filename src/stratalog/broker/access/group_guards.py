@@ -1,4 +1,4 @@
-"""Guards of the APIs of groups of all types, and of coordinators."""
+"""Guards of the APIs of groups and coordinators."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def offset_fetch(asker: Asker, request: Any) -> GuardStep:
         )
         return GuardStep(answer=ctx.respond(topics=topics, error_code=GROUP_CODE))
     kept_groups, refused = [], []
-    # By position: a request may name a group twice, and ask for different topics of it.
+    # By position: a request may contain a group twice, with different topics.
     finishes: list[Finish | None] = []
     for group in request.groups:
         if asker.may(Op.DESCRIBE, GROUP, group.group_id):
@@ -91,7 +91,7 @@ def _fetched(topic_type: str, partition_type: str, code: int) -> MakeEntry:
 
 
 def _fetched_topics(asker: Asker, group: Any, topic_type: str, partition_type: str) -> tuple[Any, Finish | None]:
-    """Return what is asked of a group, without topics that the client may not describe, and what names them."""
+    """Return the requested group without topics that the client may not describe, and what adds their errors."""
     if group.topics is None:
         return group, only(
             "topics", lambda topic: asker.may(Op.DESCRIBE, TOPIC, by_name_or_id(asker, topic) or "", log_denied=False)
@@ -105,7 +105,7 @@ def _fetched_topics(asker: Asker, group: Any, topic_type: str, partition_type: s
 
 def find_coordinator(asker: Asker, request: Any) -> GuardStep:
     ctx = asker.ctx
-    if getattr(request, "key_type", 0) == _SHARE:  # as in Kafka, which looks at rights and goes on whatever they are
+    if getattr(request, "key_type", 0) == _SHARE:  # as in Kafka, which checks rights but ignores the result
         return GuardStep(request)
     is_transaction = getattr(request, "key_type", 0) == _TRANSACTION
     resource_type, code = (TXN_ID, TXN_ID_CODE) if is_transaction else (GROUP, GROUP_CODE)

@@ -1,8 +1,8 @@
-"""Ask before an API answers, and take from its answer what the client may not see.
+"""Check access before an API is handled, and filter its response.
 
-A guard stands before an API's handler. It says what goes on to the handler: the request, without what the client may
-not do; what is done to the answer; or the answer itself. Handlers know nothing of it, and without an authorizer no
-guard is ever called.
+A guard runs before an API's handler. It returns either the response, or the request without what the client may not
+access and a function that completes the response. Handlers do not know about guards, and without an authorizer none
+runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Finish = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class GuardStep:
-    """What a guard decided: `answer` at once, or `request` for the handler and `finish` for its answer."""
+    """A guard's decision: `answer` at once, or `request` for the handler and `finish` for its response."""
 
     request: Any = None
     finish: Finish | None = None
@@ -34,7 +34,7 @@ class GuardStep:
 
 
 class Asker:
-    """A request's client, as guards ask for it."""
+    """Checks the access of one request's client."""
 
     __slots__ = ("_access", "_key", "_peer", "ctx")
 
@@ -58,11 +58,11 @@ class Asker:
     def names(
         self, operation: AclOperation, resource_type: ResourceType, names: Iterable[str], *, log_denied: bool = True
     ) -> set[str]:
-        """Return those to which the client may do this."""
+        """Return the names on which the client may do this."""
         return {name for name in set(names) if self.may(operation, resource_type, name, log_denied=log_denied)}
 
     def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """Return what the client may do; a bit for each operation."""
+        """Return the operations that the client may do, one bit each."""
         return self._access.operations(self._peer, self._key, resource_type, name)
 
 
@@ -70,20 +70,20 @@ Guard = Callable[[Asker, Any], GuardStep]
 
 
 def added(field: str, entries: Iterable[Any]) -> Finish:
-    """Return what puts entries behind those of an answer's array."""
+    """Return a function that appends entries to an array of the response."""
     more = tuple(entries)
     return lambda response: replace(response, **{field: (*getattr(response, field), *more)})
 
 
 def only(field: str, is_seen: Callable[[Any], bool]) -> Finish:
-    """Return what keeps the entries of an answer's array that the client may see."""
+    """Return a function that removes entries of an array that the client may not see."""
     return lambda response: replace(
         response, **{field: tuple(each for each in getattr(response, field) if is_seen(each))}
     )
 
 
 def with_each(field: str, change: Callable[[Any], Any]) -> Finish:
-    """Return what changes each entry of an answer's array."""
+    """Return a function that changes each entry of an array of the response."""
     return lambda response: replace(response, **{field: tuple(map(change, getattr(response, field)))})
 
 
@@ -94,17 +94,14 @@ def both(first: Finish | None, second: Finish | None) -> Finish | None:
 
 
 def between_brokers(asker: Asker, request: Any) -> GuardStep:
-    """Guard an API of brokers among themselves, and each that nothing else is said of."""
+    """Guard an inter-broker API, and every API without another guard."""
     if not asker.may_cluster(AclOperation.CLUSTER_ACTION):
         raise ClusterAuthorizationFailedError("Cluster authorization failed.")
     return GuardStep(request)
 
 
 def guarded(apis: Registry, access: AccessControl, guards: Mapping[ApiKey, Guard | None]) -> Registry:
-    """Return the APIs, each behind its guard; one whose guard is None asks for nothing.
-
-    APIs that answer frames ask by themselves.
-    """
+    """Return the APIs, each behind its guard. None means no check; APIs that answer frames check by themselves."""
     found = type(apis)()
     for api in apis.values():
         guard = guards.get(api.key, between_brokers)

@@ -1,7 +1,7 @@
-"""What each API asks of the authorizer: the table of guards.
+"""The table of guards: what each API requires of the authorizer.
 
-As Kafka's `KafkaApis` and `ControllerApis`: a client that may not describe a topic learns nothing of it, not even
-whether it is there, and an entry that is refused has the error code that Kafka gives it.
+As in Kafka's `KafkaApis` and `ControllerApis`, a client that may not describe a topic does not learn whether it exists,
+and a refused entry has Kafka's error code.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ from stratalog.broker.access.transaction_guards import (
 )
 from stratalog.wire import ApiKey
 
-#: What each API asks; None: nothing. APIs that are not here are for brokers among themselves. Produce and Fetch ask by
-#: themselves: WRITE of each topic and, for records of a transaction, of the transactional id; READ of each topic.
+#: None means no check. APIs that are not listed are inter-broker. Produce and Fetch check by themselves: WRITE of each
+#: topic and, for transactional records, of the transactional id; READ of each topic.
 GUARDS: Final[Mapping[ApiKey, Guard | None]] = {
     ApiKey.PRODUCE: None,
     ApiKey.FETCH: None,

@@ -47,7 +47,7 @@ def alter_scram(asker: Asker, request: Any) -> GuardStep:
 
 
 def create_token(asker: Asker, request: Any) -> GuardStep:
-    """Ask only for tokens in another's name, and only where the client may ask for tokens at all."""
+    """Check CREATE_TOKENS for tokens of another owner, if the client may create tokens at all."""
     ctx = asker.ctx
     name = getattr(request, "owner_principal_name", None)
     if not name or not may_ask_for_tokens(ctx.peer):
@@ -70,7 +70,7 @@ def create_token(asker: Asker, request: Any) -> GuardStep:
 
 
 def describe_tokens(asker: Asker, request: Any) -> GuardStep:
-    """Hide tokens that are not the client's own, unless it may see them or all of their owner's."""
+    """Hide tokens of other owners, unless the client may see them or all of their owner's."""
 
     def is_seen(token: Any) -> bool:
         known = asker.ctx.broker.tokens.get(token.token_id)

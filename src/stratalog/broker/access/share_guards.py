@@ -1,4 +1,4 @@
-"""Guards of the APIs of offsets and states of share groups (KIP-932)."""
+"""Guards of the APIs of share group offsets and states (KIP-932)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TOPIC_REFUSED: Final = "Topic authorization failed."
 
 
 def share_states(result: str, **refused: Any) -> Guard:
-    """Guard an API of share states: each partition has the error."""
+    """Guard an API of share states, which has an error code for each partition."""
 
     def guard(asker: Asker, request: Any) -> GuardStep:
         if asker.may_cluster(Op.CLUSTER_ACTION):
@@ -47,7 +47,7 @@ def share_states(result: str, **refused: Any) -> Guard:
 
 
 def describe_share_offsets(asker: Asker, request: Any) -> GuardStep:
-    """Refuse groups, and of the others the topics, that the client may not describe; unless named they are hidden."""
+    """Refuse groups and topics that the client may not describe; hide such topics if the request does not name them."""
     ctx = asker.ctx
     kept, refused = [], []
     finishes: list[Finish] = []
@@ -90,7 +90,7 @@ def _refused_share_offsets(asker: Asker, topic: Any) -> Any:
 
 
 def _described_share_topics(asker: Asker) -> Finish:
-    """Return what keeps the topics of a group that the client may describe."""
+    """Return a function that keeps the topics of a group that the client may describe."""
     return only("topics", lambda topic: asker.may(Op.DESCRIBE, TOPIC, topic.topic_name, log_denied=False))
 
 
@@ -133,5 +133,5 @@ def _readable_by_topic_name(asker: Asker, request: Any, refuse: MakeEntry) -> Gu
     finish = step.finish
     if finish is None:
         return step
-    # with an error of the whole request Kafka names no topics
+    # For an error of the whole request, Kafka returns no topics.
     return replace(step, finish=lambda response: response if response.error_code else finish(response))

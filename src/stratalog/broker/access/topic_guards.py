@@ -1,4 +1,4 @@
-"""Guards of the APIs of topics, of their partitions and of configurations."""
+"""Guards of the APIs of topics, partitions and configurations."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def metadata_guard(asker: Asker, request: Any) -> GuardStep:
         return GuardStep(request, operations)
     if kept or ctx.version > 0:
         return GuardStep(replace(request, topics=tuple(kept)), both(operations, added("topics", refused.values())))
-    # In version 0 no topics are all topics.
+    # In version 0 an empty array means all topics.
     return GuardStep(request, lambda response: replace(response, topics=tuple(refused.values())))
 
 
 def _operations(asker: Asker, request: Any) -> Finish | None:
-    """Return what writes into an answer of Metadata what the client may do."""
+    """Return a function that adds the authorized operations to a Metadata response."""
     finish: Finish | None = None
     if getattr(request, "include_topic_authorized_operations", False):
         finish = with_each("topics", lambda topic: _with_topic_operations(asker, topic))
@@ -181,7 +181,7 @@ def delete_topics(asker: Asker, request: Any) -> GuardStep:
     def is_allowed(topic: Any) -> bool:
         name = by_name_or_id(asker, topic)
         if name is None or (topic.name is not None and topic.topic_id is not None):
-            return True  # an error that says nothing about any topic
+            return True  # the error reveals nothing about any topic
         if topic.topic_id is None and _is_seen_to_be_missing(asker, name):
             return True
         return asker.may(Op.DESCRIBE, TOPIC, name) and asker.may(Op.DELETE, TOPIC, name)
@@ -197,12 +197,12 @@ def delete_topics(asker: Asker, request: Any) -> GuardStep:
 
 
 def _is_seen_to_be_missing(asker: Asker, name: str) -> bool:
-    """Return whether a topic is not there, and the client may know it."""
+    """Return whether a topic does not exist, and the client may know that."""
     return asker.ctx.broker.metadata.topic(name) is None and asker.may(Op.DESCRIBE, TOPIC, name)
 
 
 def configs_guard(operation: Op, response_field: str, make_type: str, **blank: Any) -> Guard:
-    """Guard an API of configurations: topics and groups by name, all else by the cluster."""
+    """Guard an API of configurations: topics and groups by name, all else as the cluster."""
 
     def question(resource: Any) -> tuple[ResourceType, str, int]:
         if resource.resource_type == _CONFIGS_OF_TOPIC:

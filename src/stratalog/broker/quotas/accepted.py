@@ -1,4 +1,4 @@
-"""Connections as listeners accept them: how many, and how long they have to wait for a rate; for metrics alone."""
+"""Connections accepted by listeners, and their throttle times, for metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stratalog.broker.quotas.rate import WindowedSums
 
 
 class AcceptReading(NamedTuple):
-    """What metrics show of one listener. Times are averages of those above 0, in milliseconds; NaN: there are none."""
+    """The metrics of one listener. Times are averages of those above 0, in milliseconds; NaN without any."""
 
     listener: str
     rate: float
@@ -19,25 +19,25 @@ class AcceptReading(NamedTuple):
 
 
 class AcceptedConnections:
-    """Belongs to the loop's thread."""
+    """Rates and throttle times of new connections by listener. Belongs to the loop's thread."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
-        #: By listener: connections, waits of the listener, waits of addresses.
+        #: By listener: connections, throttle times of the listener, throttle times of addresses.
         self._of: dict[str, tuple[WindowedSums, WindowedSums, WindowedSums]] = {}
-        #: How many are open now, by listener; those who accept them say so.
+        #: Returns the number of open connections by listener; set by the acceptor.
         self.open: Callable[[], Iterable[tuple[str, int]]] = tuple
 
     def accepted(self, listener: str) -> None:
-        """Count a connection, whatever becomes of it."""
+        """Count a connection, even if it is refused."""
         self._sums(listener)[0].record(1, self._now_ms())
 
     def throttled(self, listener: str, throttle_ms: int) -> None:
-        """Count a wait for the rate of a listener, or of the broker."""
+        """Record a throttle time of a listener, or of the broker."""
         self._sums(listener)[1].record(throttle_ms, self._now_ms())
 
     def throttled_address(self, listener: str, throttle_ms: int) -> None:
-        """Count the wait of a client whose address opens connections too fast."""
+        """Record the throttle time of an address above its connection quota."""
         self._sums(listener)[2].record(throttle_ms, self._now_ms())
 
     def readings(self) -> Iterator[AcceptReading]:

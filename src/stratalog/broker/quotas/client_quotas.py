@@ -1,7 +1,7 @@
-"""All quotas of a broker: as they are stored, and in force.
+"""All quotas of a broker, stored and in force.
 
-A change is durable before it is in force, and in force before it is answered; it holds for clients that wait already
-from their next request on.
+A change is durable before it is applied, and applied before it is answered. It affects waiting clients from their next
+request on.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Values by key, None for one that is removed, of each entity that changes.
+#: Values by key for each changed entity; None removes a value.
 QuotaChanges = Mapping[QuotaEntity, Mapping[str, float | None]]
 
 
 class QuotaTimer(Protocol):
-    """The end of a wait."""
+    """The end of a throttle time."""
 
     def cancel(self) -> None: ...
 
@@ -55,7 +55,7 @@ _PACED: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
 
 
 class ClientQuotas:
-    """Belongs to the loop's thread, except for `read`."""
+    """The quotas and their meters. Belongs to the loop's thread, except `read`."""
 
     def __init__(
         self, metadata: ClusterMetadata, config: BrokerConfig, clock: Clock, loop: asyncio.AbstractEventLoop
@@ -81,13 +81,12 @@ class ClientQuotas:
             CONTROLLER_MUTATION_RATE: self.mutation,
         }
         self.pacing = QuotaPace(self.produce, self.fetch, self.request, clock)
-        #: What requests are paced by; None while no client has a quota for bytes or time.
+        #: The quotas that requests are checked against; None while no client has one for bytes or time.
         self.pace: QuotaPace | None = None
-        #: Calls a function so many seconds later.
+        #: Calls a function after so many seconds.
         self.call_later: CallLater = loop.call_later
-        #: Called after each change.
         self.on_change: Callable[[], object] = lambda: None
-        #: Held from the change of what is stored to that of what is in force.
+        #: Held from the change of the stored quotas until it is in force.
         self.changing = Lock()
         self._entries: dict[QuotaEntity, dict[str, float]] = {}
         self._addresses: dict[str, str] = {}
@@ -96,11 +95,10 @@ class ClientQuotas:
 
     @property
     def entries(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
-        """What is set."""
         return self._entries
 
     def read(self) -> None:
-        """Take what is set in the cluster now. Blocks; for another thread than the loop's."""
+        """Load the cluster's current quotas. Blocks; call from another thread than the loop's."""
         entries = self._metadata.client_quotas()
         self._loop.call_soon_threadsafe(self._take, entries, addresses_of(entries))
 
@@ -112,7 +110,7 @@ class ClientQuotas:
         self.put_in_force({entity: values for entity, values in changes.items() if values}, addresses)
 
     def put_in_force(self, changes: QuotaChanges, addresses: Mapping[str, str]) -> None:
-        """Apply changes that are stored; `addresses` are those of hosts in them."""
+        """Apply stored changes; `addresses` maps their hosts."""
         for entity, values in changes.items():
             entry = self._entries.setdefault(entity, {})
             for key, value in values.items():
@@ -141,13 +139,13 @@ class ClientQuotas:
             self._meters[key].set_limit(parts.get(USER, ""), parts.get(CLIENT_ID, ""), value)
 
     def permit(self, client: QuotaClient, *, is_strict: bool) -> MutationPermit | None:
-        """Return what a request takes its changes of topics from; None without such a quota."""
+        """Return a request's permit for topic mutations; None without such a quota."""
         if not self.mutation.is_enabled:
             return None
         return MutationPermit(self.mutation, client, is_strict=is_strict, now_ms=self._now_ms)
 
     def throttle_address(self, address: str) -> int:
-        """Count a new connection; return the milliseconds that it has to wait before it is closed, 0 if it may stay."""
+        """Count a new connection; return the throttle time in ms after which it is closed, 0 if it is accepted."""
         client = QuotaClient("", address)
         if not self.connection.has_limit(client):
             return 0
@@ -160,13 +158,13 @@ class ClientQuotas:
 
 
 def addresses_of(changes: QuotaChanges) -> dict[str, str]:
-    """Return the addresses of hosts that quotas are for, as far as they are known. Blocks."""
+    """Return the addresses of hosts with quotas, as far as they resolve. Blocks."""
     hosts = {name for entity in changes for kind, name in entity if kind == IP and name is not None}
     return {host: address for host in hosts if (address := address_of(host)) is not None}
 
 
 def address_of(host: str) -> str | None:
-    """Return the address of a host as connections have it, or None when there is none. Blocks."""
+    """Return the address of a host, or None when it does not resolve. Blocks."""
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:

@@ -1,6 +1,6 @@
-"""What a quota is set for, and which values it may have. Pure.
+"""Entities that quotas are set for, and valid values. Pure.
 
-An entity is a user, a client id, both together, or an address; the name None stands for the default of its type.
+An entity is a user, a client id, both together, or an address; the name None means the default of its type.
 Source: `ClientQuotaControlManager`, `QuotaConfigs` and `ClientQuotasImage` of Kafka 4.4.
 """
 
@@ -30,7 +30,7 @@ _LONG_MAX: Final = float(2**63 - 1)
 _INT_MAX: Final = float(2**31 - 1)
 _ROUNDING: Final = 1e-6
 
-#: The quotas of users and client ids: for each, the largest value of its type, and None for one with fractions.
+#: The quotas of users and client ids: for each, the largest value of its type; None allows fractions.
 CLIENT_QUOTAS: Final[Mapping[str, tuple[float, str] | None]] = {
     PRODUCER_BYTE_RATE: (_LONG_MAX, "a LONG"),
     CONSUMER_BYTE_RATE: (_LONG_MAX, "a LONG"),
@@ -41,9 +41,9 @@ ADDRESS_QUOTAS: Final[Mapping[str, tuple[float, str] | None]] = {CONNECTION_CREA
 
 
 def entity_of(parts: Sequence[tuple[str, str | None]], is_host: Callable[[str], bool]) -> QuotaEntity:
-    """Return the entity that a request names. InvalidRequestError for one that cannot have quotas.
+    """Return the entity in a request. InvalidRequestError for one that cannot have quotas.
 
-    `is_host` says whether an address can be resolved; it may block.
+    `is_host` returns whether an address can be resolved; it may block.
     """
     entity = dict(parts)
     if not entity:
@@ -70,7 +70,7 @@ def keys_of(entity: QuotaEntity) -> Mapping[str, tuple[float, str] | None]:
 
 
 def check_quota(entity: QuotaEntity, key: str, value: float) -> None:
-    """InvalidRequestError for a quota that the entity cannot have, or a value that the quota cannot have."""
+    """Raise InvalidRequestError for a quota that the entity cannot have, or an invalid value."""
     keys = keys_of(entity)
     if key not in keys:
         raise InvalidRequestError(f"Invalid configuration key {key}")
@@ -93,7 +93,7 @@ _EXACT, _DEFAULT, _SPECIFIED = range(3)
 
 @dataclass(frozen=True, slots=True)
 class QuotaFilter:
-    """Which entities are asked for: by name (None: the default), by type alone; `strict`: of no other type."""
+    """A filter of entities: by name (None: the default), or by type; `strict` excludes entities with other types."""
 
     names: Mapping[str, str | None]
     types: frozenset[str]
@@ -101,7 +101,7 @@ class QuotaFilter:
 
     @classmethod
     def of(cls, components: Sequence[tuple[str, int, str | None]], *, strict: bool) -> QuotaFilter:
-        """Return what the components of a request ask for: types, kinds of match, and names."""
+        """Return the filter of a request's components: types, kinds of match, and names."""
         names: dict[str, str | None] = {}
         types: set[str] = set()
         for kind, match_type, match in components:

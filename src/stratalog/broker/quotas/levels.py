@@ -1,8 +1,8 @@
-"""The limits of one kind of quota: which of the eight levels holds for a client, and which clients share one. Pure.
+"""The limits of one quota: which of the eight levels applies to a client, and which clients share a limit. Pure.
 
 The most specific level wins: user and client id, user and default client id, user; default user and client id, default
-user and default client id, default user; client id, default client id. Who shares a limit depends on its level: all
-client ids of a user share the user's.
+user and default client id, default user; client id, default client id. The level determines which clients share a
+limit: all client ids of a user share the user's.
 Source: `ClientQuotaManager` of Kafka 4.4.
 """
 
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-#: The limit of a client that has none.
+#: The limit of a client without a quota.
 UNLIMITED: Final = float(2**63 - 1)
 
-#: User and client id of a level: None is the default, empty says that the level does not look at it.
+#: User and client id of a level: None is the default, empty means that the level ignores it.
 _Level = tuple[str | None, str | None]
 
 _OF_CLIENTS, _OF_USERS, _OF_BOTH = 1, 2, 4
@@ -37,7 +37,7 @@ class QuotaLevels:
         return bool(self._limits)
 
     def set(self, user: str | None, client_id: str | None, limit: float | None) -> None:
-        """Set the limit of a level, or (None) remove it."""
+        """Set the limit of a level; None removes it."""
         if limit is None:
             self._limits.pop((user, client_id), None)
         else:
@@ -47,7 +47,7 @@ class QuotaLevels:
             self._kinds |= (_OF_BOTH if has_client else _OF_USERS) if has_user else _OF_CLIENTS
 
     def shared_by(self, user: str, client_id: str) -> SharedBy:
-        """Return with whom a client is measured."""
+        """Return the group of clients with which a client is measured."""
         kinds = self._kinds
         if kinds in (0, _OF_CLIENTS):
             return SharedBy("", client_id)
@@ -64,7 +64,7 @@ class QuotaLevels:
         return SharedBy("", client_id)
 
     def limit(self, shared_by: SharedBy) -> float:
-        """Return the limit that holds for those who are measured together."""
+        """Return the limit of clients that are measured together."""
         user, client_id = shared_by
         users = (user, None) if user else ("",)
         client_ids = (client_id, None) if client_id else ("",)

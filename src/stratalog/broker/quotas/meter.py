@@ -1,7 +1,7 @@
-"""One kind of quota, for all clients: what each has used of its limit, and how long it has to wait.
+"""One quota, for all clients: the usage of each, and its throttle time.
 
-A client that is quiet for an hour is forgotten, as in Kafka. Beyond that, when there are very many, those go first
-whose forgetting changes nothing: a name costs a client nothing, so their number must not be up to clients.
+A client that is idle for an hour is forgotten, as in Kafka. When there are very many clients, those whose measurements
+make no difference are forgotten first: client ids are free, so clients must not be able to exhaust memory.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from typing import Final, NamedTuple
 from stratalog.broker.quotas.levels import UNLIMITED, QuotaLevels, SharedBy
 from stratalog.broker.quotas.rate import QuotaWindow, RateSensor, Sensor, WindowedSums
 
-#: A client that was quiet for so long is forgotten.
+#: A client is forgotten after this idle time.
 EXPIRY_MS: Final = 3_600_000
-#: From so many clients on, those are forgotten that would be measured the same afterwards.
+#: From this many clients on, those that would be measured the same as a new one are forgotten.
 _MANY: Final = 10_000
-#: How many of them are looked at for each new one.
+#: Number of clients to check for each new one.
 _LOOKS: Final = 4
-#: Windows of metrics that are no quotas: `metrics.num.samples` and `metrics.sample.window.ms`, as they are by default.
+#: Window of metrics that are no quotas: the defaults of `metrics.num.samples` and `metrics.sample.window.ms`.
 METRIC_WINDOW: Final = QuotaWindow(2, 30_000)
 
 
 class QuotaClient(NamedTuple):
-    """Who sent a request, as quotas tell clients apart."""
+    """A client as quotas identify it."""
 
     user: str
     client_id: str
 
 
 class QuotaThrottle(NamedTuple):
-    """That a client has to wait, and by which quota."""
+    """A throttle time and the quota that caused it."""
 
     ms: int
     meter: QuotaMeter
 
 
 class _Measured:
-    """Those who are measured together."""
+    """The measurements of clients that share a limit."""
 
     __slots__ = ("last_ms", "limit", "more", "sensor", "throttle_times")
 
@@ -47,12 +47,12 @@ class _Measured:
         self.limit = limit
         self.last_ms = now_ms
         self.throttle_times: WindowedSums | None = None
-        #: The rate, where the sensor does not show it.
+        #: The rate, if the sensor does not measure one.
         self.more = WindowedSums(METRIC_WINDOW) if has_rate else None
 
 
 class MeterReading(NamedTuple):
-    """What metrics show of those who are measured together."""
+    """The metrics of clients that share a limit."""
 
     shared_by: SharedBy
     #: Of the sensor: a rate, or tokens.
@@ -62,7 +62,7 @@ class MeterReading(NamedTuple):
 
 
 class QuotaMeter:
-    """Belongs to the loop's thread."""
+    """Measures one quota. Belongs to the loop's thread."""
 
     def __init__(
         self,
@@ -72,15 +72,15 @@ class QuotaMeter:
         throttle_ms_max: int | None = None,
         has_rate: bool = False,
     ) -> None:
-        """Measure by sensors that `make` makes; `has_rate` for those that do not show a rate themselves."""
+        """`make` creates sensors; `has_rate` adds a rate for sensors that do not measure one."""
         self._window = window
         self._make = make
         self._throttle_ms_max = throttle_ms_max
         self._has_rate = has_rate
         self._levels = QuotaLevels()
-        #: Connections whose clients have to wait.
+        #: Throttled connections.
         self.queue_size = 0
-        #: The one that was used last at the end.
+        #: Least recently used first.
         self._measured: dict[SharedBy, _Measured] = {}
 
     def __len__(self) -> int:
@@ -92,7 +92,7 @@ class QuotaMeter:
         return bool(self._levels)
 
     def set_limit(self, user: str | None, client_id: str | None, limit: float | None) -> None:
-        """Set the limit of a level (see `QuotaLevels`), or (None) remove it; it holds for what was measured before."""
+        """Set the limit of a level (see `QuotaLevels`); None removes it. Earlier measurements count for it."""
         self._levels.set(user, client_id, limit)
         for shared_by, measured in self._measured.items():
             measured.limit = self._levels.limit(shared_by)
@@ -102,26 +102,26 @@ class QuotaMeter:
         return self.is_enabled and self._levels.limit(self._levels.shared_by(*client)) < UNLIMITED
 
     def window_max(self, client: QuotaClient, now_ms: int) -> float:
-        """Return the most that a client may use at once without being throttled in any case."""
+        """Return how much a client may use at once without ever being throttled."""
         if not self.is_enabled:
             return math.inf
         limit = self._of(client, now_ms).limit
         return math.inf if limit >= UNLIMITED else limit * (self._window.count - 1) * self._window.size_ms / 1000
 
     def record(self, client: QuotaClient, value: float, now_ms: int) -> int:
-        """Count what a client has used; return how long it has to wait, in milliseconds."""
+        """Record a client's usage; return its throttle time in ms."""
         if not self.is_enabled:
             return 0
         measured = self._record(client, value, now_ms)
         return self._throttle_ms(measured, now_ms)
 
     def record_later(self, client: QuotaClient, value: float, now_ms: int) -> None:
-        """Count what a client has used, or (negative) has not used after all; it is throttled by the next request."""
+        """Record a client's usage, or (negative) take it back; only its next request is throttled."""
         if self.is_enabled:
             self._record(client, value, now_ms)
 
     def exhausted_ms(self, client: QuotaClient, now_ms: int) -> int | None:
-        """Return how long a client has to wait before it may use any; None when it may now."""
+        """Return how long a client has to wait before any use, in ms; None if it need not."""
         if not self.is_enabled:
             return None
         measured = self._of(client, now_ms)
@@ -130,7 +130,7 @@ class QuotaMeter:
         return self._throttle_ms(measured, now_ms)
 
     def throttle(self, client: QuotaClient, throttle_ms: int, now_ms: int) -> QuotaThrottle:
-        """Return that a client has to wait; metrics show it."""
+        """Record a throttle time for metrics, and return it."""
         measured = self._of(client, now_ms)
         if measured.throttle_times is None:
             measured.throttle_times = WindowedSums(METRIC_WINDOW)

@@ -1,7 +1,7 @@
-"""The quota for changes of topics: one request may use what is left of it, and more (KIP-599).
+"""The controller mutation quota: a request may exceed what is left of it once (KIP-599).
 
-Newer clients are refused each topic for which nothing is left; the changes of older ones are all made, and they wait
-afterwards.
+Newer clients get an error for each topic when the quota is exhausted; changes of older ones are all made, and the
+client is throttled afterwards.
 Source: `StrictControllerMutationQuota` and `PermissiveControllerMutationQuota` of Kafka 4.4.
 """
 
@@ -14,7 +14,7 @@ from stratalog.errors import ThrottlingQuotaExceededError
 
 
 class MutationPermit:
-    """What one request takes of the quota. Belongs to the loop's thread."""
+    """One request's share of the quota. Belongs to the loop's thread."""
 
     __slots__ = ("_client", "_is_strict", "_meter", "_now_ms", "_throttle_ms", "_throttled_at_ms")
 
@@ -27,7 +27,7 @@ class MutationPermit:
         self._throttled_at_ms = 0
 
     def take(self, partitions: int) -> None:
-        """Take partitions that are made or deleted; ThrottlingQuotaExceededError if a strict quota has none left."""
+        """Charge partitions to be created or deleted; ThrottlingQuotaExceededError if a strict quota is exhausted."""
         now_ms = self._now_ms()
         if not self._is_strict:
             self._note(self._meter.record(self._client, partitions, now_ms), now_ms)
@@ -43,7 +43,7 @@ class MutationPermit:
             self._throttle_ms, self._throttled_at_ms = throttle_ms, now_ms
 
     def end(self, by_time: QuotaThrottle | None) -> QuotaThrottle | None:
-        """Return whether the client has to wait; it has to wait for `by_time` in any case."""
+        """Return the longer throttling: this quota's or `by_time`."""
         now_ms = self._now_ms()
         throttle_ms = self._throttle_ms - (now_ms - self._throttled_at_ms)
         if throttle_ms > (0 if by_time is None else by_time.ms):

@@ -1,7 +1,7 @@
-"""How long a client has to wait for its next request, by the quotas for bytes and for time.
+"""Throttle times of requests, by the quotas for bytes and time.
 
-A client that has to wait gets its answer at once, and is not read for that time. Of two quotas that are not kept, the
-longer wait holds.
+A throttled client gets its response at once, and is not read from for that time. Of two exceeded quotas, the longer
+throttle time applies.
 Source: `KafkaApis.handleProduceRequest`, `handleFetchRequest` and `RequestHandlerHelper` of Kafka 4.4.
 """
 
@@ -17,7 +17,7 @@ _PERCENT: Final = 100.0
 
 
 class QuotaPace:
-    """The quotas that requests are paced by. Belongs to the loop's thread."""
+    """The quotas that throttle requests. Belongs to the loop's thread."""
 
     def __init__(self, produce: QuotaMeter, fetch: QuotaMeter, request: QuotaMeter, clock: Clock) -> None:
         self._produce = produce
@@ -25,24 +25,21 @@ class QuotaPace:
         self._request = request
         self._now_ms = clock.now_ms
         self._exempt = WindowedSums(METRIC_WINDOW)
-        #: Seconds, to measure by what requests take.
+        #: A clock in seconds, to measure the time that requests take.
         self.now_s = clock.monotonic
 
     def fetch_bytes_max(self, client: QuotaClient) -> float:
-        """Return the most bytes that a client may fetch at once without being throttled in any case."""
+        """Return how many bytes a client may fetch at once without ever being throttled."""
         return self._fetch.window_max(client, self._now_ms())
 
     def is_free_to_produce(self, client: QuotaClient) -> bool:
-        """Return whether no quota can delay a client's produce requests; until quotas change, nothing is counted."""
+        """Return whether no quota can throttle a client's produce requests; until quotas change, nothing is counted."""
         return not (self._produce.has_limit(client) or self._request.has_limit(client))
 
     def after_produce(
         self, client: QuotaClient, size: int, busy_s: float, *, is_answered: bool
     ) -> QuotaThrottle | None:
-        """Count a Produce request of `size` bytes; return whether its client has to wait.
-
-        One that is not answered (acks=0) costs no time.
-        """
+        """Count a Produce request of `size` bytes; return its throttling. With acks=0 it costs no time."""
         now_ms = self._now_ms()
         by_bytes = self._produce.record(client, size, now_ms)
         by_time = 0
@@ -53,10 +50,7 @@ class QuotaPace:
         return self._longer(self._produce, client, by_bytes, by_time, now_ms)
 
     def after_fetch(self, client: QuotaClient, size: int, busy_s: float) -> QuotaThrottle | None:
-        """Count a Fetch response of `size` bytes; return whether its client has to wait.
-
-        If it has to, the response is not sent, and does not count.
-        """
+        """Count a Fetch response of `size` bytes, unless it is throttled and so not sent; return its throttling."""
         now_ms = self._now_ms()
         by_time = self._request.record(client, busy_s * _PERCENT, now_ms)
         by_bytes = self._fetch.record(client, size, now_ms)
@@ -65,18 +59,18 @@ class QuotaPace:
         return self._longer(self._fetch, client, by_bytes, by_time, now_ms)
 
     def after_request(self, client: QuotaClient, busy_s: float) -> QuotaThrottle | None:
-        """Count the time of a request; return whether its client has to wait."""
+        """Count the time of a request; return its throttling."""
         now_ms = self._now_ms()
         by_time = self._request.record(client, busy_s * _PERCENT, now_ms)
         return self._request.throttle(client, by_time, now_ms) if by_time else None
 
     def after_exempt(self, busy_s: float) -> None:
-        """Count the time of a request that no quota is for."""
+        """Count the time of a request that is exempt from quotas."""
         if self._request.is_enabled:
             self._exempt.record(busy_s * _PERCENT, self._now_ms())
 
     def exempt_percentage(self) -> float:
-        """Return the time that such requests take, in percent of a second per second."""
+        """Return the time of exempt requests, in percent of a second per second."""
         return self._exempt.rate(self._now_ms())
 
     def _longer(

@@ -1,7 +1,7 @@
-"""Kafka's sensors: what a rate is over a few windows, and how long until it is within its bound again. Pure.
+"""Kafka's sensors: rates over a few windows, and the time until they are within a bound again. Pure.
 
-Source: `SampledStat`, `Rate`, `TokenBucket` and `QuotaUtils` of Kafka 4.4. The order of the additions is Kafka's too,
-so that throttle times are equal to the millisecond.
+Source: `SampledStat`, `Rate`, `TokenBucket` and `QuotaUtils` of Kafka 4.4. The order of additions is Kafka's too, so
+that throttle times are equal to the millisecond.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ INT_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class QuotaWindow:
-    """`count` windows of `size_ms` each are measured together, the one that has begun among them."""
+    """`count` windows of `size_ms` each, including the current one."""
 
     count: int
     size_ms: int
@@ -26,9 +26,9 @@ class QuotaWindow:
 
 
 def rounded(value: float) -> int:
-    """Return the nearest whole number of milliseconds that a client can be told; halves are rounded up, as in Java.
+    """Round to milliseconds, halves up as in Java, and at most the largest value of the protocol.
 
-    Kafka lets larger ones overflow, so that some of the worst offenders do not wait at all.
+    Kafka lets larger values overflow, so that some of the worst offenders are not throttled.
     """
     if math.isnan(value):
         return 0
@@ -36,7 +36,7 @@ def rounded(value: float) -> int:
 
 
 class _WindowSum:
-    """What was recorded in one window."""
+    """The values recorded in one window."""
 
     __slots__ = ("count", "last_ms", "start_ms", "value")
 
@@ -50,7 +50,7 @@ class _WindowSum:
 
 
 class WindowedSums:
-    """The sums of the latest windows. One more than is measured is kept, as it may overlap."""
+    """The sums of the latest windows. One more than `count` is kept, as it may overlap."""
 
     __slots__ = ("_current", "_window", "_windows")
 
@@ -83,13 +83,13 @@ class WindowedSums:
                 each.restart(now_ms)
 
     def average(self, now_ms: int) -> float:
-        """Return the average of what was recorded; NaN when there was nothing."""
+        """Return the average of the recorded values; NaN without any."""
         self._forget_old(now_ms)
         count = sum(each.count for each in self._windows)
         return sum(each.value for each in self._windows) / count if count else math.nan
 
     def rate(self, now_ms: int) -> float:
-        """Return what was recorded per second."""
+        """Return the recorded sum per second."""
         self._forget_old(now_ms)
         total = 0.0
         for each in self._windows:
@@ -97,7 +97,7 @@ class WindowedSums:
         return total / (self.measured_ms(now_ms) / 1000.0)
 
     def measured_ms(self, now_ms: int) -> int:
-        """Return the time that `rate` is of: since the oldest window, and never less than all but one of them."""
+        """Return the time span of `rate`: since the oldest window, but at least all windows but one."""
         self._forget_old(now_ms)
         if not self._windows:
             self._windows.append(_WindowSum(now_ms))
@@ -154,7 +154,7 @@ class RateSensor:
 
 
 class TokenSensor:
-    """A bucket of tokens, which `bound` per second fill up to what all windows together allow."""
+    """A token bucket, which `bound` per second fills up to the capacity of all windows together."""
 
     __slots__ = ("_at_ms", "_span_s", "_tokens")
 
@@ -179,7 +179,7 @@ class TokenSensor:
         return self._refill(bound, now_ms) <= self._tokens
 
     def _refill(self, bound: float, now_ms: int) -> float:
-        """Add what the time since the last look brought; return how many tokens there can be."""
+        """Add the tokens since the last call; return the bucket's capacity."""
         burst = self._span_s * bound
         self._tokens = min(burst, self._tokens + bound * ((now_ms - self._at_ms) / 1000.0))
         self._at_ms = now_ms

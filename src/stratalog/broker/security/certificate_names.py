@@ -1,4 +1,4 @@
-"""Whom a broker's certificate names: another one may take its place while the broker runs only if it names the same."""
+"""Names in the broker's certificate: a certificate may be replaced at runtime only by one with the same names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CertificateNames:
 
 
 def names_of_certificate(pem: bytes) -> CertificateNames | None:
-    """Return the names in the first certificate; None without the library that reads them."""
+    """Return the names in the first certificate; None if the library to read them is not installed."""
     try:
         from cryptography import x509  # an optional dependency
     except ImportError:
@@ -34,7 +34,7 @@ def names_of_certificate(pem: bytes) -> CertificateNames | None:
 
 
 def check_same_names(before: CertificateNames | None, after: CertificateNames | None, config: BrokerConfig) -> None:
-    """Raise InvalidConfigError for a certificate in another name, in Kafka's words, unless the configuration allows."""
+    """Raise InvalidConfigError, with Kafka's message, if the names differ and the configuration does not allow it."""
     if before is None or after is None:
         return
     if before.subject != after.subject and not _allows(config, _DN_CHANGES):

@@ -1,8 +1,8 @@
-"""Delegation tokens (KIP-48): short-lived credentials in an owner's name, for programs that get no password.
+"""Delegation tokens (KIP-48): short-lived credentials in an owner's name, for programs without a password.
 
-A token is an id, a random UUID, with its HMAC-SHA-512 by `delegation.token.secret.key`. Clients log in by SCRAM with
-the id as their name and the HMAC, in base64, as their password. Neither the HMAC nor anything made from it is stored:
-a reader of the store alone learns no token, and another secret key makes all tokens void.
+A token is a random UUID with its HMAC-SHA-512 under `delegation.token.secret.key`. Clients authenticate by SCRAM with
+the id as user name and the HMAC, in base64, as password. Neither the HMAC nor anything derived from it is stored:
+reading the store reveals no token, and a new secret key invalidates all tokens.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ logger = logging.getLogger(__name__)
 
 _KIND: Final = "delegation-token"
 _LONG_MAX: Final = 2**63 - 1
-#: The level of `metadata.version` with which Kafka's metadata log may hold tokens, 3.6-IV2.
+#: The `metadata.version` from which Kafka's metadata log may contain tokens, 3.6-IV2.
 _LEVEL_MIN: Final = 14
 
 
 @dataclass(frozen=True, slots=True)
 class DelegationToken:
-    """One token. It is of use until `expires_ms`, and may be renewed up to `max_ms`; times since the epoch."""
+    """One token. Valid until `expires_ms`, and renewable up to `max_ms`; times since the epoch."""
 
     id: str
     owner: Principal
@@ -63,22 +63,22 @@ class DelegationToken:
         return min(self.max_ms, self.expires_ms) < now_ms
 
     def may_be_changed_by(self, principal: Principal) -> bool:
-        """Return whether the principal may renew it, and end it."""
+        """Return whether the principal may renew or expire it."""
         return principal == self.owner or principal in self.renewers
 
     def concerns(self, principal: Principal) -> bool:
-        """Return whether the principal has to do with it, and so may see it."""
+        """Return whether the principal may see it."""
         return principal == self.requester or self.may_be_changed_by(principal)
 
 
 def may_ask_for_tokens(peer: Peer) -> bool:
-    """Return whether a client may make and see tokens: not one that is unknown, or has come in by a token itself."""
+    """Return whether a client may create and list tokens: not if it is anonymous or authenticated by a token."""
     protocol = peer.listener.protocol
     return not (peer.by_token or protocol == PLAINTEXT or (protocol == SSL and peer.principal == ANONYMOUS))
 
 
 class IssuedTokens:
-    """All tokens. Reads are free; a change is durable when it returns. Thread-safe but for `start` and `close`."""
+    """All tokens. Reads do not block; a change is durable when it returns. Thread-safe except `start` and `close`."""
 
     def __init__(self, store: ClusterMetadata, config: BrokerConfig, now_ms: Callable[[], int]) -> None:
         self._store = store
@@ -96,11 +96,11 @@ class IssuedTokens:
 
     @property
     def enabled(self) -> bool:
-        """Whether there is a secret key; without one, there are no tokens."""
+        """Whether a secret key is set; without one, tokens are disabled."""
         return bool(self._secret)
 
     def read(self) -> None:
-        """Take what the store has."""
+        """Load the tokens of the store."""
         if not self.enabled:
             return
         with self._lock:
@@ -116,11 +116,11 @@ class IssuedTokens:
         return list(self._found.values())
 
     def hmac(self, token_id: str) -> bytes:
-        """Return the secret of a token."""
+        """Return the HMAC of a token."""
         return hmac.digest(self._secret.encode(), token_id.encode(), "sha512")
 
     def account(self, mechanism: str, token_id: str) -> Account | None:
-        """Return in whose name the token lets a client in by SCRAM, and until when."""
+        """Return the owner's account for authentication by SCRAM with this token."""
         token = self._found.get(token_id)
         if token is None:
             return None
@@ -139,7 +139,7 @@ class IssuedTokens:
     def create(
         self, owner: Principal, requester: Principal, renewers: Sequence[Principal], max_lifetime_ms: int
     ) -> DelegationToken:
-        """Make a token; a lifetime of 0 or less stands for the longest that is allowed."""
+        """Create a token; a lifetime of 0 or less means the longest allowed."""
         self._check_enabled()
         now = self._now_ms()
         lifetime = min(self._max_lifetime_ms, max_lifetime_ms) if max_lifetime_ms > 0 else self._max_lifetime_ms
@@ -153,14 +153,14 @@ class IssuedTokens:
             expires_ms=min(max_ms, _sum(now, self._expiry_ms)),
             max_ms=max_ms,
         )
-        for mechanism in SCRAM_HASHES:  # it takes milliseconds, which the first client need not wait for
+        for mechanism in SCRAM_HASHES:  # takes milliseconds: do not make the first client wait for it
             self._credential(mechanism, token.id)
         with self._lock:
             self._put(token)
         return token
 
     def renew(self, secret: bytes, asker: Principal, period_ms: int) -> int:
-        """Let a token live on, from now on for a period (0 or less: as long as is allowed); when it expires."""
+        """Renew a token for a period from now (0 or less: as long as allowed); return its new expiry time."""
         with self._lock:
             token = self._of_secret(secret)
             now = self._now_ms()
@@ -171,7 +171,7 @@ class IssuedTokens:
             return self._put(replace(token, expires_ms=min(token.max_ms, _sum(now, period)))).expires_ms
 
     def expire(self, secret: bytes, asker: Principal, period_ms: int) -> int:
-        """Let a token end after a period, or (below 0) at once; when it expires."""
+        """Expire a token after a period, or (below 0) at once; return its new expiry time."""
         with self._lock:
             token = self._of_secret(secret)
             now = self._now_ms()
@@ -184,7 +184,7 @@ class IssuedTokens:
             return self._put(replace(token, expires_ms=min(token.max_ms, _sum(now, period_ms)))).expires_ms
 
     def remove_expired(self) -> int:
-        """Forget the tokens that have expired; how many there were."""
+        """Delete expired tokens; return their number."""
         with self._lock:
             now = self._now_ms()
             gone = [token.id for token in self._found.values() if token.is_expired(now)]
@@ -200,7 +200,7 @@ class IssuedTokens:
 
     def _of_secret(self, secret: bytes) -> DelegationToken:
         self._check_enabled()
-        # Not compared in constant time: as Kafka's cache, a lookup by hash of 64 bytes that cannot be guessed.
+        # Not compared in constant time: as in Kafka's cache, a hash lookup of 64 bytes that cannot be guessed.
         token_id = self._by_hmac.get(secret)
         if token_id is None:
             raise DelegationTokenNotFoundError("Delegation Token is not found on server.")
@@ -224,7 +224,7 @@ class IssuedTokens:
     # --- expiration ---------------------------------------------------------------------------------------------------
 
     def start(self, workers: Workers) -> None:
-        """Remove expired tokens from time to time. On the loop's thread, as `close`."""
+        """Remove expired tokens periodically. Call on the loop's thread, as `close`."""
         if self.enabled:
             self._timer = workers.loop.call_later(self._check_every_s, self._remove_and_go_on, workers)
 
@@ -240,7 +240,7 @@ class IssuedTokens:
 
 def _log_failure(removal: Future[int]) -> None:
     if not removal.cancelled() and (error := removal.exception()) is not None:
-        logger.error("Expired tokens could not be removed; it is tried again at the next turn", exc_info=error)
+        logger.error("Expired tokens could not be removed; the next run will retry", exc_info=error)
 
 
 def _check_asker(token: DelegationToken, asker: Principal) -> None:

@@ -1,4 +1,4 @@
-"""Names of certificates as Java writes them, and what `ssl.principal.mapping.rules` make of them."""
+"""Distinguished names in Java's form, and their mapping by `ssl.principal.mapping.rules`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _GROUP: Final = re.compile(r"\$(\d)")
 
 
 class UnmappedNameError(StratalogError):
-    """No rule of `ssl.principal.mapping.rules` is for the name of a certificate."""
+    """No rule of `ssl.principal.mapping.rules` matches the name of a certificate."""
 
 
 @dataclass(frozen=True, slots=True)
 class MappingRule:
-    """Names that `pattern` matches as a whole become `replacement`, in the letters of `case` (L, U or as they are)."""
+    """Replaces names that match `pattern` as a whole by `replacement`; `case` L or U changes the letters."""
 
     pattern: re.Pattern[str]
     replacement: str
@@ -46,7 +46,7 @@ _DEFAULT: Final = MappingRule(re.compile(r".*", re.DOTALL), r"\g<0>", "")
 
 
 def parse_rules(value: str) -> tuple[MappingRule, ...]:
-    """Parse `RULE:pattern/replacement/[LU],...,DEFAULT`. InvalidConfigError for what is no rule."""
+    """Parse `RULE:pattern/replacement/[LU],...,DEFAULT`. InvalidConfigError for an invalid rule."""
     rules, position = [], 0
     text = value.strip()
     while position < len(text):
@@ -66,7 +66,7 @@ def parse_rules(value: str) -> tuple[MappingRule, ...]:
 
 
 def _replacement(text: str, groups: int) -> str:
-    """Return a replacement of Java's, `$1` for a group, as Python writes it; a group that is not there is a text."""
+    """Convert a replacement from Java's syntax (`$1` for a group) to Python's; an unknown group is literal text."""
 
     def group(found: re.Match[str]) -> str:
         return rf"\g<{found[1]}>" if int(found[1]) <= groups else found[0]
@@ -75,7 +75,7 @@ def _replacement(text: str, groups: int) -> str:
 
 
 def map_name(name: str, rules: tuple[MappingRule, ...]) -> str:
-    """Return what the first rule that is for `name` makes of it. UnmappedNameError when there is none."""
+    """Return the name mapped by the first matching rule. UnmappedNameError when none matches."""
     if rules == (_DEFAULT,):
         return name
     for rule in rules:
@@ -86,7 +86,7 @@ def map_name(name: str, rules: tuple[MappingRule, ...]) -> str:
 
 
 def subject_of(certificate: bytes) -> str:
-    """Return the subject of a certificate (DER) in RFC 2253, as Java's `X500Principal.getName` has it."""
+    """Return the subject of a certificate (DER) in RFC 2253, as Java's `X500Principal.getName` returns it."""
     from cryptography import x509  # an optional dependency
 
     subject = x509.load_der_x509_certificate(certificate).subject
@@ -117,13 +117,13 @@ def _encoded_value(attribute: x509.NameAttribute[str | bytes]) -> bytes:
 
 
 def _content(data: bytes) -> bytes:
-    """Return what is in the first element of DER."""
+    """Return the content of the first DER element."""
     start, size = _extent(data)
     return data[start : start + size]
 
 
 def _behind(data: bytes) -> bytes:
-    """Return what is behind the first element of DER."""
+    """Return the data after the first DER element."""
     start, size = _extent(data)
     return data[start + size :]
 

@@ -1,6 +1,6 @@
-"""Keys that sign tokens (JWKS, RFC 7517), from a file or a URL: read at the start, and again in time.
+"""Keys that sign tokens (JWKS, RFC 7517), from a file or a URL: read at startup and refreshed periodically.
 
-A read that fails leaves the keys in force, with one line in the log.
+A failed read is logged in one line and leaves the current keys in force.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ logger = logging.getLogger(__name__)
 
 _TIMEOUT_S: Final = 10.0
 _BYTES_MAX: Final = 1024 * 1024
-#: A token with a key that is not known asks for another read at most this often.
+#: Minimum time between two reads because of tokens with unknown keys.
 _UNKNOWN_EVERY_S: Final = 10.0
 
 
-#: OSError is that of urllib too; a server that speaks no HTTP has errors of its own.
+#: OSError covers urllib's errors; a server that does not speak HTTP raises HTTPException.
 _FAILURES: Final = (OSError, ValueError, http.client.HTTPException)
 
 
 class _SafeRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows a redirect, but not from https to what anybody on the way could change."""
+    """Follows redirects, except from https to an unencrypted URL."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         if req.type == "https" and not newurl.startswith("https:"):
-            raise ValueError(f"it leads to {newurl}, which anybody on the way could change")
+            raise ValueError(f"it redirects to {newurl}, which is not encrypted")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 class SigningKeys:
-    """Keys by id. InvalidConfigError, at the start, when there are none. Read by the loop, renewed by a thread."""
+    """Keys by id. InvalidConfigError if there are none at startup. Read on the loop, refreshed on a thread."""
 
     def __init__(self, url: str, refresh_s: float, where: str, clock: Callable[[], float]) -> None:
         if "@" in urllib.parse.urlsplit(url).netloc:
-            raise InvalidConfigError(f"{where}: expected a URL without user and password, which would be shown in logs")
+            raise InvalidConfigError(f"{where}: expected a URL without user and password, which would appear in logs")
         self._url = url
         self._refresh_s = refresh_s
         self._clock = clock
@@ -56,7 +56,7 @@ class SigningKeys:
         self._read_at = clock()
 
     def get(self, key_id: str | None) -> Any | None:
-        """Return the key of a token; None for one that is not known, which may be known a little later."""
+        """Return the key of a token; None for an unknown one. It may be known after the refresh that this starts."""
         keys = self._keys
         found = keys.get(key_id) if key_id is not None else next(iter(keys.values())) if len(keys) == 1 else None
         age = self._clock() - self._read_at
@@ -73,7 +73,7 @@ class SigningKeys:
         try:
             self._keys = self._read()
         except _FAILURES as error:
-            logger.error("%s: no keys can be read, the earlier ones stay in force: %s", self._url, error)
+            logger.error("%s: no keys can be read, the current ones stay in force: %s", self._url, error)
         finally:
             self._renewing.release()
 
@@ -92,7 +92,7 @@ class SigningKeys:
             found = jwt.PyJWKSet.from_dict(json.loads(text))
         except (jwt.PyJWTError, AttributeError, TypeError, KeyError) as error:
             raise ValueError(f"expected a JSON Web Key Set ({error})") from None
-        # A key that both sides know would let everybody who can check tokens make them.
+        # A symmetric key would let anyone who can verify tokens also sign them.
         keys = {key.key_id: key for key in found.keys if key.key_type != "oct"}
         if not keys:
             raise ValueError("expected public keys")

@@ -1,6 +1,6 @@
-"""Keys and certificates of a broker, from PEM (files or the settings themselves) and PKCS12; Java's own is refused.
+"""Keys and certificates of a broker, from PEM (files or settings) and PKCS12; JKS is rejected.
 
-Every failure is an InvalidConfigError that names the key of the setting and the file, and shows no secret.
+Every failure is an InvalidConfigError that names the setting and the file, and shows no secret.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PEM_BEGIN: Final = b"-----BEGIN"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A private key and its certificates, as PEM; `password` opens the key. `key` is the setting that it is from."""
+    """A private key and its certificates, as PEM; `password` decrypts the key. `key` is the setting it comes from."""
 
     pem: bytes = field(repr=False)
     password: str = field(repr=False)
@@ -33,7 +33,7 @@ class Identity:
 
 
 def load_identity(config: BrokerConfig, prefix: str = "") -> Identity:
-    """Return who the broker is: `ssl.keystore.*`. `prefix` is what stands before the keys of the listener."""
+    """Return the broker's identity from `ssl.keystore.*`. `prefix` is the listener's, for error messages."""
     location = config["ssl.keystore.location"]
     password = config["ssl.key.password"] or ""
     kind = _kind(config, "keystore", prefix)
@@ -42,7 +42,7 @@ def load_identity(config: BrokerConfig, prefix: str = "") -> Identity:
         if kind != _PEM:
             raise InvalidConfigError(f"{prefix}ssl.keystore.type={kind}: {key} is for the type PEM")
         if location:
-            raise InvalidConfigError(f"{prefix}ssl.keystore.location={location}: not beside {key}")
+            raise InvalidConfigError(f"{prefix}ssl.keystore.location={location}: cannot be combined with {key}")
         if not config["ssl.keystore.key"]:
             raise InvalidConfigError(f"{prefix}ssl.keystore.key is not set: {key} needs its private key")
         pem = f"{config['ssl.keystore.key']}\n{config['ssl.keystore.certificate.chain']}\n"
@@ -62,7 +62,7 @@ def load_identity(config: BrokerConfig, prefix: str = "") -> Identity:
 
 
 def load_trusted(config: BrokerConfig, prefix: str = "") -> str | None:
-    """Return the certificates that sign clients' (`ssl.truststore.*`), as PEM; None when there are none."""
+    """Return the CA certificates for clients (`ssl.truststore.*`), as PEM; None when there are none."""
     location, text = config["ssl.truststore.location"], config["ssl.truststore.certificates"]
     kind = _kind(config, "truststore", prefix)
     key = f"{prefix}ssl.truststore.certificates" if text else f"{prefix}ssl.truststore.location={location}"
@@ -89,8 +89,8 @@ def load_trusted(config: BrokerConfig, prefix: str = "") -> str | None:
 
 
 def take_identity(context: ssl.SSLContext, identity: Identity) -> None:
-    """Let a context be this broker. InvalidConfigError for a wrong password, or a key that is not the certificate's."""
-    # The ssl module reads an identity from a file alone: one that only this user can read, for a moment.
+    """Load an identity into a context. InvalidConfigError for a wrong password or a key that does not match."""
+    # The ssl module reads an identity from a file only: a short-lived one that only this user can read.
     with tempfile.NamedTemporaryFile(suffix=".pem") as file:
         file.write(identity.pem)
         file.flush()
@@ -104,7 +104,7 @@ def take_identity(context: ssl.SSLContext, identity: Identity) -> None:
 
 
 def files_of(config: BrokerConfig) -> tuple[Path, ...]:
-    """Return the files that the settings of TLS name."""
+    """Return the files in the TLS settings."""
     names = (config["ssl.keystore.location"], config["ssl.truststore.location"])
     return tuple(Path(name) for name in names if name)
 
@@ -126,7 +126,7 @@ def _read(location: str, key: str) -> bytes:
 def _refuse_foreign(content: bytes, key: str, location: str, type_key: str) -> None:
     if content.startswith(_JKS_MAGICS):
         raise InvalidConfigError(
-            f"{key} is a key store of Java's own format, which is not read; convert it with: keytool -importkeystore "
+            f"{key} is a JKS key store, which is not supported; convert it with: keytool -importkeystore "
             f"-srckeystore {location} -destkeystore {location}.p12 -deststoretype PKCS12"
         )
     if content.startswith(_PEM_BEGIN):

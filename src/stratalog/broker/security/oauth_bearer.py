@@ -1,4 +1,4 @@
-"""SASL OAUTHBEARER (RFC 7628, KIP-255, KIP-768): a signed token (JWT) says who the client is, and until when.
+"""SASL OAUTHBEARER (RFC 7628, KIP-255, KIP-768): a signed token (JWT) names the client and its expiry time.
 
 client:  n,[a=NAME],^Aauth=Bearer TOKEN[^Akey=value...]^A^A     server:  empty, or {"status":"invalid_token"}
 client, after that:  ^A                                        server:  refuses
@@ -29,7 +29,7 @@ _ALGORITHMS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What a token has to say. Empty audiences and no issuer ask for nothing."""
+    """The checks of a token. Empty audiences and no issuer mean no check."""
 
     keys: SigningKeys
     audiences: tuple[str, ...]
@@ -39,7 +39,7 @@ class TokenRules:
 
 
 class OAuthBearerExchange:
-    """One message, and a second one after a token that is refused."""
+    """One client message, and a second one after a rejected token."""
 
     def __init__(self, rules: TokenRules) -> None:
         self._rules = rules
@@ -53,7 +53,7 @@ class OAuthBearerExchange:
             raise SaslFailureError(self._refused, client_message=_REFUSED.decode())
         found = _FIRST.fullmatch(message)
         if found is None:
-            raise SaslFailureError("an OAUTHBEARER message that is none")
+            raise SaslFailureError("an invalid OAUTHBEARER message")
         name, expires_ms = self._check(found["token"].decode())
         if name is None:
             return _REFUSED
@@ -68,7 +68,7 @@ class OAuthBearerExchange:
         return b""
 
     def _check(self, token: str) -> tuple[str | None, int]:
-        """Return the name that a token is for and when it ends; None for one that is refused."""
+        """Return the principal name of a token and its expiry time; None for a rejected one."""
         import jwt  # an optional dependency
 
         rules = self._rules
@@ -76,7 +76,7 @@ class OAuthBearerExchange:
             header = jwt.get_unverified_header(token)
             key = rules.keys.get(header.get("kid"))
             if key is None:
-                raise jwt.InvalidTokenError(f"its key {header.get('kid')!r} is not known")
+                raise jwt.InvalidTokenError(f"unknown key {header.get('kid')!r}")
             claims: dict[str, Any] = jwt.decode(
                 token,
                 key,
@@ -91,10 +91,10 @@ class OAuthBearerExchange:
                 },
             )
         except (jwt.PyJWTError, ValueError, TypeError) as error:
-            self._refused = f"a token that is refused: {error}"
+            self._refused = f"a rejected token: {error}"
             return None, 0
         name = claims[rules.name_claim]
         if not isinstance(name, str) or not name:
-            self._refused = f"a token whose claim {rules.name_claim} is no name"
+            self._refused = f"a token whose claim {rules.name_claim} is not a name"
             return None, 0
         return name, int(claims["exp"]) * 1000

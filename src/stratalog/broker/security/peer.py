@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, and how it came in: what authorization, quotas and answers go by."""
+"""The client of a connection and its listener, for authorization, quotas and responses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is meant by an access rule: `User:alice`. Names are compared as they are, case and all."""
+    """The subject of an access rule: `User:alice`. Names are case-sensitive."""
 
     kind: str
     name: str
@@ -17,13 +17,13 @@ class Principal:
         return f"{self.kind}:{self.name}"
 
 
-#: A client that came in by a listener that asks for no proof.
+#: A client of a listener without authentication.
 ANONYMOUS: Final = Principal("User", "ANONYMOUS")
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Where the broker is reached. An empty host stands for the address that a client came in by.
+    """An address of the broker. With an empty host, each client gets the address through which it connected.
 
     `name` is in capitals, `protocol` one of Kafka's four.
     """
@@ -34,12 +34,12 @@ class Listener:
     protocol: str = "PLAINTEXT"
 
 
-#: Of a client that has not told it, as Kafka has it.
+#: Default of a client that has not sent its name and version, as in Kafka.
 _UNKNOWN_SOFTWARE = ("unknown", "unknown")
 
 
 class Peer:
-    """The other end of one connection. Belongs to the loop's thread; `principal` changes when it proves who it is."""
+    """The other end of one connection. Belongs to the loop's thread; authentication changes `principal`."""
 
     __slots__ = (
         "by_token", "client_host", "client_port", "is_gone", "listener", "local_host", "principal", "software",
@@ -53,13 +53,12 @@ class Peer:
         principal: Principal = ANONYMOUS,
         client_port: int | None = None,
     ) -> None:
-        #: The listener that the client came in by.
         self.listener = listener
-        #: The client's address, and the address of ours that it reached.
+        #: The client's address, and the broker's address that it connected to.
         self.client_host = client_host
         self.local_host = local_host
         self.principal = principal
-        #: Whether the principal is the owner of a delegation token, by which the client came in.
+        #: Whether the client authenticated by a delegation token, whose owner is the principal.
         self.by_token = False
         self.client_port = client_port
         #: Name and version of the client's software.
@@ -69,5 +68,5 @@ class Peer:
 
     @property
     def reached_host(self) -> str:
-        """The host of this broker for this client: what its listener advertises, or else the address it came in by."""
+        """The host of this broker for this client: the advertised one, or else the address that it connected to."""
         return self.listener.host or self.local_host

@@ -1,4 +1,4 @@
-"""SASL PLAIN (RFC 4616): a name and a password, as the JAAS line lists them (`user_alice="..."`)."""
+"""SASL PLAIN (RFC 4616): a name and a password, checked against the JAAS line (`user_alice="..."`)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _WRONG: Final = "Authentication failed: Invalid username or password"
 
 
 def plain_passwords(options: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the passwords of users by name."""
+    """Return passwords by user name."""
     return {name.removeprefix(_USER): value for name, value in options.items() if name.startswith(_USER)}
 
 
 class PlainExchange:
-    """One message: authorization id, name and password, with NULs between."""
+    """One message: authorization id, name and password, separated by NULs."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._passwords = passwords
@@ -39,7 +39,7 @@ class PlainExchange:
                 why = f"Authentication failed: {what} not specified"
                 raise SaslFailureError(why, client_message=why)
         known = self._passwords.get(name)
-        # The same work for a name that is not known.
+        # The same work for an unknown name, against timing attacks.
         fits = hmac.compare_digest((known or "").encode(), password.encode())
         if known is None or not fits:
             raise SaslFailureError(f"wrong name or password for {name!r}", client_message=_WRONG)

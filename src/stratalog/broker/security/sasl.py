@@ -1,6 +1,6 @@
-"""SASL of one listener: which mechanisms it enables, and what each of them goes by.
+"""SASL of one listener: its enabled mechanisms and their settings.
 
-A mechanism's own settings stand under its name in small letters: `plain.sasl.jaas.config`,
+A mechanism's own settings have its name in lower case as prefix: `plain.sasl.jaas.config`,
 `scram-sha-512.connections.max.reauth.ms`.
 """
 
@@ -30,13 +30,13 @@ _MODULES: Final = {
     _OAUTH: "OAuthBearerLoginModule",
 }
 
-#: Makes the exchange of a client, given where accounts of SCRAM are found.
+#: Creates the exchange for a client, given the lookup of SCRAM accounts.
 MakeExchange = Callable[[Accounts], SaslExchange]
 
 
 @dataclass(frozen=True, slots=True)
 class SaslMechanism:
-    """One mechanism of one listener. `reauth_ms` is how long a session may last; 0 means for ever."""
+    """One mechanism of one listener. `reauth_ms` is the longest session; 0 means unlimited."""
 
     name: str
     make: MakeExchange
@@ -53,7 +53,7 @@ class SaslSettings:
 
 
 def sasl_settings(config: BrokerConfig, listener: str) -> SaslSettings:
-    """Read the settings of a listener, of which `config` is its own. InvalidConfigError for what cannot be kept."""
+    """Read SASL settings from a listener's own `config`. InvalidConfigError for invalid or unsupported ones."""
     prefix = listener_prefix(listener)
     names = config[MECHANISMS_KEY]
     if not names:
@@ -106,7 +106,7 @@ def _token_rules(config: BrokerConfig, options: Mapping[str, str]) -> TokenRules
         expected, unverified = f"sasl.oauthbearer.expected.{claim}", f"sasl.oauthbearer.allow.unverified.{claim}"
         if not config[expected] and not config[unverified]:
             raise InvalidConfigError(
-                f"{expected} is not set: a token for others would count here too; set it, or {unverified}=true"
+                f"{expected} is not set: tokens for others would be accepted too; set it, or {unverified}=true"
             )
     if find_spec("jwt") is None or find_spec("cryptography") is None:
         raise InvalidConfigError(f"{MECHANISMS_KEY}: {_OAUTH} needs more libraries: pip install 'stratalog[security]'")
@@ -121,7 +121,7 @@ def _token_rules(config: BrokerConfig, options: Mapping[str, str]) -> TokenRules
 
 
 def _options(config: BrokerConfig, prefix: str, name: str) -> Mapping[str, str]:
-    """Return the options of the mechanism's JAAS line; none when there is no line."""
+    """Return the options of the mechanism's JAAS line; none without that line."""
     key = f"{name.lower()}.{_JAAS}"
     line = config.properties.get(key)
     if not line:

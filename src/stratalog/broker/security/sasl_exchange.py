@@ -1,4 +1,4 @@
-"""What every SASL mechanism of a server is: an exchange of messages that ends with who the client is, or fails."""
+"""The interface of all SASL mechanisms: an exchange of messages that ends with a principal, or fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stratalog.errors import StratalogError
 
 
 class SaslFailureError(StratalogError):
-    """A client did not prove who it is. `client_message` is the reason sent to it, None for the default one."""
+    """Authentication failed. `client_message` is the reason sent to the client, None for the default one."""
 
     def __init__(self, why: str, *, client_message: str | None = None) -> None:
         super().__init__(why)
@@ -17,15 +17,15 @@ class SaslFailureError(StratalogError):
 
 
 class SaslExchange(Protocol):
-    """One client's attempt. Belongs to the loop's thread."""
+    """One authentication attempt. Belongs to the loop's thread."""
 
-    #: Who the client is, once it has proved it.
+    #: The client's principal, once authenticated.
     principal: Principal | None
-    #: When that stops being true, in ms since the epoch; None when the mechanism knows no end.
+    #: Expiry time in ms since the epoch; None when the mechanism has none.
     expires_ms: int | None
-    #: Whether it proved that by a delegation token.
+    #: Whether it authenticated by a delegation token.
     by_token: bool
 
     def evaluate(self, message: bytes) -> bytes:
-        """Return the answer to a message of the client. SaslFailureError for one that proves nothing."""
+        """Return the response to a client's message. SaslFailureError when authentication fails."""
         ...

@@ -1,9 +1,9 @@
-"""SASL SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), the server's side, and the credentials that it keeps.
+"""SASL SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), server side, and the stored credentials.
 
     client:  n,[a=NAME],n=NAME,r=NONCE[,tokenauth=true]     server:  r=NONCE+MORE,s=SALT,i=ITERATIONS
     client:  c=HEADER,r=NONCE+MORE,p=PROOF                  server:  v=SIGNATURE
 
-No password is kept: the stored key checks a client, the server key proves the server to it.
+No password is stored: the stored key verifies a client, the server key authenticates the server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stratalog.util import random_bytes
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16_384
 
-#: Hash by mechanism; the order is that of Kafka's numbers, from 1 on.
+#: Hash by mechanism, in the order of Kafka's numbers, from 1 on.
 SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 _CLIENT_FIRST: Final = re.compile(
@@ -40,7 +40,7 @@ _TOKEN_AUTH: Final = b"tokenauth=true"
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What the server keeps of a password."""
+    """What the server stores instead of a password."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
@@ -50,12 +50,12 @@ class ScramCredential:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Whom a name stands for, and how it is proved."""
+    """The principal of a user name, and its credential."""
 
     credential: ScramCredential
     principal: Principal
     expires_ms: int | None = None
-    #: Whether the name is the id of a delegation token, and the principal that token's owner.
+    #: Whether the name is the id of a delegation token, and the principal its owner.
     by_token: bool = False
 
 
@@ -64,7 +64,7 @@ Accounts = Callable[[str, str, bool], Account | None]
 
 
 def scram_credential(mechanism: str, salted_password: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """Return what is kept of a salted password."""
+    """Return the credential of a salted password."""
     digest = SCRAM_HASHES[mechanism]
     client_key = hmac.digest(salted_password, b"Client Key", digest)
     return ScramCredential(
@@ -78,14 +78,14 @@ def scram_credential(mechanism: str, salted_password: bytes, salt: bytes, iterat
 def credential_of_password(
     mechanism: str, password: str, iterations: int, salt: bytes | None = None
 ) -> ScramCredential:
-    """Return what is kept of a password; without a salt, with a fresh one."""
+    """Return the credential of a password; without `salt`, with a random one."""
     salt = random_bytes(24) if salt is None else salt
     salted = hashlib.pbkdf2_hmac(SCRAM_HASHES[mechanism], password.encode(), salt, iterations)
     return scram_credential(mechanism, salted, salt, iterations)
 
 
 class ScramExchange:
-    """Two messages of the client."""
+    """Two client messages."""
 
     def __init__(self, mechanism: str, accounts: Accounts) -> None:
         self._mechanism = mechanism
@@ -105,15 +105,15 @@ class ScramExchange:
     def _begin(self, message: bytes) -> bytes:
         found = _CLIENT_FIRST.fullmatch(message)
         if found is None:
-            raise SaslFailureError("a first SCRAM message that is none")
+            raise SaslFailureError("an invalid first SCRAM message")
         try:
             name = found["name"].replace(b"=2C", b",").replace(b"=3D", b"=").decode("utf-8")
             authorization = (found["authorization"] or b"").replace(b"=2C", b",").replace(b"=3D", b"=").decode("utf-8")
         except UnicodeDecodeError:
-            raise SaslFailureError("a first SCRAM message that is no UTF-8") from None
+            raise SaslFailureError("a first SCRAM message that is not UTF-8") from None
         account = self._accounts(self._mechanism, name, _TOKEN_AUTH in found["extensions"].lower().split(b","))
         if account is None:
-            raise SaslFailureError(f"{self._mechanism} credentials of {name!r} are not known")
+            raise SaslFailureError(f"no {self._mechanism} credentials for {name!r}")
         if authorization and authorization != name:
             raise SaslFailureError(
                 "an authorization id other than the name",
@@ -135,7 +135,7 @@ class ScramExchange:
         try:
             proof, binding = b64decode(found["proof"], validate=True), b64decode(found["binding"], validate=True)
         except binascii.Error:
-            raise SaslFailureError("a last SCRAM message that is no base64") from None
+            raise SaslFailureError("a last SCRAM message that is not base64") from None
         credential = account.credential
         if binding != self._header or len(proof) != len(credential.stored_key):
             raise SaslFailureError("a last SCRAM message that does not continue the first")

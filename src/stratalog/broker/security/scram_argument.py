@@ -1,4 +1,4 @@
-"""`--add-scram`, as kafka-storage has it: SCRAM-SHA-512=[name=alice,password=secret,iterations=8192]."""
+"""Parse `--add-scram`, as in kafka-storage: SCRAM-SHA-512=[name=alice,password=secret,iterations=8192]."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KNOWN: Final = {"name", "password", "salt", "saltedpassword", "iterations"}
 
 
 def parse_scram_argument(text: str) -> tuple[str, str, ScramCredential]:
-    """Return mechanism, user and credential. UsageError says what is wrong and shows no password."""
+    """Return mechanism, user and credential. UsageError names the problem and shows no password."""
     found = _ARGUMENT.fullmatch(text.strip())
     if found is None or found[1] not in SCRAM_HASHES:
         raise UsageError(f"--add-scram: expected {' or '.join(SCRAM_HASHES)}=[name=...,password=...]")
@@ -36,11 +36,11 @@ def parse_scram_argument(text: str) -> tuple[str, str, ScramCredential]:
         raise UsageError(f"--add-scram: iterations={iterations}: expected {ITERATIONS_MIN} to {ITERATIONS_MAX}")
     if "saltedpassword" in parts:
         if "password" in parts or "salt" not in parts:
-            raise UsageError("--add-scram: saltedpassword needs a salt, and no password beside it")
+            raise UsageError("--add-scram: saltedpassword needs a salt, and excludes password")
         salted = _bytes(parts, "saltedpassword")
         return mechanism, name, scram_credential(mechanism, salted, _bytes(parts, "salt"), int(iterations))
     if not parts.get("password"):
-        raise UsageError(f"--add-scram: a password of {name} is not set")
+        raise UsageError(f"--add-scram: the password of {name} is not set")
     salt = _bytes(parts, "salt") if "salt" in parts else None
     return mechanism, name, credential_of_password(mechanism, parts["password"], int(iterations), salt)
 
@@ -60,4 +60,4 @@ def _bytes(parts: dict[str, str], name: str) -> bytes:
     try:
         return b64decode(parts[name], validate=True)
     except binascii.Error:
-        raise UsageError(f"--add-scram: {name} is no base64") from None
+        raise UsageError(f"--add-scram: {name} is not base64") from None

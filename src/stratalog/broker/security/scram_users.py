@@ -1,4 +1,4 @@
-"""The SCRAM credentials of all users, in the metadata store: read at the start, changed by one request."""
+"""The SCRAM credentials of all users, in the metadata store: read at startup, changed by AlterUserScramCredentials."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CredentialStore(Protocol):
 
 
 class ScramUsers:
-    """Credentials by mechanism and name. Reads are free; a change is durable when it returns. Thread-safe."""
+    """Credentials by mechanism and name. Reads do not block; a change is durable when it returns. Thread-safe."""
 
     def __init__(self, store: CredentialStore) -> None:
         self._store = store
@@ -29,14 +29,14 @@ class ScramUsers:
         self.read()
 
     def read(self) -> None:
-        """Take what the store has."""
+        """Load the credentials of the store."""
         self._found = {_parse_name(name): _parse(value) for name, value in self._store.credentials(_KIND).items()}
 
     def get(self, mechanism: str, user: str) -> ScramCredential | None:
         return self._found.get((mechanism, user))
 
     def users(self) -> list[str]:
-        """Return everybody who has a credential, in order."""
+        """Return all users with a credential, sorted."""
         return sorted({user for _, user in self._found})
 
     def of_user(self, user: str) -> Mapping[str, ScramCredential]:
@@ -44,7 +44,7 @@ class ScramUsers:
         return {mechanism: found for (mechanism, name), found in sorted(self._found.items()) if name == user}
 
     def change(self, put: Mapping[tuple[str, str], ScramCredential], remove: Iterable[tuple[str, str]] = ()) -> None:
-        """Put and remove credentials, by mechanism and name, all together."""
+        """Put and remove credentials, by mechanism and name, in one change."""
         gone = set(remove)
         self._store.change_credentials(
             _KIND, {**dict.fromkeys(map(_name, gone)), **{_name(key): _text(found) for key, found in put.items()}}
@@ -53,7 +53,7 @@ class ScramUsers:
 
 
 def check_stored_user(name: str, text: str) -> None:
-    """Raise ValueError or TypeError unless a store can have this credential."""
+    """Raise ValueError or TypeError for an invalid credential of a store."""
     mechanism, user = _parse_name(name)
     if mechanism not in SCRAM_HASHES or not user:
         raise ValueError("not MECHANISM/USER")

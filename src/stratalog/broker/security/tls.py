@@ -1,7 +1,7 @@
-"""TLS of one listener: OpenSSL's context from Kafka's settings, and another one when a file has changed.
+"""TLS of one listener: an OpenSSL context from Kafka's settings, rebuilt when a file has changed.
 
-A file is looked at when a client comes, at most once a second. A connection keeps the context that it began with; files
-that cannot be used leave the context in force as it was, with one line in the log.
+Files are checked when a client connects, at most once a second. A connection keeps its context. Unusable files are
+logged in one line and leave the current context in force.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "r
 
 
 class ServerTls:
-    """The TLS of one listener. InvalidConfigError, at the start, for settings that cannot be kept."""
+    """The TLS of one listener. InvalidConfigError at startup for invalid settings."""
 
     def __init__(self, config: BrokerConfig, listener: str, protocol: str, clock: Callable[[], float]) -> None:
         self._config = config
@@ -39,7 +39,7 @@ class ServerTls:
         self._prefix = prefix if any(name.startswith(f"{prefix}ssl.") for name in config.properties) else ""
         client_auth = config["ssl.client.auth"]
         if protocol == "SASL_SSL" and f"{prefix}ssl.client.auth" not in config.properties:
-            # As in Kafka: who asks every client for a password means certificates for other listeners.
+            # As in Kafka: with SASL, a general ssl.client.auth is for other listeners.
             client_auth = "none"
         self._client_auth = _CLIENT_AUTH[client_auth]
         self._rules = parse_rules(config[RULES_KEY])
@@ -57,9 +57,9 @@ class ServerTls:
         self._context = self._make()
 
     def with_config(self, config: BrokerConfig) -> ServerTls:
-        """Return the TLS of this listener by other settings, which are asked for while it is used.
+        """Return the TLS of this listener with other settings; this one is unchanged.
 
-        InvalidConfigError for what cannot be kept, and for a certificate in another name; this one stays as it is.
+        Raises InvalidConfigError for invalid settings, and for a certificate with another name.
         """
         if all(config[name] == self._config[name] for name in DYNAMIC_TLS_KEYS):
             return self
@@ -71,7 +71,7 @@ class ServerTls:
         return names_of_certificate(load_identity(self._config, self._prefix).pem)
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for the next client."""
+        """Return the current context, for a new client."""
         now = self._clock()
         if now >= self._looked_at + _LOOK_EVERY_S:
             self._looked_at = now
@@ -79,7 +79,7 @@ class ServerTls:
         return self._context
 
     def principal_of(self, certificate: bytes | None) -> Principal:
-        """Return who showed a certificate (DER) that was verified. UnmappedNameError when no rule is for its name."""
+        """Return the principal of a verified certificate (DER). UnmappedNameError when no rule matches its name."""
         if certificate is None or not self._names_clients:
             return ANONYMOUS
         return Principal("User", map_name(subject_of(certificate), self._rules))
@@ -92,7 +92,7 @@ class ServerTls:
         try:
             self._context = self._make()
         except InvalidConfigError as error:
-            logger.error("TLS files have changed and cannot be used; the earlier ones stay in force: %s", error)
+            logger.error("TLS files have changed and cannot be used; the current ones stay in force: %s", error)
         else:
             logger.warning("TLS files have changed; new connections use them: %s", self._names())
 
@@ -116,7 +116,7 @@ class ServerTls:
             if trusted is None:
                 raise InvalidConfigError(
                     f"{prefix}ssl.truststore.location is not set: ssl.client.auth={config['ssl.client.auth']} needs "
-                    "the certificates that sign clients'"
+                    "the CA certificates of clients"
                 )
             context.load_verify_locations(cadata=trusted)
             context.verify_mode = self._client_auth

@@ -91,8 +91,7 @@ class RequestMemory:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def take(self, request: Hashable, size: int, wanted: int) -> Memory:
-        """Return a buffer with arbitrary contents: a pooled one of at least `wanted` bytes, else one of at least
-        `size`."""
+        """Return a buffer with arbitrary contents: one of the pool with `wanted` bytes, or a new one of `size`."""
         self._taken = True
         for index, buffer in enumerate(self._free):
             if len(buffer) >= wanted:

@@ -1,7 +1,7 @@
-"""Which metrics a client is asked for, how often, and whether what it pushes is taken: as Kafka's rules are.
+"""Client metrics subscriptions: the requested metrics, their interval, and which pushes are accepted, as in Kafka.
 
-A client is known by the id of its instance, with the subscriptions that it was told. It is forgotten when its
-connection ends, or when nothing is heard of it for three intervals. Belongs to the loop's thread.
+A client is identified by its instance id, with the subscription that it last got. It is forgotten when its connection
+ends, or after three intervals without a request. Belongs to the loop's thread.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from stratalog.broker.security import Peer
     from stratalog.util import Clock
 
-#: How many instances are remembered; the one that was not heard of for longest is forgotten first.
+#: Limit of instances; the least recently seen one is forgotten first.
 _INSTANCES_MAX = 16_384
 _FORGOTTEN_AFTER_MS = 60_000
 _RESERVED = (UUID(int=0), UUID(int=1))
@@ -40,7 +40,7 @@ _RESERVED = (UUID(int=0), UUID(int=1))
 
 @dataclass(frozen=True, slots=True)
 class TelemetryRequest:
-    """What a client is asked for."""
+    """The metrics requested from a client, and their interval."""
 
     instance_id: UUID
     subscription_id: int
@@ -49,7 +49,7 @@ class TelemetryRequest:
 
 
 class _Instance:
-    """One client, as it is known. Times are of the wall clock, in milliseconds."""
+    """One known client. Times are of the wall clock, in milliseconds."""
 
     __slots__ = ("got_ms", "is_terminating", "peer", "pushed_ms", "seen_ms", "subscription", "version")
 
@@ -73,7 +73,7 @@ class _Instance:
         return True
 
     def may_push(self, now_ms: int) -> bool:
-        """Take a push, unless it comes too soon. The first one after a question may: clients spread them."""
+        """Record a push, unless it is too early. The first one after a subscription may be: clients add jitter."""
         if self.got_ms <= self.pushed_ms and now_ms - self.pushed_ms < self.subscription.interval_ms:
             return False
         self.pushed_ms = now_ms
@@ -81,12 +81,11 @@ class _Instance:
 
 
 class ClientTelemetry:
-    """The clients that ask and push, and what they pushed last."""
+    """The instances of clients, and their last pushes."""
 
     def __init__(self, metadata: ClusterMetadata, clock: Clock, size_max: int) -> None:
         self._metadata = metadata
         self._clock = clock
-        #: The most bytes that a client may push at once.
         self.size_max = size_max
         self.values = LastPushes()
         self._instances: OrderedDict[UUID, _Instance] = OrderedDict()
@@ -95,7 +94,7 @@ class ClientTelemetry:
         self._version = 0
 
     def get(self, instance_id: UUID | None, client_id: str | None, peer: Peer) -> TelemetryRequest:
-        """Return what a client is asked for. Raises ThrottlingQuotaExceededError when it asks too soon."""
+        """Return a client's subscription. ThrottlingQuotaExceededError when the request is too early."""
         if instance_id is None or not instance_id.int:
             instance_id = random_uuid()
         instance, now_ms = self._instance(instance_id, client_id, peer)
@@ -114,7 +113,7 @@ class ClientTelemetry:
         client_id: str | None,
         peer: Peer,
     ) -> None:
-        """Raise what Kafka answers a push that it does not take. A client that terminates pushes once more."""
+        """Raise Kafka's error for a push that is not accepted. A terminating client may push once more."""
         if instance_id is None or instance_id in _RESERVED:
             raise InvalidRequestError
         instance, now_ms = self._instance(instance_id, client_id, peer)
@@ -133,7 +132,7 @@ class ClientTelemetry:
             instance.is_terminating = is_terminating
 
     def forget_gone(self) -> None:
-        """Forget the clients whose connections have ended, with what they pushed."""
+        """Forget clients whose connections have ended, with their pushes."""
         now_ms = self._clock.now_ms()
         for instance_id in [each for each, instance in self._instances.items() if instance.is_forgotten(now_ms)]:
             self._forget(instance_id)
@@ -159,7 +158,7 @@ class ClientTelemetry:
         return instance, now_ms
 
     def _look(self) -> None:
-        """Take in what has changed of the subscriptions."""
+        """Apply changed subscriptions."""
         names = self._metadata.configured_resources(CLIENT_METRICS)
         stored = {name: self._metadata.resource_configs(CLIENT_METRICS, name) for name in names}
         if stored == self._stored:
@@ -170,7 +169,7 @@ class ClientTelemetry:
             try:
                 self._subscriptions.append(ClientMetricsConfig.from_properties(configs))
             except (KafkaError, InvalidConfigError):
-                continue  # of a newer version: what cannot be read asks for nothing
+                continue  # of a newer version: ignore what cannot be parsed
 
     def _subscription(self, instance_id: UUID, attributes: Mapping[str, str | None]) -> TelemetryRequest:
         found = [each for each in self._subscriptions if each.matches(attributes)]
@@ -183,7 +182,7 @@ class ClientTelemetry:
 
 
 def _java_hash(instance_id: UUID) -> int:
-    """Return Java's hash code of the id, as an unsigned number."""
+    """Return Java's hash code of the id, unsigned."""
     folded = instance_id.int >> 64 ^ instance_id.int & 2**64 - 1
     return (folded >> 32 ^ folded) & 2**32 - 1
 

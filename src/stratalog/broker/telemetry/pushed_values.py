@@ -1,4 +1,4 @@
-"""The values that clients pushed last, read out of OpenTelemetry's MetricsData (KIP-714), within a bound of memory."""
+"""The last values pushed by clients, parsed from OpenTelemetry's MetricsData (KIP-714), within a memory limit."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from uuid import UUID
 from stratalog.errors import CorruptRecordError, InvalidRecordError
 from stratalog.records import Codec, decompress
 
-#: How many values are kept of all clients, and of one of them.
+#: Limits of kept values, of all clients and of one.
 _VALUES_MAX, _VALUES_OF_ONE_MAX = 20_000, 2_000
-#: Longer names and attributes are left out: all that is kept stays within some 20 MiB.
+#: Longer names and attributes are dropped, which bounds memory to some 20 MiB.
 _TEXT_SIZE_MAX = 1024
-#: What is read of a push, in fields of Protocol Buffers: several times what so many values have.
+#: Limit of Protocol Buffers fields in a push: several times what the allowed values have.
 _FIELDS_MAX = 200_000
-#: A push may become this many bytes for each byte that a client may send.
+#: Limit of the compression ratio of a push.
 _EXPANSION_MAX = 16
 
 # Wire types of Protocol Buffers.
@@ -26,7 +26,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 @dataclass(frozen=True, slots=True)
 class PushedValue:
-    """One number of a client: the name of the metric and its attributes as `key=value`."""
+    """One number of a client: the metric's name and its attributes as `key=value`."""
 
     name: str
     attributes: str
@@ -34,14 +34,14 @@ class PushedValue:
 
 
 class LastPushes:
-    """The last values by client. Those that pushed longest ago make room for others."""
+    """The last values by client. The least recent pushes are dropped first."""
 
     def __init__(self) -> None:
         self._of: OrderedDict[UUID, tuple[str, dict[tuple[str, str], PushedValue]]] = OrderedDict()
         self._count = 0
 
     def put(self, instance_id: UUID, client_id: str, values: list[PushedValue]) -> None:
-        """Keep the values of a client; those of its earlier pushes stay where there are no newer ones."""
+        """Store the values of a client; earlier ones stay unless there are newer ones."""
         known = self._of.get(instance_id, (client_id, {}))[1]
         kept = {**known, **{(value.name, value.attributes): value for value in values}}
         self.forget(instance_id)
@@ -52,7 +52,7 @@ class LastPushes:
             self.forget(next(iter(self._of)))
 
     def forget(self, instance_id: UUID) -> None:
-        """Drop the values of a client; harmless when there are none."""
+        """Drop the values of a client, if any."""
         _, values = self._of.pop(instance_id, ("", {}))
         self._count -= len(values)
 
@@ -63,7 +63,7 @@ class LastPushes:
 
 
 def read_pushed(codec: int, data: bytes, size_max: int) -> list[PushedValue]:
-    """Return the numbers of a push, the first of them; histograms are not read. InvalidRecordError for damage."""
+    """Return the first numbers of a push; histograms are skipped. InvalidRecordError for invalid data."""
     try:
         plain = decompress(Codec(codec), data, size_max=_EXPANSION_MAX * size_max)
         return list(_Push().values(memoryview(plain)))
@@ -72,7 +72,7 @@ def read_pushed(codec: int, data: bytes, size_max: int) -> list[PushedValue]:
 
 
 class _Push:
-    """Reads one push; ValueError when it has more fields than are read."""
+    """Reads one push; ValueError when it exceeds the limit of fields."""
 
     def __init__(self) -> None:
         self._fields_left = _FIELDS_MAX
@@ -108,7 +108,7 @@ class _Push:
         return ",".join(sorted(pairs))
 
     def _text(self, value: memoryview) -> str:
-        """Return the text of a value of any type; of texts, integers and truths."""
+        """Return a string, integer or boolean value as text; "" for other types."""
         for field, wire, content in self._fields(value):
             if field == 1 and wire == _BYTES:
                 return bytes(content).decode()
@@ -117,7 +117,7 @@ class _Push:
         return ""
 
     def _at(self, data: memoryview, number: int, *deeper: int) -> Iterator[memoryview]:
-        """Yield the bytes of every field with this number, or of those within them."""
+        """Yield the bytes of every field with this number, or of the fields nested in them."""
         for field, wire, value in self._fields(data):
             if field == number and wire == _BYTES:
                 if deeper:
@@ -126,7 +126,7 @@ class _Push:
                     yield value
 
     def _fields(self, data: memoryview) -> Iterator[tuple[int, int, memoryview]]:
-        """Yield the number, the wire type and the bytes of each field. IndexError or ValueError for damage."""
+        """Yield number, wire type and bytes of each field. IndexError or ValueError for invalid data."""
         at = 0
         while at < len(data):
             self._fields_left -= 1

@@ -81,7 +81,7 @@ NETWORK_KEYS: Final = (
     key("ssl.key.password", PASSWORD, None, "Password of a private key in PEM."),
     key("ssl.truststore.type", STR, "JKS", "PEM or PKCS12, as for ssl.keystore.type."),
     key("ssl.truststore.location", STR, None,
-        "File with the certificates that sign clients'. Read again when it changes."),
+        "File with the CA certificates of clients. Reloaded when it changes."),
     key("ssl.truststore.password", PASSWORD, None, "Password of a PKCS12 file."),
     key("ssl.truststore.certificates", PASSWORD, None, "The certificates themselves, in PEM."),
     key("ssl.client.auth", STR, "none",
