@@ -43,7 +43,7 @@ def test_the_first_user_is_there_before_the_first_start(tmp_path: Path) -> None:
         ("PLAIN=[name=a,password=hush]", "expected SCRAM-SHA-256 or SCRAM-SHA-512"),
         ("SCRAM-SHA-256=name=a", "expected SCRAM"),
         ("SCRAM-SHA-256=[password=hush]", "name is not set"),
-        ("SCRAM-SHA-256=[name=a]", "a password of a is not set"),
+        ("SCRAM-SHA-256=[name=a]", "the password of a is not set"),
         ("SCRAM-SHA-256=[name=a,password=hush,iterations=1]", "expected 4096 to 16384"),
         ("SCRAM-SHA-256=[name=a,saltedpassword=hush]", "needs a salt"),
         ("SCRAM-SHA-256=[name=a,salt=??,password=hush]", "salt is not base64"),
