@@ -32,12 +32,6 @@ _SEGMENT_BYTES_MAX: Final = (1 << 31) - 1
 _MAGIC_AT: Final = 16
 _MAGIC: Final = 2
 _SHOWN: Final = 3
-#: Topics whose leader coordinates something, and the feature that says that brokers of ours do it too.
-_COORDINATED: Final = {
-    "__consumer_offsets": ("groups", "group.version"),
-    "__share_group_state": ("share groups", "share.version"),
-}
-_TRANSACTIONS: Final = "__transaction_state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +132,7 @@ def check_cluster(
         what = "these topics are tiered, and of Kafka's storage plugins only the layout of Aiven's is written"
         remedy = "check with the --config of a broker with that plugin, or move the replicas to JVM brokers"
         found.append(_error("tiered", _names(tiered), what, remedy))
-    return in_order([*found, *_check_coordinated(topics)])
+    return in_order(found)
 
 
 def _check_authorizer(acls: int | None, has_authorizer: bool | None) -> Iterator[TakeOverFinding]:
@@ -267,21 +261,6 @@ def _check_partition(partition: PartitionDirectory, fs: FileSystem) -> Iterator[
                 )
         except OSError as error:
             yield _error("unreadable", str(segment.log), error.strerror or str(error), "let this user read it")
-
-
-def _check_coordinated(topics: Collection[str]) -> Iterator[TakeOverFinding]:
-    wanted = dict(_COORDINATED)
-    if "group.version" not in SUPPORTED_FEATURES:  # groups and transactions came together
-        wanted[_TRANSACTIONS] = ("transactions", "group.version")
-    for topic, (what, feature) in wanted.items():
-        if topic in topics and feature not in SUPPORTED_FEATURES:
-            yield TakeOverFinding(
-                "error",
-                "coordinator",
-                topic,
-                f"brokers of ours do not coordinate {what} in a cluster, and this directory holds partitions of it",
-                "move its replicas to brokers of Apache Kafka with kafka-reassign-partitions.sh",
-            )
 
 
 def _names(names: Sequence[str]) -> str:
