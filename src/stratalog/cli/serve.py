@@ -153,10 +153,10 @@ def _serve(data_dir: Path | None, listen: str | None, web: str, config: Path | N
 
 def _broker(data_dir: Path | None, listen: str | None, properties: dict[str, str], file: Path | None) -> Broker:
     """Start the broker. An error of the configuration names the file, if there is one."""
-    from stratalog.broker.server import Broker  # --help does without
-
     try:
         with long_lived():
+            from stratalog.broker.server import Broker  # --help does without; a third of a second of code and tables
+
             return Broker(data_dir=data_dir, listen=listen, config=properties)
     except InvalidConfigError as error:
         if file is None:
