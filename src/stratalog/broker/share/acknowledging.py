@@ -1,4 +1,4 @@
-"""What a request says of records that its member has, partition by partition.
+"""Acknowledgements in ShareFetch and ShareAcknowledge requests, partition by partition.
 
 Source: `KafkaApis.handleAcknowledgements` and `validateAcknowledgementBatches` of Kafka 4.4.0.
 """
@@ -37,14 +37,14 @@ _RENEW_FROM = 2
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """What became of it; a message only where the leader of the partition has one."""
+    """The result for one partition; a message only from the partition's leader."""
 
     error_code: int = 0
     message: str | None = None
 
 
 def check_share_request(ctx: RequestContext, request: Any) -> None:
-    """Raise for a request that cannot be of a member, or may not be."""
+    """Raise for an invalid or unauthorized request."""
     if ctx.broker.metadata.features.level(SHARE_VERSION) < 1:
         raise UnsupportedVersionError("The version of API is not supported.")
     if request.group_id is None:
@@ -59,12 +59,11 @@ def check_share_request(ctx: RequestContext, request: Any) -> None:
 
 
 def refuse_share_request(ctx: RequestContext, request: Any, error: BaseException) -> Any:  # noqa: ARG001
-    """Return the response that says only the number of an error, as Kafka has it here."""
+    """Return a response with only an error code, as Kafka does here."""
     return ctx.respond(error_code=wire_code(error))
 
 
 def place_of(topic: Any, partition: int) -> SharePlace:
-    """Return a partition of a topic of a request."""
     return SharePlace(topic.topic_id or _NO_TOPIC, partition)
 
 
@@ -78,7 +77,7 @@ def named_places(ctx: RequestContext, request: Any) -> dict[SharePlace, str | No
 
 
 def readable_topics(ctx: RequestContext, topics: Iterable[str]) -> set[str]:
-    """Return the topics, of these, that the client may read."""
+    """Return the topics among `topics` that the client may read."""
     access = ctx.broker.access
     if access is None:
         return set(topics)
@@ -88,7 +87,7 @@ def readable_topics(ctx: RequestContext, topics: Iterable[str]) -> set[str]:
 async def take_acknowledgements(
     ctx: RequestContext, request: Any, names: Mapping[SharePlace, str | None], readable: set[str]
 ) -> dict[SharePlace, Acknowledged]:
-    """Take in what a request says of each partition; partitions of which nothing is said come with others only."""
+    """Apply acknowledgements by partition. Partitions without any are in the result only if others have some."""
     may_renew, renews = ctx.version >= _RENEW_FROM, getattr(request, "is_renew_ack", False)
     results: dict[SharePlace, Acknowledged] = {}
     silent: list[SharePlace] = []

@@ -1,11 +1,11 @@
-"""What is written to a dead-letter topic (KIP-1191): headers that tell of a record, and a copy of it if wanted. Pure.
+"""Records of dead-letter topics (KIP-1191): headers that identify a record, and optionally a copy of it. Pure.
 
-    __dlq.errors.topic, .partition, .offset   where the record lies, as text
+    __dlq.errors.topic, .partition, .offset   the position of the record, as text
     __dlq.errors.group                        the share group that could not process it
-    __dlq.errors.delivery.count               how often it was handed out
-    __dlq.errors.message                      why it is here
+    __dlq.errors.delivery.count               how often it was delivered
+    __dlq.errors.message                      the reason
 
-Key and value are those of the record where it was copied, null otherwise. The record's own headers are not copied.
+Key and value are those of the record if it is copied, else null. The record's own headers are not copied.
 
 Source: `ShareGroupDLQStateManager` and `ShareGroupDLQRecordFetcher` of Kafka 4.4.0.
 """
@@ -23,7 +23,7 @@ from stratalog.records import HEADER_SIZE, Codec, Record, RecordBatch, build_bat
 
 Header: TypeAlias = tuple[str, bytes | None]
 
-#: Why a record comes here.
+#: Reasons for a dead letter.
 REJECTED: Final = "Offset rejected by client."
 DELIVERED_TOO_OFTEN: Final = "Offset delivery count exceeded the threshold."
 
@@ -47,7 +47,7 @@ class DeadRecords:
         return f"records {self.first} to {self.last} of {self.topic}-{self.key.partition} of group {self.key.group_id}"
 
     def headers(self, offset: int) -> tuple[tuple[str, bytes], ...]:
-        """Return what is told of one of them."""
+        """Return the headers for one of the records."""
         said = {
             "topic": self.topic,
             "partition": self.key.partition,
@@ -61,19 +61,19 @@ class DeadRecords:
 
 @dataclass(slots=True)
 class CopiedRecords:
-    """Keys and values of records of some ranges, which ascend; of at most `bytes_max` bytes together.
+    """Keys and values of records in ascending ranges, of at most `bytes_max` bytes together.
 
-    What is larger by itself is left out. So is a compressed batch that is larger unpacked, as a whole.
+    A larger record is left out. So is a compressed batch that is larger when decompressed, as a whole.
     """
 
     ranges: Sequence[BatchOffsets]
     bytes_max: int
     found: dict[int, Record] = field(default_factory=dict)
-    #: Up to which offset all is found that there will be.
+    #: All records up to this offset that can be copied have been found.
     resolved: int = -1
     is_full: bool = False
     _bytes: int = 0
-    #: The first range that is not resolved.
+    #: Index of the first range that is not resolved.
     _at: int = 0
 
     @property
@@ -82,11 +82,11 @@ class CopiedRecords:
 
     @property
     def next_offset(self) -> int:
-        """Return from where to read on, while it wants more."""
+        """The offset to read from next, while `wants_more`."""
         return max(self.ranges[self._at].first, self.resolved + 1)
 
     def take(self, data: bytes) -> bool:
-        """Take in batches that were read from `next_offset` on; whether it brought this further."""
+        """Copy from batches that were read from `next_offset` on; return whether this made progress."""
         before = self.resolved
         for batch in iter_batches(data):
             if not self.wants_more:
@@ -101,20 +101,20 @@ class CopiedRecords:
         return self.resolved > before
 
     def give_up(self) -> None:
-        """Look for no more of them."""
+        """Stop looking for the remaining records."""
         self._resolve(self.ranges[-1].last)
 
     def _take_batch(self, batch: RecordBatch) -> None:
         limits = {} if batch.codec is Codec.NONE else {"size_max": self.bytes_max}
         for record in batch.records(**limits):
-            self._resolve(record.offset - 1)  # what is wanted in front of it is gone
+            self._resolve(record.offset - 1)  # records before it no longer exist
             if not self.wants_more:
                 return
             if record.offset >= self.next_offset and not self._copy(record):
                 return
 
     def _copy(self, record: Record) -> bool:
-        """Copy a record unless it is too large; False if there is no room for it any more."""
+        """Copy a record unless it is too large; return False if there is no room left for it."""
         size = _size(0, record.key, record.value, record.headers)
         if size <= self.bytes_max:
             if self._bytes + size > self.bytes_max:
@@ -134,7 +134,7 @@ class CopiedRecords:
 
 @dataclass(frozen=True, slots=True)
 class LetterBatch:
-    """A batch of so many letters that tells of the first `rows` of some rows, and of the one behind to `next_offset`.
+    """A batch of `count` letters for the first `rows` rows, and for the next row up to `next_offset`.
 
     `next_offset` is None if that row has no letter yet.
     """
@@ -146,9 +146,9 @@ class LetterBatch:
 
 
 def batch_for(rows: Sequence[DeadRecords], copies: CopiedRecords, bytes_max: int, now_ms: int) -> LetterBatch:
-    """Return a batch that tells of rows of dead records: as many as it may hold, or one letter.
+    """Return a batch of letters for rows of dead records: as many as fit, or one letter.
 
-    A row that does not fit behind others is left to the next batch, as a whole. Any thread may do it.
+    A row that does not fit after others is left to the next batch as a whole. Thread-safe.
     """
     letters: list[Record] = []
     size = 0
@@ -166,7 +166,7 @@ def batch_for(rows: Sequence[DeadRecords], copies: CopiedRecords, bytes_max: int
 def _letters(
     row: DeadRecords, copies: CopiedRecords, before: int, bytes_max: int, now_ms: int
 ) -> tuple[list[Record], int]:
-    """Return what of one row fits in a batch by itself, of which so many letters may lie before, and its size."""
+    """Return the letters of one row that fit in a batch of their own after `before` letters, and their size."""
     letters: list[Record] = []
     size = HEADER_SIZE
     for offset in range(row.first, max(row.first, min(row.last, copies.resolved)) + 1):
@@ -183,7 +183,7 @@ def _letters(
 
 
 def _size(delta: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
-    """Return how many bytes a record takes in a batch whose base timestamp it has."""
+    """Return the size of a record in a batch."""
     size = 2 + _varint_size(delta) + _sized(key) + _sized(value) + _varint_size(len(headers))
     for name, content in headers:
         size += _sized(name.encode()) + _sized(content)
@@ -191,12 +191,12 @@ def _size(delta: int, key: bytes | None, value: bytes | None, headers: Sequence[
 
 
 def _sized(data: bytes | None) -> int:
-    """Return how many bytes some bytes take behind their length."""
+    """Return the size of bytes with their length."""
     return 1 if data is None else _varint_size(len(data)) + len(data)
 
 
 def _varint_size(number: int) -> int:
-    """Return how many bytes a number of at least 0 takes in zigzag."""
+    """Return the size of a number of at least 0 as a zigzag varint."""
     return max((number.bit_length() + 7) // 7, 1)
 
 

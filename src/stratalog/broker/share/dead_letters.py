@@ -1,8 +1,8 @@
-"""Dead-letter topics of share groups (KIP-1191): records that members rejected, or had too often, are told of there.
+"""Dead-letter topics of share groups (KIP-1191), for records that were rejected or delivered too often.
 
-A group has such a topic when `errors.deadletterqueue.topic.name` names it and the topic allows it. What is told lies in
-the partition with the number of the record's own, modulo the partitions of the topic. What cannot be written is lost
-after a few tries: the group goes on without it.
+A group has one when `errors.deadletterqueue.topic.name` is set and the topic allows it. A letter goes to the partition
+with the record's partition number, modulo the partitions of the topic. A letter that cannot be written is dropped after
+a few tries, so that the group can continue.
 
 Source: `ShareGroupDLQStateManager` of Kafka 4.4.0.
 """
@@ -48,22 +48,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _ENABLED, _COPIED = "errors.deadletterqueue.group.enable", "errors.deadletterqueue.copy.record.enable"
-#: The level of `share.version` that brings dead-letter topics.
+#: The level of `share.version` from which there are dead-letter topics.
 _SINCE_LEVEL: Final = 2
-#: What may be over by the next try, how many there are, and how long the first wait is; each is twice the one before.
+#: Retriable errors, the number of tries, and the first pause; each pause is twice the one before.
 _RETRIABLE = (NotLeaderOrFollowerError, RequestTimedOutError, UnknownTopicOrPartitionError)
 _TRIES, _BACKOFF_S = 5, 1.0
 _TIMEOUT_MS: Final = 30_000
-#: Those that name topics.
+#: Versions with topic names instead of ids.
 _PRODUCE_VERSIONS: Final = (9, 12)
 _NOBODY: Final = -1
-#: So much is read at once of what is copied.
+#: Size of one read of records to copy.
 _READ_BYTES: Final = 1 << 20
 
 
 @dataclass(slots=True)
 class DeadLetterCounts:
-    """By group: what was sent to dead-letter topics, what of it failed, and the records that arrived."""
+    """By group: letters sent to dead-letter topics, failed ones, and records written."""
 
     requests: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
@@ -72,7 +72,7 @@ class DeadLetterCounts:
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """Records that need letters, those of them that have none yet, and what to call at the end."""
+    """Records that need letters, those without one so far, and what to call at the end."""
 
     dead: DeadRecords
     left: DeadRecords
@@ -80,7 +80,7 @@ class _Waiting:
 
 
 class DeadLetters:
-    """Belongs to the loop's thread."""
+    """Writes dead letters. Belongs to the loop's thread."""
 
     def __init__(
         self, storage: BrokerStorage, workers: Workers, remote_reads: SharedRemoteReads, purgatory: Purgatory
@@ -90,7 +90,7 @@ class DeadLetters:
         self._remote_reads = remote_reads
         self._purgatory = purgatory
         self.counts = DeadLetterCounts()
-        #: By partition of a group, what needs letters; a task is at it as long as there is anything.
+        #: Records that need letters, by share partition; a task sends them while there are any.
         self._waiting: dict[ShareKey, deque[_Waiting]] = {}
         self._sending: set[asyncio.Task[None]] = set()
 
@@ -109,9 +109,9 @@ class DeadLetters:
         return level >= _SINCE_LEVEL and bool(settings[DEAD_LETTER_TOPIC])
 
     def submit(self, dead: Sequence[DeadRecords], go_on: Callable[[Sequence[DeadRecords]], None]) -> None:
-        """Write dead letters after those of the same partition, then call `go_on` whether or not that worked.
+        """Write dead letters after those of the same partition, then call `go_on` even if that failed.
 
-        What waits together goes into one batch, as far as it fits.
+        Letters that wait together are written in one batch, as far as they fit.
         """
         if not dead:
             return
@@ -141,7 +141,7 @@ class DeadLetters:
             del self._waiting[key]
 
     async def _send(self, rows: list[_Waiting]) -> int:
-        """Write letters until at least one row is done; return how many rows are, or raise _NotSentError."""
+        """Write letters until at least one row is done; return the number of rows, or raise _NotSentError."""
         while True:
             try:
                 self._checked_name(rows[0].dead.key.group_id)
@@ -156,7 +156,7 @@ class DeadLetters:
                 return letters.rows
 
     async def _send_round(self, rows: Sequence[DeadRecords], copies: CopiedRecords) -> LetterBatch:
-        """Write what fits in one batch, and return that."""
+        """Write and return one batch."""
         group_id = rows[0].key.group_id
         backoff_s = _BACKOFF_S
         touched = len(rows)
@@ -185,7 +185,7 @@ class DeadLetters:
     # --- the topic ----------------------------------------------------------------------------------------------------
 
     def _checked_name(self, group_id: str) -> str:
-        """Return the name of the topic of a group; InvalidConfigError when it may not be written."""
+        """Return the name of a group's dead-letter topic; InvalidConfigError when it may not be written."""
         name: str = self._settings(group_id)[DEAD_LETTER_TOPIC]
         config = self._storage.config
         prefix = config["errors.deadletterqueue.topic.name.prefix"]
@@ -196,17 +196,17 @@ class DeadLetters:
             raise InvalidConfigError(f"dead-letter topic {name} of share group {group_id} begins with '__'")
         if topic is not None and not _is_enabled(topic):
             raise InvalidConfigError(
-                f"dead-letter topic {name} of share group {group_id} is there, but its {_ENABLED} is not true"
+                f"dead-letter topic {name} of share group {group_id} exists, but its {_ENABLED} is not true"
             )
         if topic is None and not config["errors.deadletterqueue.auto.create.topics.enable"]:
             raise InvalidConfigError(
-                f"dead-letter topic {name} of share group {group_id} is not there, and"
+                f"dead-letter topic {name} of share group {group_id} does not exist, and"
                 " errors.deadletterqueue.auto.create.topics.enable is false"
             )
         if prefix and not name.startswith(prefix):
             raise InvalidConfigError(
-                f"dead-letter topic {name} of share group {group_id} does not begin with '{prefix}', which"
-                " errors.deadletterqueue.topic.name.prefix asks for"
+                f"dead-letter topic {name} of share group {group_id} does not begin with '{prefix}', as required by"
+                " errors.deadletterqueue.topic.name.prefix"
             )
         return name
 
@@ -226,7 +226,7 @@ class DeadLetters:
     # --- reading and writing ------------------------------------------------------------------------------------------
 
     async def _copies(self, rows: Sequence[DeadRecords]) -> CopiedRecords:
-        """Return what there is to copy, which the topic may want in several rounds."""
+        """Return what there is to copy; the topic may need several batches for it."""
         key = rows[0].key
         settings = self._settings(key.group_id)
         topic = self._storage.metadata.topic(settings[DEAD_LETTER_TOPIC])
@@ -246,9 +246,7 @@ class DeadLetters:
                         copies.give_up()
                     break
         except (KafkaError, RemoteStorageError, OSError) as error:
-            logger.warning(
-                "%s: the records cannot be read, so their dead letters have no copy of them: %s", rows[0], error
-            )
+            logger.warning("%s: the records cannot be read, so their dead letters contain no copy: %s", rows[0], error)
             copies.give_up()
         return copies
 
@@ -260,7 +258,7 @@ class DeadLetters:
         return await self._workers.run(_read_local, partition, offset)
 
     async def _append(self, topic: str, number: int, batch: bytes) -> None:
-        """Append a batch, here or at the broker that leads the partition, and return once the replicas have it."""
+        """Append a batch here or at the partition's leader, and return when it is replicated."""
         cluster = self._storage.cluster
         leader = None if cluster is None else cluster.leader(topic, number)
         if cluster is not None and leader is not None and leader[0] not in (cluster.node_id, _NOBODY):
@@ -268,7 +266,7 @@ class DeadLetters:
             return
         partition = self._storage.logs.get(topic, number)
         if partition is None:
-            raise UnknownTopicOrPartitionError(f"{topic}-{number} is not there")
+            raise UnknownTopicOrPartitionError(f"{topic}-{number} does not exist")
         epoch = partition.leader_epoch
         if partition.replicated:
             partition.check_min_isr()
@@ -291,15 +289,15 @@ class DeadLetters:
                 timeout=_TIMEOUT_MS,
                 topic_data=[{"name": topic, "partition_data": [{"index": number, "records": batch}]}],
             )
-        except UsageError as error:  # it does not answer
+        except UsageError as error:  # no response
             raise NotLeaderOrFollowerError(f"{topic}-{number}: {error}") from error
         code = int(answer.responses[0].partition_responses[0].error_code)
         if code:
-            raise error_for_code(code)(f"{topic}-{number}: broker {broker} answers error {code}")
+            raise error_for_code(code)(f"{topic}-{number}: broker {broker} returned error {code}")
 
 
 class _NotSentError(Exception):
-    """Letters of so many rows cannot be written, for its cause."""
+    """Letters of `rows` rows cannot be written; `__cause__` has the error."""
 
     def __init__(self, rows: int) -> None:
         super().__init__(rows)
@@ -307,7 +305,7 @@ class _NotSentError(Exception):
 
 
 def _log_failure(dead: Sequence[DeadRecords], cause: BaseException | None) -> None:
-    """Log one line for all of them, with the stack when the cause is no usual one."""
+    """Log one line for all of them, with a traceback for unexpected errors."""
     is_usual = isinstance(cause, (StratalogError, OSError))
     more = f" and {len(dead) - 1} more rows up to {dead[-1].last}" if len(dead) > 1 else ""
     logger.error(
@@ -316,7 +314,7 @@ def _log_failure(dead: Sequence[DeadRecords], cause: BaseException | None) -> No
 
 
 def _ascending(waiting: Iterable[_Waiting]) -> Iterator[_Waiting]:
-    """Yield what waits, as long as it is of ascending offsets of one topic."""
+    """Yield waiting rows while their offsets ascend and their topic is the same."""
     before: DeadRecords | None = None
     for row in waiting:
         if before is not None and (row.left.first <= before.last or row.left.topic != before.topic):

@@ -1,8 +1,7 @@
-"""Records for a member of a share group: what can be handed out now, or a wait for it.
+"""Fetch records for a member of a share group, or wait for them.
 
-A wait ends when enough bytes have come for all partitions together, a lock or a session is over, or something cannot be
-read. Below the local log the remote tier is read; no other member gets these records until then.
-
+A wait ends when enough bytes are available in all partitions together, a lock or a session has ended, or a read fails.
+Below the local log the remote tier is read; no other member can acquire these records during that.
 Source: `DelayedShareFetch` and `ShareFetchUtils` of Kafka 4.4.0.
 """
 
@@ -37,15 +36,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: How often a state is asked for again that the coordinator is still reading.
+#: Pause before reading a state again that the coordinator is still loading.
 _LOADING_S = 0.05
-#: How long a fetch waits for partitions that are not open yet while it has others, and how long at the least.
+#: How long a fetch with other partitions waits for those that are not open yet, and the least it waits.
 _OPENING_S, _SHORTEST_OPENING_S = 0.2, 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class ShareWish:
-    """What a member wants; `places` with the names of their topics, in the order in which they are read."""
+    """A member's request; `places` with the names of their topics, in the order in which they are read."""
 
     group_id: str
     member_id: str
@@ -65,7 +64,7 @@ class ShareWish:
 
 @dataclass(frozen=True, slots=True)
 class ShareFetched:
-    """The answer for one partition: an error, or records with what of them was handed out."""
+    """The result for one partition: an error, or records with the acquired ranges."""
 
     error_code: int = 0
     records: bytes = b""
@@ -73,7 +72,7 @@ class ShareFetched:
 
 
 class _Reading(NamedTuple):
-    """What a read of one partition found: something, nothing, that the log begins behind it, or an error."""
+    """The result of a read: data, none, that the log starts after the offset, or an error."""
 
     place: SharePlace
     shared: SharePartition
@@ -84,7 +83,7 @@ class _Reading(NamedTuple):
 
 
 class SharedFetch:
-    """One fetch. Belongs to the loop's thread; it is a waiter of the purgatory too."""
+    """One fetch, which is also a waiter of the purgatory. Belongs to the loop's thread."""
 
     def __init__(self, broker: BrokerServices, wish: ShareWish) -> None:
         self._broker = broker
@@ -97,11 +96,11 @@ class SharedFetch:
         self._woken = asyncio.Event()
         self._until_s = broker.loop.time() + wish.max_wait_ms / 1000
         self.isolation = wish.isolation
-        #: Anything new is to be looked at.
+        #: The purgatory reports every change.
         self.missing = 1
 
     async def answers(self) -> dict[SharePlace, ShareFetched]:
-        """Return what there is for the member, by partition; partitions without anything are left out."""
+        """Return the results by partition; partitions without any are left out."""
         if self._wish.is_empty:
             return {}
         await self._open_all()
@@ -131,7 +130,7 @@ class SharedFetch:
             counted[topic] = has_failed or counted.get(topic, False)
 
     async def _open_all(self) -> None:
-        """Open the partitions, all at once in a cluster: their states may be with several brokers."""
+        """Open the partitions concurrently: in a cluster, several brokers may coordinate their states."""
         missing = []
         for place, topic in self._wish.places:
             known = self._broker.share_leader.get(ShareKey(self._wish.group_id, *place))
@@ -146,7 +145,7 @@ class SharedFetch:
             await self._wait_for([self._broker.loop.create_task(opening) for opening in missing])
 
     async def _wait_for(self, tasks: Sequence[asyncio.Task[None]]) -> None:
-        """Wait until partitions are open: longer while there is no other. The others are there for a later fetch."""
+        """Wait until partitions are open, longer if no other is. The rest is for a later fetch."""
         left_s = self._until_s - self._broker.loop.time()
         _, late = await asyncio.wait(tasks, timeout=max(min(left_s, _OPENING_S), _SHORTEST_OPENING_S))
         left_s = self._until_s - self._broker.loop.time()
@@ -170,7 +169,7 @@ class SharedFetch:
                     if self._broker.loop.time() < self._until_s:
                         await asyncio.sleep(_LOADING_S)
                         continue
-                    return  # it is there for the next fetch
+                    return  # it is open for the next fetch
                 self._refuse(place, error)
             except (KafkaError, OSError) as error:
                 self._refuse(place, error)
@@ -199,7 +198,7 @@ class SharedFetch:
         return False
 
     async def _wait(self) -> None:
-        """Return when there may be more, or the time is over."""
+        """Return when there may be more records, or the time is over."""
         left_s = self._until_s - self._broker.loop.time()
         if left_s > 0:
             try:
@@ -211,7 +210,7 @@ class SharedFetch:
     # --- handing out --------------------------------------------------------------------------------------------------
 
     async def _hand_out(self, *, is_last: bool) -> bool:
-        """Hand out what there is, if that is enough or nothing more is waited for; whether it was done."""
+        """Deliver records if there are enough or the wait is over; return whether this was done."""
         is_last = self._note_moved() or is_last
         ready = [(place, shared) for place, shared in self._shared.items() if shared.can_acquire]
         if not ready:
@@ -235,7 +234,7 @@ class SharedFetch:
         return True
 
     def _note_moved(self) -> bool:
-        """Note the partitions that this broker does not lead any more; whether there are any."""
+        """Record errors for partitions that this broker no longer leads; return whether there are any."""
         logs = self._broker.logs
         moved = [
             place
@@ -261,7 +260,7 @@ class SharedFetch:
         return _Reading(place, shared, offset, data)
 
     def _is_enough(self, readings: Sequence[_Reading], max_bytes: int) -> bool:
-        """Whether there are as many bytes as the member asked for, or something that it has to hear of."""
+        """Return whether the member's minimum of bytes is available, or there is an error to report."""
         available = 0
         for reading in readings:
             if reading.data is None:

@@ -1,9 +1,8 @@
-"""Which records one fetch is handed out. Pure.
+"""Select the records that one fetch acquires. Pure.
 
-Records that come again are looked at by the batches that they were handed out in at first. A batch is handed out whole,
-where it was read; so a soft limit may be passed by the last one. Records that were given back often come in ever
-smaller rows, and nothing else comes with them: one of them may be what harms members.
-
+Records that are delivered again keep the batches of their first delivery. A batch is delivered as a whole, as far as it
+was read, so the last one may exceed a soft limit. Records with many deliveries come in ever smaller batches and alone:
+one of them may crash its consumer.
 Source: `SharePartition.acquire`, `acquireSubsetBatchRecords` and `acquireNewBatchRecords` of Kafka 4.4.0.
 """
 
@@ -26,7 +25,7 @@ from stratalog.broker.share.record_runs import (
 
 @dataclass(slots=True)
 class HandingOut:
-    """One fetch on its way: what was read, between which offsets, how many are left, and what has been handed out."""
+    """One fetch in progress: the batches read, their range, how many records are left, and those acquired so far."""
 
     batches: Sequence[BatchOffsets]
     within: BatchOffsets
@@ -36,10 +35,10 @@ class HandingOut:
     delivery: DeliveryLimits
     acquired: list[RecordRun] = field(default_factory=list)
 
-    # --- records that come again --------------------------------------------------------------------------------------
+    # --- records in flight --------------------------------------------------------------------------------------------
 
     def known(self, runs: Iterable[RecordRun]) -> Iterator[RecordRun]:
-        """Yield all records in flight, of which some are handed out."""
+        """Yield all records in flight, some of them acquired."""
         for _, found in groupby(runs, key=lambda run: run.whole):
             batch = list(found)
             if self.left > 0 and any(self._is_ready(run) for run in batch):
@@ -51,11 +50,11 @@ class HandingOut:
         return run.is_available and run.first <= self.within.last and run.last >= self.within.first
 
     def _hand_out(self, batch: list[RecordRun]) -> Iterator[RecordRun]:
-        if batch[0].delivery_count == 0 and not batch[0].is_single:  # what was never handed out, as far as is known
+        if batch[0].delivery_count == 0 and not batch[0].is_single:  # not delivered before, as far as is known
             yield from self._hand_out_gap(batch[0])
             return
         is_careful = any(run.delivery_count >= self.delivery.careful_from for run in batch if self._is_ready(run))
-        if is_careful and self.acquired:  # they come alone
+        if is_careful and self.acquired:  # they are delivered alone
             self.left = 0
             yield from batch
             return
@@ -67,7 +66,7 @@ class HandingOut:
         yield from (replace(piece, is_single=True) for piece in pieces) if is_single else pieces
 
     def _hand_out_gap(self, run: RecordRun) -> Iterator[RecordRun]:
-        """Hand out records between known ones as if they were new, in batches of their own."""
+        """Deliver records between known ones as new ones, in separate batches."""
         first, last = max(run.first, self.within.first), min(run.last, self.within.last)
         for piece in split_run(run, first, last):
             if piece.first != first:
@@ -83,17 +82,17 @@ class HandingOut:
     # --- new records --------------------------------------------------------------------------------------------------
 
     def begin_of_new(self, first: int) -> int:
-        """Return where the records begin, from an offset on, that were not handed out before."""
+        """Return the first offset from `first` on in the batches."""
         return max(first, next(batch.first for batch in self.batches if batch.last >= first))
 
     def new(self, begin: int, end_offset: int) -> Iterator[RecordRun]:
-        """Yield these records, and a gap in front of them if the known ones end before."""
+        """Yield new records, preceded by a gap if the known ones end earlier."""
         if begin > end_offset:
             yield RecordRun(end_offset, begin - 1, RecordState.ARCHIVED, 0)
         yield from self._pieces(begin, self.within.last)
 
     def _pieces(self, first: int, last: int) -> Iterator[RecordRun]:
-        """Yield what is handed out from an offset on, up to the end of the batch that the limit is in."""
+        """Yield acquired records from an offset to the end of the batch that reaches the limit."""
         if last - first + 1 > self.left:
             last = min(last, self._end_of_batch(first + self.left - 1))
         if self.limits.is_strict:
@@ -113,7 +112,7 @@ class HandingOut:
         return next((batch.last for batch in self.batches if batch.first <= offset <= batch.last), offset)
 
     def _strict(self, row: BatchOffsets) -> Iterator[RecordRun]:
-        """Yield a row of which only so many are handed out; the others are in flight too, and wait."""
+        """Yield a range of which only as many as allowed are acquired; the others are in flight and available."""
         taken = min(row.last, row.first + self.left - 1)
         is_single = taken < row.last
         yield self._take(BatchOffsets(row.first, taken), row, is_single=is_single)
@@ -132,18 +131,18 @@ class HandingOut:
 
 @dataclass(slots=True)
 class _Row:
-    """What is taken out of one batch of `batch_size` records."""
+    """Acquires records of one batch of `batch_size` records."""
 
     handing: HandingOut
     batch_size: int
     taken: list[RecordRun] = field(default_factory=list)
     size: int = 0
     is_over: bool = False
-    #: How many are taken at most, once there was a record that was given back often.
+    #: Limit once there was a record with many deliveries.
     careful_max: int | None = None
 
     def hand_out(self, run: RecordRun) -> Iterator[RecordRun]:
-        """Yield a run in pieces, of which one is taken if it may be."""
+        """Split a run around the part that is acquired, if any."""
         within = self.handing.within
         first, last = max(run.first, within.first), min(run.last, within.last)
         if not run.is_available or self.is_over or first > last:
@@ -165,10 +164,10 @@ class _Row:
             yield taken
 
     def _room(self, run: RecordRun) -> int:
-        """How many of a run may be taken."""
+        """Return how many records of a run may be acquired."""
         delivery, limits = self.handing.delivery, self.handing.limits
         room = self.handing.left - self.size if limits.is_strict else len(run)
-        if delivery.deliveries > 2 and run.delivery_count == delivery.deliveries - 1:  # the last time comes alone
+        if delivery.deliveries > 2 and run.delivery_count == delivery.deliveries - 1:  # the last delivery is alone
             return 0 if self.size else min(room, 1)
         if run.delivery_count >= delivery.careful_from and self.careful_max is None:
             self.careful_max = max(1, self.batch_size >> (run.delivery_count - delivery.careful_from + 1))
@@ -186,7 +185,7 @@ class _Row:
 
 
 def _joined(taken: Iterable[RecordRun]) -> list[RecordRun]:
-    """Return records of one batch that were handed out, neighbours alike as one."""
+    """Return acquired records of one batch, with equal neighbours joined."""
     joined: list[RecordRun] = []
     for run in taken:
         if joined and joined[-1].last + 1 == run.first and joined[-1].delivery_count == run.delivery_count:

@@ -1,4 +1,4 @@
-"""Where partitions end, whichever broker leads them: what the lag of share groups is counted to.
+"""End offsets of partitions on any broker, to compute the lag of share groups.
 
 Source: `NetworkPartitionMetadataClient` of Kafka 4.4.0.
 """
@@ -26,14 +26,14 @@ class _Place(NamedTuple):
 
 
 class LatestOffsets:
-    """The ends that one request needs. Belongs to the loop's thread."""
+    """End offsets for one request. Belongs to the loop's thread."""
 
     def __init__(self, broker: BrokerServices) -> None:
         self._broker = broker
         self._requests: BatchedRequests[int, _Place, int | None] = BatchedRequests(self._send, lambda place: place)
 
     async def of(self, topic: str, partition: int) -> int | None:
-        """Return the high watermark of a partition; None when it cannot be known."""
+        """Return the high watermark of a partition; None if it is unavailable."""
         found = self._broker.logs.get(topic, partition)
         if found is not None and found.leader_epoch >= 0:
             return found.log.high_watermark
@@ -43,7 +43,7 @@ class LatestOffsets:
             return None
         try:
             return await self._requests.ask(leader[0], _Place(topic, partition))
-        except (StratalogError, OSError):  # the leader does not answer
+        except (StratalogError, OSError):  # no response of the leader
             return None
 
     async def _send(self, broker: int, places: Sequence[_Place]) -> list[int | None]:

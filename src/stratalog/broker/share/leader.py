@@ -1,4 +1,4 @@
-"""What this broker leads for share groups: their partitions, and the sessions of their members.
+"""Share partitions that this broker leads, and the share sessions of their members.
 
 Source: `SharePartitionManager` of Kafka 4.4.0.
 """
@@ -38,7 +38,7 @@ NOT_HERE = "This server does not host this topic-partition."
 
 
 class ShareLeader:
-    """Everything belongs to the loop's thread."""
+    """The leader's side of share groups. Belongs to the loop's thread."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class ShareLeader:
         self.sessions = ShareSessionCache(storage.config["group.share.max.share.sessions"])
         self._partitions: dict[ShareKey, SharePartition] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        #: Records by what was said of them.
+        #: Number of acknowledged records by type.
         self.acknowledged: Counter[AckType] = Counter()
 
     def close(self) -> None:
-        """Hand out no more records."""
+        """Stop delivering records."""
         for found in self._partitions.values():
             found.close()
         self._partitions.clear()
@@ -78,7 +78,7 @@ class ShareLeader:
     # --- partitions ---------------------------------------------------------------------------------------------------
 
     def get(self, key: ShareKey) -> SharePartition | None:
-        """Return a partition that is in use, unless it is led in another epoch by now, or not at all."""
+        """Return an open share partition, unless this broker no longer leads it in the same epoch."""
         found = self._partitions.get(key)
         if found is not None and found.partition.leader_epoch != found.leader_epoch:
             self.end(key)
@@ -86,7 +86,7 @@ class ShareLeader:
         return found
 
     async def open(self, key: ShareKey, topic: str) -> SharePartition:
-        """Return a partition, ready for use. What the coordinator says is raised, and the next one begins again."""
+        """Return a share partition, opened if needed. After an error of the coordinator, the next call tries again."""
         found = self.get(key)
         if found is None:
             found = self._partitions[key] = SharePartition(
@@ -118,7 +118,7 @@ class ShareLeader:
         return partition
 
     async def _start_offset(self, partition: Partition, reset: str) -> int:
-        """Return where a group begins that has not begun yet."""
+        """Return the start offset of a group without one."""
         if reset == "earliest":
             return partition.log.log_start_offset
         if reset == "latest":
@@ -135,24 +135,24 @@ class ShareLeader:
         return found.offset
 
     def leadership_changed(self, places: Set[SharePlace]) -> None:
-        """Forget partitions for all groups: others lead them, or this broker in another epoch, or they are gone."""
+        """Drop share partitions of all groups: their leader or leader epoch has changed, or they were deleted."""
         self._end_all(key for key in self._partitions if (key.topic_id, key.partition) in places)
 
     def end(self, key: ShareKey) -> None:
-        """Forget a partition: the next fetch reads its state again."""
+        """Drop a share partition: the next fetch reads its state again."""
         found = self._partitions.pop(key, None)
         if found is not None:
             found.fence()
 
     def end_this(self, found: SharePartition) -> None:
-        """Forget a partition, unless it has been opened again since."""
+        """Drop a share partition, unless it was opened again since."""
         if self._partitions.get(found.key) is found:
             self.end(found.key)
 
-    # --- what members say ---------------------------------------------------------------------------------------------
+    # --- acknowledgements and sessions --------------------------------------------------------------------------------
 
     async def acknowledge(self, key: ShareKey, member_id: str, batches: Sequence[AckBatch]) -> None:
-        """Take in what a member says of records of a partition: all or, with an error, nothing of it."""
+        """Apply a member's acknowledgements of a partition: all or, with an error, none."""
         found = self.get(key)
         if found is None:
             raise UnknownTopicOrPartitionError(NOT_HERE)
@@ -167,7 +167,7 @@ class ShareLeader:
                 self.acknowledged[AckType(number)] += each
 
     async def close_session(self, group_id: str, member_id: str) -> None:
-        """Close a session; others may have what its member has. Harmless when there is none."""
+        """Close a session and release its records; a missing session is ignored."""
         session = self.sessions.remove(group_id, member_id)
         if session is not None:
             await self._release(session)
@@ -180,11 +180,11 @@ class ShareLeader:
     async def _release_in(self, found: SharePartition, member_id: str) -> None:
         try:
             await found.release(member_id)
-        except KafkaError:  # what cannot be kept now comes back when the locks are over
+        except KafkaError:  # the records become available when their locks expire
             self.end_this(found)
 
     def connection_lost(self, connection: object) -> None:
-        """End the session that came with a connection; a group without sessions begins again with its next."""
+        """Close the session of a connection; the state of a group without sessions is read again by its next one."""
         lost = self.sessions.lost_with(connection)
         if lost is None:
             return
@@ -203,6 +203,6 @@ class ShareLeader:
             self.end(key)
 
     def switch_off(self) -> None:
-        """Forget everything, as share groups are no longer a feature of the cluster."""
+        """Drop everything: share groups were disabled for the cluster."""
         self.sessions.clear()
         self._end_all(self._partitions)

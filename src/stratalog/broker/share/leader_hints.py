@@ -1,4 +1,4 @@
-"""Who leads the partitions of an answer that says NOT_LEADER_OR_FOLLOWER: clients go on there at once (KIP-951).
+"""Current leaders in responses with NOT_LEADER_OR_FOLLOWER, so that clients can continue there at once (KIP-951).
 
 Source: `KafkaApis.processShareAcknowledgeResponse` and `processShareFetchResponse` of Kafka 4.4.0.
 """
@@ -18,14 +18,14 @@ _HINTED: Final = (NotLeaderOrFollowerError.code, FencedLeaderEpochError.code)
 
 
 class LeaderHints:
-    """The leaders that one answer names. A broker by itself names itself, one of a cluster those of its metadata."""
+    """The leaders in one response. A single broker names itself; a broker of a cluster uses its metadata."""
 
     def __init__(self, ctx: RequestContext) -> None:
         self._ctx = ctx
         self._named: set[int] = set()
 
     def leader(self, topic: str | None, partition: int, error_code: int) -> Any:
-        """Return what is told of the leader of a partition; only these two errors tell anything."""
+        """Return the current leader of a partition; empty for other error codes."""
         if error_code not in _HINTED or topic is None:
             return self._ctx.make("LeaderIdAndEpoch")
         leader_id, epoch = self._known(topic, partition) or (_NOBODY, _NOBODY)
@@ -41,7 +41,7 @@ class LeaderHints:
         return None if found is None or found.leader_epoch < 0 else (broker.node_id, found.leader_epoch)
 
     def nodes(self) -> list[Any]:
-        """Return where the leaders are reached that were told of."""
+        """Return the endpoints of the leaders that were returned."""
         broker, peer = self._ctx.broker, self._ctx.peer
         nodes: Nodes = [(broker.node_id, peer.reached_host, peer.listener.port, broker.config["broker.rack"])]
         if broker.cluster is not None:

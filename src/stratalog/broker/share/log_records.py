@@ -1,4 +1,4 @@
-"""Record batches that were read to be handed out: as many of them as are needed, and what of them goes out.
+"""Batches that are read for share fetches, and the part of them that is sent.
 
 Source: `ShareFetchUtils.maybeSliceFetchRecords` and `SharePartition.fetchAbortedTransactionRecordBatches` of Kafka
 4.4.0.
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from stratalog.log.format import FileSlice
     from stratalog.log.index import AbortedTransaction
 
-#: So much is read at once: enough for the records that a consumer takes at a time, if they are not large.
+#: Size of one read: enough for the records that a consumer takes at a time, unless they are large.
 _CHUNK_BYTES: Final = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """What was read at once: whole batches, one behind the other, from the beginning of `data` on."""
+    """The result of one read: consecutive complete batches from the beginning of `data` on."""
 
     data: bytes
     batches: Sequence[RecordBatch]
 
     @property
     def end(self) -> int:
-        """Return where in the data its last batch ends."""
+        """Return the end of the last batch in the data."""
         return self.batches[-1].start + self.batches[-1].size if self.batches else 0
 
     def between(self, first: int, last: int) -> memoryview:
-        """Return the batches from that with the first offset, or the one behind it, up to that with the last."""
+        """Return the batches from the one with the first offset, or the next, to the one with the last."""
         begin = end = 0
         for batch in self.batches:
             if batch.base_offset > last:
@@ -60,7 +60,7 @@ class ReadBatches:
         return [BatchOffsets(batch.base_offset, batch.last_offset) for batch in self.batches]
 
     def with_records(self, acquired: Sequence[RecordRun]) -> bytes:
-        """Return the batches from that with the first record that was handed out up to that with the last."""
+        """Return the batches from the first to the last acquired record."""
         first, last = acquired[0].first, acquired[-1].last
         at = max((at for at, piece in enumerate(self.pieces) if piece.batches[0].base_offset <= first), default=0)
         parts = [piece.between(first, last) for piece in self.pieces[at:]]
@@ -69,7 +69,7 @@ class ReadBatches:
         return b"".join(parts)
 
     def aborted(self, transactions: Sequence[AbortedTransaction]) -> list[BatchOffsets]:
-        """Return the batches whose records are of transactions that were aborted."""
+        """Return the batches of aborted transactions."""
         waiting = sorted(transactions, key=lambda each: each.first_offset, reverse=True)
         open_ids: set[int] = set()
         found = []
@@ -86,15 +86,15 @@ class ReadBatches:
 
 
 def batches_in(data: bytes) -> ReadBatches:
-    """Return the whole batches at the beginning of some bytes. CorruptRecordError for what can be no batch."""
+    """Return the complete batches at the beginning of `data`. CorruptRecordError for invalid ones."""
     batches = list(iter_batches(data))
     return ReadBatches([_Piece(data, batches)] if batches else [])
 
 
 def read_batches(part: FileSlice, is_enough: Callable[[int], bool]) -> ReadBatches:
-    """Read batches until `is_enough`, which gets the last offset so far. OSError if the file cannot be read.
+    """Read batches until `is_enough`, which gets the last offset so far, returns True.
 
-    Each read begins with a batch, and is as large as its first one if that is large.
+    Each read starts at a batch and contains at least that one. Raises OSError if the file cannot be read.
     """
     pieces: list[_Piece] = []
     position, wanted = 0, _CHUNK_BYTES

@@ -1,9 +1,9 @@
-"""The share coordinator as the leaders of partitions and the group coordinator ask it, wherever it is.
+"""Client of the share coordinator, for leaders of partitions and the group coordinator.
 
-A broker by itself coordinates all states. In a cluster the leader of a state's partition of `__share_group_state` does;
-what is asked of one broker about one group goes together. While the coordinator moves or loads it is asked again.
+A single broker coordinates all states. In a cluster, the leader of a state's partition of `__share_group_state` does;
+requests to one broker about one group are batched. Requests are retried while the coordinator moves or loads.
 
-Source: `DefaultStatePersister` and `PersisterStateManager` of Kafka 4.4.0, which wait longer between two tries.
+Source: `DefaultStatePersister` and `PersisterStateManager` of Kafka 4.4.0, whose backoff is longer.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ logger = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 _Fields: TypeAlias = Mapping[str, Any]
 
-#: The coordinator may be elsewhere, or ready, by the next try.
+#: Errors after which the coordinator may be elsewhere, or ready, at the next try.
 _RETRIABLE: Final = (CoordinatorNotAvailableError, CoordinatorLoadInProgressError, NotCoordinatorError)
-#: The first wait, the longest one (each is twice the one before), and for how long it is tried again.
+#: The first pause, the longest one (each is twice the one before), and the time limit of retries.
 _BACKOFF_S, _BACKOFF_MAX_S, _TRY_S = 0.1, 2.0, 30.0
 #: Start offset, state epoch and leader epoch in the summary of a state that does not exist.
 _NO_STATE: Final = (-1, 0, 0)
 
 
 class _Destination(NamedTuple):
-    """A request is about one group."""
+    """The destination of a request, which is about one group."""
 
     broker: int
     group_id: str
@@ -55,7 +55,7 @@ class _Destination(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What is asked about one partition."""
+    """The request for one partition."""
 
     key: ShareKey
     fields: _Fields
@@ -67,7 +67,7 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """One of the five requests, and the versions of it that are sent."""
+    """One of the five requests, and its versions."""
 
     api: ApiKey
     versions: tuple[int, int]
@@ -81,7 +81,7 @@ _SUMMARY: Final = _Kind(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, (1, 1))
 
 
 class SharePersister:
-    """Everything belongs to the loop's thread. Errors are those of `ShareStates`, whichever broker has them."""
+    """Stores and reads share states. Belongs to the loop's thread. Raises the errors of `ShareStates`."""
 
     def __init__(self, states: ShareStates, cluster: ClusterMembership | None = None) -> None:
         self._states = states
@@ -92,13 +92,13 @@ class SharePersister:
                 self._requests[kind.api] = self._batched(kind, cluster)
 
     def close(self) -> None:
-        """Ask nothing more."""
+        """Stop sending requests."""
         for requests in self._requests.values():
             requests.close()
 
     @property
     def is_loading(self) -> bool:
-        """Whether a broker by itself is still reading states; one of a cluster waits for its coordinator by itself."""
+        """Whether a single broker is still loading states; in a cluster, the requests wait for the coordinator."""
         return self._cluster is None and not self._states.loading.is_over
 
     # --- states -------------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class SharePersister:
         await self._ask(_INITIALIZE, key, fields, here, _nothing)
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareSnapshot:
-        """`ShareStates.read` at the coordinator. The epochs of its snapshots stay there."""
+        """`ShareStates.read` at the coordinator. The snapshot epochs are not returned."""
 
         async def here() -> ShareSnapshot:
             return await self._states.read(key, leader_epoch)
@@ -149,7 +149,7 @@ class SharePersister:
         await self._ask(_WRITE, key, fields, here, _nothing)
 
     async def summary(self, key: ShareKey) -> ShareSnapshot | None:
-        """`ShareStates.summary` at the coordinator; of the state only what the answer to it says."""
+        """`ShareStates.summary` at the coordinator; only with the fields of the response."""
 
         async def here() -> ShareSnapshot | None:
             return await self._states.summary(key)
@@ -185,7 +185,7 @@ class SharePersister:
         here: Callable[[], Awaitable[_Answer]],
         read: Callable[[Any], _Answer],
     ) -> _Answer:
-        """Ask the coordinator of a state: by `here` if this broker is it; `read` is given the answer of another one."""
+        """Call `here` if this broker coordinates a state, else send a request and `read` the response."""
         cluster = self._cluster
         if cluster is None:
             return await here()
@@ -201,12 +201,12 @@ class SharePersister:
             except _RETRIABLE as error:
                 if loop.time() + pause_s >= until_s:
                     raise
-                logger.debug("%s: %s is tried again: %s", key, kind.api.message, error)
+                logger.debug("%s: retrying %s: %s", key, kind.api.message, error)
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, _BACKOFF_MAX_S)
 
     async def _coordinator(self, cluster: ClusterMembership, key: ShareKey) -> int:
-        """Return the broker that coordinates a state; the topic is made for it."""
+        """Return the broker that coordinates a state; creates the topic if needed."""
         log = self._states.log
         if not log.exists:
             try:
@@ -219,16 +219,16 @@ class SharePersister:
         return leader[0]
 
     async def _ask_broker(self, kind: _Kind, broker: int, asked: _Asked) -> Any:
-        """Return what another broker answers about a partition, or raise the error that it gives."""
+        """Return another broker's response for a partition, or raise its error."""
         try:
             found = await self._requests[kind.api].ask(_Destination(broker, asked.key.group_id), asked)
         except (StratalogError, OSError) as error:
-            raise CoordinatorNotAvailableError(f"broker {broker} does not answer: {error}") from error
+            raise CoordinatorNotAvailableError(f"broker {broker} does not respond: {error}") from error
         if found is None:
-            raise UnknownServerError(f"broker {broker} has left {asked.key} out of its answer")
+            raise UnknownServerError(f"the response of broker {broker} lacks {asked.key}")
         if int(found.error_code):
             error_class = error_for_code(int(found.error_code))
-            raise error_class(found.error_message or f"broker {broker} answers {found.error_code!r} for {asked.key}")
+            raise error_class(found.error_message or f"broker {broker} returned {found.error_code!r} for {asked.key}")
         return found
 
     def _batched(self, kind: _Kind, cluster: ClusterMembership) -> BatchedRequests[_Destination, _Asked, Any]:
@@ -255,7 +255,7 @@ class SharePersister:
 
 
 def _nothing(answer: Any) -> None:
-    """Read an answer that says no more than that it was done."""
+    """Read a response without fields."""
 
 
 def _state_batch(batch: StateBatch) -> _Fields:

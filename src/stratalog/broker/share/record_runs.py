@@ -1,4 +1,4 @@
-"""Records of a share group in rows of neighbours alike, and what is said of them. Pure values."""
+"""Runs of neighbouring records with the same delivery state, and acknowledgements. Pure values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class RecordState(IntEnum):
-    """The numbers are those of the records of `__share_group_state`."""
+    """The numbers are those in records of `__share_group_state`."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -23,7 +23,7 @@ class RecordState(IntEnum):
 
 
 class AckType(IntEnum):
-    """What a member says of a record; the numbers are those of the requests."""
+    """The type of an acknowledgement; the numbers are those of the requests."""
 
     GAP = 0
     ACCEPT = 1
@@ -34,7 +34,7 @@ class AckType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class BatchOffsets:
-    """The offsets of a batch; both are in it."""
+    """The first and last offset of a batch, inclusive."""
 
     first: int
     last: int
@@ -45,13 +45,13 @@ class BatchOffsets:
 
 @dataclass(frozen=True, slots=True)
 class RecordRun:
-    """Neighbouring records alike; both offsets are in it. `member_id` and `due_ms` are of the lock.
+    """Neighbouring records with the same state; both offsets are inclusive. `member_id` and `due_ms` are of the lock.
 
-    `batch` is the row that they were handed out in at first. As long as all of that fare alike it is looked at as one;
-    once they did not, `is_single` says that each record is looked at by itself.
+    `batch` is the range of their first delivery. While all of it has the same state it is tracked as one; after that,
+    `is_single` means that each record is tracked by itself.
 
-    `change` is the number of the change that brought them here and that the coordinator does not have yet, 0 for none.
-    Until it has, they are not handed out, and `before` is the lock that they get back if it refuses.
+    `change` is the number of a change that the coordinator has not stored yet, 0 for none. Until it is stored, the
+    records are not delivered; `before` is the lock to restore if the coordinator refuses.
     """
 
     first: int
@@ -70,25 +70,24 @@ class RecordRun:
 
     @property
     def whole(self) -> BatchOffsets:
-        """Its batch."""
         return self.batch or BatchOffsets(self.first, self.last)
 
     @property
     def is_available(self) -> bool:
-        """Whether it can be handed out."""
+        """Whether it can be delivered."""
         return self.state is RecordState.AVAILABLE and not self.change
 
     @property
     def is_over(self) -> bool:
-        """Whether it is done, and the coordinator knows."""
+        """Whether it is done, and the coordinator has stored that."""
         return self.state.is_done and not self.change
 
     def part(self, first: int, last: int) -> RecordRun:
-        """Return what of it lies between two offsets."""
+        """Return the part between two offsets."""
         return replace(self, first=max(first, self.first), last=min(last, self.last), batch=self.whole)
 
     def without(self, ranges: Iterable[BatchOffsets]) -> Iterator[RecordRun]:
-        """Yield what of it lies outside of ranges, which ascend."""
+        """Yield the parts outside of ascending ranges."""
         first = self.first
         for gone in ranges:
             if gone.last < first or gone.first > self.last:
@@ -100,7 +99,7 @@ class RecordRun:
             yield self.part(first, self.last)
 
     def unlocked(self, state: RecordState) -> RecordRun:
-        """Return it in a state in which no member has it, whatever change it was in."""
+        """Return it in a state without a lock and without a pending change."""
         return self._with(state)
 
     def _with(self, state: RecordState, change: int = 0, before: RecordLock | None = None) -> RecordRun:
@@ -116,15 +115,15 @@ class RecordRun:
         )
 
     def changing(self, state: RecordState, change: int) -> RecordRun:
-        """Return it in a state in which no member will have it, once the coordinator has the change."""
+        """Return it with a pending change to a state without a lock."""
         return self._with(state, change, RecordLock(self.member_id, self.due_ms))
 
     def changed(self) -> RecordRun:
-        """Return it once the coordinator has its change."""
+        """Return it after the coordinator has stored its change."""
         return self._with(self.state)
 
     def reverted(self, limits: DeliveryLimits, now_ms: int) -> RecordRun:
-        """Return it as it was before a change that the coordinator has refused; a lock that is over stays so."""
+        """Return it as before a change that the coordinator has refused, unless the lock has expired since."""
         lock = self.before
         if lock is None or lock.due_ms <= now_ms:
             spent = self.delivery_count >= limits.deliveries
@@ -134,13 +133,13 @@ class RecordRun:
         )
 
     def state_given_up(self, limits: DeliveryLimits) -> RecordState:
-        """Return what it becomes without its lock: to be handed out again, or dead when that was done too often."""
+        """Return its state after the lock: available, or dead after the maximum number of deliveries."""
         return limits.state_of_dead if self.delivery_count >= limits.deliveries else RecordState.AVAILABLE
 
 
 @dataclass(frozen=True, slots=True)
 class AckBatch:
-    """What a member says of the records from `first` to `last`: one type for all of them, or one for each."""
+    """A member's acknowledgement of the records from `first` to `last`: one type for all, or one for each."""
 
     first: int
     last: int
@@ -149,9 +148,9 @@ class AckBatch:
 
 @dataclass(frozen=True, slots=True)
 class AcquireLimits:
-    """How much one fetch may get: `records` softly (its last batch is whole) unless `is_strict`.
+    """Limits of one fetch: `records` is soft (the last batch is delivered whole) unless `is_strict`.
 
-    A row of new records of more than `batch` is told in several pieces that end where batches of the log do.
+    More than `batch` new records are returned in several ranges that end at batch boundaries of the log.
     """
 
     records: int
@@ -161,10 +160,10 @@ class AcquireLimits:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryLimits:
-    """`locks`: records in flight at most; `deliveries`: of one record; `lock_ms`: how long it stays acquired.
+    """`locks`: maximum of records in flight; `deliveries`: of one record; `lock_ms`: how long it stays acquired.
 
-    `may_renew`: whether a member may have a lock last longer; `has_dead_letters`: whether a dead-letter topic is told
-    of what was rejected or handed out too often.
+    `may_renew`: whether members may renew locks; `has_dead_letters`: whether rejected records, and those delivered too
+    often, go to a dead-letter topic.
     """
 
     locks: int = 2_000
@@ -175,24 +174,24 @@ class DeliveryLimits:
 
     @property
     def state_of_dead(self) -> RecordState:
-        """Return the final state of records that are not delivered again."""
+        """The final state of records that are not delivered again."""
         return RecordState.ARCHIVING if self.has_dead_letters else RecordState.ARCHIVED
 
     @property
     def careful_from(self) -> int:
-        """From how many deliveries on records come in ever smaller rows: one of them may be what harms members."""
+        """Number of deliveries from which records come in ever smaller batches: one of them may crash its consumer."""
         return max(2, (self.deliveries + 1) // 2)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordLock:
-    """Who has records, and until when."""
+    """The owner of records, and the end of its lock."""
 
     member_id: str
     due_ms: int
 
     def on(self, run: RecordRun) -> RecordRun:
-        """Return a run that is handed out once more."""
+        """Return a run after another delivery."""
         return replace(
             run,
             state=RecordState.ACQUIRED,
@@ -203,7 +202,7 @@ class RecordLock:
 
 
 def split_run(run: RecordRun, first: int, last: int) -> Iterator[RecordRun]:
-    """Yield a run in pieces of which one is what lies between two offsets."""
+    """Split a run at two offsets within it."""
     if run.first < first:
         yield run.part(run.first, first - 1)
     yield run.part(first, last)
@@ -212,7 +211,7 @@ def split_run(run: RecordRun, first: int, last: int) -> Iterator[RecordRun]:
 
 
 def isolated(runs: list[RecordRun], first: int, last: int) -> range:
-    """Split runs so that some cover exactly what there is between two offsets; the places of these."""
+    """Split runs so that some cover exactly the range between two offsets; return their indexes."""
     if not runs or first > last:
         return range(0)
     begin = max(bisect_right(runs, first, key=lambda run: run.first) - 1, 0)
@@ -231,6 +230,6 @@ def isolated(runs: list[RecordRun], first: int, last: int) -> range:
 
 
 def _look_at_each(runs: list[RecordRun], pieces: list[RecordRun], begin: int, end: int) -> None:
-    """Look at the records of batches by themselves, as they no longer fare alike."""
+    """Track the records of batches one by one, as their states differ from now on."""
     before = {run.whole for run in runs[begin:end] if not run.is_single}
     pieces[:] = [replace(piece, is_single=True) if piece.whole in before else piece for piece in pieces]

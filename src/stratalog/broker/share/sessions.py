@@ -1,9 +1,7 @@
-"""Share sessions (KIP-932): the broker remembers which partitions a member of a share group wants of it.
+"""Share sessions (KIP-932): the broker remembers the partitions that a member of a share group fetches.
 
-A member opens a session with epoch 0 and all of its partitions, goes on with the next epoch and what is new or
-forgotten, and closes it with epoch -1. A session belongs to the connection that it was opened by: when that ends, so
-does the session.
-
+A member opens a session with epoch 0 and all partitions, continues with the next epoch and the partitions added or
+forgotten, and closes it with epoch -1. A session ends with the connection that opened it.
 Source: `ShareSessionCache`, `ShareSession` and `CachedSharePartition` of Kafka 4.4.0.
 """
 
@@ -27,7 +25,7 @@ _INT_MAX: Final = 2**31 - 1
 
 
 class SharePlace(NamedTuple):
-    """A partition as requests name it."""
+    """A partition as in requests."""
 
     topic_id: UUID
     partition: int
@@ -35,16 +33,16 @@ class SharePlace(NamedTuple):
 
 @dataclass(slots=True)
 class _KnownPartition:
-    """`topic`: the name when the partition came in, None for an unknown id."""
+    """`topic`: the name when the partition was added, None for an unknown id."""
 
     topic: str | None
-    #: Whether the member has to see the next answer, whatever it is.
+    #: Whether the next response must include it, whatever the result is.
     is_due: bool
 
 
 @dataclass(slots=True, eq=False)
 class ShareSession:
-    """What one member wants of this broker; `epoch` is that of its next request."""
+    """The partitions that one member fetches from this broker; `epoch` is that of its next request."""
 
     group_id: str
     member_id: str
@@ -72,13 +70,13 @@ class ShareSession:
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the epoch of the request behind one; behind the largest comes 1."""
+    """Return the next epoch; 1 follows the largest."""
     return 1 if epoch == _INT_MAX else epoch + 1
 
 
 @dataclass(slots=True)
 class _OpenedBy:
-    """The last session that was opened by a connection; `is_stale` once one of its sessions was closed."""
+    """The last session that a connection opened; `is_stale` once one of its sessions was closed."""
 
     session: ShareSession
     is_stale: bool = False
@@ -100,7 +98,6 @@ class ShareSessionCache:
 
     @property
     def partition_count(self) -> int:
-        """Partitions of all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def get(self, group_id: str, member_id: str) -> ShareSession:
@@ -113,7 +110,7 @@ class ShareSessionCache:
     def open(
         self, group_id: str, member_id: str, wanted: Iterable[tuple[SharePlace, str | None]], connection: object
     ) -> ShareSession:
-        """Open a session in the place of one that there may be. ShareSessionLimitReachedError without room."""
+        """Open a session, replacing an existing one. ShareSessionLimitReachedError when all slots are taken."""
         self.remove(group_id, member_id)
         if len(self._sessions) >= self._slots:
             raise ShareSessionLimitReachedError("The limit of share sessions has been reached.")
@@ -125,7 +122,7 @@ class ShareSessionCache:
         return session
 
     def go_on(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
-        """Return the session of a member for a request that has the right epoch."""
+        """Return a member's session for a request with the right epoch."""
         session = self.get(group_id, member_id)
         if session.epoch != epoch:
             raise InvalidShareSessionEpochError("The share session epoch is invalid.")
@@ -133,7 +130,7 @@ class ShareSessionCache:
         return session
 
     def remove(self, group_id: str, member_id: str) -> ShareSession | None:
-        """Close a session; harmless when there is none."""
+        """Close a session; a missing one is ignored."""
         session = self._sessions.pop((group_id, member_id), None)
         if session is not None:
             self._members[group_id] -= 1
@@ -143,7 +140,7 @@ class ShareSessionCache:
         return session
 
     def lost_with(self, connection: object) -> tuple[str, ShareSession | None] | None:
-        """Return the group, and the session if it is still open, that a connection had which has ended."""
+        """Return the group of a closed connection, and its session if that is still open."""
         opened = self._connections.pop(connection, None)
         if opened is None:
             return None
@@ -160,6 +157,5 @@ class ShareSessionCache:
         return False
 
     def clear(self) -> None:
-        """Close all sessions."""
         self._sessions.clear()
         self._members.clear()

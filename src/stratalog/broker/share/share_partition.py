@@ -1,8 +1,8 @@
-"""One partition as a share group sees it, in the leader: whose records are where, kept by the share coordinator.
+"""One partition in a share group, at its leader. The share coordinator stores its state.
 
-    EMPTY -> OPENING -> ACTIVE -> FENCED      another leader, another state, the topic or the group is gone
+    EMPTY -> OPENING -> ACTIVE -> FENCED      the leader or the state has changed, or the topic or group is deleted
 
-A change counts when the coordinator has it. The times of locks are those of the loop's clock, in ms.
+A change takes effect when the coordinator has stored it. Lock times are those of the loop's clock, in ms.
 
 Source: `SharePartition` of Kafka 4.4.0.
 """
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: What ends the use of a partition by its group here: the next fetch begins again.
+#: Errors that close a share partition here: the next fetch opens it again.
 ENDS_IT = (NotLeaderOrFollowerError, FencedStateEpochError, GroupIdNotFoundError, UnknownTopicOrPartitionError)
 
 
 class SharePartition:
-    """Belongs to the loop's thread."""
+    """A share partition. Belongs to the loop's thread."""
 
     def __init__(
         self,
@@ -79,18 +79,18 @@ class SharePartition:
         self._waiters: dict[Callable[[], None], None] = {}
         self.is_active = False
         self.is_fenced = False
-        #: Whether a fetch that has to wait for the remote tier is about to hand out records.
+        #: Whether a fetch that reads the remote tier is about to acquire records.
         self.is_taken = False
         self.delivery = PartitionDelivery(0)
-        #: Records whose locks were over before their members said anything.
+        #: Number of records whose locks have expired.
         self.timeouts = 0
 
     # --- opening and closing ------------------------------------------------------------------------------------------
 
     async def open(self, start_at: Callable[[str], Awaitable[int]]) -> None:
-        """Read what is known of the group; `start_at` tells where a strategy of `share.auto.offset.reset` begins.
+        """Read the group's state; `start_at` returns the offset for a strategy of `share.auto.offset.reset`.
 
-        Raises what the coordinator says, in the leader's words.
+        Raises the coordinator's errors, converted to those of a leader.
         """
         if self.is_active:
             return
@@ -102,7 +102,7 @@ class SharePartition:
             await self._read(start_at)
         except KafkaError as error:
             self._opening.set_exception(error)
-            self._opening.exception()  # it is raised here too; others may not wait for it
+            self._opening.exception()  # it is raised here too; there may be no other waiter
             raise
         except BaseException as error:
             if isinstance(error, Exception):
@@ -133,11 +133,11 @@ class SharePartition:
         self._send_letters(
             (run, DELIVERED_TOO_OFTEN if run.delivery_count >= deliveries else REJECTED)
             for run in self.delivery.runs
-            if run.state is RecordState.ARCHIVING  # the leader before did not get to it
+            if run.state is RecordState.ARCHIVING  # left over from the previous leader
         )
 
     def fence(self) -> None:
-        """Stop handing out records: what members have of it is theirs no more."""
+        """Stop delivering records; members lose the ones that they have acquired."""
         self.is_active, self.is_fenced = False, True
         if self._timer is not None:
             self._timer.cancel()
@@ -145,7 +145,7 @@ class SharePartition:
         self.wake()
 
     def close(self) -> None:
-        """Fence it and wait for no coordinator any more, as the broker stops."""
+        """Fence it and stop waiting for the coordinator: the broker stops."""
         self.fence()
         if not self._loop.is_closed():
             for task in self._keeping:
@@ -170,7 +170,7 @@ class SharePartition:
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     def watch(self, waiter: Callable[[], None]) -> None:
-        """Call `waiter` whenever there may be more to hand out."""
+        """Call `waiter` whenever more records may be available."""
         self._waiters[waiter] = None
 
     def forget(self, waiter: Callable[[], None]) -> None:
@@ -187,7 +187,7 @@ class SharePartition:
         return self.is_active and not self.is_taken and self.delivery.can_acquire(self.limits.locks)
 
     def has_for(self, fetch_offset: int, last: int, wanted: int) -> bool:
-        """Whether enough can be handed out between two offsets, or nothing behind the second one."""
+        """Return whether enough records are available between two offsets, or none after the second one."""
         delivery = self.delivery
         is_full = delivery.end_offset - delivery.start_offset >= self.limits.locks
         return (is_full and last >= delivery.end_offset - 1) or delivery.available(fetch_offset, last) >= wanted
@@ -200,7 +200,7 @@ class SharePartition:
         aborted: Sequence[AbortedTransaction],
         limits: AcquireLimits,
     ) -> list[RecordRun]:
-        """Hand out records of what was read; those of aborted transactions are archived instead."""
+        """Acquire records that were read; those of aborted transactions are archived instead."""
         if not self.is_active or limits.records <= 0 or not read.pieces:
             return []
         acquired = self.delivery.acquire(member_id, fetch_offset, read.offsets, limits, self.limits, self._now_ms())
@@ -213,25 +213,25 @@ class SharePartition:
         return acquired
 
     async def acknowledge(self, member_id: str, batches: Sequence[AckBatch]) -> None:
-        """Take in what a member says of records: all of it or, with an error, nothing."""
+        """Apply a member's acknowledgements: all or, with an error, none."""
         await self._change(self.delivery.acknowledge(member_id, batches, self.limits, self._now_ms()))
 
     async def release(self, member_id: str) -> None:
-        """Let others have what a member has."""
+        """Release the records that a member has acquired."""
         await self._change(self.delivery.release(member_id, self.limits))
 
     def start_at(self, offset: int) -> None:
-        """Forget what the log does not have any more."""
+        """Drop records that the log has deleted."""
         self.delivery.start_at(offset)
 
     async def _change(self, plan: DeliveryPlan) -> None:
-        """Have the coordinator keep a change, which counts then; a change that it refuses is undone."""
+        """Have the coordinator store a change, and then apply it; undo it if the coordinator refuses."""
         if not plan.changed:
             self.delivery.carry_out(plan, moves_start=False)
             self._watch_locks()
             return
         self.delivery.begin(plan)
-        # A client that goes away does not end this: the coordinator may have the change by then.
+        # A client that disconnects does not stop this: the coordinator may have stored the change.
         await asyncio.shield(self._in_the_background(self._finish(plan, self._write_of(plan))))
 
     async def _finish(self, plan: DeliveryPlan, said: ShareWrite) -> None:
@@ -257,7 +257,7 @@ class SharePartition:
     def _background_ended(self, task: asyncio.Task[None]) -> None:
         self._keeping.discard(task)
         if not task.cancelled():
-            task.exception()  # its client hears of it, if it is still there
+            task.exception()  # reported to the client, if it is still connected
 
     def _write_of(self, plan: DeliveryPlan) -> ShareWrite:
         return ShareWrite(
@@ -288,7 +288,7 @@ class SharePartition:
     def _archive_dead(self, dead: Sequence[DeadRecords]) -> None:
         plan = self.delivery.archive_dead([BatchOffsets(each.first, each.last) for each in dead])
         if plan.changed:
-            self._carry_out_at_once(plan, "the end of records that are dead")
+            self._carry_out_at_once(plan, "archiving dead records")
 
     # --- locks --------------------------------------------------------------------------------------------------------
 
@@ -301,16 +301,16 @@ class SharePartition:
             self._timer = self._loop.call_at(due_ms / 1000 + 0.001, self._expire)
 
     def _expire(self) -> None:
-        """Let others have the records whose locks are over, whether or not the coordinator hears of it."""
+        """Release the records whose locks have expired, even if the coordinator cannot store that."""
         self._timer = None
         plan = self.delivery.expire(self.limits, self._now_ms())
         if plan.changed:
             self.timeouts += sum(len(run) for run in plan.changed)
-            self._carry_out_at_once(plan, "the end of locks")
+            self._carry_out_at_once(plan, "expired locks")
         self._watch_locks()
 
     def _carry_out_at_once(self, plan: DeliveryPlan, what: str) -> None:
-        """Let a change count, whether or not the coordinator hears of it. The start passes what is done once it has."""
+        """Apply a change even if the coordinator cannot store it. The start offset moves only when it is stored."""
         said = self._write_of(plan)
         self.delivery.carry_out(plan, moves_start=False)
         self.wake()
@@ -320,9 +320,9 @@ class SharePartition:
         try:
             await self._keep(said)
         except KafkaError as error:
-            logger.info("%s: %s could not be kept: %s", self.key, what, error)
-        except Exception:  # no request waits for it: what members say next is kept with it
-            logger.exception("%s: %s could not be kept", self.key, what)
+            logger.info("%s: %s could not be stored: %s", self.key, what, error)
+        except Exception:  # no request waits for it: the next acknowledgement stores it
+            logger.exception("%s: %s could not be stored", self.key, what)
         self.delivery.advance()
         self.wake()
         self._send_dead_letters(plan)
@@ -336,7 +336,7 @@ def _state(batch: StateBatch) -> RecordState:
 
 
 def as_leader_error(error: KafkaError, what: str = "") -> KafkaError:
-    """Return the error that members get for an error of the coordinator. Its message begins with `what`."""
+    """Return the error for members that corresponds to a coordinator's error; `what` is prepended to its message."""
     if isinstance(error, (NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError)):
         return CoordinatorNotAvailableError(f"{what}{error}")
     if isinstance(error, (FencedLeaderEpochError, FencedStateEpochError)):

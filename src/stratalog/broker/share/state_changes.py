@@ -1,6 +1,6 @@
-"""What a record does to a state of `__share_group_state`, and which record is to be written for a change. Pure.
+"""Apply records of `__share_group_state` to a state, and create the record for a change. Pure.
 
-After so many updates the next record is a snapshot with all of them in it. Source: `ShareCoordinatorShard` and
+After a number of updates the next record is a snapshot with all of them. Source: `ShareCoordinatorShard` and
 `PersisterStateBatchCombiner` of Kafka 4.4.0.
 """
 
@@ -16,7 +16,7 @@ from stratalog.broker.share.state_records import NOT_KNOWN, ShareSnapshot, Share
 
 @dataclass(frozen=True, slots=True)
 class HeldState:
-    """A snapshot with all updates in it, how many these are, and the highest epochs that were ever written."""
+    """A snapshot with all updates applied, their number, and the highest epochs ever written."""
 
     snapshot: ShareSnapshot
     updates: int
@@ -26,7 +26,7 @@ class HeldState:
 
 @dataclass(frozen=True, slots=True)
 class ShareWrite:
-    """What has become of records: `leader_epoch` only of a new leader."""
+    """New states of records: `leader_epoch` only for a new leader."""
 
     start_offset: int
     done_count: int = NOT_KNOWN
@@ -35,7 +35,7 @@ class ShareWrite:
 
 
 def after(held: HeldState | None, value: ShareSnapshot | ShareUpdate, updates_max: int) -> HeldState:
-    """Return a state after a record of it."""
+    """Return the state after a record."""
     if isinstance(value, ShareSnapshot):
         if held is None:
             return HeldState(value, 0, value.leader_epoch, value.state_epoch)
@@ -45,7 +45,7 @@ def after(held: HeldState | None, value: ShareSnapshot | ShareUpdate, updates_ma
             max(held.leader_epoch, value.leader_epoch),
             max(held.state_epoch, value.state_epoch),
         )
-    if held is None:  # without its snapshot, which is lost
+    if held is None:  # its snapshot is lost
         snapshot = ShareSnapshot(
             snapshot_epoch=value.snapshot_epoch,
             state_epoch=0,
@@ -102,9 +102,9 @@ def record_for(held: HeldState, said: ShareWrite, updates_max: int, now_ms: int)
 
 
 def combined(known: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """Return batches as rows that do not overlap, without what is below the start.
+    """Return batches without overlaps and without records below the start.
 
-    Of two about the same record the one with more deliveries counts, then the one that is further.
+    For a record in two batches, the one with more deliveries wins, then the one with the later state.
     """
     kept = [
         batch if batch.first >= start_offset else replace(batch, first=start_offset)
@@ -120,7 +120,7 @@ def combined(known: Iterable[StateBatch], new: Iterable[StateBatch], start_offse
 
 def _without_overlaps(kept: Sequence[StateBatch]) -> Iterator[StateBatch]:
     edges = sorted({edge for batch in kept for edge in (batch.first, batch.last + 1)})
-    active: list[tuple[int, int, int]] = []  # a heap, the one that counts first: deliveries and state, negative; last
+    active: list[tuple[int, int, int]] = []  # heap by priority: negative deliveries, negative state; last offset
     at = 0
     for first, end in pairwise(edges):
         while at < len(kept) and kept[at].first <= first:
@@ -133,7 +133,7 @@ def _without_overlaps(kept: Sequence[StateBatch]) -> Iterator[StateBatch]:
 
 
 def _joined(batches: Iterable[StateBatch]) -> Iterator[StateBatch]:
-    """Yield neighbours alike as one."""
+    """Join neighbours with the same state."""
     held: StateBatch | None = None
     for batch in batches:
         if held is None:

@@ -8,8 +8,8 @@ of the topic (16 bytes) and the partition int32. Values are the int16 version 0 
     kind 1  update    snapshot epoch int32, leader epoch int32, start offset int64, [batch], tag 0 as above
     batch             first and last offset int64, state int8, delivery count int16, no tags
 
-A count of -1 is not written. A snapshot takes the place of all that is before it; an update counts on top of the
-snapshot whose epoch it has. Source: the schemas ShareSnapshot* and ShareUpdate* of Kafka 4.4.0.
+A count of -1 is not written. A snapshot replaces all records before it; an update applies to the snapshot with the same
+epoch. Source: the schemas ShareSnapshot* and ShareUpdate* of Kafka 4.4.0.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ class ShareRecordKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ShareKey:
-    """What a group knows of one partition lies under this."""
+    """The key of a group's state of one partition."""
 
     group_id: str
     topic_id: UUID
     partition: int
 
     def __str__(self) -> str:
-        """Return the name by which the coordinator of a state is found, and its partition of the topic."""
+        """Return the name that determines the state's coordinator and its partition of the topic."""
         return f"{self.group_id}:{uuid_to_base64(self.topic_id)}:{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)
 class StateBatch:
-    """Records alike; both offsets are in it. `state` is not read here: a later Kafka may have more of them."""
+    """Records with the same state, offsets inclusive. `state` is not validated: later Kafkas may have more states."""
 
     first: int
     last: int
@@ -64,7 +64,7 @@ class StateBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareUpdate:
-    """What has changed since a snapshot. A start offset of -1: it has not."""
+    """Changes since a snapshot. A start offset of -1: unchanged."""
 
     snapshot_epoch: int
     leader_epoch: int
@@ -75,7 +75,7 @@ class ShareUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareSnapshot:
-    """All that there is to know. A start offset of -1: nothing was handed out, and the group's settings say where."""
+    """A complete state. A start offset of -1: nothing was delivered, and the group's settings determine the start."""
 
     snapshot_epoch: int
     state_epoch: int
@@ -91,7 +91,7 @@ class ShareSnapshot:
 
 
 def encode_share_state(key: ShareKey, value: ShareSnapshot | ShareUpdate | None) -> KeyValue:
-    """Return key and value of a record; without a value the tombstone of a snapshot."""
+    """Return key and value of a record; without a value, the tombstone of a snapshot."""
     kind = ShareRecordKind.UPDATE if isinstance(value, ShareUpdate) else ShareRecordKind.SNAPSHOT
     head = bytearray(INT16.pack(kind))
     put_string(head, key.group_id)
@@ -117,7 +117,7 @@ def _encode_value(value: ShareSnapshot | ShareUpdate) -> bytes:
 
 
 def decode_share_key(data: bytes) -> tuple[ShareRecordKind, ShareKey] | None:
-    """Return kind and key, or None for a record of a kind that is not known. CorruptRecordError for damage."""
+    """Return kind and key, or None for an unknown kind of record. CorruptRecordError for invalid data."""
     reader = FieldReader(data, f"key of a {_WHAT}")
     number = reader.int16()
     if number not in (ShareRecordKind.SNAPSHOT, ShareRecordKind.UPDATE):
@@ -126,7 +126,7 @@ def decode_share_key(data: bytes) -> tuple[ShareRecordKind, ShareKey] | None:
 
 
 def decode_share_value(kind: ShareRecordKind, data: bytes) -> ShareSnapshot | ShareUpdate:
-    """Return what a record of a kind says. CorruptRecordError for damage."""
+    """Return the value of a record. CorruptRecordError for invalid data."""
     reader = FieldReader(data, _WHAT)
     reader.version(0, 0)
     snapshot_epoch = reader.int32()

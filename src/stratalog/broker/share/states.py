@@ -1,7 +1,7 @@
-"""What share groups know of partitions, kept in `__share_group_state`: the share coordinator of this broker.
+"""The share coordinator of this broker: states of share groups in `__share_group_state`.
 
 A state is a snapshot with the updates since (`state_changes`). A broker of a cluster has the states of the partitions
-of `__share_group_state` that it leads; `SharePersister` asks the right one.
+of `__share_group_state` that it leads; `SharePersister` sends requests to the right broker.
 
 Source: `ShareCoordinatorShard` of Kafka 4.4.0.
 """
@@ -52,15 +52,15 @@ FENCED_LEADER = "The leader epoch in the request is older than the epoch on the 
 FENCED_STATE = "The coordinator rejected the request because the state epoch did not match."
 
 
-#: How often what is not needed any more is looked for, and when a snapshot is old: Kafka's defaults for both.
+#: Interval of cleanups, and age of an old snapshot: Kafka's defaults for both.
 _TIDY_S, _OLD_MS = 300, 300_000
-#: How long the replicas may take to confirm a record: the default of `share.coordinator.write.timeout.ms`.
+#: Time limit for replication of a record: the default of `share.coordinator.write.timeout.ms`.
 _CONFIRMATION_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """A record as it was read back."""
+    """A record read from the log."""
 
     key: ShareKey
     value: ShareSnapshot | ShareUpdate | None
@@ -68,7 +68,7 @@ class _Stored:
 
 
 def share_state_log(storage: BrokerStorage, workers: Workers) -> CoordinatorLog:
-    """Return the topic with what share groups know of partitions."""
+    """Return the log of share group states."""
     return CoordinatorLog(
         storage,
         workers,
@@ -79,7 +79,7 @@ def share_state_log(storage: BrokerStorage, workers: Workers) -> CoordinatorLog:
 
 
 def create_share_state(topics: ClusterControl, config: BrokerConfig) -> object:
-    """Create the topic, configured as Kafka does. May block."""
+    """Create the topic with Kafka's configuration. May block."""
     return topics.ensure(
         SHARE_STATE_TOPIC,
         config["share.coordinator.state.topic.num.partitions"],
@@ -94,7 +94,7 @@ def create_share_state(topics: ClusterControl, config: BrokerConfig) -> object:
 
 
 def _decode(contents: Contents) -> Iterator[_Stored]:
-    """Yield what a partition of `__share_group_state` holds; records that cannot be understood are passed over."""
+    """Yield the records of a partition of `__share_group_state`; unreadable ones are skipped."""
     assert isinstance(contents, OrderedContents)
     for offset, key, value in contents.entries:
         try:
@@ -102,11 +102,11 @@ def _decode(contents: Contents) -> Iterator[_Stored]:
             if found is not None:
                 yield _Stored(found[1], None if value is None else decode_share_value(found[0], value), offset)
         except CorruptRecordError as error:
-            logger.error("A record of __share_group_state is passed over: %s", error)
+            logger.error("Skipping a record of __share_group_state: %s", error)
 
 
 class ShareStates:
-    """Everything belongs to the loop's thread. What is asked for raises while its partition is still read."""
+    """The states. Belongs to the loop's thread. Requests raise while their partition is loading."""
 
     def __init__(self, storage: BrokerStorage, workers: Workers) -> None:
         self._storage = storage
@@ -115,7 +115,7 @@ class ShareStates:
         self._clock = storage.clock
         self.log: CoordinatorLog = share_state_log(storage, workers)
         self._held: dict[ShareKey, HeldState] = {}
-        #: Where the snapshot of each state lies, which what is older than all of them is not needed for.
+        #: Offset of the last snapshot of each state; records before the lowest one are not needed.
         self._snapshot_offsets: dict[ShareKey, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._tidying: asyncio.Task[None] | None = None
@@ -124,12 +124,12 @@ class ShareStates:
         )
 
     def start(self) -> None:
-        """Load what there is, much of it in the background. Without this every request is refused."""
+        """Load the states, mostly in the background. Before this, every request is refused."""
         self._is_active = True
         self.loading.start(self._schedule)
 
     def start_by_partition(self, purgatory: Purgatory) -> None:
-        """Begin without any state; `loading` hears which partitions this broker of a cluster leads."""
+        """Start without states; `loading` is notified of the partitions that this broker of a cluster leads."""
         self._is_active = True
         self.log.go_by_partition(purgatory, _CONFIRMATION_MS)
         self.loading.go_by_partition()
@@ -169,7 +169,7 @@ class ShareStates:
     # --- states -------------------------------------------------------------------------------------------------------
 
     async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
-        """Let a state begin again at an offset; at -1 where the settings of the group say."""
+        """Reset a state to an offset; -1 uses the group's settings."""
         _check_numbers(key, state_epoch=state_epoch)
         await self._find(key)
         held = self._held.get(key)
@@ -192,7 +192,7 @@ class ShareStates:
         await self.log.settled(str(key))
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareSnapshot:
-        """Return a state for the leader of the partition, whose epoch is kept; earlier leaders are refused then."""
+        """Return a state to the leader of the partition and store its epoch, which fences earlier leaders."""
         _check_numbers(key, leader_epoch=leader_epoch)
         await self._find(key)
         held = self._held.get(key)
@@ -209,7 +209,7 @@ class ShareStates:
         return found
 
     async def write(self, key: ShareKey, state_epoch: int, leader_epoch: int, said: ShareWrite) -> None:
-        """Keep what has become of records; the topic is made for it."""
+        """Store new states of records."""
         _check_numbers(key, leader_epoch=leader_epoch, state_epoch=state_epoch)
         await self._find(key)
         held = self._held.get(key)
@@ -224,7 +224,7 @@ class ShareStates:
         await self.log.settled(str(key))
 
     async def summary(self, key: ShareKey) -> ShareSnapshot | None:
-        """Return a state, None when there is none."""
+        """Return a state, None if it does not exist."""
         _check_numbers(key)
         await self._find(key)
         self._check_partition(key)
@@ -233,7 +233,7 @@ class ShareStates:
         return None if held is None else held.snapshot
 
     async def delete(self, key: ShareKey) -> None:
-        """Forget a state; harmless when there is none."""
+        """Delete a state; a missing one is ignored."""
         _check_numbers(key)
         await self._find(key)
         self._check_partition(key)
@@ -242,7 +242,7 @@ class ShareStates:
         await self.log.settled(str(key))
 
     async def _find(self, key: ShareKey) -> None:
-        """Return when a state may be asked for; a broker by itself makes the topic for it."""
+        """Return when a state may be accessed; a single broker creates the topic for it."""
         if self._is_active and self.log.epochs is None and not self.log.exists:
             await self.log.ensure()
         if not self._is_active:
@@ -255,11 +255,11 @@ class ShareStates:
             raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
 
     def _write(self, key: ShareKey, value: ShareSnapshot | ShareUpdate | None) -> None:
-        """Append a record, and let it count then."""
+        """Append a record, and apply it."""
         (offset,) = self.log.append(str(key), [encode_share_state(key, value)])
         self._apply(key, value, offset)
 
-    # --- what is not needed any more ----------------------------------------------------------------------------------
+    # --- cleanup ------------------------------------------------------------------------------------------------------
 
     def _schedule(self) -> None:
         if self._is_active:
@@ -271,16 +271,16 @@ class ShareStates:
     async def _tidy_and_go_on(self) -> None:
         try:
             await self.tidy()
-        except Exception:  # whatever it is: nothing else would ever make the topic smaller
-            logger.exception("%s could not be cleaned up; it is tried again at the next turn", self.log.topic)
+        except Exception:  # without cleanup the topic would only grow
+            logger.exception("%s could not be cleaned up; the next run will retry", self.log.topic)
         self._schedule()
 
     async def tidy(self) -> None:
-        """Forget what is of topics that are gone, and let the log begin where it is still needed."""
+        """Delete states of deleted topics, and records of the log that are not needed."""
         if not self.log.exists or not self.loading.is_over:
-            return  # what is not read yet is needed
+            return  # records that are not loaded yet are needed
         for _ in in_pieces(list(self._held), self._delete_without_topic):
-            await asyncio.sleep(0)  # others have their turn
+            await asyncio.sleep(0)  # other requests get their turn
         if any(held.snapshot.created_ms == held.snapshot.written_ms for held in self._held.values()):
             for _ in in_pieces(list(self._held), self._renew_old_snapshot):
                 await asyncio.sleep(0)
@@ -291,11 +291,11 @@ class ShareStates:
             partition = self._storage.logs.get(self.log.topic, number)
             if partition is None or partition.failure is not None or not self._coordinates(partition):
                 continue
-            if max(offsets) < partition.log.high_watermark:  # else the snapshot before may be needed
+            if max(offsets) < partition.log.high_watermark:  # else an earlier snapshot may be needed
                 await self._workers.run(partition.log.increment_log_start_offset, min(offsets), "share states")
 
     def _coordinates(self, partition: Partition) -> bool:
-        """Whether a partition is this broker's to write, in the epoch in which it was read."""
+        """Return whether this broker may write a partition, in the epoch in which it was loaded."""
         epochs = self.log.epochs
         return epochs is None or epochs.get(partition.partition) == partition.leader_epoch
 
@@ -304,9 +304,9 @@ class ShareStates:
             self._write_if_led(key, None)
 
     def _renew_old_snapshot(self, key: ShareKey) -> None:
-        """Write an old snapshot once more, so that what lies before it is not needed for its sake.
+        """Rewrite an old snapshot, so that records before it can be deleted.
 
-        Once all were, there is no need for it.
+        Once all were rewritten, there is no need for it.
         """
         held = self._held.get(key)
         now_ms = self._clock.now_ms()
@@ -318,7 +318,7 @@ class ShareStates:
         try:
             self._write(key, value)
         except (NotCoordinatorError, CoordinatorNotAvailableError) as error:
-            logger.debug("%s: %s", key, error)  # who leads next does it
+            logger.debug("%s: %s", key, error)  # the next leader does it
 
 
 def _check_numbers(key: ShareKey, *, leader_epoch: int = 0, state_epoch: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""What the APIs of share states have in common: each partition is asked for by itself, and has its own error."""
+"""Common code of the APIs of share states: each partition has its own request and error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stratalog.broker.server import RequestContext
 
 _PARTITION = re.compile(r"[+-]?[0-9]{1,20}")
-#: After so many partitions others have their turn.
+#: Partitions after which other requests get their turn.
 _PIECE = 100
 _NO_TOPIC = UUID(int=0)
 
@@ -29,7 +29,7 @@ async def answer_share_states(
     ask: Callable[[ShareKey, Any], Awaitable[Mapping[str, Any] | None]],
     **refused: Any,
 ) -> Any:
-    """Answer what `ask` gives for each partition of a request; with its error and `refused` when it raises."""
+    """Respond with the fields that `ask` returns for each partition, or its error and the fields in `refused`."""
     topics: dict[UUID | None, dict[int, Any]] = {}
     turn = count()
     if request.group_id and all(topic.partitions for topic in request.topics):
@@ -37,7 +37,7 @@ async def answer_share_states(
             answers = topics.setdefault(topic.topic_id, {})
             for asked in topic.partitions:
                 if next(turn) % _PIECE == _PIECE - 1:
-                    await asyncio.sleep(0)  # others have their turn
+                    await asyncio.sleep(0)  # other requests get their turn
                 key = ShareKey(request.group_id, topic.topic_id or _NO_TOPIC, asked.partition)
                 answers[asked.partition] = ctx.make(
                     "PartitionResult", partition=asked.partition, **await _fields(ask, key, asked, refused)
@@ -73,7 +73,7 @@ def said_batches(batches: Iterable[Any]) -> tuple[StateBatch, ...]:
 
 
 def is_share_key(text: str) -> bool:
-    """Whether this is a group, the id of a topic and a partition, as `str(ShareKey)` has them."""
+    """Return whether a text has the form of `str(ShareKey)`: group, topic id and partition."""
     group_id, topic_id, partition = ("", "", *text.rsplit(":", 2))[-3:]
     if not group_id.strip() or not _PARTITION.fullmatch(partition) or not -(2**31) <= int(partition) < 2**31:
         return False

@@ -1,4 +1,4 @@
-"""The share groups on this broker: joins their rules with the log, the timers and the share coordinator."""
+"""The coordinator of share groups: connects their rules with the log, timers and share coordinator."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: States to ask for at once. The loop serves others in between, and a coordinator that is elsewhere has them together.
+#: States to request at once. The loop serves other requests in between, and a remote coordinator gets one batch.
 _PIECE = 100
 
 
@@ -59,7 +59,7 @@ class DeletedOffsets:
 
 
 class ShareGroupCoordinator(ModernCoordinator[ShareGroup, ShareMember, ShareGroupChange]):
-    """Has the share coordinator initialize and delete states of partitions as groups change."""
+    """Runs share groups, and initializes and deletes states of partitions as groups change."""
 
     def __init__(self, storage: BrokerStorage, workers: Workers, log: CoordinatorLog, states: SharePersister) -> None:
         super().__init__(storage, workers, log)
@@ -94,7 +94,7 @@ class ShareGroupCoordinator(ModernCoordinator[ShareGroup, ShareMember, ShareGrou
     # --- members ------------------------------------------------------------------------------------------------------
 
     def heartbeat(self, group_id: str, request: ShareHeartbeat, other: object | None) -> ShareReply:
-        """Answer a member that stays or joins. `other` is the group of another type that has this name."""
+        """Handle a heartbeat of a member that stays or joins. `other` is a group of another type with this name."""
         group = self._groups.get(group_id) or self._new_group(group_id, other, may_create=request.is_join)
         outcome = share_heartbeat(group, request, self._around(group_id))
         self._write(group, outcome.changes)
@@ -144,7 +144,7 @@ class ShareGroupCoordinator(ModernCoordinator[ShareGroup, ShareMember, ShareGrou
                     topic_id,
                     failures[topic_id, number],
                 )
-        except Exception:  # no request waits for it: the group tries again
+        except Exception:  # no request waits for it: the group retries
             logger.exception("Share group %s: states of partitions could not be initialized", group.group_id)
 
     async def begin_states(self, group: ShareGroup, asked: Initialization) -> dict[tuple[UUID, int], KafkaError]:
@@ -191,7 +191,7 @@ class ShareGroupCoordinator(ModernCoordinator[ShareGroup, ShareMember, ShareGrou
         self._groups[group_id] = group
         asked = Initialization(group.epoch, {topic_id: each for topic_id, each in offsets.items() if each})
         for topic_id, numbers in asked.offsets.items():
-            if min(numbers) < 0:  # Kafka writes of it what it writes of others, and then finds that it cannot be
+            if min(numbers) < 0:  # Kafka writes a record as for valid partitions, and then returns this error
                 raise UnknownServerError(
                     f"Initialize share group parameters has invalid partitionId - {group_id} "
                     f"{uuid_to_base64(topic_id)} {next(number for number in numbers if number < 0)}"

@@ -1,4 +1,4 @@
-"""The state of a share group: what its records say. It changes only by `apply`, record by record."""
+"""The state of a share group, as its records describe it. It changes only by `apply`, record by record."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _GONE = ShareAssignment(LEAVE_EPOCH, LEAVE_EPOCH)
 class ShareGroup(ModernGroup[ShareMember, ShareGroupChange]):
     """One group. Belongs to the loop's thread.
 
-    `state_partitions` is None while no record was written of them; `state_partitions_ms` is when the last one was read
-    or written.
+    `state_partitions` is None if no record of them exists; `state_partitions_ms` is when the last one was read or
+    written.
     """
 
     type_name = "share"
@@ -38,7 +38,7 @@ class ShareGroup(ModernGroup[ShareMember, ShareGroupChange]):
         self.targets: dict[str, Target] = {}
         self.state_partitions: StatePartitions | None = None
         self.state_partitions_ms = 0
-        #: How many members are subscribed to a topic, by its name.
+        #: Number of members by subscribed topic.
         self.subscribers: Counter[str] = Counter()
         self._lags: bool | None = None
         self._now_ms = 0
@@ -54,16 +54,16 @@ class ShareGroup(ModernGroup[ShareMember, ShareGroupChange]):
 
     @property
     def offsets_age_since(self) -> AgeSince:
-        """Return from when commits grow old: there are none, and the group stays until it is deleted."""
+        """The start of the retention of commits: there are none, so the group stays until it is deleted."""
         return AgeSince.NEVER
 
     def refuse_commits(self) -> None:
-        """Raise GroupIdNotFoundError: what members have done with records is not committed as offsets."""
+        """Raise GroupIdNotFoundError: acknowledgements are not committed as offsets."""
         raise GroupIdNotFoundError(f"Group {self.group_id} is not a consumer group.")
 
     @property
     def assignment_lags(self) -> bool:
-        """Whether some partition became ready to be read, or went, since members got their targets."""
+        """Whether partitions became readable, or were deleted, since members got their targets."""
         if self._lags is None:
             self._lags = self._does_lag()
         return self._lags
@@ -83,7 +83,7 @@ class ShareGroup(ModernGroup[ShareMember, ShareGroupChange]):
     # --- changes ------------------------------------------------------------------------------------------------------
 
     def apply(self, changes: Iterable[ShareGroupChange], now_ms: int = 0) -> None:
-        """Take in records, in their order; `now_ms` is when they were read or written."""
+        """Apply records in order; `now_ms` is when they were read or written."""
         self._lags = None
         self._now_ms = now_ms
         super().apply(changes)
@@ -126,7 +126,7 @@ class ShareGroup(ModernGroup[ShareMember, ShareGroupChange]):
             self.members[member_id] = replace(old, current=_GONE)
 
     def tombstones(self) -> list[ShareGroupChange]:
-        """Return what removes the group."""
+        """Return the records that delete the group."""
         return [
             *(ShareGroupChange(ShareChangeKind.CURRENT, member_id) for member_id in self.members),
             *(ShareGroupChange(ShareChangeKind.TARGET, member_id) for member_id in self.members),
@@ -138,7 +138,7 @@ class ShareGroup(ModernGroup[ShareMember, ShareGroupChange]):
 
 
 def count_subscription(subscribers: Counter[str], said: ShareSubscription, change: int) -> None:
-    """Let a member's subscription count, or not any more."""
+    """Add `change` to the counts of a member's topics."""
     for topic in said.topics:
         subscribers[topic] += change
         if subscribers[topic] <= 0:

@@ -1,6 +1,6 @@
 """ShareGroupHeartbeat: a member joins, sends its subscription, and gets its assignment.
 
-Nothing of the group changes here: what is to change is returned, and applied when it is in the log. Source:
+The group is not changed here: changes are returned, and applied when they are in the log. Source:
 `GroupMetadataManager.shareGroupHeartbeat` of Kafka 4.4.0.
 """
 
@@ -30,7 +30,7 @@ from stratalog.errors import FencedMemberEpochError, InvalidRequestError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareHeartbeat:
-    """A ShareGroupHeartbeat. None stands for what has not changed since the last one."""
+    """A ShareGroupHeartbeat. None means unchanged since the last one."""
 
     member_id: str
     epoch: int
@@ -50,7 +50,7 @@ class ShareHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class ShareReply:
-    """`assigned` is None when the member has this assignment already."""
+    """`assigned` is None if the member has this assignment already."""
 
     member_id: str
     epoch: int
@@ -67,14 +67,14 @@ class ShareOutcome:
     initialization: Initialization | None = None
 
 
-#: As long as a UUID in text, in characters of Java.
+#: Length of a UUID in text, in Java characters.
 _MEMBER_ID_MAX = 36
 
 
 def check_share_heartbeat(group_id: str, request: ShareHeartbeat) -> None:
     """Raise InvalidRequestError for a malformed request."""
     if not request.member_id or len(request.member_id.encode("utf-16-be")) > 2 * _MEMBER_ID_MAX:
-        raise InvalidRequestError  # without words, as Kafka's
+        raise InvalidRequestError  # without a message, as in Kafka
     for value, what in ((request.member_id, "MemberId"), (group_id, "GroupId"), (request.rack_id, "RackId")):
         if value is not None and not value.strip():
             raise InvalidRequestError(f"{what} can't be empty.")
@@ -120,9 +120,9 @@ def share_heartbeat(group: ShareGroup, request: ShareHeartbeat, around: ShareSur
 
 
 def _check_epoch(member: ShareMember, received: int) -> None:
-    """Raise FencedMemberEpochError unless a member may be at this epoch.
+    """Raise FencedMemberEpochError for an invalid epoch.
 
-    The one before is good: the answer with the new one may have been lost.
+    The previous one is valid: the response with the current one may have been lost.
     """
     if received in (JOIN_EPOCH, member.epoch):
         return
@@ -161,9 +161,9 @@ def update_target(
     around: ShareSurroundings,
     changes: list[ShareGroupChange],
 ) -> tuple[int, Target]:
-    """Compute a new target when the group's epoch is ahead of it; the epoch in force, and the member's part.
+    """Compute a new target if the group's epoch is ahead of it; return the current epoch and the member's target.
 
-    Not more often than the assignment interval allows: until then the one before stays in force.
+    Not more often than the assignment interval allows: until then the previous target stays in force.
     """
     target_epoch, member_id = group.target_epoch, member.member_id
     interval_ms = around.settings.assignment_interval_ms
@@ -202,7 +202,7 @@ def _input(
 def _reconciled(
     member: ShareMember, target_epoch: int, target: Target, around: ShareSurroundings, *, changed: bool
 ) -> ShareMember:
-    """Return the member with its target: at once, as no other member has to give anything up for it."""
+    """Return the member with its target at once: no other member has to revoke partitions for it."""
     current = member.current
     if current.epoch == target_epoch and not changed:
         return member
@@ -220,7 +220,7 @@ def _is_subscribed(member: ShareMember, topic_id: UUID, around: ShareSurrounding
 
 
 def remove_share_member(group: ShareGroup, member: ShareMember, around: ShareSurroundings) -> list[ShareGroupChange]:
-    """Return the changes that remove a member. The epoch goes up, so that others read its partitions."""
+    """Return the changes that remove a member. The epoch is incremented, so that others read its partitions."""
     changes = share_removal(member.member_id)
     subscribers = group.subscribers.copy()
     count_subscription(subscribers, member.said, -1)

@@ -11,7 +11,7 @@ int16 version 0 and flexible fields (KIP-482): an unsigned varint of a length pl
     key 15  group             value: initializing, initialized: each [topic id, topic name, [partition int32], no tags],
                               deleting: [topic id, topic name, no tags]
 
-Topic names of members are sorted. Topics and partitions come in the order of the maps that are given.
+Topic names of members are sorted. Topics and partitions have the order of the given maps.
 
 Source: the schemas ShareGroup*Key and ShareGroup*Value of Kafka 4.4.0.
 """

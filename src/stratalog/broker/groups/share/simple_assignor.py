@@ -1,10 +1,9 @@
-"""The `simple` assignor: each partition goes to as many members as each other one, and each member gets as many.
+"""The `simple` assignor: balances the members per partition and the partitions per member.
 
-With more members than partitions, a partition is read by several of them. Who has a partition keeps it as long as that
-is in balance; what then lacks goes round the members that have too little. Only partitions are given that the share
-coordinator keeps a state of.
+With more members than partitions, several members read a partition. Members keep their partitions as far as that is
+balanced; the rest is distributed round-robin to members with too few. Only partitions with a share state are assigned.
 
-Source: `SimpleAssignor` of Kafka 4.4.0, with its two builders. Who gets what follows from the order of its hash maps.
+Source: `SimpleAssignor` of Kafka 4.4.0, with its two builders. The result depends on the order of its hash maps.
 """
 
 from __future__ import annotations
@@ -22,17 +21,16 @@ _TopicPartition = tuple[UUID, int]
 _Numbers = JavaMap[int, None]
 _Partition = TypeVar("_Partition", bound=Hashable)
 
-#: The name by which clients know it.
 ASSIGNOR = "simple"
 _MASK = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
 class ShareAssignmentInput:
-    """What is to be assigned.
+    """The input of an assignment.
 
-    `targets` are those so far, by member in the order of Kafka's map; `topics` the ids of the topics that each is
-    subscribed to, in the order of its set; `partitions` those that there are of each topic, and may be read.
+    `targets` are the current ones, by member in the order of Kafka's map; `topics` the ids of each member's subscribed
+    topics, in the order of its set; `partitions` the readable ones of each topic.
     """
 
     targets: Mapping[str, Target]
@@ -42,7 +40,7 @@ class ShareAssignmentInput:
 
 
 def assign_shares(given: ShareAssignmentInput) -> Mapping[str, Target]:
-    """Return the new target of every member; who is not in it has none."""
+    """Return the new target of every member; a member without one is left out."""
     if not any(given.topics.values()):
         return {}
     drafts = _Drafts(given)
@@ -58,12 +56,12 @@ def _topic_partition_hash(partition: _TopicPartition) -> int:
 
 
 def _wide(count: int) -> int:
-    """Return the capacity of a map that its maker thinks large enough for so many entries."""
+    """Return the capacity of a map that Java code sizes for so many entries."""
     return sized_capacity(int((count + 1) / 0.75 + 1))(0)
 
 
 class _Drafts:
-    """Targets while they are put together; what is not touched stays as it was. Members go by their numbers."""
+    """Targets in progress; members without changes keep theirs. Members are identified by their numbers."""
 
     def __init__(self, given: ShareAssignmentInput) -> None:
         self._before = given.targets
@@ -74,7 +72,7 @@ class _Drafts:
         return self._before[self.members[member]]
 
     def change(self, member: int) -> JavaMap[UUID, _Numbers]:
-        """Return the draft of a member, at first a copy of its target so far."""
+        """Return the draft of a member, initially a copy of its current target."""
         found = self._new.get(member)
         if found is None:
             before = self.before(member)
@@ -101,7 +99,7 @@ class _Drafts:
 
 
 class _Balance(Generic[_Partition]):
-    """Who has which partitions, and how many everybody is to have. `place` is a partition's topic and number."""
+    """The members of each partition, and the wanted number. `place` returns a partition's topic and number."""
 
     def __init__(
         self,
@@ -123,7 +121,7 @@ class _Balance(Generic[_Partition]):
         self.held: dict[int, JavaMap[_Partition, None]] = {}
 
     def hold(self, member: int, partition: _Partition) -> None:
-        """Take note of what a member has so far."""
+        """Record a current assignment."""
         self._holders.get_or_make(partition, lambda: JavaMap(int)).put(member, None)
         self._held_by(member).put(partition, None)
 
@@ -143,7 +141,7 @@ class _Balance(Generic[_Partition]):
                 held.remove(partition)
 
     def revoke_overshared(self) -> list[int]:
-        """Return the members that have lost something."""
+        """Return the members that lost partitions."""
         losers = []
         for partition, holders in self._holders.items():
             for member in holders:
@@ -156,7 +154,7 @@ class _Balance(Generic[_Partition]):
         return losers
 
     def assign_rest(self, lacking: JavaMap[int, None]) -> None:
-        """Let the partitions that too few members have go round those that lack some."""
+        """Distribute partitions with too few members round-robin to members with too few partitions."""
         for partition in self._partitions:
             self._holders.get_or_make(partition, lambda: JavaMap(int))
         if not len(lacking):
@@ -187,7 +185,7 @@ class _Balance(Generic[_Partition]):
 
 
 def _assign_alike(given: ShareAssignmentInput, drafts: _Drafts, topics: Sequence[UUID]) -> None:
-    """Assign to members that are all subscribed to the same topics."""
+    """Assign to members with the same subscription."""
     partitions = [(topic_id, number) for topic_id in topics for number in given.partitions.get(topic_id, ())]
     members = range(len(drafts.members))
     balance = _Balance(drafts, partitions, members, lambda each: each, _topic_partition_hash)
@@ -213,7 +211,7 @@ def _assign_alike(given: ShareAssignmentInput, drafts: _Drafts, topics: Sequence
 
 
 def _assign_by_topic(given: ShareAssignmentInput, drafts: _Drafts) -> None:
-    """Assign one topic after the other to the members that are subscribed to it."""
+    """Assign topic by topic to the subscribed members."""
     topics: JavaMap[UUID, None] = JavaMap(uuid_hash)
     subscribed: dict[UUID, list[int]] = {}
     for number, member_id in enumerate(drafts.members):

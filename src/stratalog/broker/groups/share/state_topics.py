@@ -1,7 +1,7 @@
-"""For which partitions of a group the share coordinator keeps a state, from the first subscription to the deletion.
+"""Partitions of a share group with a state at the share coordinator, from the first subscription to the deletion.
 
-A topic that members subscribe to is `initializing` while the share coordinator is asked for states of its partitions,
-and `initialized` then. A state that the share coordinator does not confirm is asked for again after a while.
+A newly subscribed topic is `initializing` while the share coordinator creates the states of its partitions, then
+`initialized`. A state that the share coordinator does not confirm is requested again after a while.
 
 Source: `GroupMetadataManager` of Kafka 4.4.0.
 """
@@ -20,8 +20,8 @@ from stratalog.broker.groups.share.values import ShareChangeKind, ShareGroupChan
 
 UNKNOWN_TOPIC = "This server does not host this topic-partition."
 _NAMELESS = "<UNKNOWN>"
-#: Where a group begins to read: at the end or the beginning as its settings say, or, where it read the topic before
-#: the partition was added, at the partition's beginning.
+#: Start offset of a partition: from the group's settings, or, for a partition that was added to a known topic, its
+#: beginning.
 FROM_SETTINGS, FROM_BEGINNING = -1, 0
 
 #: Partitions by topic id.

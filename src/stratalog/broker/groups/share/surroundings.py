@@ -1,4 +1,4 @@
-"""What a share group is ruled by: settings, the topics that there are, and the time."""
+"""The inputs of share group rules: settings, topics and time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroupSettings:
-    """Settings that rule a share group, its own and the broker's; times in milliseconds."""
+    """Settings of a share group, its own and the broker's; times in milliseconds."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -38,7 +38,7 @@ class ShareGroupSettings:
 
 @dataclass(frozen=True, slots=True)
 class ShareSurroundings:
-    """The facts for one step of a group."""
+    """The inputs of one step of a group."""
 
     settings: ShareGroupSettings
     topics: TopicsView

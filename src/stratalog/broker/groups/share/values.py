@@ -1,4 +1,4 @@
-"""What a share group (KIP-932) is made of: small values, as its records hold them."""
+"""Values of share groups (KIP-932), as in their records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stratalog.broker.groups.modern import JOIN_EPOCH, GroupEpoch, Target, Targe
 
 
 class ShareGroupState(Enum):
-    """The value is the name that clients see."""
+    """The value is the name that clients get."""
 
     EMPTY = "Empty"
     STABLE = "Stable"
@@ -20,7 +20,7 @@ class ShareGroupState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ShareSubscription:
-    """What a member says of itself; `topics` are names."""
+    """A member's subscription; `topics` are names."""
 
     rack_id: str | None = None
     client_id: str = ""
@@ -30,7 +30,7 @@ class ShareSubscription:
 
 @dataclass(frozen=True, slots=True)
 class ShareAssignment:
-    """What a member reads. Members share partitions, so none has to give something up for another.
+    """A member's partitions. Members share partitions, so none has to revoke one for another.
 
     `state` is always that of a stable member; Kafka writes it nevertheless.
     """
@@ -64,10 +64,10 @@ class StateTopic:
 
 @dataclass(frozen=True, slots=True)
 class StatePartitions:
-    """Of which partitions the share coordinator keeps a state for the group, by topic id.
+    """Partitions of the group with a state at the share coordinator, by topic id.
 
-    A partition is read once it is `initialized`; before, it is `initializing`. Of topics that are `deleting` (with
-    their names) the states are being removed.
+    A partition is read once it is `initialized`; before, it is `initializing`. States of topics in `deleting` (with
+    their names) are being deleted.
     """
 
     initializing: Mapping[UUID, StateTopic] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class StatePartitions:
 
 
 class ShareChangeKind(IntEnum):
-    """What a record is about. The numbers are the versions of the keys."""
+    """The kind of a record. The numbers are the versions of the keys."""
 
     MEMBER = 10
     GROUP = 11
@@ -91,7 +91,7 @@ ShareChangeValue: TypeAlias = ShareSubscription | GroupEpoch | TargetEpoch | Tar
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupChange:
-    """One record: a change of a group; no value takes it away."""
+    """One record: a change of a group; no value means a tombstone."""
 
     kind: ShareChangeKind
     member_id: str = ""
@@ -99,6 +99,6 @@ class ShareGroupChange:
 
 
 def share_removal(member_id: str) -> list[ShareGroupChange]:
-    """Return what takes a member out of its group."""
+    """Return the records that remove a member from its group."""
     kinds = (ShareChangeKind.CURRENT, ShareChangeKind.TARGET, ShareChangeKind.MEMBER)
     return [ShareGroupChange(kind, member_id) for kind in kinds]
