@@ -1,4 +1,4 @@
-"""One timer for each group, for the next of its deadlines."""
+"""Timers of groups: one each, for the group's next deadline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Alarm:
 
 
 class GroupAlarms:
-    """Calls `ring` with the id of a group when it is due, on the monotonic clock. Belongs to the loop's thread."""
+    """Calls `ring` with a group's id at its deadline on the monotonic clock. Belongs to the loop's thread."""
 
     def __init__(self, clock: Clock, loop: AbstractEventLoop, ring: Callable[[str], None]) -> None:
         self._clock = clock
@@ -26,7 +26,7 @@ class GroupAlarms:
         self._closed = False
 
     def set(self, group_id: str, due_ms: int | None) -> None:
-        """Have a group looked at when its next deadline comes, None: never; an alarm that is early enough stays."""
+        """Set a group's next deadline, None: none. An alarm that is already set for an earlier time stays."""
         alarm = self._alarms.get(group_id)
         if due_ms is None or self._closed:
             self.cancel(group_id)
@@ -39,13 +39,13 @@ class GroupAlarms:
         self._alarms[group_id] = _Alarm(due_ms, self._loop.call_later(delay, self._on_time, group_id))
 
     def cancel(self, group_id: str) -> None:
-        """Forget a group; harmless when nothing is set for it."""
+        """Cancel a group's alarm, if any."""
         alarm = self._alarms.pop(group_id, None)
         if alarm is not None:
             alarm.handle.cancel()
 
     def close(self) -> None:
-        """Cancel all; nothing can be set any more."""
+        """Cancel all alarms, and set no more."""
         self._closed = True
         for group_id in list(self._alarms):
             self.cancel(group_id)

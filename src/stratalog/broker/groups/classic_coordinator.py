@@ -1,4 +1,4 @@
-"""The classic groups on this broker: joins their state machines with the log, the timers and clients that wait."""
+"""The coordinator of classic groups: connects their state machines with the log, timers and waiting clients."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The time after which a group's timer that failed is tried again.
+#: Pause before retrying a group's timer that failed.
 _RETRY_MS = 1000
 
 
 class ClassicCoordinator:
-    """Everything belongs to the loop's thread. A group's metadata is in the log before it is answered."""
+    """Runs classic groups. Belongs to the loop's thread. A group's metadata is in the log before it is answered."""
 
     def __init__(self, clock: Clock, workers: Workers, log: CoordinatorLog, settings: GroupSettings) -> None:
         self.settings = settings
@@ -50,7 +50,7 @@ class ClassicCoordinator:
         self._log = log
         self._groups: dict[str, ClassicGroup] = {}
         self._alarms = GroupAlarms(clock, workers.loop, self._on_alarm)
-        #: All members of a group are answered in one moment.
+        #: All members of a group are answered in the same turn of the loop.
         self._turns = LoopTurns(workers.loop)
 
     def close(self) -> None:
@@ -59,7 +59,7 @@ class ClassicCoordinator:
     def _now(self) -> Moment:
         return Moment.of_clock(self._clock)
 
-    # --- which groups there are ---------------------------------------------------------------------------------------
+    # --- groups -------------------------------------------------------------------------------------------------------
 
     def get(self, group_id: str) -> ClassicGroup | None:
         return self._groups.get(group_id)
@@ -68,21 +68,21 @@ class ClassicCoordinator:
         return list(self._groups.values())
 
     def load(self, group_id: str, metadata: GroupMetadata) -> None:
-        """Take in what the log has."""
+        """Load a group from its record."""
         self._groups[group_id] = ClassicGroup.load(group_id, metadata, self.settings, self._now())
 
     def loaded(self, group: ClassicGroup) -> None:
-        """Begin to watch a group that has been read; one with more members than are allowed now loses some."""
+        """Start a loaded group's timers; a group above the current member limit rebalances."""
         self._carry_out(group, group.shrink_to_limit(self._now()))
 
     def begin(self, group_id: str) -> None:
-        """Make a group that is known by its commits alone; nothing is stored."""
+        """Add a group that has only commits; nothing is stored."""
         self._groups[group_id] = ClassicGroup(group_id, self.settings, self._now())
 
     def create(self, group_id: str, before: Sequence[KeyValue]) -> ClassicGroup:
-        """Return a new group, stored as empty: it is found again even if its first rebalance never ends.
+        """Return a new group, stored as empty, so that it exists even if its first rebalance never ends.
 
-        `before` are records that go into the log before its own.
+        `before` are records to append before its own.
         """
         group = ClassicGroup(group_id, self.settings, self._now())
         self._store(group_id, group.metadata(), before)
@@ -90,23 +90,23 @@ class ClassicCoordinator:
         return group
 
     def adopt(self, group: ClassicGroup, *, needs_rebalance: bool) -> None:
-        """Take in a group that goes on with the classic protocol."""
+        """Add a group that was converted to the classic protocol."""
         self._groups[group.group_id] = group
         self._carry_out(group, group.rebalance(self._now()) if needs_rebalance else [])
 
     def tombstones(self, group: ClassicGroup) -> list[KeyValue]:
-        """Return the records that remove a group."""
+        """Return the records that delete a group."""
         return [(encode_group_key(GroupKey(group.group_id)), None)]
 
     def forget(self, group: ClassicGroup, answer: Answer = Answer.COORDINATOR_NOT_AVAILABLE) -> None:
-        """Drop a group, whose tombstones are in the log or which another broker has; waiting clients get `answer`."""
+        """Drop a group that was deleted or moved to another broker; waiting clients get `answer`."""
         del self._groups[group.group_id]
         self._carry_out(group, group.die(answer, self._now()))
 
     # --- members ------------------------------------------------------------------------------------------------------
 
     def check_session_timeout(self, timeout_ms: int) -> None:
-        """Raise InvalidSessionTimeoutError for a timeout that is not allowed."""
+        """Raise InvalidSessionTimeoutError for a timeout outside the allowed range."""
         low, high = self.settings.session_timeout_min_ms, self.settings.session_timeout_max_ms
         if not low <= timeout_ms <= high:
             raise InvalidSessionTimeoutError(
@@ -114,13 +114,13 @@ class ClassicCoordinator:
             )
 
     async def join(self, group: ClassicGroup, request: JoinRequest) -> JoinReply:
-        """Answers when the join phase is over, or at once with an error."""
+        """Join a group; returns when the join phase is over, or at once with an error."""
         future: asyncio.Future[JoinReply] = self._loop.create_future()
         self._carry_out(group, group.join(request, future, self._now()))
         return await future if not future.done() else future.result()
 
     async def sync(self, group: ClassicGroup, request: SyncRequest) -> SyncReply:
-        """Answers when the leader's assignments are stored, or at once."""
+        """Return a member's assignment once the leader's assignments are stored, or at once."""
         future: asyncio.Future[SyncReply] = self._loop.create_future()
         self._carry_out(group, group.sync(request, future))
         return await future if not future.done() else future.result()
@@ -130,13 +130,13 @@ class ClassicCoordinator:
         self._carry_out(group, effects)
         return left
 
-    # --- carrying out -------------------------------------------------------------------------------------------------
+    # --- effects ------------------------------------------------------------------------------------------------------
 
     def _carry_out(self, group: ClassicGroup, effects: Effects) -> None:
         before = group.state, group.generation
         try:
             self._apply(group, effects)
-        finally:  # whatever happened: without a timer the group would wait for good
+        finally:  # without a timer the group would wait forever
             self._arm(group)
         if (group.state, group.generation) != before:
             logger.info(
@@ -170,7 +170,7 @@ class ClassicCoordinator:
         self._log.append(group_id, [*before, (encode_group_key(GroupKey(group_id)), encode_group_value(metadata))])
 
     def _arm(self, group: ClassicGroup) -> None:
-        """Have the group called when its next deadline comes."""
+        """Set the timer for the group's next deadline."""
         self._alarms.set(group.group_id, None if group.state is GroupState.DEAD else group.next_deadline_ms)
 
     def _on_alarm(self, group_id: str) -> None:
@@ -178,11 +178,11 @@ class ClassicCoordinator:
         try:
             self._carry_out(group, group.on_time(self._now()))
         except Exception:
-            logger.exception("Group %s: its timer failed; it is tried again", group_id)
+            logger.exception("Group %s: its timer failed and will be retried", group_id)
             self._alarms.cancel(group_id)
             self._alarms.set(group_id, self._now().monotonic_ms + _RETRY_MS)
 
 
 def _answer(future: asyncio.Future[Any], effect: JoinReply | SyncReply) -> None:
-    if not future.done():  # else the connection is gone
+    if not future.done():  # else the connection is closed
         future.set_result(effect)

@@ -1,7 +1,4 @@
-"""What groups have committed.
-
-In `__consumer_offsets` first, then in memory, transactions' commits apart until they end.
-"""
+"""Committed offsets of groups: in `__consumer_offsets` first, then in memory, those of open transactions apart."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
     from stratalog.engine import Partition
 
 _MINUTE_MS = 60_000
-#: How many commits are forgotten before the loop has its turn.
+#: Number of commits to delete before the loop gets its turn.
 _PIECE = 500
 
 
@@ -36,7 +33,7 @@ _PIECE = 500
 class EncodedCommits:
     """Commits of a group as a batch for the log.
 
-    `codes` has the error code of each; `stored` those that are taken, as they lie in the log if the batch begins at
+    `codes` has the error code of each; `stored` has the valid ones, with their log positions if the batch begins at
     `first`.
     """
 
@@ -50,9 +47,9 @@ class EncodedCommits:
 class GroupCommits:
     """The commits of all groups. Belongs to the loop's thread.
 
-    `committed` are those that count; `pending` those of open transactions. Methods that write raise what the log
-    raises. `store` and `remove` have changed nothing then; of what is expired, those whose tombstones are in the log by
-    then are gone here too.
+    `committed` are in force; `pending` those of open transactions. Methods that write raise the errors of the log.
+    `store` and `remove` have then changed nothing; of expired commits, those whose tombstones are in the log are
+    removed.
     """
 
     def __init__(self, log: CoordinatorLog, config: BrokerConfig) -> None:
@@ -62,7 +59,7 @@ class GroupCommits:
         self.pending = PendingOffsets()
 
     def load(self, key: OffsetKey, commit: CommittedOffset, producer_id: int | None) -> None:
-        """Take in what the log has; with a producer id it is of that producer's open transaction."""
+        """Load a commit from the log; with a producer id it belongs to that producer's open transaction."""
         self._put(key.group_id, key.partition, commit, producer_id)
 
     def _put(self, group_id: str, partition: TopicPartition, commit: CommittedOffset, producer_id: int | None) -> None:
@@ -77,7 +74,7 @@ class GroupCommits:
         commits: Mapping[TopicPartition, CommittedOffset],
         transaction: TransactionalWrite | None = None,
     ) -> EncodedCommits:
-        """Return commits as `store` takes them. Any thread may do it: of thousands it takes tens of milliseconds."""
+        """Return commits for `store`. Thread-safe: encoding thousands takes tens of milliseconds."""
         metadata_max = self._config["offset.metadata.max.bytes"]
         good = {partition: commit for partition, commit in commits.items() if len(commit.metadata) <= metadata_max}
         entries: list[KeyValue] = [
@@ -96,14 +93,11 @@ class GroupCommits:
     def store(
         self, encoded: EncodedCommits, transaction: TransactionalWrite | None = None
     ) -> dict[TopicPartition, int]:
-        """Store commits, those of a transaction until it ends.
-
-        The error code of each: too long metadata is not taken.
-        """
+        """Store commits, those of a transaction as pending; return error codes. Metadata may be too long."""
         if encoded.batch:
             first = self._log.append_batch(encoded.group_id, encoded.batch, transaction)[0]
             stored = encoded.stored
-            if first != encoded.first:  # others have written since
+            if first != encoded.first:  # other requests have written since
                 stored = [(partition, commit.stored_at(at)) for at, (partition, commit) in enumerate(stored, first)]
             producer_id = None if transaction is None else transaction.producer_id
             for partition, commit in stored:
@@ -111,11 +105,9 @@ class GroupCommits:
         return encoded.codes
 
     def transaction_ended(self, producer_id: int, number: int, *, committed: bool) -> None:
-        """Complete a producer's transaction in partition `number` of `__consumer_offsets`.
+        """Commit or drop the pending commits of a producer's transaction in partition `number`.
 
-        Its commits there count, or are gone.
-
-        A plain commit whose record lies behind that of the transaction stays.
+        A later plain commit stays in force.
         """
         taken = self.pending.take(producer_id, lambda group_id: self._log.partition_number(group_id) == number)
         if not committed:
@@ -126,12 +118,12 @@ class GroupCommits:
                 if known is None or known.record_offset < commit.record_offset:
                     self.committed.put(group_id, partition, commit)
 
-    # --- forgetting ---------------------------------------------------------------------------------------------------
+    # --- deleting -----------------------------------------------------------------------------------------------------
 
     def remove(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget these of a group, as far as there are any: all or, when the log refuses, none.
+        """Delete commits of a group: all or, with an error of the log, none.
 
-        UnknownServerError for so many that their tombstones do not fit in one batch, as in Kafka.
+        As in Kafka, raises UnknownServerError when the tombstones do not fit in one batch.
         """
         known = [
             partition
@@ -142,10 +134,10 @@ class GroupCommits:
             self._remove(group_id, known, [])
 
     def remove_topic(self, topic: str) -> Iterator[set[Partition]]:
-        """Forget what was committed for a topic that is gone, in pieces that take some milliseconds each.
+        """Delete the commits for a deleted topic, in pieces of some milliseconds.
 
-        Yields after each piece the partitions of `__consumer_offsets` that it wrote to. Commits that come or become
-        valid between two pieces are forgotten too.
+        Yields the partitions of `__consumer_offsets` to which each piece was written. Commits that are added between
+        two pieces are deleted too.
         """
         while piece := self._some_of_topic(topic):
             by_number: dict[int, list[KeyValue]] = {}
@@ -153,7 +145,7 @@ class GroupCommits:
                 tombstones = by_number.setdefault(self._log.partition_number(group_id), [])
                 tombstones += _tombstones(group_id, [partition for _, partition in of_group])
             written: set[Partition] = set()
-            if self._log.exists:  # else it has been deleted with all that was in it
+            if self._log.exists:  # else the whole topic was deleted
                 written = {self._log.append_to(number, entries) for number, entries in by_number.items()}
             for group_id, partition in piece:
                 self.committed.remove(group_id, partition)
@@ -165,7 +157,7 @@ class GroupCommits:
         return list(dict.fromkeys(islice(found, _PIECE)))
 
     def remove_group(self, group_id: str, tombstones: Iterable[KeyValue]) -> None:
-        """Forget all of a group, and write `tombstones` behind it. All or nothing, as `remove`."""
+        """Delete all commits of a group, and append `tombstones`: all or nothing, as `remove`."""
         known = dict.fromkeys((*self.committed.of_group(group_id), *self.pending.partitions(group_id)))
         self._remove(group_id, list(known), list(tombstones))
 
@@ -187,7 +179,7 @@ class GroupCommits:
     # --- age ----------------------------------------------------------------------------------------------------------
 
     def expired(self, group: AnyGroup, now_ms: int) -> list[TopicPartition]:
-        """Return the partitions whose commits the group may lose by now."""
+        """Return the partitions whose commits have expired."""
         found = expired_partitions(
             self.committed.of_group(group.group_id),
             is_subscribed=group.is_subscribed,
@@ -199,9 +191,9 @@ class GroupCommits:
         return [partition for partition in found if not self.pending.is_pending(group.group_id, partition)]
 
     def expire(self, group_id: str, partitions: Sequence[TopicPartition], more: Iterable[KeyValue] = ()) -> None:
-        """Forget these of a group for their age, and write `more` behind their tombstones; in pieces if they are many.
+        """Delete expired commits of a group and append `more` after their tombstones, in pieces if there are many.
 
-        Of a removal that fails halfway, the next turn finds the rest.
+        If that fails halfway, the next run deletes the rest.
         """
         rest = iter(partitions)
         for piece in in_batches(chain(_tombstones(group_id, partitions), more)):

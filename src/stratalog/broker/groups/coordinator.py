@@ -1,4 +1,4 @@
-"""The group coordinator: finds the group that a request is for, whatever its type, and keeps what groups commit."""
+"""The group coordinator: routes requests to groups of all types, and stores committed offsets."""
 
 from __future__ import annotations
 
@@ -65,17 +65,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: More commits of a request are encoded beside the loop: that is 2 ms.
+#: Requests with more commits are encoded on a worker thread: that is 2 ms.
 _ENCODED_AT_ONCE = 200
 
 
 class GroupCoordinator(LoadedGroups):
-    """All groups of this broker. Everything belongs to the loop's thread.
+    """All groups of this broker. Belongs to the loop's thread.
 
-    A commit or a group's metadata is in the log, of all replicas, before it is answered; after a restart `start` finds
-    it there again. What clients ask for raises CoordinatorLoadInProgressError while the partition with the group is
-    still read. In a cluster the groups are those of the partitions that this broker leads: NotCoordinatorError for the
-    others.
+    A commit or a group's metadata is in the log, on all in-sync replicas, before it is answered; `start` loads it after
+    a restart. Requests raise CoordinatorLoadInProgressError while the group's partition is loading. In a cluster, the
+    groups are those of partitions that this broker leads; others raise NotCoordinatorError.
     """
 
     def __init__(self, storage: BrokerStorage, workers: Workers, share_states: SharePersister) -> None:
@@ -88,17 +87,17 @@ class GroupCoordinator(LoadedGroups):
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Load groups and commits, much of them in the background, and begin to watch the time."""
+        """Load groups and commits, mostly in the background, and start the timers."""
         self.loading.start(self._schedule_expiration)
 
     def start_by_partition(self, purgatory: Purgatory) -> None:
-        """Begin without any group; `loading` hears which partitions this broker of a cluster leads."""
+        """Start without groups; `loading` is notified of the partitions that this broker of a cluster leads."""
         self.log.go_by_partition(purgatory, self._storage.config["offsets.commit.timeout.ms"])
         self.loading.go_by_partition()
         self._schedule_expiration()
 
     def close(self) -> None:
-        """Stop the timers. What is stored stays as it is; waiting requests are left to the end of its connection."""
+        """Stop the timers. Waiting requests end with their connections."""
         super().close()
         if self._expiration is not None:
             self._expiration.cancel()
@@ -109,7 +108,7 @@ class GroupCoordinator(LoadedGroups):
     # --- members ------------------------------------------------------------------------------------------------------
 
     async def join(self, group_id: str, request: JoinRequest) -> JoinReply:
-        """Answers when the join phase is over, or at once with an error."""
+        """Join a group; returns when the join phase is over, or at once with an error."""
         _check_group_id(group_id)
         self.classics.check_session_timeout(request.session_timeout_ms)
         await self._find(group_id)
@@ -135,7 +134,7 @@ class GroupCoordinator(LoadedGroups):
         return reply
 
     async def sync(self, group_id: str, request: SyncRequest) -> SyncReply:
-        """Answers when the leader's assignments are stored, or at once."""
+        """Return a member's assignment once the leader's assignments are stored, or at once."""
         _check_group_id(group_id)
         self.loading.check(group_id)
         consumers = self.consumers.get(group_id)
@@ -150,7 +149,7 @@ class GroupCoordinator(LoadedGroups):
         return reply
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> None:
-        """Record that a member is alive. Raises the error that its heartbeat is answered with."""
+        """Record that a member is alive. Raises the error of the response."""
         _check_group_id(group_id)
         self.loading.check(group_id)
         consumers = self.consumers.get(group_id)
@@ -176,7 +175,7 @@ class GroupCoordinator(LoadedGroups):
     async def consumer_heartbeat(
         self, group_id: str, request: MemberHeartbeat, may_see: TopicFilter | None = None
     ) -> HeartbeatReply:
-        """Answer a member of the new protocol, at once; the first one converts a classic group."""
+        """Handle a heartbeat of the consumer protocol; the first one converts a classic group."""
         await self._find(group_id)
         classic = self.classics.get(group_id)
         if self.streams.get(group_id) is not None or self.shares.get(group_id) is not None:
@@ -189,7 +188,7 @@ class GroupCoordinator(LoadedGroups):
         return reply
 
     async def streams_heartbeat(self, group_id: str, request: StreamsHeartbeat) -> StreamsOutcome | StreamsReply:
-        """Answer a member of a streams group, at once; the first one takes the place of an empty classic group."""
+        """Handle a heartbeat of a streams group; the first one replaces an empty classic group."""
         await self._find(group_id)
         other = self.classics.get(group_id) or self.consumers.get(group_id) or self.shares.get(group_id)
         answer: StreamsOutcome | StreamsReply
@@ -203,7 +202,7 @@ class GroupCoordinator(LoadedGroups):
         return answer
 
     async def share_heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareReply:
-        """Answer a member of a share group, at once."""
+        """Handle a heartbeat of a share group."""
         await self._find(group_id)
         other = self.classics.get(group_id) or self.consumers.get(group_id) or self.streams.get(group_id)
         answer = (self.shares.leave if request.is_leave else self.shares.heartbeat)(group_id, request, other)
@@ -232,7 +231,7 @@ class GroupCoordinator(LoadedGroups):
 
     @staticmethod
     def new_member_id(client_id: str, instance_id: str | None) -> str:
-        """Return an id in Kafka's form: the instance id or else the client's name, and a UUID."""
+        """Return an id in Kafka's form: the instance id or else the client id, and a UUID."""
         return f"{client_id if instance_id is None else instance_id}-{random_uuid()}"
 
     # --- offsets ------------------------------------------------------------------------------------------------------
@@ -248,10 +247,10 @@ class GroupCoordinator(LoadedGroups):
         missing_group: type[KafkaError] = IllegalGenerationError,
         version: int = 0,
     ) -> dict[TopicPartition, int]:
-        """Store commits; the error code of each. Raises when the group refuses all of them.
+        """Store commits and return their error codes. Raises when the group refuses all of them.
 
-        A commit without generation to a group that does not exist makes one without members; with a generation it is
-        answered with `missing_group`. `version` is that of the request.
+        A commit without generation to an unknown group creates a group without members; with a generation it raises
+        `missing_group`. `version` is that of the request.
         """
         await self._find(group_id)
         encoded = await self._encoded(group_id, commits, None)
@@ -281,10 +280,10 @@ class GroupCoordinator(LoadedGroups):
         *,
         tells_epochs: bool = False,
     ) -> dict[TopicPartition, int]:
-        """Store commits that count once a transaction is committed; the error code of each. Raises as `commit` does.
+        """Store commits of a transaction and return their error codes. Raises as `commit` does.
 
-        `admit` makes sure that the partition of `__consumer_offsets` is part of the transaction, or raises. Clients
-        that do not know the errors of the consumer protocol (`tells_epochs`) get IllegalGenerationError instead.
+        `admit` ensures that the partition of `__consumer_offsets` is part of the transaction, or raises. Clients that
+        do not know the errors of the consumer protocol (not `tells_epochs`) get IllegalGenerationError instead.
         """
         _check_group_id(group_id)
         await self._find(group_id)
@@ -317,13 +316,13 @@ class GroupCoordinator(LoadedGroups):
         commits: Mapping[TopicPartition, CommittedOffset],
         transaction: TransactionalWrite | None,
     ) -> EncodedCommits:
-        """Return commits as the log is to have them; many are encoded beside the loop."""
+        """Return encoded commits; many are encoded on a worker thread."""
         if len(commits) <= _ENCODED_AT_ONCE:
             return self.commits.encode(group_id, commits, transaction)
         return await self._workers.run(self.commits.encode, group_id, commits, transaction)
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
-        """Raise unless what the group has committed may be fetched now, by this member."""
+        """Raise unless this member may fetch the group's committed offsets now."""
         self.loading.check(group_id)
         group = self._group(group_id)
         if isinstance(group, ConsumerGroup):
@@ -332,7 +331,7 @@ class GroupCoordinator(LoadedGroups):
             group.check_fetch(member_id, epoch)
 
     def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, bool]:
-        """Forget commits; False for a partition whose topic the group is subscribed to."""
+        """Delete commits; False for a partition whose topic the group is subscribed to."""
         _check_group_id(group_id)
         group = self.known(group_id)
         if isinstance(group, ClassicGroup):
@@ -344,7 +343,7 @@ class GroupCoordinator(LoadedGroups):
         return allowed
 
     def forget_topic(self, topic: str) -> None:
-        """Begin to forget what groups have committed for a topic that is gone from the cluster."""
+        """Start deleting the commits for a deleted topic."""
         task = self._loop.create_task(self._forget_topic(topic))
         self._forgetting.add(task)
         task.add_done_callback(self._forgetting.discard)
@@ -353,19 +352,19 @@ class GroupCoordinator(LoadedGroups):
         try:
             self.shares.forget_topics()
             for _ in self.commits.remove_topic(topic):
-                await asyncio.sleep(0)  # others have their turn
-        except KafkaError as error:  # another broker has these groups now, or they expire
-            logger.info("Commits for %s, which is deleted, stay: %s", topic, error)
+                await asyncio.sleep(0)  # other requests get their turn
+        except KafkaError as error:  # another broker has these groups now, or the commits expire
+            logger.info("Commits for the deleted topic %s stay: %s", topic, error)
 
     # --- administration -----------------------------------------------------------------------------------------------
 
     async def delete(self, group_id: str) -> None:
-        """Forget a group without members, with its commits and states; NonEmptyGroupError, GroupIdNotFoundError."""
+        """Delete a group without members, its commits and states; NonEmptyGroupError, GroupIdNotFoundError."""
         group = self.known(group_id)
         group.check_deletable()
         if isinstance(group, ShareGroup):
             await self.shares.delete_states(group)
-            group = self.known_as(group_id, ShareGroup)  # others had their turn
+            group = self.known_as(group_id, ShareGroup)  # it may have changed during the wait
             group.check_deletable()
         coordinator = self._of(group)
         self.commits.remove_group(group_id, coordinator.tombstones(group))
@@ -380,17 +379,17 @@ class GroupCoordinator(LoadedGroups):
     def _expire_and_go_on(self) -> None:
         try:
             self.expire()
-        except Exception:  # whatever it is: nothing else would ever remove them
-            logger.exception("Old commits could not be removed; it is tried again at the next turn")
+        except Exception:  # without further runs, old commits would stay forever
+            logger.exception("Old commits could not be removed; the next run will retry")
         self._schedule_expiration()
 
     def expire(self) -> int:
-        """Remove commits that have grown too old, and empty groups that have none left; how many commits went."""
+        """Delete expired commits, and empty groups without commits; return the number of deleted commits."""
         now = self._now()
         return sum(self._expire(group, now) for group in self.all_groups() if not isinstance(group, ShareGroup))
 
     def _expire(self, group: AnyGroup, now: Moment) -> int:
-        """0 when it failed, which is no reason to keep what others have."""
+        """Return 0 on failure, so that other groups are not affected."""
         expired = self.commits.expired(group, now.wall_ms)
         is_unused = _is_unused(group) and not self.commits.pending.has_group(group.group_id)
         try:
@@ -401,7 +400,7 @@ class GroupCoordinator(LoadedGroups):
             elif expired:
                 self.commits.expire(group.group_id, expired)
         except KafkaError as error:
-            logger.error("Old commits of group %s stay until the next turn: %s", group.group_id, error)
+            logger.error("Old commits of group %s stay until the next run: %s", group.group_id, error)
             return 0
         return len(expired)
 
@@ -414,7 +413,7 @@ def _check_commit(
     commits: Mapping[TopicPartition, CommittedOffset],
     version: int | None,
 ) -> None:
-    """Raise unless a member of a new protocol may commit these now; without `version` in a transaction."""
+    """Raise unless a member of a new protocol may commit these now; `version` is None in a transaction."""
     if isinstance(group, ConsumerGroup):
         check_commit(group, member_id, instance_id, epoch, commits, version=version)
     elif isinstance(group, ShareGroup):
@@ -424,7 +423,7 @@ def _check_commit(
 
 
 def _is_unused(group: AnyGroup) -> bool:
-    """Return whether no member is in a group, or about to be."""
+    """Return whether a group has no members, and none that are about to join."""
     if isinstance(group, ClassicGroup):
         return group.state is GroupState.EMPTY and not group.members.pending
     return not group.members

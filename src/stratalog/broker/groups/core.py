@@ -1,4 +1,4 @@
-"""What a classic group is at this moment: what its phases work on."""
+"""The data of a classic group that its phases share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stratalog.broker.groups.values import (
 
 
 class GroupCore:
-    """Facts, and how they are reported. Decides nothing."""
+    """A group's data, and responses made from it. Makes no decisions."""
 
     def __init__(self, group_id: str, settings: GroupSettings, now: Moment) -> None:
         self.group_id = group_id
@@ -30,12 +30,12 @@ class GroupCore:
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
-        #: Topics that its consumers subscribe to, where the coordinator can read that.
+        #: Subscribed topics of a consumer group; None if the subscriptions cannot be parsed.
         self.subscribed_topics: frozenset[str] | None = None
 
     @property
     def is_consumer_group(self) -> bool:
-        """Whether members speak the consumer's own protocol, so that subscriptions can be read."""
+        """Whether members use the consumer's embedded protocol, so that subscriptions can be parsed."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def enter(self, state: GroupState, now: Moment) -> None:
@@ -50,7 +50,7 @@ class GroupCore:
         self.subscribed_topics = self.members.subscribed_topics(self.protocol) if readable else None
 
     def generation_reply(self, member: Member, token: Token) -> JoinReply:
-        """Return the current generation as `member` may see it."""
+        """Return the current generation for `member`."""
         is_leader = self.members.leader == member.member_id
         return JoinReply(
             token=token,
@@ -64,7 +64,7 @@ class GroupCore:
         )
 
     def metadata(self, assignments: dict[str, bytes] | None = None) -> GroupMetadata:
-        """Return what to store of the group now, with these assignments or the members' own."""
+        """Return the group's current record, with these assignments or the members' own."""
         return GroupMetadata(
             self.protocol_type or "",
             self.generation,

@@ -1,13 +1,13 @@
 """A classic consumer group as a pure state machine.
 
-Events are method calls with the time handed in; they return the effects to carry out, in order (`values.Effect`). The
-machine does no I/O, starts no timer and holds no clock: the caller asks for `next_deadline_ms` and calls `on_time` when
-it has come. The rules are those of Apache Kafka's classic group protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup).
+Events are method calls with the current time; they return the effects to carry out, in order (`values.Effect`). The
+machine does no I/O, has no timers and no clock: the caller reads `next_deadline_ms` and calls `on_time` at that time.
+The rules are those of Apache Kafka's classic group protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup).
 
-A rebalance in short: a join moves the group to PREPARING_REBALANCE, where joins are parked (`join_phase`); when all
-members have joined again, or the longest rebalance timeout is over, the generation goes up by one and every parked join
-is answered (COMPLETING_REBALANCE); the leader's sync brings the assignments (`sync_phase`), which are stored, and only
-then is every parked sync answered (STABLE). Which event does what in which state is in the table of `state`.
+A rebalance: a join moves the group to PREPARING_REBALANCE, where joins are parked (`join_phase`). When all members have
+rejoined, or the longest rebalance timeout is over, the generation is incremented and every parked join is answered
+(COMPLETING_REBALANCE). The leader's sync contains the assignments (`sync_phase`); once they are stored, every parked
+sync is answered (STABLE). The transitions are in the table of `state`.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ from stratalog.errors import (
 class ClassicGroup:
     """One group. Not thread-safe.
 
-    Invariants: a member with a parked join exists only while PREPARING_REBALANCE (or while its static identity is being
-    stored); a generation has one leader; the generation never goes down; a token is answered exactly once.
+    Invariants: joins are parked only while PREPARING_REBALANCE, or while the replacement of a static member is being
+    stored; a generation has one leader; the generation never decreases; a token is answered exactly once.
     """
 
     type_name = "classic"
@@ -77,7 +77,7 @@ class ClassicGroup:
 
     @classmethod
     def load(cls, group_id: str, stored: GroupMetadata, settings: GroupSettings, now: Moment) -> ClassicGroup:
-        """Return the group as it was stored; its members get a full session timeout to show themselves."""
+        """Return the group from its record; its members get a full session timeout to send a heartbeat."""
         group = cls(group_id, settings, now)
         core = group._core
         core.generation = stored.generation
@@ -110,22 +110,19 @@ class ClassicGroup:
 
     @classmethod
     def converted(cls, group_id: str, generation: int, settings: GroupSettings, now: Moment) -> ClassicGroup:
-        """Return a stable group of consumers that was one of the new protocol; its members are to be added.
-
-        `settle_protocol` comes then.
-        """
+        """Return a stable group converted from the consumer protocol. Add its members, then call `settle_protocol`."""
         group = cls(group_id, settings, now)
         core = group._core
         core.generation, core.protocol_type, core.state = generation, CONSUMER_PROTOCOL_TYPE, GroupState.STABLE
         return group
 
     def settle_protocol(self) -> None:
-        """Elect the protocol of a group that was converted."""
+        """Elect the protocol of a converted group."""
         self._core.protocol = self.members.elected_protocol()
         self._core.read_subscriptions()
 
     def rebalance(self, now: Moment) -> Effects:
-        """Have the members of a stable group join again."""
+        """Have the members of a stable group rejoin."""
         return self._fire(GroupEvent.MEMBER_LEFT, now)
 
     # --- questions --------------------------------------------------------------------------------------------------
@@ -167,18 +164,18 @@ class ClassicGroup:
         return self._core.is_consumer_group
 
     def is_subscribed(self, topic: str) -> bool:
-        """Return whether offsets of `topic` are in use; consumers whose subscription cannot be read may use any."""
+        """Return whether offsets of `topic` are in use; consumers with unreadable subscriptions may use any."""
         if self.subscribed_topics is None:
             return self.is_consumer_group
         return topic in self.subscribed_topics
 
     def metadata(self) -> GroupMetadata:
-        """Return what to store of the group now."""
+        """Return the group's current record."""
         return self._core.metadata()
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When (monotonic ms) `on_time` may have something to do, unless events come first; never later than it has."""
+        """A time (monotonic ms) no later than the next one at which `on_time` has something to do."""
         due = (self.members.next_deadline_ms, self._join.due_ms, self._sync.due_ms)
         return min((each for each in due if each is not None), default=None)
 
@@ -190,13 +187,13 @@ class ClassicGroup:
             raise NonEmptyGroupError(f"Group {self.group_id} is not empty.")
 
     def check_offset_delete(self) -> None:
-        """Raise unless single offsets may be deleted; consumers' groups may have members."""
+        """Raise unless single offsets may be deleted; consumer groups may have members."""
         if self.state is GroupState.DEAD or not self.is_consumer_group:
             self.check_deletable()
 
     @property
     def offsets_age_since(self) -> AgeSince:
-        """From when the offsets of the group grow old."""
+        """The start of the retention of the group's offsets."""
         if self.protocol_type is None:
             return AgeSince.COMMIT
         if self.state is GroupState.EMPTY:
@@ -204,10 +201,10 @@ class ClassicGroup:
         readable = self.is_consumer_group and self.subscribed_topics is not None
         return AgeSince.COMMIT if readable and self.state is GroupState.STABLE else AgeSince.NEVER
 
-    # --- the table at work --------------------------------------------------------------------------------------------
+    # --- transitions --------------------------------------------------------------------------------------------------
 
     def _fire(self, event: GroupEvent, now: Moment, error: Answer = Answer.REBALANCE_IN_PROGRESS) -> Effects:
-        """Do what the table says. `error` is for those who are refused by it."""
+        """Carry out the table's move. `error` is for requests that it refuses."""
         action, to = MOVES[self.state, event]
         if to is not None:
             self._core.enter(to, now)
@@ -253,10 +250,10 @@ class ClassicGroup:
         self._pending.clear()
         return effects
 
-    # --- members come -------------------------------------------------------------------------------------------------
+    # --- joining ------------------------------------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, token: Token, now: Moment) -> Effects:
-        """Add a member, or let it join again."""
+        """Add a member, or have it rejoin."""
         member_id = request.member_id
         if not self._join.has_room_for(member_id):
             refusal = JoinReply(token, Answer.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
@@ -291,8 +288,8 @@ class ClassicGroup:
         if error is not None:
             return [JoinReply(token, error, member_id)]
         member = self.members[member_id]
-        # A leader that joins again asks for a rebalance: topics may have changed, though its subscription did not. One
-        # that joins while the others sync did not get the answer to its first join.
+        # A leader that rejoins asks for a rebalance: topics may have changed without a change of its subscription. A
+        # leader that joins while others sync did not receive the response to its first join.
         asks_for_more = self.state is GroupState.STABLE and self.members.leader == member_id
         knows_generation = self.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
         if knows_generation and not asks_for_more and member.protocols == request.protocols:
@@ -306,7 +303,7 @@ class ClassicGroup:
     def _replace(self, request: JoinRequest, token: Token, now: Moment) -> Effects:
         effects, pending = self._static.replace(request, token, now)
         if pending is None:
-            # While completing, the leader may be assigning to the old id: only a new generation mends that.
+            # While completing, the leader may assign to the old id: only a new generation resolves that.
             return [*effects, *self._fire(GroupEvent.MEMBER_REPLACED, now)]
         self._pending.append(pending)
         return effects
@@ -314,7 +311,7 @@ class ClassicGroup:
     # --- assignments --------------------------------------------------------------------------------------------------
 
     def sync(self, request: SyncRequest, token: Token) -> Effects:
-        """Answer a member that asks for its assignment; the leader's request brings the assignments of all."""
+        """Answer a member's sync; the leader's request contains all assignments."""
         error = (
             REFUSALS.get((self.state, GroupRequest.SYNC))
             or self._member_error(request.member_id, request.instance_id)
@@ -330,17 +327,17 @@ class ClassicGroup:
         return effects
 
     def stored(self, store: Store, now: Moment) -> Effects:
-        """Note that what `store` asked for is durable."""
+        """Handle that `store` is durable."""
         pending = self._take_pending(store)
         if isinstance(pending, PendingReplacement):
             return self._static.stored(pending)
         if pending is None or pending.generation != self.generation:
-            return []  # a member came or went since: a new generation is under way
+            return []  # a member has come or gone since: the next generation is in progress
         self._sync.stored(pending)
         return self._fire(GroupEvent.ASSIGNMENT_STORED, now)
 
     def store_failed(self, store: Store, error: Answer, now: Moment) -> Effects:
-        """Note that what `store` asked for could not be written; members are answered with `error`."""
+        """Handle that `store` could not be written; members get `error`."""
         pending = self._take_pending(store)
         if isinstance(pending, PendingReplacement):
             return self._static.store_failed(pending, error, now)
@@ -359,7 +356,7 @@ class ClassicGroup:
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Moment) -> None:
         """Record that a member is alive.
 
-        Raises what its heartbeat is answered with: RebalanceInProgressError asks it to join again.
+        Raises the error of the response: RebalanceInProgressError asks it to rejoin.
         """
         self._check_alive(GroupRequest.HEARTBEAT)
         self._check_member(member_id, instance_id, generation)
@@ -375,10 +372,10 @@ class ClassicGroup:
         *,
         transactional: bool = False,
     ) -> None:
-        """Raise unless these may commit offsets now; a commit keeps the session of a member alive.
+        """Raise unless this member may commit offsets now; a commit extends the member's session.
 
-        Without generation, member id and instance id it is a consumer that manages its own partitions: it may commit as
-        long as the group has no members. Transactional commits are not held to the state of the group.
+        Without generation, member id and instance id the consumer manages its own partitions: it may commit while the
+        group has no members. Transactional commits do not depend on the group's state.
         """
         self._check_alive(GroupRequest.COMMIT)
         if generation < 0 and self.state is GroupState.EMPTY:
@@ -402,14 +399,14 @@ class ClassicGroup:
             raise IllegalGenerationError(f"group {self.group_id} is at generation {self.generation}, not {generation}")
 
     def _check_in_step(self, request: GroupRequest) -> None:
-        """Raise when members have to join, or to sync, before they may do this."""
+        """Raise if members have to join or sync before they may do this."""
         if (self.state, request) in OUT_OF_STEP:
             raise RebalanceInProgressError(f"group {self.group_id} is rebalancing")
 
-    # --- members go ---------------------------------------------------------------------------------------------------
+    # --- leaving ------------------------------------------------------------------------------------------------------
 
     def leave(self, leaving: Iterable[LeavingMember], now: Moment) -> tuple[list[LeftMember], Effects]:
-        """Members go by their own wish, or an administrator's; each one's fate, and the effects of all together."""
+        """Remove members at their or an administrator's request; return the result of each, and the effects of all."""
         self._check_alive(GroupRequest.LEAVE)
         effects: Effects = []
         left: list[LeftMember] = []
@@ -433,7 +430,7 @@ class ClassicGroup:
         return (Answer.NONE, self._remove(member_id)) if error is None else (error, [])
 
     def _remove(self, member_id: str) -> Effects:
-        """Take a member out. A request that waits for an answer gets one that asks it to join again."""
+        """Remove a member. Its parked request, if any, is answered with a request to rejoin."""
         self._sync.removed(member_id)
         member = self.members.remove(member_id)
         if member is None:
@@ -443,7 +440,7 @@ class ClassicGroup:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def on_time(self, now: Moment) -> Effects:
-        """Do what is due: end sessions, give up on joins and syncs that do not come."""
+        """Handle what is due: expired sessions, and overdue joins and syncs."""
         effects: Effects = []
         for member_id, due_ms in list(self.members.pending.items()):
             if due_ms <= now.monotonic_ms:
@@ -464,20 +461,20 @@ class ClassicGroup:
 
     def _session_over(self, member: Member, now: Moment) -> Effects:
         if member.outlives_session:
-            self._core.extend_session(member, now)  # looked at again; the answer to its request also extends it
+            self._core.extend_session(member, now)  # checked again later; the response to its request also extends it
             return []
         return [*self._remove(member.member_id), *self._fire(GroupEvent.MEMBER_EXPIRED, now)]
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def shrink_to_limit(self, now: Moment) -> Effects:
-        """After loading: a group larger than the limit rebalances, and the last to come back are refused."""
+        """After loading: a group above the limit rebalances, and the last members to rejoin are refused."""
         if len(self.members) <= self._core.settings.members_max:
             return []
         return self._fire(GroupEvent.LIMIT_EXCEEDED, now)
 
     def die(self, error: Answer, now: Moment) -> Effects:
-        """Remove the group from this broker; requests that wait are answered with `error`."""
+        """Remove the group from this broker; waiting requests get `error`."""
         return self._fire(GroupEvent.REMOVED, now, error)
 
 

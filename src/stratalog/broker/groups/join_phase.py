@@ -1,4 +1,4 @@
-"""The join phase of a rebalance: which members come in, how long it waits for the others, when it ends."""
+"""The join phase of a rebalance: which members are admitted, how long it waits, and when it ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stratalog.broker.groups.values import (
 
 @dataclass(frozen=True, slots=True)
 class _JoinDeadline:
-    """When the join phase ends. `initial`: a new group may wait `remaining_ms` longer if a member came since."""
+    """The end of the join phase. `initial`: a new group may wait `remaining_ms` longer if a member joined since."""
 
     due_ms: int
     initial: bool = False
@@ -30,20 +30,20 @@ class _JoinDeadline:
 
 
 class JoinPhase:
-    """Parks joins and keeps the time. Whether the group moves on is for `ClassicGroup` to say."""
+    """Parks joins and tracks the deadline. `ClassicGroup` decides when the group moves on."""
 
     def __init__(self, core: GroupCore) -> None:
         self._core = core
         self._newcomers = False
         self._deadline: _JoinDeadline | None = None
 
-    # --- who may come in ----------------------------------------------------------------------------------------------
+    # --- admission ----------------------------------------------------------------------------------------------------
 
     def has_room_for(self, member_id: str) -> bool:
         core = self._core
         members, limit = core.members, core.settings.members_max
         if core.state is GroupState.PREPARING_REBALANCE:
-            # Counted by parked joins: if the limit went down, the last to come back are the ones to go.
+            # Counted by parked joins: if the limit was lowered, the last to rejoin are refused.
             member = members.get(member_id)
             return (member is not None and member.awaiting_join is not None) or members.joined < limit
         if core.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
@@ -51,7 +51,7 @@ class JoinPhase:
         return True
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
-        """Return whether someone who offers these can be in the group with its members."""
+        """Return whether a client with these protocols is compatible with the group's members."""
         core = self._core
         if core.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
@@ -60,7 +60,7 @@ class JoinPhase:
     # --- parking joins ------------------------------------------------------------------------------------------------
 
     def add(self, request: JoinRequest, member_id: str, token: Token, now: Moment) -> None:
-        """Take a new member in; its join is parked."""
+        """Add a new member; its join is parked."""
         core = self._core
         if core.state is GroupState.PREPARING_REBALANCE and core.previous is GroupState.EMPTY:
             self._newcomers = True
@@ -82,9 +82,9 @@ class JoinPhase:
         )
 
     def update(self, member: Member, request: JoinRequest, token: Token) -> Effects:
-        """Let a member join again; its join is parked."""
+        """Have a member rejoin; its join is parked."""
         effects: Effects = []
-        if member.awaiting_join is not None:  # the client asked again on another connection
+        if member.awaiting_join is not None:  # the client sent another request on another connection
             effects.append(JoinReply(member.awaiting_join, Answer.REBALANCE_IN_PROGRESS, member.member_id))
         members = self._core.members
         members.change(member, request.protocols, request.rebalance_timeout_ms)
@@ -93,12 +93,12 @@ class JoinPhase:
         return effects
 
     def refuse(self, member: Member, error: Answer, member_id: str) -> Effects:
-        """Answer the member's join, if it waits."""
+        """Answer the member's parked join, if any."""
         token = self._core.members.unpark_join(member)
         return [] if token is None else [JoinReply(token, error, member_id)]
 
     def refuse_removed(self, member: Member) -> Effects:
-        """Tell a member that is no longer in the group to join as a new one."""
+        """Answer a removed member's join with a request to join as a new member."""
         if member.awaiting_join is None:
             return []
         return [JoinReply(member.awaiting_join, Answer.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID)]
@@ -110,7 +110,7 @@ class JoinPhase:
         return None if self._deadline is None else self._deadline.due_ms
 
     def begin(self, now: Moment) -> bool:
-        """Wait for the members; whether all are there already."""
+        """Start waiting for members; return whether all have joined already."""
         if self._core.members.all_joined:
             return True
         self._wait(now)
@@ -120,7 +120,7 @@ class JoinPhase:
         self._deadline = _JoinDeadline(now.monotonic_ms + self._core.members.rebalance_timeout_ms)
 
     def begin_initial(self, now: Moment) -> bool:
-        """Wait for the members of a new group; whether no wait is wanted."""
+        """Start waiting for members of a new group; return whether the delay is 0."""
         delay_ms = self._core.settings.initial_rebalance_delay_ms
         remaining_ms = max(self._core.members.rebalance_timeout_ms - delay_ms, 0)
         self._newcomers = False
@@ -128,7 +128,7 @@ class JoinPhase:
         return delay_ms == 0
 
     def is_over(self, now: Moment) -> bool:
-        """Return whether the deadline has come; an initial delay is prolonged while members come."""
+        """Return whether the deadline has passed; an initial delay is extended while members join."""
         deadline = self._deadline
         if deadline is None or deadline.due_ms > now.monotonic_ms:
             return False
@@ -144,14 +144,14 @@ class JoinPhase:
         self._deadline = None
 
     def end(self, now: Moment) -> bool:
-        """Go on with those who joined, and elect their protocol. False when no one did, and static members are left."""
+        """End the phase and elect the protocol. Return False if no member joined but static members are left."""
         core, members = self._core, self._core.members
         self._deadline = None
         for member in members:
             if member.awaiting_join is None and member.instance_id is None:
                 members.remove(member.member_id)
         if len(members) and not members.elect_joined_leader():
-            self._wait(now)  # until one is back, or their sessions end
+            self._wait(now)  # until one rejoins, or their sessions expire
             return False
         core.generation += 1
         core.protocol = members.elected_protocol() if len(members) else None
@@ -159,7 +159,7 @@ class JoinPhase:
         return True
 
     def announce(self, now: Moment) -> Effects:
-        """Tell everybody who joined of the new generation."""
+        """Answer all parked joins with the new generation."""
         core = self._core
         effects: Effects = []
         for member in core.members:

@@ -1,4 +1,4 @@
-"""The groups of all types that this broker has: they are loaded, found and dropped by partition."""
+"""Groups of all types on this broker: loads, finds and drops them by partition."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _GroupT = TypeVar("_GroupT", ClassicGroup, ConsumerGroup, StreamsGroup, ShareGro
 
 
 class _CoordinatorOfType(Protocol):
-    """What is the same for groups of all types. A group is given to the coordinator of its type alone."""
+    """The common interface of the coordinators of all types. It only gets groups of its type."""
 
     def close(self) -> None: ...
 
@@ -63,7 +63,7 @@ class _CoordinatorOfType(Protocol):
 
 
 class LoadedGroups:
-    """The groups of the partitions of `__consumer_offsets` that were read. Everything belongs to the loop's thread."""
+    """The groups of the loaded partitions of `__consumer_offsets`. Belongs to the loop's thread."""
 
     def __init__(self, storage: BrokerStorage, workers: Workers, share_states: SharePersister) -> None:
         config = storage.config
@@ -87,7 +87,7 @@ class LoadedGroups:
         )
         self.streams = StreamsCoordinator(storage, workers, self.log)
         self.shares = ShareGroupCoordinator(storage, workers, self.log, share_states)
-        #: By the type of their groups; a group is in one of these.
+        #: By the type of their groups; a group is in exactly one.
         self._coordinators: dict[type[AnyGroup], _CoordinatorOfType] = {
             ClassicGroup: self.classics,
             ConsumerGroup: self.consumers,
@@ -98,7 +98,7 @@ class LoadedGroups:
         self.loading = CoordinatorLoading(
             storage, workers, self.log, decode=decode_stored, take=self._take, drop=self._drop, keeps=True
         )
-        #: Transactions (producer id, committed) whose marker was written while its partition was read, by its number.
+        #: By partition: transactions (producer id, committed) whose marker was written while the partition was loading.
         self._ended_while_loading: dict[int, list[tuple[int, bool]]] = {}
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class LoadedGroups:
     # --- loading and dropping -----------------------------------------------------------------------------------------
 
     def _take(self, number: int, entries: Sequence[Stored]) -> Iterator[None]:
-        """Take in what has been read of a partition, in pieces."""
+        """Load records of a partition, in pieces."""
         yield from in_pieces(entries, self._take_entry)
         groups = dict.fromkeys(entry.key.group_id for entry in entries)
         yield from in_pieces(groups, self._loaded)
@@ -144,7 +144,7 @@ class LoadedGroups:
             self._of(group).loaded(group)
 
     def _drop(self, number: int) -> None:
-        """Forget the groups of a partition; waiting clients have to look for its coordinator again."""
+        """Drop the groups of a partition; waiting clients have to find the new coordinator."""
 
         def is_there(group_id: str) -> bool:
             return not self.log.exists or self.log.partition_number(group_id) == number
@@ -160,7 +160,7 @@ class LoadedGroups:
         self._ended_while_loading.pop(number, None)
 
     async def _find(self, group_id: str) -> None:
-        """Return when the group's partition may be asked; a broker by itself makes the topic for it."""
+        """Return when the group's partition is loaded; a single broker creates the topic for it."""
         if self.log.epochs is None and not self.log.exists:
             await self.log.ensure()
         self.loading.check(group_id)
@@ -174,28 +174,28 @@ class LoadedGroups:
         )
 
     def _of(self, group: AnyGroup) -> _CoordinatorOfType:
-        """Return the coordinator that has a group."""
+        """Return the coordinator of a group's type."""
         return self._coordinators[type(group)]
 
     def transaction_ended(self, producer_id: int, number: int, *, committed: bool) -> None:
-        """`GroupCommits.transaction_ended`, now or when what is in the partition has been loaded."""
+        """Call `GroupCommits.transaction_ended` now, or when the partition is loaded."""
         if self.loading.is_loading(number):
             self._ended_while_loading.setdefault(number, []).append((producer_id, committed))
         else:
             self.commits.transaction_ended(producer_id, number, committed=committed)
 
     def _upgraded(self, group: ClassicGroup) -> None:
-        """Drop a classic group that goes on with the new protocol; clients that wait join again."""
+        """Drop a classic group that was converted to the consumer protocol; waiting clients rejoin."""
         self.classics.forget(group, Answer.REBALANCE_IN_PROGRESS)
 
     def _downgraded(self, group: ClassicGroup, needs_rebalance: bool) -> None:
-        """Take in a group that goes on with the classic protocol."""
+        """Add a group that was converted to the classic protocol."""
         self.classics.adopt(group, needs_rebalance=needs_rebalance)
 
-    # --- finding ------------------------------------------------------------------------------------------------------
+    # --- lookups ------------------------------------------------------------------------------------------------------
 
     def known(self, group_id: str) -> AnyGroup:
-        """Return the group, or GroupIdNotFoundError."""
+        """Return the group, or raise GroupIdNotFoundError."""
         self.loading.check(group_id)
         group = self._group(group_id)
         if group is None:
@@ -203,7 +203,7 @@ class LoadedGroups:
         return group
 
     def known_as(self, group_id: str, kind: type[_GroupT]) -> _GroupT:
-        """Return the group of this type, or GroupIdNotFoundError."""
+        """Return the group of this type, or raise GroupIdNotFoundError."""
         group = self.known(group_id)
         if isinstance(group, kind):
             return group

@@ -1,4 +1,4 @@
-"""One member of a classic group, and the little that the coordinator reads of what it says."""
+"""One member of a classic group, and the parser of its subscription."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from stratalog.broker.groups.values import MemberMetadata, Protocol, Token
 
 @dataclass(slots=True)
 class Member:
-    """A member that has joined. `session_deadline_ms` is on the monotonic clock; timeouts are in milliseconds.
+    """A joined member. `session_deadline_ms` is on the monotonic clock; timeouts are in milliseconds.
 
-    At most one of `awaiting_join` and `awaiting_sync` is set: the token of the request that is parked.
+    At most one of `awaiting_join` and `awaiting_sync` is set: the token of the parked request.
     """
 
     member_id: str
@@ -27,11 +27,11 @@ class Member:
     assignment: bytes = b""
     awaiting_join: Token | None = None
     awaiting_sync: Token | None = None
-    #: It joined under a fresh id and has not seen a generation yet.
+    #: It joined under a new id and has not seen a generation yet.
     is_new: bool = False
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Return what the member said under a protocol; b"" for one that it does not offer."""
+        """Return the member's metadata for a protocol; b"" if it does not offer it."""
         for offered in self.protocols:
             if offered.name == protocol:
                 return offered.metadata
@@ -43,7 +43,7 @@ class Member:
 
     @property
     def outlives_session(self) -> bool:
-        """Whether a missed heartbeat is no fault of the member, because the coordinator makes it wait."""
+        """Whether a missed heartbeat is excused, because the coordinator makes the member wait."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def stored(self, protocol: str | None, assignment: bytes) -> MemberMetadata:
@@ -60,10 +60,10 @@ class Member:
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """Return the topics in a consumer's subscription, or None when the bytes are no subscription.
+    """Return the topics in a consumer's subscription, or None if the bytes are no subscription.
 
-    Layout, the same in all versions up to here: version int16, then topics as an int32 count of strings, each an int16
-    length and UTF-8 bytes (ConsumerProtocolSubscription).
+    Layout in all known versions: version int16, then topics as an int32 count of strings, each an int16 length and
+    UTF-8 bytes (ConsumerProtocolSubscription).
     """
     try:
         (count,) = struct.unpack_from(">i", metadata, 2)

@@ -1,7 +1,7 @@
-"""What the records of consumer, streams and share groups in `__consumer_offsets` have in common.
+"""Common parts of records of consumer, streams and share groups in `__consumer_offsets`.
 
-A key is the int16 of its schema, the group's id, and, where the record is about one of several (a member, a regular
-expression), the name of that, both as STRINGs of int16 length. Values are flexible; the fields here are theirs.
+A key is the int16 of its schema, the group id, and, if the record is about one of several members or regular
+expressions, its name, both as STRINGs with int16 length. Values are flexible.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Partitions: TypeAlias = Mapping[UUID, tuple[int, ...]]
 
 
 def encode_key(kind: IntEnum, group_id: str, name: str | None) -> bytes:
-    """Return the key of a record; `name` is None for one that is about the group itself."""
+    """Return the key of a record; `name` is None if the record is about the group itself."""
     key = bytearray(INT16.pack(kind))
     put_string(key, group_id)
     if name is not None:
@@ -33,9 +33,9 @@ def encode_key(kind: IntEnum, group_id: str, name: str | None) -> bytes:
 def decode_key(
     key: bytes, kinds: Mapping[int, _Kind], named: Container[_Kind], what: str
 ) -> tuple[_Kind, str, str] | None:
-    """Return kind, group id and name ("" for a kind that is not `named`); None for a record of another kind.
+    """Return kind, group id and name ("" for a kind that is not `named`); None for another kind of record.
 
-    Raises CorruptRecordError for damage.
+    Raises CorruptRecordError for invalid data.
     """
     reader = FieldReader(key, f"key of a {what}")
     kind = kinds.get(reader.int16())
@@ -45,19 +45,19 @@ def decode_key(
 
 
 def flexible_reader(data: bytes, what: str) -> FieldReader:
-    """Return a reader of a value, which begins with version 0 and is flexible."""
+    """Return a reader of a flexible value of version 0."""
     reader = FieldReader(data, what)
     reader.version(0, 0)
     return reader
 
 
 def tag_reader(data: bytes, what: str) -> FieldReader:
-    """Return a reader of what stands behind a tag, as of version 0."""
+    """Return a reader of the content of a tagged field of version 0."""
     return flexible_reader(b"\0\0" + data, what)
 
 
 def tagged_number(tags: Mapping[int, bytes], tag: int, form: Struct, default: int, what: str) -> int:
-    """Return the number behind a tag; CorruptRecordError for one of another size."""
+    """Return the number in a tagged field; CorruptRecordError for a wrong size."""
     data = tags.get(tag)
     if data is None:
         return default
@@ -67,7 +67,7 @@ def tagged_number(tags: Mapping[int, bytes], tag: int, form: Struct, default: in
 
 
 def in_text_order(names: Iterable[str]) -> list[str]:
-    """Return names in the order of Java's strings."""
+    """Return names in the sort order of Java strings."""
     return sorted(names, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
 
 
@@ -91,7 +91,7 @@ def read_numbers(reader: FieldReader) -> tuple[int, ...]:
 
 
 def put_target(out: bytearray, target: _Partitions) -> None:
-    """Write topics with their partitions, as they come in the map."""
+    """Write topics with their partitions, in the order of the map."""
     put_count(out, len(target), flexible=True)
     for topic_id, partitions in target.items():
         out += topic_id.bytes

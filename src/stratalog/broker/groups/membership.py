@@ -1,4 +1,4 @@
-"""Who is in a classic group: members, their leader, static members, and what they can agree on. Knows no states."""
+"""The members of a classic group, their leader, static members, and common protocols. Independent of group states."""
 
 from __future__ import annotations
 
@@ -11,24 +11,23 @@ from stratalog.errors import FencedInstanceIdError, UnknownMemberIdError
 
 
 class Membership:
-    """Members in the order in which they came.
+    """Members in the order in which they joined.
 
-    Invariants: a group with members has one leader, who is one of them, unless the leader was removed and no one is
-    left; an instance id belongs to one member; a pending id (given out, not joined yet) is no member's.
+    Invariants: a group with members has one leader, which is one of them, unless it was removed and no member is left;
+    an instance id belongs to one member; a pending id (issued, but not joined yet) is no member's.
 
-    What is asked at every join is counted along, so that a join costs the same in a large group. Therefore
-    `awaiting_join`, `protocols`, `rebalance_timeout_ms` and `session_deadline_ms` of a member that is in here are
-    changed only from here.
+    Aggregates are kept up to date, so that a join costs the same in a large group. Therefore only this class may change
+    `awaiting_join`, `protocols`, `rebalance_timeout_ms` and `session_deadline_ms` of its members.
     """
 
     def __init__(self) -> None:
         self._members: dict[str, Member] = {}
         self._by_instance: dict[str, str] = {}
-        #: Ids given out with MEMBER_ID_REQUIRED, with the time (monotonic ms) at which they expire.
+        #: Ids issued with MEMBER_ID_REQUIRED, with their expiry time (monotonic ms).
         self.pending: dict[str, int] = {}
         self.leader: str | None = None
         self._joined = 0
-        #: How many members offer a protocol of this name, and how many have this rebalance timeout.
+        #: Number of members by offered protocol, and by rebalance timeout.
         self._offers: Counter[str] = Counter()
         self._rebalance_timeouts: Counter[int] = Counter()
         self._deadline_bound_ms: int | None = None
@@ -62,7 +61,7 @@ class Membership:
             self.leader = member.member_id
 
     def remove(self, member_id: str) -> Member | None:
-        """Remove a member or a pending id; leadership passes to the oldest member left."""
+        """Remove a member or a pending id; the oldest remaining member becomes leader."""
         self.pending.pop(member_id, None)
         member = self._members.pop(member_id, None)
         if member is not None:
@@ -74,7 +73,7 @@ class Membership:
         return member
 
     def rename_static(self, instance_id: str, new_id: str) -> Member:
-        """Let a static member go on under another id, in its old place, as leader if it was."""
+        """Change the id of a static member, in its old position, and as leader if it was."""
         old_id = self._by_instance[instance_id]
         self._by_instance[instance_id] = new_id
         self._members = {
@@ -87,23 +86,23 @@ class Membership:
         return member
 
     def promise(self, member_id: str, until_ms: int) -> None:
-        """Give out an id; it expires unless a client joins with it in time."""
+        """Issue an id; it expires unless a client joins with it in time."""
         self.pending[member_id] = until_ms
         self._bring_forward(until_ms)
 
     def park_join(self, member: Member, token: Token) -> None:
-        """Let the member wait for the answer to its join."""
+        """Park the member's join."""
         self._joined += member.awaiting_join is None
         member.awaiting_join = token
 
     def unpark_join(self, member: Member) -> Token | None:
-        """Stop waiting. Returns the token of the member's join, if it had one."""
+        """Return the token of the member's parked join, if any, and clear it."""
         token, member.awaiting_join = member.awaiting_join, None
         self._joined -= token is not None
         return token
 
     def change(self, member: Member, protocols: tuple[Protocol, ...], rebalance_timeout_ms: int) -> None:
-        """Take over what the member says now, when it differs from before."""
+        """Update what the member has sent."""
         self._count(member, -1)
         member.protocols = protocols
         member.rebalance_timeout_ms = rebalance_timeout_ms
@@ -132,19 +131,16 @@ class Membership:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """Return a time before which no session or pending id expires; None without either.
-
-        `review_deadlines` makes it exact.
-        """
+        """A time (monotonic ms) before which no session or pending id expires; `review_deadlines` makes it exact."""
         return self._deadline_bound_ms if self._members or self.pending else None
 
     def review_deadlines(self) -> None:
-        """Look at all members for the next deadline: sessions that were extended leave it too early."""
+        """Compute the exact next deadline: extended sessions leave it too early."""
         due = [member.session_deadline_ms for member in self._members.values()]
         self._deadline_bound_ms = min([*due, *self.pending.values()], default=None)
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is one who has joined again; False when no one has."""
+        """Ensure that the leader has rejoined, or elect one that has; False when none has."""
         if self.leader is not None and self._members[self.leader].awaiting_join is not None:
             return True
         for member in self._members.values():
@@ -159,12 +155,12 @@ class Membership:
         return self._by_instance.get(instance_id)
 
     def check(self, member_id: str, instance_id: str | None) -> None:
-        """Raise FencedInstanceIdError when another member has the instance id, UnknownMemberIdError for no member."""
+        """Raise FencedInstanceIdError if another member has the instance id, UnknownMemberIdError if none has the id."""
         if instance_id is not None:
             holder = self._by_instance.get(instance_id)
             if holder is not None and holder != member_id:
                 raise FencedInstanceIdError(
-                    f"member {member_id} is fenced: static member {instance_id} goes on as {holder}"
+                    f"member {member_id} is fenced: static member {instance_id} is now {holder}"
                 )
             if holder is None:
                 raise UnknownMemberIdError(f"no static member {instance_id} is in the group")
@@ -173,7 +169,7 @@ class Membership:
 
     @property
     def joined(self) -> int:
-        """How many members wait for the answer to their join."""
+        """Number of members with a parked join."""
         return self._joined
 
     @property
@@ -185,17 +181,17 @@ class Membership:
         return max(self._rebalance_timeouts, default=0)
 
     def shared_protocols(self) -> set[str]:
-        """Names of the protocols that every member offers."""
+        """Return the names of the protocols that every member offers."""
         return {name for name, count in self._offers.items() if count == len(self._members)}
 
     def can_share(self, protocols: tuple[Protocol, ...]) -> bool:
-        """Return whether a client with these protocols shares one with all members; any will do without members."""
+        """Return whether these protocols include one that all members offer; True for any without members."""
         if not self._members:
             return bool(protocols)
         return any(self._offers[protocol.name] == len(self._members) for protocol in protocols)
 
     def elected_protocol(self) -> str:
-        """Return the shared protocol that most members put first. The group must not be empty."""
+        """Return the common protocol preferred by most members. The group must not be empty."""
         candidates = self.shared_protocols()
         votes = Counter(member.vote(candidates) for member in self._members.values())
         return votes.most_common(1)[0][0]
@@ -207,7 +203,7 @@ class Membership:
         )
 
     def subscribed_topics(self, protocol: str | None) -> frozenset[str] | None:
-        """Return all topics that consumers subscribe to; None when a subscription cannot be read."""
+        """Return all topics that consumers subscribe to; None if a subscription cannot be parsed."""
         topics: set[str] = set()
         for member in self._members.values():
             subscription = subscribed_topics(member.metadata(protocol))

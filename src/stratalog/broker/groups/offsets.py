@@ -1,4 +1,4 @@
-"""Committed offsets in memory: what groups committed, and which commits have grown too old. Pure."""
+"""Committed offsets in memory, and their expiry. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stratalog.broker.groups.values import AgeSince
 
 
 class TopicPartition(NamedTuple):
-    """A partition by its topic's name."""
+    """A partition by its topic name."""
 
     topic: str
     partition: int
@@ -19,11 +19,11 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """One commit. Times in milliseconds since the epoch; leader epoch -1: not known.
+    """One commit. Times in milliseconds since the epoch; leader epoch -1: unknown.
 
-    `expire_timestamp_ms` is only there when a client of old asked for a retention of its own (OffsetCommit 2 to 4).
-    `topic_id` is None for a commit that was stored without one: with an expiry of its own, or by older software.
-    `record_offset` is where it lies in `__consumer_offsets` (-1: not known); it is no part of what was committed.
+    `expire_timestamp_ms` is set only if an old client requested its own retention (OffsetCommit 2 to 4). `topic_id` is
+    None for a commit stored without one: with its own expiry, or by older software. `record_offset` is the position in
+    `__consumer_offsets` (-1: unknown); it is not part of the commit.
     """
 
     offset: int
@@ -35,7 +35,7 @@ class CommittedOffset:
     record_offset: int = field(default=-1, compare=False)
 
     def stored_at(self, record_offset: int) -> CommittedOffset:
-        """Return the same, lying there."""
+        """Return the commit with its record's offset."""
         return CommittedOffset(
             offset=self.offset,
             metadata=self.metadata,
@@ -47,19 +47,19 @@ class CommittedOffset:
         )
 
     def counts_for(self, topic_id: UUID) -> bool:
-        """Return whether this is for the topic with this id, and not for an earlier one of its name."""
+        """Return whether this is a commit for the topic with this id, not for an earlier topic of that name."""
         return self.topic_id is None or self.topic_id == topic_id
 
 
 class LatestCommits:
     """The latest commit of each group for each partition. Not thread-safe.
 
-    Every method costs as much as it returns, however many commits there are.
+    The cost of each method depends only on the size of its result.
     """
 
     def __init__(self) -> None:
         self._by_group: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
-        #: The groups with commits for a topic; a dict for its order.
+        #: The groups with commits for a topic; a dict keeps their order.
         self._groups_of: dict[str, dict[str, None]] = {}
 
     def put(self, group_id: str, partition: TopicPartition, committed: CommittedOffset) -> None:
@@ -72,7 +72,7 @@ class LatestCommits:
         of_topic[number] = committed
 
     def remove(self, group_id: str, partition: TopicPartition) -> None:
-        """Forget a commit; harmless when there is none."""
+        """Delete a commit, if any."""
         topic, number = partition
         of_group = self._by_group.get(group_id, {})
         of_topic = of_group.get(topic)
@@ -87,12 +87,12 @@ class LatestCommits:
             del self._groups_of[topic]
 
     def get(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
-        """Return the latest commit by the name of its topic: also one for an earlier topic of that name."""
+        """Return the latest commit by topic name, even if it was for an earlier topic of that name."""
         topic, number = partition
         return self._by_group.get(group_id, {}).get(topic, {}).get(number)
 
     def of_group(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-        """Return a group's commits, those of a topic together."""
+        """Return a group's commits, grouped by topic."""
         return {
             TopicPartition(topic, number): committed
             for topic, of_topic in self._by_group.get(group_id, {}).items()
@@ -103,14 +103,14 @@ class LatestCommits:
         return list(self._by_group)
 
     def snapshot(self) -> dict[str, dict[str, dict[int, CommittedOffset]]]:
-        """Return all commits by group, topic and partition, as they are now."""
+        """Return a copy of all commits by group, topic and partition."""
         return {
             group: {topic: dict(of_topic) for topic, of_topic in by_topic.items()}
             for group, by_topic in self._by_group.items()
         }
 
     def of_topic(self, topic: str) -> Iterator[tuple[str, TopicPartition]]:
-        """Yield every (group, partition) with a commit for `topic`. Nothing may be changed while this goes on."""
+        """Yield every (group, partition) with a commit for `topic`. Nothing may be changed during the iteration."""
         for group_id in self._groups_of.get(topic, ()):
             for number in self._by_group[group_id][topic]:
                 yield group_id, TopicPartition(topic, number)
@@ -124,7 +124,7 @@ def is_expired(
     now_ms: int,
     retention_ms: int,
 ) -> bool:
-    """Return whether a commit is too old: by its own expiry if it has one, else by `offsets.retention.minutes`."""
+    """Return whether a commit has expired: by its own expiry if it has one, else by `offsets.retention.minutes`."""
     if age_since is AgeSince.NEVER:
         return False
     if committed.expire_timestamp_ms is not None:
@@ -144,7 +144,7 @@ def expired_partitions(
     now_ms: int,
     retention_ms: int,
 ) -> list[TopicPartition]:
-    """Return the partitions whose commits a group may lose now; never those of a topic that it still reads."""
+    """Return the partitions whose commits have expired; never of topics that the group is subscribed to."""
     return [
         partition
         for partition, committed in commits.items()

@@ -1,4 +1,4 @@
-"""`__consumer_offsets`: what it is made like."""
+"""The log of `__consumer_offsets`, and the topic's creation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
 
 
 def offsets_log(storage: BrokerStorage, workers: Workers) -> CoordinatorLog:
-    """Return the topic with groups and their commits."""
+    """Return the log of groups and their commits."""
     return CoordinatorLog(
         storage,
         workers,
@@ -28,7 +28,7 @@ def offsets_log(storage: BrokerStorage, workers: Workers) -> CoordinatorLog:
 
 
 def create_consumer_offsets(topics: ClusterControl, config: BrokerConfig) -> object:
-    """Create the topic, configured as Kafka does. May block."""
+    """Create the topic with Kafka's configuration. May block."""
     return topics.ensure(
         CONSUMER_OFFSETS_TOPIC,
         config["offsets.topic.num.partitions"],

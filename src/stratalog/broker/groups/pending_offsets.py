@@ -1,4 +1,4 @@
-"""Commits of transactions that are still open. Pure."""
+"""Commits of open transactions. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
 
 
 class PendingOffsets:
-    """By producer and group, the latest commit for each partition that counts once its transaction is committed.
-
-    Not thread-safe.
-    """
+    """The latest commit for each partition, by producer and group, until the transaction ends. Not thread-safe."""
 
     def __init__(self) -> None:
         self._by_producer: dict[int, dict[str, dict[TopicPartition, CommittedOffset]]] = {}
-        #: The same innermost dictionaries by group and producer.
+        #: The same inner dictionaries by group and producer.
         self._by_group: dict[str, dict[int, dict[TopicPartition, CommittedOffset]]] = {}
 
     def put(self, producer_id: int, group_id: str, partition: TopicPartition, committed: CommittedOffset) -> None:
@@ -40,7 +37,7 @@ class PendingOffsets:
         return list(dict.fromkeys(partition for of_producer in commits for partition in of_producer))
 
     def of_topic(self, topic: str) -> Iterator[tuple[str, TopicPartition]]:
-        """Yield every (group, partition) with a pending commit for `topic`; every pending commit is looked at."""
+        """Yield every (group, partition) with a pending commit for `topic`. Scans all pending commits."""
         for groups in self._by_producer.values():
             for group_id, commits in groups.items():
                 for partition in commits:
@@ -48,7 +45,7 @@ class PendingOffsets:
                         yield group_id, partition
 
     def remove(self, group_id: str, partition: TopicPartition) -> None:
-        """Forget the commits of all open transactions for a partition; harmless when there are none."""
+        """Delete the commits of all open transactions for a partition, if any."""
         for commits in self._by_group.get(group_id, {}).values():
             commits.pop(partition, None)
 
@@ -56,7 +53,7 @@ class PendingOffsets:
         return list(self._by_group)
 
     def remove_group(self, group_id: str) -> None:
-        """Forget the commits of all open transactions for a group; harmless when there are none."""
+        """Delete the commits of all open transactions for a group, if any."""
         for producer_id in self._by_group.pop(group_id, {}):
             groups = self._by_producer[producer_id]
             del groups[group_id]
@@ -66,7 +63,7 @@ class PendingOffsets:
     def take(
         self, producer_id: int, belongs: Callable[[str], bool]
     ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-        """Take out the commits of the producer's ended transaction, by group, for the groups that `belongs` names."""
+        """Remove and return the commits of a producer's ended transaction, for groups that `belongs` selects."""
         groups = self._by_producer.get(producer_id, {})
         taken = {group_id: groups.pop(group_id) for group_id in list(groups) if belongs(group_id)}
         if not groups:

@@ -14,12 +14,12 @@ an int32 length. Both begin with the int16 version of their schema:
                                  nullable STRING, client id STRING, client host STRING, rebalance timeout int32, session
                                  timeout int32, subscription BYTES, assignment BYTES
 
-A null value is a tombstone. Written are: key 1 with value 4 (value 1 when the commit has an expiry of its own, 3 when
-the topic's id is not known), and key 2 with value 3. Older values (0 to 2) and the flexible GroupMetadataValue 4 are
-read. Keys 3 and above belong to other kinds of groups.
+A null value is a tombstone. Written are key 1 with value 4 (value 1 for a commit with its own expiry, 3 if the topic id
+is unknown), and key 2 with value 3. Older values (0 to 2) and the flexible GroupMetadataValue 4 are read. Keys 3 and
+above belong to other types of groups.
 
-Members are written in the order in which they joined. Kafka's order is that of a Java HashMap over their random ids and
-says nothing: with several members the records are equal up to it.
+Members are written in the order in which they joined. Kafka uses the order of a Java HashMap over random ids, which has
+no meaning: with several members the records are equal except for the order.
 
 Source: Kafka's OffsetCommitKey, OffsetCommitValue, GroupMetadataKey and GroupMetadataValue schemas.
 """
@@ -50,7 +50,7 @@ _TOPIC_ID_TAG = 0
 _FLEXIBLE_HEAD = struct.Struct(">hqi")
 #: One tagged field, its tag, and its size.
 _TOPIC_ID_FOLLOWS = bytes((1, _TOPIC_ID_TAG, 16))
-#: Of a value with a topic id and without metadata. One byte says how long metadata is, up to 126 bytes.
+#: Size of a value with a topic id and without metadata. One byte encodes a metadata length of up to 126 bytes.
 _FLEXIBLE_LENGTH = _FLEXIBLE_HEAD.size + 1 + 8 + len(_TOPIC_ID_FOLLOWS) + 16
 _VERSION_AND_LENGTH = struct.Struct(">hh")
 
@@ -131,20 +131,17 @@ def encode_group_value(stored: GroupMetadata) -> bytes:
 
 
 def decode_key(data: bytes) -> OffsetKey | GroupKey | None:
-    """Return the key of a record, or None for a kind of group that is not known here.
-
-    Raises CorruptRecordError for damage.
-    """
+    """Return the key of a record, or None for an unknown type of group. CorruptRecordError for invalid data."""
     return _usual_offset_key(data) or decode_any_key(data)
 
 
 def decode_offset_value(data: bytes) -> CommittedOffset:
-    """Any version of a commit; CorruptRecordError for damage or a version from the future."""
+    """Return a commit from any version; CorruptRecordError for invalid data or an unknown version."""
     return _usual_offset_value(data) or decode_any_offset_value(data)
 
 
 def _usual_offset_key(data: bytes) -> OffsetKey | None:
-    """Return what `decode_any_key` makes of a key as it is written, or None for every other one, damaged ones too."""
+    """Decode a key of the written version, like `decode_any_key`; return None for any other key."""
     try:
         version, length = _VERSION_AND_LENGTH.unpack_from(data)
         topic_at = 4 + length
@@ -160,10 +157,7 @@ def _usual_offset_key(data: bytes) -> OffsetKey | None:
 
 
 def _usual_offset_value(data: bytes) -> CommittedOffset | None:
-    """Decode a value with a topic id as `decode_any_offset_value` does.
-
-    Return None for every other one, damaged ones too.
-    """
+    """Decode a valid value with a topic id, like `decode_any_offset_value`; return None for any other value."""
     head = _FLEXIBLE_HEAD.size
     if len(data) < _FLEXIBLE_LENGTH or data[head] - 1 != len(data) - _FLEXIBLE_LENGTH:
         return None
@@ -181,12 +175,12 @@ def _usual_offset_value(data: bytes) -> CommittedOffset | None:
 
 @lru_cache(maxsize=10_000)
 def _uuid(data: bytes) -> UUID:
-    """Few topics have most commits: they share their ids."""
+    """Return a cached UUID: most commits are for few topics."""
     return UUID(bytes=data)
 
 
 def decode_any_key(data: bytes) -> OffsetKey | GroupKey | None:
-    """`decode_key`, the plain way."""
+    """Decode a key of any version."""
     reader = FieldReader(data, "key of a __consumer_offsets record")
     version = reader.int16()
     if version in (0, OFFSET_KEY_VERSION):
@@ -195,7 +189,7 @@ def decode_any_key(data: bytes) -> OffsetKey | GroupKey | None:
 
 
 def decode_any_offset_value(data: bytes) -> CommittedOffset:
-    """`decode_offset_value`, the plain way."""
+    """Decode a value of any version."""
     reader = FieldReader(data, "offset commit in __consumer_offsets")
     version = reader.version(VALUE_VERSION_MAX, _FLEXIBLE)
     offset = reader.int64()
@@ -217,7 +211,7 @@ def decode_any_offset_value(data: bytes) -> CommittedOffset:
 
 
 def decode_group_value(data: bytes) -> GroupMetadata:
-    """Any version of a group's metadata; CorruptRecordError for damage or a version from the future."""
+    """Return a group's metadata from any version; CorruptRecordError for invalid data or an unknown version."""
     reader = FieldReader(data, "group metadata in __consumer_offsets")
     version = reader.version(VALUE_VERSION_MAX, _FLEXIBLE)
     protocol_type = reader.string()

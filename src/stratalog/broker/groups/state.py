@@ -1,7 +1,4 @@
-"""The table of a classic group: what each event does in each state, and what each state refuses.
-
-`ClassicGroup` looks every step up here. Nothing else decides what happens in which state.
-"""
+"""The state table of a classic group: the move for each event in each state, and the requests that a state refuses."""
 
 from __future__ import annotations
 
@@ -13,13 +10,13 @@ from stratalog.broker.groups.values import Answer
 
 
 class GroupState(Enum):
-    """The value is the name that clients see.
+    """The value is the name that clients get.
 
-    EMPTY                 no members; offsets may remain. Joins begin a rebalance.
-    PREPARING_REBALANCE   waiting for the members to join again; heartbeats answer REBALANCE_IN_PROGRESS.
-    COMPLETING_REBALANCE  a new generation exists; waiting for its leader's assignment.
-    STABLE                every member has, or can have, its assignment.
-    DEAD                  removed; a holder must look the coordinator up again.
+    EMPTY                 no members; there may be offsets. A join starts a rebalance.
+    PREPARING_REBALANCE   waiting for the members to rejoin; heartbeats get REBALANCE_IN_PROGRESS.
+    COMPLETING_REBALANCE  a new generation exists; waiting for its leader's assignments.
+    STABLE                the assignments are available.
+    DEAD                  removed; clients must find the coordinator again.
     """
 
     EMPTY = "Empty"
@@ -30,59 +27,59 @@ class GroupState(Enum):
 
 
 class GroupEvent(Enum):
-    """What happens to a group. Requests that change nothing are no events."""
+    """An event of a group. Requests that change nothing are no events."""
 
-    #: A member joined, or joined again with something else to say.
+    #: A member joined, or rejoined with different metadata.
     MEMBER_JOINED = auto()
-    #: A static member came back under another id, and not all can stay as it is.
+    #: A static member rejoined under another id, and the group has to rebalance.
     MEMBER_REPLACED = auto()
-    #: Members left by their own wish, or an administrator's.
+    #: Members left at their own or an administrator's request.
     MEMBER_LEFT = auto()
-    #: Someone was sent away, because the group is as large as it may be.
+    #: A member was refused because the group is full.
     MEMBER_REFUSED = auto()
-    #: The session of a member is over.
+    #: A member's session expired.
     MEMBER_EXPIRED = auto()
-    #: An id was given out, and its client did not join with it in time.
+    #: An issued id expired before its client joined.
     ID_EXPIRED = auto()
-    #: Members did not ask for their assignments in time, and have been removed.
+    #: Members that did not sync in time were removed.
     SYNCS_MISSED = auto()
-    #: After loading: the group has more members than are allowed.
+    #: After loading: the group has more members than allowed.
     LIMIT_EXCEEDED = auto()
-    #: The join phase is over, and there are members.
+    #: The join phase ended with members.
     JOINS_COMPLETE = auto()
-    #: The join phase is over, and all members are gone.
+    #: The join phase ended without members.
     MEMBERS_GONE = auto()
-    #: The leader's assignments are durable, or could not be written.
+    #: The leader's assignments were stored, or could not be.
     ASSIGNMENT_STORED = auto()
     ASSIGNMENT_LOST = auto()
-    #: The group is deleted, or its coordinator goes.
+    #: The group was deleted, or has moved to another coordinator.
     REMOVED = auto()
 
 
 class GroupAction(Enum):
-    """What an event makes a group do; each is a method of `ClassicGroup`."""
+    """The action on an event; each is a method of `ClassicGroup`."""
 
     NOTHING = auto()
-    #: Wait for all members to join again: the first time for a fixed delay, later until all are back.
+    #: Wait for members to join: for a fixed delay the first time, later until all have rejoined.
     BEGIN_INITIAL_JOIN = auto()
     BEGIN_JOIN = auto()
-    #: The same, after the syncs that are parked have been refused.
+    #: The same, after refusing parked syncs.
     REFUSE_SYNCS_AND_BEGIN_JOIN = auto()
-    #: End the join phase if all are back; the first one of a group lasts out its delay all the same.
+    #: End the join phase if all have rejoined; the first one of a group waits for its delay regardless.
     MAYBE_END_JOIN = auto()
-    #: End the join phase if all are back, be it the first one.
+    #: End the join phase if all have rejoined, even the first one.
     MAYBE_END_ANY_JOIN = auto()
-    #: Tell all who joined of their generation, and wait for the syncs.
+    #: Answer all joins with the new generation, and wait for the syncs.
     ANNOUNCE_GENERATION = auto()
     STORE_AS_EMPTY = auto()
-    #: Hand out the assignments.
+    #: Send the assignments.
     ASSIGN = auto()
-    #: Answer everybody who waits.
+    #: Answer all parked requests.
     REFUSE_ALL = auto()
 
 
 class Move(NamedTuple):
-    """What to do, after entering the next state; None stays in the one there is."""
+    """An action after entering the next state; None keeps the current one."""
 
     action: GroupAction
     to: GroupState | None = None
@@ -123,7 +120,7 @@ MOVES: Final = MappingProxyType(
 
 
 class GroupRequest(Enum):
-    """What a member asks for."""
+    """A member's request."""
 
     JOIN = auto()
     SYNC = auto()
@@ -132,7 +129,7 @@ class GroupRequest(Enum):
     LEAVE = auto()
 
 
-#: The answers that are the same for every client.
+#: Error codes that do not depend on the member.
 REFUSALS: Final = MappingProxyType(
     {
         **{(_DEAD, request): Answer.COORDINATOR_NOT_AVAILABLE for request in GroupRequest},
@@ -140,7 +137,7 @@ REFUSALS: Final = MappingProxyType(
     }
 )
 
-#: What a member of the current generation may not do before it has joined again, or synced: REBALANCE_IN_PROGRESS.
+#: Requests of the current generation that get REBALANCE_IN_PROGRESS until the member has rejoined or synced.
 OUT_OF_STEP: Final = frozenset(
     {
         (_PREPARING, GroupRequest.SYNC),

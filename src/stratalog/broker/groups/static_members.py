@@ -1,4 +1,4 @@
-"""Static members that come back: one goes on under a new id, often without a rebalance."""
+"""Replace static members that rejoin under a new id, often without a rebalance."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stratalog.broker.groups.values import (
 
 @dataclass(frozen=True, slots=True)
 class PendingReplacement:
-    """A static member that came back under another id, being stored; `before` is it as it was."""
+    """The replacement of a static member while it is being stored; `before` is the member before it."""
 
     store: Store
     member_id: str
@@ -41,10 +41,10 @@ class StaticMembers:
         self._sync = sync
 
     def replace(self, request: JoinRequest, token: Token, now: Moment) -> tuple[Effects, PendingReplacement | None]:
-        """Let a static member that came without its id go on under a new one; the old one is fenced.
+        """Give a static member that joined without its id a new one; the old one is fenced.
 
-        In a stable group whose protocol stays, nothing changes for the others: the new id is stored, and the member
-        goes on. Otherwise nothing is pending, and the group has to rebalance.
+        In a stable group whose protocol does not change, other members are not affected: the new id is stored, and the
+        member continues. Otherwise nothing is pending, and the group has to rebalance.
         """
         core, members = self._core, self._core.members
         instance_id = request.instance_id
@@ -72,11 +72,11 @@ class StaticMembers:
         core = self._core
         member = core.members.get(pending.member_id)
         if member is None or member.awaiting_join is None or core.state is not GroupState.STABLE:
-            return []  # it left, or a rebalance began that will answer it
+            return []  # it left, or a rebalance that began will answer it
         reply = core.generation_reply(member, core.members.unpark_join(member))
         if pending.can_skip_assignment:
             return [replace(reply, skip_assignment=core.members.leader == member.member_id)]
-        # An older client would run its assignor if it saw itself as leader: it is shown the leader of before.
+        # An older client would run its assignor if it were the leader: it gets the previous leader's id.
         return [replace(reply, leader=pending.leader_before or "", members=())]
 
     def store_failed(self, pending: PendingReplacement, error: Answer, now: Moment) -> Effects:

@@ -1,4 +1,4 @@
-"""What is read back from a partition of `__consumer_offsets`, record by record."""
+"""Decode the records of a partition of `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StoredCommit:
-    """A commit; with a producer id it is of that producer's open transaction."""
+    """A commit; with a producer id it belongs to that producer's open transaction."""
 
     key: OffsetKey
     commit: CommittedOffset
@@ -55,7 +55,7 @@ _DECODERS = (decode_change, decode_streams_change, decode_share_change)
 
 
 def decode_stored(contents: Contents) -> Iterator[Stored]:
-    """Yield what a partition of `__consumer_offsets` holds; records that cannot be understood are passed over."""
+    """Yield the contents of a partition of `__consumer_offsets`; unreadable records are skipped."""
     commits: list[StoredCommit] = []
     for key, offset, value in contents.live():
         for found in _decode_record(key, offset, value, None):
@@ -63,7 +63,7 @@ def decode_stored(contents: Contents) -> Iterator[Stored]:
                 commits.append(found)
             else:
                 yield found
-    yield from commits  # a group without another record than these is a classic one
+    yield from commits  # a group with no other records is a classic one
     for producer_id, written in contents.in_transaction.items():
         for key, entry in written.items():
             if entry.value is not None:

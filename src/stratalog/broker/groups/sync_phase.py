@@ -1,4 +1,4 @@
-"""The sync phase of a rebalance: the leader's assignments come, are stored, and go out."""
+"""The sync phase of a rebalance: the leader's assignments are received, stored and sent to the members."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stratalog.broker.groups.values import Answer, Effects, Moment, Store, SyncR
 
 @dataclass(frozen=True, slots=True)
 class PendingAssignment:
-    """The leader's assignments, being stored."""
+    """The leader's assignments while they are being stored."""
 
     store: Store
     generation: int
@@ -20,14 +20,14 @@ class PendingAssignment:
 
 
 class SyncPhase:
-    """Parks syncs and keeps the time. Whether the group moves on is for `ClassicGroup` to say."""
+    """Parks syncs and tracks the deadline. `ClassicGroup` decides when the group moves on."""
 
     def __init__(self, core: GroupCore) -> None:
         self._core = core
-        #: Members of this generation that have not asked for their assignments yet.
+        #: Members of this generation that have not synced yet.
         self._missing: set[str] = set()
         self._deadline_ms: int | None = None
-        #: What the leader has assigned last, by member id.
+        #: The leader's last assignments, by member id.
         self._assignments: dict[str, bytes] = {}
 
     @property
@@ -35,7 +35,7 @@ class SyncPhase:
         return self._deadline_ms
 
     def begin(self, now: Moment) -> None:
-        """Wait for all members to ask for their assignments."""
+        """Start waiting for the syncs of all members."""
         members = self._core.members
         self._missing = {member.member_id for member in members}
         self._deadline_ms = now.monotonic_ms + members.rebalance_timeout_ms
@@ -45,7 +45,7 @@ class SyncPhase:
         self._deadline_ms = None
 
     def missed(self, now: Moment) -> list[str]:
-        """Return the members that have not asked in time, once."""
+        """Return the members that did not sync in time, once."""
         if self._deadline_ms is None or self._deadline_ms > now.monotonic_ms:
             return []
         self._deadline_ms = None
@@ -62,7 +62,7 @@ class SyncPhase:
     # --- syncs --------------------------------------------------------------------------------------------------------
 
     def request_error(self, request: SyncRequest) -> Answer | None:
-        """Return what a request of a member got wrong about its generation."""
+        """Return the error for a wrong generation or protocol in a request, if any."""
         core = self._core
         if request.generation != core.generation:
             return Answer.ILLEGAL_GENERATION
@@ -73,14 +73,14 @@ class SyncPhase:
         return None
 
     def sync(self, member: Member, request: SyncRequest, token: Token) -> tuple[Effects, PendingAssignment | None]:
-        """Answer a member, or park it; the leader's assignments are to be stored."""
+        """Answer a member's sync, or park it; the leader's assignments are returned to be stored."""
         core = self._core
         self._missing.discard(member.member_id)
         if not self._missing:
             self._deadline_ms = None
         if core.state is GroupState.STABLE:
             return [self._assignment_reply(member, token)], None
-        effects = self.refuse(member, Answer.REBALANCE_IN_PROGRESS)  # the client asked again on another connection
+        effects = self.refuse(member, Answer.REBALANCE_IN_PROGRESS)  # sent again on another connection
         member.awaiting_sync = token
         if core.members.leader != member.member_id:
             return effects, None
@@ -90,11 +90,11 @@ class SyncPhase:
         return [*effects, store], PendingAssignment(store, core.generation, assignments)
 
     def stored(self, pending: PendingAssignment) -> None:
-        """Answer the syncs that wait, as the assignments are durable."""
+        """Use assignments that are now durable."""
         self._assignments = pending.assignments
 
     def assign(self, now: Moment) -> Effects:
-        """Hand out the assignments that were stored last."""
+        """Send the stored assignments to members with parked syncs."""
         effects: Effects = []
         for member in self._core.members:
             member.assignment = self._assignments.get(member.member_id, b"")
@@ -108,12 +108,12 @@ class SyncPhase:
         return SyncReply(token, Answer.NONE, self._core.protocol_type, self._core.protocol, member.assignment)
 
     def refuse(self, member: Member, error: Answer) -> Effects:
-        """Answer the member's sync, if it waits."""
+        """Answer the member's parked sync, if any."""
         token, member.awaiting_sync = member.awaiting_sync, None
         return [] if token is None else [SyncReply(token, error)]
 
     def refuse_all(self, error: Answer, now: Moment) -> Effects:
-        """No assignment counts any more."""
+        """Clear all assignments and answer parked syncs with `error`."""
         effects: Effects = []
         for member in self._core.members:
             member.assignment = b""

@@ -1,4 +1,4 @@
-"""What goes into and comes out of the group state machine: small values, no I/O, no clock."""
+"""Input and output values of the group state machine: no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeAlias
 from stratalog.errors import KafkaError
 from stratalog.util import Clock
 
-#: The one that waits for an answer. The machine only hands it back.
+#: Identifies a waiting request. The machine only returns it.
 Token: TypeAlias = Hashable
 
 UNKNOWN_MEMBER_ID = ""
@@ -27,24 +27,23 @@ class Moment:
 
     @classmethod
     def of_clock(cls, clock: Clock) -> Moment:
-        """Return now."""
         return cls(clock.now_ms(), round(clock.monotonic() * 1000))
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Broker settings that rule classic groups; times in milliseconds."""
+    """Broker settings for classic groups; times in milliseconds."""
 
     initial_rebalance_delay_ms: int = 3_000
     session_timeout_min_ms: int = 6_000
     session_timeout_max_ms: int = 1_800_000
     members_max: int = 2**31 - 1
-    #: A member that has not been told its id cannot send heartbeats: its join is given up after this long.
+    #: A member that does not know its id cannot send heartbeats: its join expires after this time.
     new_member_timeout_ms: int = 300_000
 
 
 class Answer(IntEnum):
-    """The answer that a member gets. The numbers are Kafka's error codes."""
+    """The error code of a response; the numbers are Kafka's."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -60,12 +59,12 @@ class Answer(IntEnum):
 
     @classmethod
     def of_error(cls, error: KafkaError) -> Answer:
-        """Return the answer with an error's code; UNKNOWN_SERVER_ERROR for one that no member expects."""
+        """Return an error's code; UNKNOWN_SERVER_ERROR for one that members do not expect."""
         return next((answer for answer in cls if answer == error.code), cls.UNKNOWN_SERVER_ERROR)
 
 
 class AgeSince(Enum):
-    """From when the committed offsets of a group grow old."""
+    """The start of the retention of a group's committed offsets."""
 
     COMMIT = auto()
     GROUP_EMPTY = auto()
@@ -74,7 +73,7 @@ class AgeSince(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """An assignment strategy that a member offers, with what it says under it."""
+    """An assignment strategy that a member offers, with its metadata."""
 
     name: str
     metadata: bytes
@@ -82,11 +81,10 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """A JoinGroup, whatever its version.
+    """A JoinGroup of any version.
 
-    `new_member_id` is the id to use if the machine has to give one out. `id_required` is whether a dynamic member
-    without an id is sent back with one (versions 4 and later), `can_skip_assignment` whether the client understands
-    that flag (9).
+    `new_member_id` is the id to issue if needed. `id_required`: a dynamic member without an id has to rejoin with the
+    issued one (versions 4 and later). `can_skip_assignment`: the client supports that flag (version 9).
     """
 
     member_id: str
@@ -129,7 +127,7 @@ class LeavingMember:
 
 @dataclass(frozen=True, slots=True)
 class LeftMember:
-    """What became of one `LeavingMember`."""
+    """The result for one `LeavingMember`."""
 
     member_id: str
     instance_id: str | None
@@ -138,14 +136,14 @@ class LeftMember:
 
 @dataclass(frozen=True, slots=True)
 class JoinedMember:
-    """A member as its leader sees it."""
+    """A member as sent to its leader."""
 
     member_id: str
     instance_id: str | None
     metadata: bytes
 
 
-# --- effects: what the machine wants done, in order -------------------------------------------------------------------
+# --- effects, in order ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +188,10 @@ class MemberMetadata:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
-    """What is stored of a group: enough to go on after a restart.
+    """The stored state of a group.
 
-    `protocol_type` is "" for a group that never had members. `state_timestamp_ms` is when it entered its state (-1: not
-    known).
+    `protocol_type` is "" for a group that never had members. `state_timestamp_ms` is when it entered its state (-1:
+    unknown).
     """
 
     protocol_type: str
@@ -206,7 +204,7 @@ class GroupMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Store this metadata, then call the machine's `stored` or `store_failed` with this very effect."""
+    """Store this metadata, then call the machine's `stored` or `store_failed` with this same object."""
 
     metadata: GroupMetadata
 

@@ -1,4 +1,4 @@
-"""What the group APIs share: reading times, naming topics by id or name, authorized operations."""
+"""Helpers of the group APIs: durations, topics by name or id, authorized operations."""
 
 from __future__ import annotations
 
@@ -15,26 +15,24 @@ if TYPE_CHECKING:
 
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
-#: "Not asked for", in the fields of authorized operations.
+#: "Not requested", in fields of authorized operations.
 OPERATIONS_UNKNOWN = -(2**31)
-#: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: all that there is to do with a group; a bit for each
-#: operation.
+#: All operations on groups, one bit each: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
 GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 
 def to_ms(duration: datetime.timedelta) -> int:
-    """Milliseconds of a duration as kio gives it."""
+    """Return the milliseconds of a duration from kio."""
     return duration // _MILLISECOND
 
 
 def answered_topics(
     topics: Iterable[Any], key_of: Callable[[Any], Any], *, as_asked: bool, kept: Container[int] = ()
 ) -> list[tuple[Any, list[tuple[int, int, Any]]]]:
-    """Return the topics of an answer, each by its key with (topic number, partition number, partition) of the request.
+    """Return the topics of a response, each by its key with (topic number, partition number, partition) of the request.
 
-    Kafka's coordinator answers topics as they were asked for. Once some were refused before it was asked, the answers
-    are joined, and each topic is there once. Topics without partitions are left out but for
-    those whose numbers are in `kept`.
+    Kafka's coordinator returns topics in the order of the request. If some were refused before, the results are merged,
+    and each topic appears once. Topics without partitions are left out, except those with numbers in `kept`.
     """
     answers: list[tuple[Any, list[tuple[int, int, Any]]]] = []
     known: dict[Any, list[tuple[int, int, Any]]] = {}
@@ -52,7 +50,7 @@ def answered_topics(
 
 
 def requested_topic(broker: BrokerServices, requested: Any, *, by_id: bool) -> tuple[Topic | None, int]:
-    """Return the topic that a part of a request names, and the error code of its partitions when there is none."""
+    """Return the topic of a part of a request, and the error code of its partitions if it does not exist."""
     if by_id:
         topic = None if requested.topic_id is None else broker.metadata.topic_by_id(requested.topic_id)
         return topic, 0 if topic is not None else UnknownTopicIdError.code
@@ -61,17 +59,17 @@ def requested_topic(broker: BrokerServices, requested: Any, *, by_id: bool) -> t
 
 
 def check_consumer_protocol(broker: BrokerServices) -> None:
-    """Raise UnsupportedVersionError unless groups of the consumer protocol (KIP-848) are switched on."""
+    """Raise UnsupportedVersionError unless the consumer protocol (KIP-848) is enabled."""
     _check_protocol(broker, "consumer", GROUP_VERSION)
 
 
 def check_streams_protocol(broker: BrokerServices) -> None:
-    """Raise UnsupportedVersionError unless streams groups (KIP-1071) are switched on."""
+    """Raise UnsupportedVersionError unless streams groups (KIP-1071) are enabled."""
     _check_protocol(broker, "streams", STREAMS_VERSION)
 
 
 def check_share_protocol(broker: BrokerServices) -> None:
-    """Raise UnsupportedVersionError unless share groups (KIP-932) are switched on."""
+    """Raise UnsupportedVersionError unless share groups (KIP-932) are enabled."""
     _check_feature(broker, SHARE_VERSION)
 
 

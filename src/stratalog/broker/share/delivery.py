@@ -1,17 +1,17 @@
-"""Which records of a partition a share group has been given, who has them, and which are done.
+"""The delivery state of the records of a partition in a share group.
 
-Pure: the time and the record batches of the log come in, answers and changes go out. Nothing changes until a plan is
-carried out. What members say is in change until the coordinator has it: `begin`, then `finish` or `take_back`.
+Pure: time and record batches come in, answers and changes go out. A plan changes nothing until it is carried out. An
+acknowledgement is pending until the coordinator has stored it: `begin`, then `finish` or `take_back`.
 
-The records in flight are those from the start offset up to the end offset, in runs of neighbours alike. Below the start
-everything is done; from the end on nothing has been handed out.
+The records in flight are those from the start offset to the end offset, in runs of neighbours with the same state. All
+records below the start are done; none from the end on has been delivered.
 
-    AVAILABLE -> ACQUIRED            handed to a member, its delivery count one up, for as long as its lock lasts
+    AVAILABLE -> ACQUIRED            delivered to a member, its delivery count incremented, until its lock expires
     ACQUIRED  -> ACKNOWLEDGED        accepted
-    ACQUIRED  -> ARCHIVED            rejected, or there is no such record (a gap)
-    ACQUIRED  -> AVAILABLE           released, given up by a session that ends, or its lock is over
-    ACQUIRED  -> ARCHIVED            the same after as many deliveries as there may be
-    ACQUIRED  -> ARCHIVING           instead of both if there is a dead-letter topic: their letters are written first
+    ACQUIRED  -> ARCHIVED            rejected, or no such record (a gap)
+    ACQUIRED  -> AVAILABLE           released, its session closed, or its lock expired
+    ACQUIRED  -> ARCHIVED            the same, after the maximum number of deliveries
+    ACQUIRED  -> ARCHIVING           instead of ARCHIVED with a dead-letter topic: the letter is written first
     ARCHIVING -> ARCHIVED            its letter is written, or cannot be
     AVAILABLE -> ARCHIVED            deleted from the log
 
@@ -40,7 +40,7 @@ from stratalog.broker.share.record_runs import (
 from stratalog.errors import InvalidRecordStateError, InvalidRequestError
 
 _NOT_FOUND = "Batch record not found."
-#: By whether the record is looked at by itself.
+#: By whether records are tracked one by one.
 _NOT_ACQUIRED = (
     "The batch cannot be acknowledged. The batch is not in the acquired state.",
     "The offset cannot be acknowledged. The offset is not acquired.",
@@ -50,10 +50,10 @@ _NOT_OWNED = ("Member is not the owner of batch record", "Member is not the owne
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPlan:
-    """A change that can be carried out. `changed` is what the state topic is to know of it.
+    """A change that can be carried out. `changed` is the part to store in the state topic.
 
-    `rejected` has the first offsets of what members rejected of it. `number` is that of its runs while they are in
-    change, 0 if they never are.
+    `rejected` has the first offsets of rejected records. `number` identifies its runs while they are pending, 0 if they
+    never are.
     """
 
     runs: Sequence[RecordRun]
@@ -63,7 +63,7 @@ class DeliveryPlan:
 
     @property
     def done_count(self) -> int:
-        """How many of the records in flight are done then."""
+        """Number of records in flight that are done after this change."""
         return sum(len(run) for run in self.runs if run.state.is_done)
 
 
@@ -71,7 +71,7 @@ class PartitionDelivery:
     """The records in flight of a share group in one partition. Not thread-safe."""
 
     def __init__(self, start_offset: int, runs: Iterable[RecordRun] = ()) -> None:
-        """Begin with `runs` of the state topic; what is missing among them was acquired, and is handed out again."""
+        """Start with `runs` of the state topic; records missing in between were acquired, and become available."""
         self.start_offset = start_offset
         self.end_offset = start_offset
         self._runs: list[RecordRun] = []
@@ -88,7 +88,7 @@ class PartitionDelivery:
     # --- questions ----------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """How many records are in flight."""
+        """Return the number of records in flight."""
         return self.end_offset - self.start_offset if self._runs else 0
 
     @property
@@ -97,21 +97,21 @@ class PartitionDelivery:
 
     @property
     def next_fetch_offset(self) -> int:
-        """Return from where to read what can be handed out."""
+        """The offset to read from for records that can be delivered."""
         available = (run.first for run in self._runs if run.is_available)
         return next(available, self.end_offset)
 
     @property
     def done_count(self) -> int:
-        """How many of the records in flight are done."""
+        """Number of records in flight that are done."""
         return sum(len(run) for run in self._runs if run.state.is_done)
 
     def can_acquire(self, locks: int) -> bool:
-        """Whether there is anything to hand out, or room for more records in flight."""
+        """Return whether records are available, or there is room for more in flight."""
         return self.next_fetch_offset < self.end_offset or self.end_offset - self.start_offset < locks
 
     def available(self, first: int, last: int) -> int:
-        """How many records between two offsets can be handed out, new ones among them."""
+        """Return how many records between two offsets can be delivered, including new ones."""
         known = sum(
             min(run.last, last) - max(run.first, first) + 1
             for run in self._runs
@@ -121,7 +121,7 @@ class PartitionDelivery:
 
     @property
     def next_due_ms(self) -> int | None:
-        """When the next lock is over."""
+        """The time at which the next lock expires."""
         return min((run.due_ms for run in self._runs if run.state is RecordState.ACQUIRED), default=None)
 
     # --- acquiring ----------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class PartitionDelivery:
         delivery: DeliveryLimits,
         now_ms: int,
     ) -> list[RecordRun]:
-        """Hand out what is available among the batches that were read from `fetch_offset` on; what the member gets.
+        """Deliver available records of the batches that were read from `fetch_offset` on; return the acquired ones.
 
         This is not stored: after a restart these records are available again.
         """
@@ -143,7 +143,7 @@ class PartitionDelivery:
             return []
         last = batches[-1].last
         room = delivery.locks - (self.end_offset - self.start_offset)
-        if room <= 0:  # nothing new, but what is there may be handed out
+        if room <= 0:  # nothing new, but records in flight may be available
             last = min(last, self.end_offset - 1)
             room = self.end_offset - fetch_offset
         left = min(limits.records, room)
@@ -163,17 +163,17 @@ class PartitionDelivery:
         return handing.acquired
 
     def _archive_missing(self, fetch_offset: int, first: int) -> None:
-        """Archive what the log does not have any more, as compaction took it."""
+        """Archive records that compaction has removed from the log."""
         for at in isolated(self._runs, fetch_offset, min(first, self.end_offset) - 1):
             if self._runs[at].is_available:
                 self._runs[at] = self._runs[at].unlocked(RecordState.ARCHIVED)
 
-    # --- giving back --------------------------------------------------------------------------------------------------
+    # --- acknowledging ------------------------------------------------------------------------------------------------
 
     def acknowledge(
         self, member_id: str, batches: Iterable[AckBatch], delivery: DeliveryLimits, now_ms: int
     ) -> DeliveryPlan:
-        """Plan what a member says of records that it has: all of it or, with InvalidRecordStateError, nothing."""
+        """Plan a member's acknowledgements; all or, with InvalidRecordStateError, none."""
         saying = _Saying(list(self._runs), RecordLock(member_id, now_ms + delivery.lock_ms), delivery, self._number())
         for batch in batches:
             if batch.first > batch.last or len(batch.types) not in (1, batch.last - batch.first + 1):
@@ -190,16 +190,15 @@ class PartitionDelivery:
         return saying.plan()
 
     def _number(self) -> int:
-        """Return the number of the next change."""
         self._changes += 1
         return self._changes
 
     def release(self, member_id: str, delivery: DeliveryLimits) -> DeliveryPlan:
-        """Plan that all records of a member can be handed out again, or are archived."""
+        """Plan to make all records of a member available again, or to archive them."""
         return self._give_up(lambda run: run.member_id == member_id, delivery, self._number())
 
     def expire(self, delivery: DeliveryLimits, now_ms: int) -> DeliveryPlan:
-        """Plan the same for all records whose locks are over. This is so at once: they are in no change."""
+        """Plan the same for records whose locks have expired. It takes effect at once: it is never pending."""
         return self._give_up(lambda run: run.due_ms <= now_ms, delivery, 0)
 
     def _give_up(self, is_meant: Callable[[RecordRun], bool], delivery: DeliveryLimits, number: int) -> DeliveryPlan:
@@ -213,7 +212,7 @@ class PartitionDelivery:
         return DeliveryPlan(runs, changed, number=number)
 
     def archive(self, ranges: Iterable[BatchOffsets]) -> DeliveryPlan:
-        """Plan to archive records even if a member has acquired them, such as those of aborted transactions."""
+        """Plan to archive records even if they are acquired, such as those of aborted transactions."""
         runs = list(self._runs)
         changed: list[RecordRun] = []
         for wanted in ranges:
@@ -235,19 +234,20 @@ class PartitionDelivery:
         return DeliveryPlan(runs, changed)
 
     def carry_out(self, plan: DeliveryPlan, *, moves_start: bool = True) -> None:
-        """Let a plan count, which was made of the state as it is now.
+        """Apply a plan of the current state.
 
-        The start passes what is done when the state topic has been told of something, which `moves_start` says.
+        `moves_start` moves the start offset past records that are done; it is for changes that the state topic has
+        stored.
         """
         self.begin(plan)
         self.finish(plan, moves_start=moves_start)
 
     def begin(self, plan: DeliveryPlan) -> None:
-        """Let a plan, which was made of the state as it is now, be in change."""
+        """Mark the runs of a plan of the current state as pending."""
         self._runs = list(plan.runs)
 
     def finish(self, plan: DeliveryPlan, *, moves_start: bool = True) -> None:
-        """Let a plan count that was begun. Other changes may have begun or ended since."""
+        """Apply a plan that was begun. Other changes may have begun or ended since."""
         number = plan.number
         if number:
             self._runs = [run.changed() if run.change == number else run for run in self._runs]
@@ -255,19 +255,19 @@ class PartitionDelivery:
             self.advance()
 
     def take_back(self, plan: DeliveryPlan, delivery: DeliveryLimits, now_ms: int) -> None:
-        """Undo a plan that was begun, as the coordinator has refused it. Locks that have ended since stay so."""
+        """Undo a plan that was begun and that the coordinator refused, except for locks that have expired since."""
         number = plan.number
         self._runs = [run.reverted(delivery, now_ms) if run.change == number else run for run in self._runs]
 
     def start_at(self, offset: int) -> None:
-        """Forget what is below an offset, which the log does not have any more; a lower one changes nothing."""
+        """Drop records below an offset, which the log has deleted; a lower offset changes nothing."""
         if offset > self.start_offset:
             self._runs = [run.part(offset, run.last) for run in self._runs if run.last >= offset]
             self.start_offset, self.end_offset = offset, max(offset, self.end_offset)
             self.advance()
 
     def advance(self) -> None:
-        """Let the start offset pass what is done."""
+        """Move the start offset past records that are done."""
         at = 0
         while at < len(self._runs) and self._runs[at].is_over:
             at += 1
@@ -276,7 +276,7 @@ class PartitionDelivery:
 
 
 def _rows(batch: AckBatch, start_offset: int) -> Iterator[tuple[BatchOffsets, AckType]]:
-    """Yield rows of records of which the same is said, without what is done."""
+    """Yield ranges with the same acknowledgement type, without those below the start."""
     if len(batch.types) == 1:
         yield BatchOffsets(max(batch.first, start_offset), batch.last), _ack_type(batch.types[0])
         return
@@ -295,10 +295,10 @@ def _ack_type(number: int) -> AckType:
 
 
 class _Saying:
-    """What a member says of records, row by row: one pass over the runs of each batch."""
+    """Applies a member's acknowledgements, range by range, in one pass over the runs of each batch."""
 
     def __init__(self, runs: list[RecordRun], lock: RecordLock, delivery: DeliveryLimits, number: int) -> None:
-        """`lock` is what a renewed one becomes."""
+        """`lock` replaces a renewed one."""
         self._runs = runs
         self._lock = lock
         self._delivery = delivery
@@ -312,11 +312,11 @@ class _Saying:
         return DeliveryPlan(self._runs, self._changed, frozenset(self._rejected), self._number)
 
     def take(self, rows: Iterable[tuple[BatchOffsets, AckType]]) -> None:
-        """Take in neighbouring rows of records in flight."""
+        """Apply neighbouring ranges of records in flight."""
         runs = self._runs
         begin = at = -1
         run: RecordRun | None = None
-        cursor, is_cut = 0, False  # from where on nothing was said yet of the run, and whether that is within it
+        cursor, is_cut = 0, False  # first unacknowledged offset of the run, and whether it is within it
         pieces: list[RecordRun] = []
         for row, type_ in rows:
             if begin < 0:
@@ -343,14 +343,14 @@ class _Saying:
             runs[begin:at] = pieces
 
     def _ends_within(self, last: int, run: RecordRun, at: int) -> bool:
-        """Whether a row ends within one of the runs from a given one on, `at` being the place of that behind it."""
+        """Return whether a range ends within a run, starting from `run`; `at` is the index of the run after it."""
         while run.last < last:
             run = self._runs[at]
             at += 1
         return run.last > last
 
     def _said(self, run: RecordRun, first: int, last: int, type_: AckType, *, is_single: bool) -> RecordRun:
-        """Return records of a run of which one thing is said, as they are then."""
+        """Return acknowledged records of a run in their new state."""
         if run.state is not RecordState.ACQUIRED:
             raise InvalidRecordStateError(_NOT_ACQUIRED[is_single])
         if run.member_id != self._lock.member_id:
@@ -383,7 +383,7 @@ class _Saying:
 
 
 def _piece(run: RecordRun, first: int, last: int, *, is_single: bool) -> RecordRun:
-    """Return what of a run lies between two offsets that are in it."""
+    """Return the part of a run between two offsets within it."""
     if first == run.first and last == run.last and is_single == run.is_single:
         return run
     return RecordRun(
