@@ -162,7 +162,7 @@ class GroupCommits:
         self._remove(group_id, list(known), list(tombstones))
 
     def drop(self, belongs: Callable[[str], bool]) -> None:
-        """Forget the commits of the groups that `belongs` names, here and not in the log."""
+        """Drop the commits of the groups that `belongs` selects from memory."""
         for group_id in filter(belongs, {*self.committed.groups(), *self.pending.groups()}):
             self._drop(group_id, list(self.committed.of_group(group_id)))
             self.pending.remove_group(group_id)

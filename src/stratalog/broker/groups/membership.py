@@ -155,7 +155,7 @@ class Membership:
         return self._by_instance.get(instance_id)
 
     def check(self, member_id: str, instance_id: str | None) -> None:
-        """Raise FencedInstanceIdError if another member has the instance id, UnknownMemberIdError if none has the id."""
+        """Raise FencedInstanceIdError if another member has the instance id, UnknownMemberIdError if none has."""
         if instance_id is not None:
             holder = self._by_instance.get(instance_id)
             if holder is not None and holder != member_id:

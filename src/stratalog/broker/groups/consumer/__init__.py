@@ -1,4 +1,4 @@
-"""Consumer groups of the new protocol (KIP-848): the coordinator assigns, members follow at their own pace."""
+"""Consumer groups of the consumer protocol (KIP-848): the coordinator assigns, and members reconcile incrementally."""
 
 import lazy_loader
 

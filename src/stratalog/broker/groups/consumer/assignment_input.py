@@ -1,4 +1,4 @@
-"""What an assignor looks at: members with their topics and targets so far, in the orders in which Kafka sees them."""
+"""The input of assignors: members with their topics and current targets, in Kafka's orders."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from stratalog.broker.groups.modern import Target
 from stratalog.broker.java_hashing import copied_capacity, grown_capacity, in_hash_order, string_hash, uuid_hash
 from stratalog.errors import UnknownServerError
 
-#: A new target while it is put together.
+#: A new target under construction.
 Draft = dict[UUID, set[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class MemberInput:
-    """One member. `topics` are the ids of those that exist, in the order of its subscription."""
+    """One member. `topics` are the ids of existing topics, in the order of its subscription."""
 
     instance_id: str | None
     topics: tuple[UUID, ...]
@@ -25,10 +25,7 @@ class MemberInput:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentInput:
-    """`are_alike`: all members are subscribed to the same topics.
-
-    `has_owner` says whether a partition is in the target of any member so far.
-    """
+    """`are_alike`: all members have the same subscription. `has_owner`: whether a partition is in a current target."""
 
     members: Mapping[str, MemberInput]
     are_alike: bool
@@ -36,7 +33,7 @@ class AssignmentInput:
     partition_counts: Mapping[UUID, int]
 
     def partition_count(self, topic_id: UUID) -> int:
-        """Return how many partitions a topic has; UnknownServerError when it is gone."""
+        """Return the number of partitions of a topic; UnknownServerError if it does not exist."""
         count = self.partition_counts.get(topic_id)
         if count is None:
             raise UnknownServerError(f"Members are subscribed to topic {topic_id} which doesn't exist.")
@@ -44,12 +41,12 @@ class AssignmentInput:
 
 
 def member_order(member_ids: Iterable[str]) -> list[str]:
-    """Return member ids in the order of the hash map that Kafka hands to an assignor."""
+    """Return member ids in the order of the hash map that Kafka passes to an assignor."""
     return in_hash_order(list(member_ids), string_hash)
 
 
 def name_order(names: frozenset[str], more: frozenset[str]) -> list[str]:
-    """Return the topics that are named and those that a regular expression matched, in Kafka's order of both sets."""
+    """Return topics subscribed by name and by regular expression, in Kafka's order of the union."""
     first, second = (names, more) if len(names) > len(more) else (more, names)
     ordered = in_hash_order(sorted(first), string_hash, copied_capacity)
     return ordered + [name for name in in_hash_order(sorted(second), string_hash, copied_capacity) if name not in first]
@@ -64,7 +61,7 @@ def partition_order(partitions: Iterable[int]) -> list[int]:
 
 
 def as_read_back(target: Target) -> Target:
-    """Return a target in the order in which Kafka has it once its record has been read."""
+    """Return a target in the order that Kafka has after reading its record."""
     return {topic_id: tuple(in_hash_order(target[topic_id], int, copied_capacity)) for topic_id in topic_order(target)}
 
 

@@ -1,6 +1,6 @@
-"""Members of the classic protocol in a group of the new one: their joins, syncs, heartbeats and departures.
+"""Members of the classic protocol in a consumer protocol group: their joins, syncs, heartbeats and departures.
 
-They see each epoch as a generation. Source: `classicGroupJoinToConsumerGroup` and its siblings in Kafka 4.4.0.
+To them, each epoch is a generation. Source: `classicGroupJoinToConsumerGroup` and related methods of Kafka 4.4.0.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from stratalog.errors import (
 
 @dataclass(slots=True)
 class ClassicJoin:
-    """What a join leads to: `member` as it then is, in a group that a `downgrade` turns into a classic one."""
+    """The outcome of a join: `member` after it; with `downgrade`, the group is converted to a classic one."""
 
     member: ConsumerMember
     changes: list[GroupChange] = field(default_factory=list)
     regexes: frozenset[str] = frozenset()
-    #: The member whose place the joining one takes, when the group has only members of the classic protocol with it.
+    #: The member that the joining one replaces, if the group then has only members of the classic protocol.
     downgrade: ConsumerMember | None = None
-    #: A downgraded group has to rebalance: its target was not up to date.
+    #: Whether a downgraded group has to rebalance: its target was outdated.
     needs_rebalance: bool = False
 
 
@@ -71,7 +71,7 @@ def check_join(group: ConsumerGroup, request: JoinRequest, member_id: str, aroun
 
 
 def join(group: ConsumerGroup, request: JoinRequest, member_id: str, around: Surroundings) -> ClassicJoin:
-    """Return what the join of a member leads to, by the id that it has or gets."""
+    """Return the outcome of a member's join, with its existing or new id."""
     changes: list[GroupChange] = []
     old, existing = _find(group, request, member_id, changes), group.static_member(request.instance_id)
     subscription = _subscription(request)
@@ -137,7 +137,7 @@ def _owned(subscription: EmbeddedSubscription, around: Surroundings) -> Owned:
 
 
 def joined(group: ConsumerGroup, member: ConsumerMember, around: Surroundings) -> None:
-    """Note that the answer to a join is on its way: the member is to sync."""
+    """Set the deadlines after a join was answered: the member has to sync."""
     assert member.classic is not None
     now_ms, deadlines = around.now.monotonic_ms, group.deadlines
     deadlines.cancel(Timeout.JOIN, member.member_id)
@@ -146,7 +146,7 @@ def joined(group: ConsumerGroup, member: ConsumerMember, around: Surroundings) -
 
 
 def sync(group: ConsumerGroup, request: SyncRequest, around: Surroundings) -> bytes:
-    """Return the assignment of a member, or raise what its sync is answered with."""
+    """Return a member's assignment, or raise the error of its response."""
     member = classic_member(group, request.member_id, request.instance_id, request.generation)
     check_classic_protocol(member, request.protocol_type, request.protocol_name)
     is_behind = group.target_epoch.epoch > member.epoch
@@ -166,7 +166,7 @@ def sync(group: ConsumerGroup, request: SyncRequest, around: Surroundings) -> by
 
 
 def embedded_assignment(target: Target, version: int, around: Surroundings) -> bytes:
-    """Return an assignment as members of the classic protocol read it; topics that are gone are left out."""
+    """Return an assignment in the classic protocol's format; deleted topics are left out."""
     named = ((around.name_of(topic_id), partitions) for topic_id, partitions in target.items())
     return encode_assignment({name: partitions for name, partitions in named if name is not None}, version)
 
@@ -179,7 +179,7 @@ def _expect_join(group: ConsumerGroup, member: ConsumerMember, around: Surroundi
 def classic_heartbeat(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, around: Surroundings
 ) -> None:
-    """Note that a member is alive. RebalanceInProgressError asks it to join again."""
+    """Record that a member is alive. RebalanceInProgressError asks it to rejoin."""
     member = classic_member(group, member_id, instance_id, generation)
     assert member.classic is not None
     due_ms = around.now.monotonic_ms + member.classic.session_timeout_ms
@@ -197,7 +197,7 @@ def classic_heartbeat(
 def find_leaving(
     group: ConsumerGroup, leaving: Iterable[LeavingMember]
 ) -> tuple[list[LeftMember], dict[str, ConsumerMember]]:
-    """Return each one's fate, and the members that are to be removed."""
+    """Return each request's result, and the members to remove."""
     left: list[LeftMember] = []
     found: dict[str, ConsumerMember] = {}
     for request in leaving:
@@ -225,7 +225,7 @@ def _leaving(group: ConsumerGroup, request: LeavingMember) -> ConsumerMember:
 def may_downgrade(
     group: ConsumerGroup, leaving: dict[str, ConsumerMember], around: Surroundings, *, staying: int = 0
 ) -> bool:
-    """Return whether the group is a classic one without these. `staying` of them are followed by classic members."""
+    """Return whether the group can become classic without these. `staying` of them are replaced by classic members."""
     if not group.is_classic_without(leaving):
         return False
     if staying and any(member.uses_classic_protocol for member in leaving.values()):

@@ -1,7 +1,7 @@
-"""Groups change their protocol while they work: a classic one becomes one of the new protocol, and the other way.
+"""Online conversion of groups between the classic and the consumer protocol.
 
-A classic group with members is converted when the first member joins it by the new protocol; back, when the last one of
-those is gone. Source: `ConsumerGroup.fromClassicGroup` and `ClassicGroup.fromConsumerGroup` of Kafka 4.4.0.
+A classic group with members is converted when the first member joins with the consumer protocol, and back when the last
+such member has left. Source: `ConsumerGroup.fromClassicGroup` and `ClassicGroup.fromConsumerGroup` of Kafka 4.4.0.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from stratalog.errors import CorruptRecordError, GroupIdNotFoundError, UnknownSe
 
 
 def check_upgrade(group: ClassicGroup, around: Surroundings) -> None:
-    """Raise GroupIdNotFoundError unless a classic group with members may become one of the new protocol."""
+    """Raise GroupIdNotFoundError unless a classic group with members may be converted."""
     group_id = group.group_id
     refused = f"Cannot upgrade classic group {group_id} to consumer group because"
     if not around.settings.migration_policy.allows_upgrade:
@@ -47,7 +47,7 @@ def check_upgrade(group: ClassicGroup, around: Surroundings) -> None:
 
 
 def upgraded(classic: ClassicGroup, around: Surroundings) -> tuple[ConsumerGroup, list[GroupChange]]:
-    """Return the group of the new protocol, and what makes it. GroupIdNotFoundError when that cannot be."""
+    """Return the converted group and the records that create it. GroupIdNotFoundError if that is impossible."""
     if classic.protocol is None:
         raise UnknownServerError(f"group {classic.group_id} has no protocol yet")
     refused = f"Cannot upgrade classic group {classic.group_id} to consumer group because"
@@ -81,7 +81,7 @@ def upgraded(classic: ClassicGroup, around: Surroundings) -> tuple[ConsumerGroup
 def _upgraded_member(
     member: Member, classic: ClassicGroup, around: Surroundings
 ) -> tuple[ConsumerMember, Target | None]:
-    """Return the member with its target; None when its assignor keeps notes in the assignment, which would be lost."""
+    """Return the member with its target; None if its assignor stores user data, which would be lost."""
     target: Target | None = {}
     if member.assignment:
         got = decode_assignment(member.assignment)
@@ -114,9 +114,9 @@ def downgraded(
     settings: GroupSettings,
     around: Surroundings,
 ) -> ClassicGroup:
-    """Return the classic group of all members but those that leave; the joining one comes last.
+    """Return the classic group of all members except `leaving`, with the joining one last.
 
-    GroupIdNotFoundError when what a member said cannot be read.
+    Raises GroupIdNotFoundError when a member's metadata cannot be parsed.
     """
     classic = ClassicGroup.converted(group.group_id, group.epoch, settings, around.now)
     staying = [member for member_id, member in group.members.items() if member_id not in leaving]

@@ -1,4 +1,4 @@
-"""The groups of the new protocol on this broker: joins their rules with the log, the timers and the background."""
+"""The coordinator of consumer groups: connects their rules with the log, timers and background tasks."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ logger = logging.getLogger(__name__)
 class ConsumerCoordinator(ModernCoordinator[ConsumerGroup, ConsumerMember, GroupChange]):
     """Converts groups from and to the classic protocol, and matches regular expressions in the background.
 
-    `on_upgraded` gets a classic group whose place one of these has taken; `on_downgraded` one that takes the
-    place of one of these, and whether it has to rebalance.
+    `on_upgraded` gets a classic group that was converted; `on_downgraded` the classic group that replaces a converted
+    one, and whether it has to rebalance.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class ConsumerCoordinator(ModernCoordinator[ConsumerGroup, ConsumerMember, Group
 
     @property
     def assignors(self) -> tuple[str, ...]:
-        """The names of the assignors that members may ask for, the default first."""
+        """The names of the available assignors, the default first."""
         return assignor_names(self._storage.config)
 
     def _new(self, group_id: str) -> ConsumerGroup:
@@ -116,9 +116,9 @@ class ConsumerCoordinator(ModernCoordinator[ConsumerGroup, ConsumerMember, Group
         classic: ClassicGroup | None,
         may_see: TopicFilter | None = None,
     ) -> HeartbeatReply:
-        """Answer a member that stays or joins. `classic` is the classic group of this name, which may be converted.
+        """Handle the heartbeat of a member that stays or joins; `classic` is a classic group to convert.
 
-        `may_see` says which topics a regular expression may find for it; None: all.
+        `may_see` filters the topics that a regular expression may match for the member; None: all.
         """
         around = self._around(group_id)
         group = self._groups.get(group_id)
@@ -135,7 +135,7 @@ class ConsumerCoordinator(ModernCoordinator[ConsumerGroup, ConsumerMember, Group
     def _begin(
         self, group_id: str, request: MemberHeartbeat, classic: ClassicGroup | None, around: Surroundings
     ) -> tuple[ConsumerGroup, list[KeyValue]]:
-        """Return a group for the first member of this protocol, and the records that come before its own."""
+        """Return a group for the first member of this protocol, and the records to append before its own."""
         joins = request.epoch == JOIN_EPOCH
         if classic is None:
             if not joins:
@@ -155,11 +155,11 @@ class ConsumerCoordinator(ModernCoordinator[ConsumerGroup, ConsumerMember, Group
             return
         self._groups[group.group_id] = group
         if classic is not None:
-            logger.info("Group %s goes on with the consumer protocol", group.group_id)
+            logger.info("Group %s switches to the consumer protocol", group.group_id)
             self._on_upgraded(classic)
 
     def leave(self, group_id: str, request: MemberHeartbeat, classic: ClassicGroup | None) -> HeartbeatReply:
-        """Remove a member that leaves, for good or (static members) until it comes back."""
+        """Remove a member that leaves permanently, or (a static one) until it returns."""
         group = self._groups.get(group_id)
         if group is None:
             what = "not found." if classic is None else "is not a consumer group."
@@ -187,7 +187,7 @@ class ConsumerCoordinator(ModernCoordinator[ConsumerGroup, ConsumerMember, Group
     # --- members of the classic protocol ------------------------------------------------------------------------------
 
     def join(self, group: ConsumerGroup, request: JoinRequest, token: object) -> JoinReply:
-        """Answer a JoinGroup at once: there is nothing that it would have to wait for."""
+        """Answer a JoinGroup at once: it never has to wait."""
         try:
             return self._join(group, request, token)
         except KafkaError as error:
@@ -209,7 +209,7 @@ class ConsumerCoordinator(ModernCoordinator[ConsumerGroup, ConsumerMember, Group
         else:
             self._write(group, joined.changes)
             classic_protocol.joined(group, joined.member, around)
-            if not self._storage.config[AUTHORIZER]:  # else the next heartbeat says what may be found
+            if not self._storage.config[AUTHORIZER]:  # else the next heartbeat determines the visible topics
                 self._resolve(group, joined.regexes, None)
             self._arm(group)
         member = joined.member
@@ -248,7 +248,7 @@ class ConsumerCoordinator(ModernCoordinator[ConsumerGroup, ConsumerMember, Group
         *,
         rebalance: bool,
     ) -> None:
-        """Let a classic group take the place of a group whose members all speak its protocol now."""
+        """Replace a group whose members all use the classic protocol now by a classic group."""
         classic = downgraded(group, leaving, joining, self._classic_settings, around)
         renamed = {} if joining is None else dict.fromkeys(leaving, joining.member_id)
         entries = [
@@ -258,15 +258,15 @@ class ConsumerCoordinator(ModernCoordinator[ConsumerGroup, ConsumerMember, Group
         ]
         self._log.append(group.group_id, entries)
         self.forget(group)
-        logger.info("Group %s goes on with the classic protocol", group.group_id)
+        logger.info("Group %s switches to the classic protocol", group.group_id)
         self._on_downgraded(classic, rebalance)
 
     # --- regular expressions ------------------------------------------------------------------------------------------
 
     def _resolve(self, group: ConsumerGroup, regexes: frozenset[str], may_see: TopicFilter | None) -> None:
-        """Match regular expressions in the background; what they match comes to members with a later heartbeat.
+        """Match regular expressions in the background; members get the result with a later heartbeat.
 
-        As in Kafka, those of all members find what the member may see whose heartbeat asks for it.
+        As in Kafka, the visible topics are those of the member whose heartbeat triggered it, for all members.
         """
         if not regexes:
             return
@@ -296,6 +296,6 @@ class ConsumerCoordinator(ModernCoordinator[ConsumerGroup, ConsumerMember, Group
                 self._write(group, resolved_changes(group, resolved, self._around(group.group_id)))
                 group.resolved_at_version = version
         except KafkaError as error:
-            logger.error("Group %s: its regular expressions are matched again later: %s", group.group_id, error)
+            logger.error("Group %s: its regular expressions will be matched again later: %s", group.group_id, error)
         finally:
             group.is_resolving = False

@@ -1,4 +1,4 @@
-"""Members go: by their own wish, or because they were not heard of in time.
+"""Remove members that leave or time out.
 
 Source: `consumerGroupLeave` and `consumerGroupFenceMembers` of Kafka 4.4.0.
 """
@@ -24,14 +24,14 @@ from stratalog.broker.groups.modern import LEAVE_STATIC_EPOCH, GroupEpoch, Targe
 
 
 def leaving_member(group: ConsumerGroup, request: MemberHeartbeat) -> ConsumerMember:
-    """Return the member that wants to go. UnknownMemberIdError, FencedInstanceIdError."""
+    """Return the member that leaves. UnknownMemberIdError, FencedInstanceIdError."""
     if request.instance_id is None:
         return group.member(request.member_id)
     return member_of_instance(group, request.member_id, request.instance_id)
 
 
 def leave_for_a_while(member: ConsumerMember) -> list[GroupChange]:
-    """Return what lets a static member go: its partitions stay with its instance id."""
+    """Return the change for a static member that leaves: its partitions stay with its instance id."""
     current = member.current
     away = replace(current, epoch=LEAVE_STATIC_EPOCH, assigned=_from_the_start(current.assigned), revoking={})
     return [current_change(replace(member, current=away))]
@@ -44,7 +44,7 @@ def _from_the_start(assigned: PartitionEpochs) -> PartitionEpochs:
 def remove_members(
     group: ConsumerGroup, leaving: Mapping[str, ConsumerMember], around: Surroundings
 ) -> list[GroupChange]:
-    """Return what takes members out for good; the epoch goes up, so that others get their partitions."""
+    """Return the changes that remove members; the epoch is incremented, so that others get their partitions."""
     changes = [change for member_id in leaving for change in removal(member_id)]
     after = group.subscriptions.copy()
     for member in leaving.values():

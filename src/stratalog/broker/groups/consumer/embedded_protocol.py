@@ -1,4 +1,4 @@
-"""The consumer's own protocol inside the classic one: what members say and get as bytes that the leader would read.
+"""The consumer's embedded protocol in the classic one: subscriptions and assignments as bytes.
 
 All integers are big-endian; STRING has an int16 length, BYTES and arrays an int32 count, -1 for null.
 
@@ -21,7 +21,7 @@ _VERSION_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedSubscription:
-    """What a consumer wants and has, by names."""
+    """A consumer's subscription and owned partitions, by name."""
 
     topics: tuple[str, ...]
     owned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class EmbeddedSubscription:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedAssignment:
-    """What a consumer got from its leader, by names; `has_user_data` when the leader's assignor keeps notes in it."""
+    """A consumer's assignment, by name; `has_user_data` if the leader's assignor stores user data in it."""
 
     partitions: Mapping[str, tuple[int, ...]]
     has_user_data: bool
@@ -69,7 +69,7 @@ def encode_assignment(partitions: Mapping[str, Collection[int]], version: int) -
 
 
 def subscription_version(data: bytes) -> int:
-    """Return the version that a consumer speaks, as far as it is known here."""
+    """Return the version of a consumer's subscription, at most the latest known one."""
     return _version(FieldReader(data, "subscription of a consumer"))
 
 
@@ -85,5 +85,5 @@ def _partitions(reader: FieldReader) -> dict[str, tuple[int, ...]]:
 
 
 def _skip_user_data(reader: FieldReader) -> int:
-    """Return how many bytes there were."""
+    """Return the size of the user data."""
     return len(reader.nullable_blob() or b"")

@@ -1,4 +1,4 @@
-"""Who may speak for a member: the checks of ids and epochs, with Kafka's errors and messages."""
+"""Checks of member ids and epochs, with Kafka's errors and messages."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from stratalog.errors import (
 
 
 def check_epoch(member: ConsumerMember, received: int, owned: Owned | None) -> None:
-    """Raise FencedMemberEpochError unless a member may be at this epoch.
+    """Raise FencedMemberEpochError for an invalid epoch.
 
-    The one before is good while the answer with the new one may have been lost: the member then has no partition that
-    is not in its assignment.
+    The previous one is valid if the response with the current one may have been lost: the member then only has
+    partitions of its assignment.
     """
     if received in (JOIN_EPOCH, member.epoch):
         return
@@ -41,11 +41,11 @@ def _owns_only_assigned(member: ConsumerMember, owned: Owned | None) -> bool:
     )
 
 
-# --- members that speak the classic protocol --------------------------------------------------------------------------
+# --- members that use the classic protocol ----------------------------------------------------------------------------
 
 
 def classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
-    """Return a member of the classic protocol that is at this generation."""
+    """Return a member of the classic protocol at this generation."""
     if instance_id is None:
         member = group.member(member_id)
     elif group.static_member(instance_id) is None:
@@ -63,7 +63,7 @@ def classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None
 
 
 def check_classic_protocol(member: ConsumerMember, protocol_type: str | None, protocol_name: str | None) -> None:
-    """Raise InconsistentGroupProtocolError when a sync names another protocol than the answer to the join did."""
+    """Raise InconsistentGroupProtocolError when a sync has another protocol than the response to the join."""
     assert member.classic is not None
     joined_with = member.classic.protocols[0].name
     if protocol_type is not None and protocol_type != PROTOCOL_TYPE:

@@ -1,6 +1,6 @@
-"""The state of a group of the new protocol: what its records say, and nothing else.
+"""The state of a consumer protocol group, as its records describe it.
 
-A group changes only by `apply`, record by record: when they are written and when they are read back at a start.
+A group changes only by `apply`, record by record: when they are written, and when they are loaded.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _NO_MEMBER_CHANGE = CurrentAssignment(LEAVE_EPOCH, LEAVE_EPOCH)
 
 @dataclass(frozen=True, slots=True)
 class Subscribers:
-    """How many members name a topic, and how many regular expressions match it."""
+    """Number of members that name a topic, and of regular expressions that match it."""
 
     by_name: int = 0
     by_regex: int = 0
 
 
 class SubscriptionCounts:
-    """Which topics and regular expressions a group is subscribed to, and whether all members are to the same."""
+    """The subscribed topics and regular expressions of a group, with their counts."""
 
     def __init__(self) -> None:
         self.topics: dict[str, Subscribers] = {}
@@ -50,7 +50,7 @@ class SubscriptionCounts:
         return twin
 
     def count(self, said: MemberSubscription | None, change: int) -> None:
-        """Let a member's subscription count, or not any more."""
+        """Add `change` to the counts of a member's subscription."""
         if said is None:
             return
         for topic in said.topics:
@@ -84,8 +84,8 @@ class SubscriptionCounts:
 class ConsumerGroup(ModernGroup[ConsumerMember, GroupChange]):
     """One group. Belongs to the loop's thread.
 
-    `resolved_at_version` (of the topics that the regular expressions were matched with, None: not since the start) is
-    not stored.
+    `resolved_at_version` is the version of the topics that the regular expressions were last matched with, None: not
+    since startup. It is not stored.
     """
 
     type_name = PROTOCOL_TYPE
@@ -117,7 +117,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, GroupChange]):
         return ConsumerGroupState.RECONCILING
 
     def target_of(self, member: ConsumerMember) -> Target:
-        """Return the target of a member; a static one goes on with that of its instance id."""
+        """Return the target of a member; a static one inherits that of its instance id."""
         member_id = member.member_id
         if member.instance_id is not None:
             member_id = self.static_members.get(member.instance_id, "")
@@ -127,29 +127,29 @@ class ConsumerGroup(ModernGroup[ConsumerMember, GroupChange]):
         return partition in self._target_owners.get(topic_id, ())
 
     def partition_epoch(self, topic_id: UUID, partition: int) -> int:
-        """Return the epoch of the member that has a partition or has to give it up; -1 without one."""
+        """Return the epoch of the member that has a partition or has to revoke it; -1 without one."""
         return self._partition_epochs.get(topic_id, {}).get(partition, NO_EPOCH)
 
     def is_subscribed(self, topic: str) -> bool:
         return topic in self.subscriptions.topics
 
     def topics_of(self, said: MemberSubscription) -> frozenset[str]:
-        """Return the names of the topics that a member is subscribed to, those of its regular expression included."""
+        """Return the names of a member's subscribed topics, including those of its regular expression."""
         resolved = self.resolved.get(said.regex) if said.regex else None
         return said.topics if resolved is None else said.topics | resolved.topics
 
     def preferred_assignor(self, old: ConsumerMember | None, new: ConsumerMember | None, default: str) -> str:
-        """Return the assignor that most members name, once `old` has become `new`."""
+        """Return the assignor that most members name, after `old` has become `new`."""
         counts = self.assignors.copy()
         for member, change in ((old, -1), (new, 1)):
             if member is not None and member.subscription.assignor is not None:
                 counts[member.subscription.assignor] += change
         named = {name: count for name, count in counts.items() if count > 0}
-        # with as many members for each, Kafka takes uniform
+        # in a tie, Kafka takes uniform
         return max(named, key=lambda name: (named[name], name), default=default)
 
     def supports_classic(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Return whether a member of the classic protocol with these has one in common with all other such members."""
+        """Return whether a classic member with these protocols has one in common with all other classic members."""
         if protocol_type != PROTOCOL_TYPE:
             return False
         offered = list(names)
@@ -158,12 +158,12 @@ class ConsumerGroup(ModernGroup[ConsumerMember, GroupChange]):
         return any(self.classic_protocols[name] == self.classic_members for name in offered)
 
     def is_classic_without(self, leaving: Mapping[str, ConsumerMember]) -> bool:
-        """Return whether all others use the classic protocol."""
+        """Return whether all other members use the classic protocol."""
         classic_leaving = sum(member.uses_classic_protocol for member in leaving.values())
         return self.classic_members - classic_leaving == len(self.members) - len(leaving)
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Return whether a partition of its target is still with another member."""
+        """Return whether another member still has a partition of this member's target."""
         if member.current.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         assigned = member.current.assigned
@@ -244,7 +244,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, GroupChange]):
         for topic_id, partitions in held.items():
             epochs = self._partition_epochs.get(topic_id, {})
             for partition in partitions:
-                if epochs.get(partition) == epoch:  # else another member has got it since
+                if epochs.get(partition) == epoch:  # else another member has it now
                     del epochs[partition]
             if not epochs:
                 self._partition_epochs.pop(topic_id, None)
@@ -274,7 +274,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, GroupChange]):
             self.subscriptions.count_resolved(resolved, 1)
 
     def tombstones(self, *, renamed: Mapping[str, str] | None = None) -> list[GroupChange]:
-        """Return what removes the group; members in `renamed` go by their new ids."""
+        """Return the records that delete the group; `renamed` has new ids of members."""
         ids = [(renamed or {}).get(member_id, member_id) for member_id in self.members]
         return [
             *(GroupChange(ChangeKind.CURRENT, member_id) for member_id in ids),

@@ -1,6 +1,6 @@
-"""ConsumerGroupHeartbeat: a member joins, says what has changed, and learns what it is to have.
+"""ConsumerGroupHeartbeat: a member joins, sends its changes, and gets its assignment.
 
-Nothing of the group changes here: what is to change is returned, and applied when it is in the log. Source:
+The group is not changed here: changes are returned, and applied when they are in the log. Source:
 `GroupMetadataManager.consumerGroupHeartbeat` of Kafka 4.4.0.
 """
 
@@ -53,7 +53,7 @@ _NOT_SAID = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberHeartbeat:
-    """A ConsumerGroupHeartbeat. None and -1 stand for what has not changed since the last one."""
+    """A ConsumerGroupHeartbeat. None and -1 mean unchanged since the last one."""
 
     member_id: str
     epoch: int
@@ -73,14 +73,14 @@ class MemberHeartbeat:
 
     @property
     def says_all(self) -> bool:
-        """Whether the client says everything, as after an error: it then wants its assignment in any case."""
+        """Whether the client sends all fields, as after an error: it then gets its assignment in any case."""
         has_subscription = self.topics is not None or self.regex is not None
         return self.rebalance_timeout_ms != _NOT_SAID and has_subscription and self.owned is not None
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
-    """`assigned` is None when it is what the member knows."""
+    """`assigned` is None if the member has this assignment already."""
 
     member_id: str
     epoch: int
@@ -90,7 +90,7 @@ class HeartbeatReply:
 
 @dataclass(slots=True)
 class HeartbeatOutcome:
-    """What to write, what to answer then, and which regular expressions to match in the background."""
+    """Records to write, the reply to send after that, and regular expressions to match in the background."""
 
     reply: HeartbeatReply
     changes: list[GroupChange] = field(default_factory=list)
@@ -98,7 +98,7 @@ class HeartbeatOutcome:
 
 
 def check_heartbeat(group_id: str, request: MemberHeartbeat, version: int, assignors: tuple[str, ...]) -> None:
-    """Raise InvalidRequestError or UnsupportedAssignorError for what no client may send."""
+    """Raise InvalidRequestError or UnsupportedAssignorError for a malformed request."""
     if version >= 1 or request.epoch > 0 or request.epoch == LEAVE_EPOCH:
         _check_not_blank(request.member_id, "MemberId")
     _check_not_blank(group_id, "GroupId")
@@ -129,7 +129,7 @@ def _check_not_blank(value: str | None, what: str) -> None:
 
 
 def heartbeat(group: ConsumerGroup, request: MemberHeartbeat, around: Surroundings) -> HeartbeatOutcome:
-    """Return what a heartbeat of a member that stays, or joins, leads to."""
+    """Return the outcome of a heartbeat of a member that stays or joins."""
     settings = around.settings
     changes: list[GroupChange] = []
     check_room(group, request.member_id, request.instance_id, settings.members_max)
@@ -155,7 +155,7 @@ def heartbeat(group: ConsumerGroup, request: MemberHeartbeat, around: Surroundin
 def aim(
     group: ConsumerGroup, update: MemberUpdate, around: Surroundings, changes: list[GroupChange], *, bump: bool
 ) -> Goal:
-    """Bring the group's epoch and target up to date; what the member is to get."""
+    """Update the group's epoch and target; return the member's target."""
     epoch = epoch_for(group, update, around, changes, bump=bump)
     return update_target(group, update, epoch, around, changes)
 
@@ -163,14 +163,14 @@ def aim(
 def epoch_for(
     group: ConsumerGroup, update: MemberUpdate, around: Surroundings, changes: list[GroupChange], *, bump: bool
 ) -> EpochUpdate:
-    """Return the epoch of the group, which goes up when its subscriptions or topics have changed."""
+    """Return the group's epoch, which is incremented when its subscriptions or topics have changed."""
     if bump or group.seen_topics_version != around.topics.topics_version:
         return update_epoch(group, update, around, changes, bump=bump)
     return EpochUpdate(group.epoch, group.subscriptions, len(group.members))
 
 
 def reconcile(step: Reconciliation, changes: list[GroupChange]) -> ConsumerMember:
-    """Take the member a step further; it is waited for while it has to give partitions up."""
+    """Advance the member; set a deadline while it has to revoke partitions."""
     member = step.next_member()
     if member == step.member:
         return member
@@ -186,7 +186,7 @@ def reconcile(step: Reconciliation, changes: list[GroupChange]) -> ConsumerMembe
 
 
 def _find(group: ConsumerGroup, request: MemberHeartbeat, changes: list[GroupChange]) -> ConsumerMember:
-    """Return the member as it was before; a new one when it joins."""
+    """Return the member before the request; a new one when it joins."""
     joins = request.epoch == JOIN_EPOCH
     if request.instance_id is None:
         known = group.members.get(request.member_id)
@@ -208,7 +208,7 @@ def _find(group: ConsumerGroup, request: MemberHeartbeat, changes: list[GroupCha
 def replace_member(
     group: ConsumerGroup, known: ConsumerMember, member_id: str, changes: list[GroupChange]
 ) -> ConsumerMember:
-    """Let a static member go on under another id, with the target that it had."""
+    """Give a static member another id, with its target."""
     member = replaced(known, member_id)
     changes += removal(known.member_id)
     changes.append(member_change(member))

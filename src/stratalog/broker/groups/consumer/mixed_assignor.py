@@ -1,7 +1,7 @@
 """The `uniform` assignor for members with different subscriptions.
 
-Topics with many partitions for each subscriber come first. What no member has goes to the subscriber with the fewest
-partitions; then, topic by topic, partitions move from those with the most to those with the fewest, until a round
+Topics with many partitions per subscriber come first. Unassigned partitions go to the subscriber with the fewest
+partitions. Then, topic by topic, partitions move from members with the most to those with the fewest, until a round
 changes nothing. Source: `UniformHeterogeneousAssignmentBuilder` of Kafka 4.4.0.
 """
 
@@ -23,7 +23,7 @@ def assign_mixed(given: AssignmentInput) -> Mapping[str, Target]:
 
 
 class _Mixed:
-    """One assignment. Members are numbered in their order."""
+    """One assignment. Members are identified by their position."""
 
     def __init__(self, given: AssignmentInput) -> None:
         self._given = given
@@ -94,7 +94,7 @@ class _Mixed:
                     last_changed = topic_id
 
     def _balance_topic(self, topic_id: UUID) -> int:
-        """Move partitions of a topic to where there are fewer; how many moved."""
+        """Move partitions of a topic to members with fewer; return the number of moves."""
         balancer = _Balancer(self._sizes, self._subscribers[topic_id])
         if balancer.imbalance <= 1:
             return 0
@@ -123,9 +123,9 @@ def _signed(number: int) -> int:
 
 
 class _Balancer:
-    """Goes through members from both ends: those with the fewest partitions, and those with the most.
+    """Iterates over members from both ends: those with the fewest partitions, and those with the most.
 
-    Each end is a range of members that will have the same number, once those that were asked for have got or given one.
+    Each end is a range of members that will have the same number, once those returned have got or given one.
     """
 
     def __init__(self, sizes: Sequence[int], members: Iterable[int]) -> None:
@@ -154,7 +154,7 @@ class _Balancer:
         return self._members[self._next_least - 1]
 
     def next_most_loaded(self) -> int:
-        """Return the next, or -1 when there is none left."""
+        """Return the next member, or -1 if there is none left."""
         if self._next_most < self._most_start:
             if self._most_end <= self._most_start and self._most_start > 0:
                 self._most_count = self._sizes[self._members[self._most_start - 1]]
@@ -169,7 +169,7 @@ class _Balancer:
         return self._members[self._next_most + 1]
 
     def exclude_most_loaded(self) -> None:
-        """Leave out the member that came last from `next_most_loaded`: it has nothing to give."""
+        """Exclude the last member from `next_most_loaded`: it has no partition to give."""
         at, last = self._next_most + 1, self._most_end - 1
         self._members[at], self._members[last] = self._members[last], self._members[at]
         self._most_end -= 1

@@ -1,6 +1,6 @@
-"""Who may commit and fetch offsets in a group of the new protocol.
+"""Checks of commits and fetches of offsets in consumer protocol groups.
 
-A commit that was on its way while the member's epoch went up is good for partitions that it already had (KIP-1251).
+A commit sent before the member's epoch was incremented is valid for partitions that it already had (KIP-1251).
 Source: `ConsumerGroup.validateOffsetCommit` and `validateOffsetFetch` of Kafka 4.4.0.
 """
 
@@ -19,7 +19,7 @@ from stratalog.errors import (
     UnsupportedVersionError,
 )
 
-#: OffsetCommit knows of member epochs from here on.
+#: First version of OffsetCommit with member epochs.
 _EPOCHS_FROM = 9
 
 
@@ -32,7 +32,7 @@ def check_commit(
     *,
     version: int | None = None,
 ) -> None:
-    """Raise unless these may be committed now. `version` is that of OffsetCommit; None for a transaction's commit."""
+    """Raise unless this member may commit these now. `version` is that of OffsetCommit; None in a transaction."""
     if epoch < 0 and not group.members:
         return
     is_transactional = version is None
@@ -51,7 +51,7 @@ def check_commit(
 
 
 def _check_since(member: ConsumerMember, epoch: int, partition: TopicPartition, commit: CommittedOffset) -> None:
-    """Raise unless the member has had a partition since the epoch, or before."""
+    """Raise unless the member has had a partition since the epoch."""
     since: int | None = None
     for held in (member.current.assigned, member.current.revoking):
         if since is None and commit.topic_id is not None:
@@ -74,7 +74,7 @@ def _stale(member: ConsumerMember, why: str, epoch: int) -> KafkaError:
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> None:
-    """Raise unless offsets may be fetched by this member; anybody may who names none."""
+    """Raise unless this member may fetch offsets; a request without member id always may."""
     if member_id is None and epoch < 0:
         return
     member = group.members.get(member_id or "")

@@ -1,7 +1,7 @@
-"""The `range` assignor: each topic is cut into as many rows of partitions as it has subscribers, one for each in order.
+"""The `range` assignor: divides each topic into ranges of partitions, one for each subscriber in order.
 
-Static members come first, by instance id, then the others by member id; so members with the same subscription get the
-same partitions of topics with as many partitions. Source: `RangeAssignor` of Kafka 4.4.0.
+Static members come first, by instance id, then the others by member id. So members with the same subscription get the
+same partitions of topics with equal partition counts. Source: `RangeAssignor` of Kafka 4.4.0.
 """
 
 from __future__ import annotations
@@ -31,10 +31,7 @@ def _place(member_id: str, instance_id: str | None) -> tuple[bool, bytes]:
 
 
 def _rows(partition_count: int, subscribers: int) -> Iterator[range]:
-    """Yield the partitions of one subscriber after the other.
-
-    The first ones get one more when it does not come out; those for whom nothing is left are passed over.
-    """
+    """Yield the partitions of each subscriber. The first ones get one more if needed; empty ranges are left out."""
     size, more = divmod(partition_count, subscribers)
     first = 0
     for place in range(subscribers if size else more):

@@ -1,4 +1,4 @@
-"""How a member gets to its target: first it gives up what it is to lose, then it gets what others have given up.
+"""Reconciliation of a member with its target: first it revokes partitions, then it gets those that others released.
 
 Source: `CurrentAssignmentBuilder` of Kafka 4.4.0.
 """
@@ -16,13 +16,13 @@ from stratalog.broker.groups.consumer.values import NO_EPOCH, ConsumerMember, Me
 from stratalog.broker.groups.modern import Target
 from stratalog.errors import FencedMemberEpochError
 
-#: The partitions that a client says it has, by topic id.
+#: The partitions that a client reports as owned, by topic id.
 Owned = Mapping[UUID, Collection[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Where a member is to get: the epoch of the target, and its part of it."""
+    """The goal of a member: the epoch of the target, and its part of it."""
 
     epoch: int
     target: Target
@@ -30,7 +30,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """One look at a member. `owned` is None when the client says nothing of what it has."""
+    """One step of a member. `owned` is None if the client does not report its partitions."""
 
     group: ConsumerGroup
     member: ConsumerMember
@@ -40,9 +40,9 @@ class Reconciliation:
     around: Surroundings
 
     def next_member(self) -> ConsumerMember:
-        """Return the member after this step; itself when there is nothing to do.
+        """Return the member after this step, or unchanged.
 
-        Raises FencedMemberEpochError for a member whose state is not understood, and which has partitions.
+        Raises FencedMemberEpochError for a member in an unknown state that has partitions.
         """
         member = self.member
         state = member.current.state
@@ -63,7 +63,7 @@ class Reconciliation:
         return self._give_up_unsubscribed() if self.subscription_changed else member
 
     def _owns_any(self, partitions: PartitionEpochs) -> bool:
-        """Return whether the client may still have some of these."""
+        """Return whether the client may still own some of these."""
         if self.owned is None:
             return True
         return any(
@@ -75,7 +75,7 @@ class Reconciliation:
         return name is not None and name in self.group.topics_of(self.member.subscription)
 
     def _give_up_unsubscribed(self) -> ConsumerMember:
-        """Take away the topics that the member does not want any more, before there is a new target."""
+        """Revoke topics that the member is no longer subscribed to, before there is a new target."""
         member, current = self.member, self.member.current
         assigned: dict[UUID, Mapping[int, int]] = {}
         revoking = dict(current.revoking)
@@ -94,7 +94,7 @@ class Reconciliation:
         return member.with_assignment(member.epoch, current.state, _in_order(assigned), current.revoking)
 
     def _advance(self, epoch: int) -> ConsumerMember:
-        """Go on towards the target. With nothing to give up, the member is at the target's epoch."""
+        """Advance towards the target. Without partitions to revoke, the member reaches the target's epoch."""
         member, goal = self.member, self.goal
         kept: dict[UUID, dict[int, int]] = {}
         revoking: dict[UUID, dict[int, int]] = {}
@@ -118,14 +118,14 @@ class Reconciliation:
         return member.with_assignment(goal.epoch, state, _in_order(kept), {})
 
     def _is_free(self, topic_id: UUID, partition: int) -> bool:
-        """Return whether no other member has it."""
+        """Return whether no other member has the partition."""
         if self.group.partition_epoch(topic_id, partition) == NO_EPOCH:
             return True
         return partition in self.member.current.revoking.get(topic_id, {})
 
 
 def _in_order(epochs: PartitionEpochs) -> PartitionEpochs:
-    """Return the same in the order in which Kafka writes it."""
+    """Return the partitions in the order in which Kafka writes them."""
     return {
         topic_id: {partition: epochs[topic_id][partition] for partition in partition_order(epochs[topic_id])}
         for topic_id in topic_order(epochs)

@@ -1,4 +1,4 @@
-"""Records of groups of the new protocol in `__consumer_offsets`, byte for byte as Apache Kafka writes them.
+"""Records of consumer protocol groups in `__consumer_offsets`, byte for byte as Apache Kafka writes them.
 
 All integers are big-endian. Keys are the int16 of their schema and STRINGs (int16 length, UTF-8 bytes); values are the
 int16 version 0 and flexible fields (KIP-482): an unsigned varint of a length plus one, tagged fields at the end.
@@ -14,7 +14,7 @@ int16 version 0 and flexible fields (KIP-482): an unsigned varint of a length pl
                                    [topic id, [partition int32], tag 0: [epoch int32 of each partition]]
     key 16  group, regex           value: [topic names], version of the metadata int64, timestamp int64
 
-Topic names are sorted. Topics and partitions of assignments come in the order of the maps that are given.
+Topic names are sorted. Topics and partitions of assignments have the order of the given maps.
 
 Source: the schemas ConsumerGroup*Key and ConsumerGroup*Value of Kafka 4.4.0.
 """
@@ -136,7 +136,7 @@ def _classic_facts(facts: ClassicFacts) -> bytes:
 
 
 def decode_change(key: bytes, value: bytes | None) -> tuple[str, GroupChange] | None:
-    """Return the group and its change, or None for a record of another kind. CorruptRecordError for damage."""
+    """Return the group and its change, or None for another kind of record. CorruptRecordError for invalid data."""
     found = decode_key(key, _KINDS, _NAMED, _WHAT)
     if found is None:
         return None
@@ -208,7 +208,7 @@ def _current(reader: FieldReader) -> CurrentAssignment:
 
 
 def _epochs(reader: FieldReader, member_epoch: int) -> PartitionEpochs:
-    """Read partitions with their epochs; those of Kafka before 4.3 have none, and count as got at the member's."""
+    """Read partitions with their epochs; Kafka before 4.3 wrote none, so the member's epoch applies."""
     found: dict[UUID, dict[int, int]] = {}
     for _ in range(reader.count()):
         topic_id = reader.uuid()

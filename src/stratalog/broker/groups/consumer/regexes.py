@@ -1,6 +1,6 @@
-"""Regular expressions of subscriptions: RE2's language, matched against whole topic names.
+"""Regular expressions of subscriptions in RE2 syntax, matched against whole topic names.
 
-RE2 matches in linear time, whatever the expression: a client cannot keep the broker busy with one.
+RE2 matches in linear time: no expression of a client can keep the broker busy.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import re2
 from stratalog.broker.groups.consumer.values import ResolvedRegex
 from stratalog.errors import InvalidRegularExpressionError
 
-#: Topics -> those of them that a client may describe.
+#: Returns the topics that a client may describe.
 TopicFilter = Callable[[Iterable[str]], set[str]]
 
-#: What is wrong with an expression, as RE2 begins to say it, and as Kafka's RE2/J says it.
+#: Kafka's (RE2/J's) reason for an invalid expression, by the beginning of RE2's.
 _REASONS = {
     "missing )": "missing closing )",
     "missing ]": "missing closing ]",
@@ -39,7 +39,7 @@ _OPTIONS = _options()
 
 
 def check_regex(regex: str) -> None:
-    """Raise InvalidRegularExpressionError for what is no regular expression of RE2/J."""
+    """Raise InvalidRegularExpressionError for an expression that is invalid in RE2/J."""
     reason = _fault(regex)
     if reason is not None:
         raise InvalidRegularExpressionError(
@@ -53,7 +53,7 @@ def _fault(regex: str) -> str | None:
     except re2.error as error:
         said = error.args[0] if error.args else b""
         text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
-        # RE2 goes on with the part that it is about
+        # RE2 appends the part that is invalid
         return next((there for here, there in _REASONS.items() if text.startswith(here)), text.partition(": ")[0])
     if len(compiled.groupindex) < regex.count("(?P<") + regex.count("(?<") and _has_name_twice(regex):
         return "duplicate capture group name"
@@ -66,7 +66,7 @@ def _has_name_twice(regex: str) -> bool:
 
 
 def _matches_single_bytes(regex: str) -> bool:
-    """Return whether there is a `\\C`, which RE2 knows and RE2/J does not."""
+    """Return whether there is a `\\C`, which RE2 supports and RE2/J does not."""
     return "C" in [regex[at + 1 : at + 2] for at in _escapes(regex)]
 
 
@@ -80,7 +80,7 @@ def _escapes(regex: str) -> Iterable[int]:
 def resolve_regexes(
     regexes: Iterable[str], topics: Iterable[str], *, version: int, now_ms: int
 ) -> Mapping[str, ResolvedRegex]:
-    """Return the topics that each expression matches; none for one that is not valid. Any thread may do it."""
+    """Return the topics that each expression matches; none for an invalid one. Thread-safe."""
     names = list(topics)
     found: dict[str, ResolvedRegex] = {}
     for regex in regexes:

@@ -1,4 +1,4 @@
-"""What a member says changes: its record, the regular expressions of its group, the assignor that most want.
+"""Changes of a member's subscription: its record, the group's regular expressions, and the preferred assignor.
 
 Source: `hasMemberSubscriptionChanged`, `maybeUpdateRegularExpressions` and `hasPreferredServerAssignorChanged` of Kafka
 4.4.0.
@@ -16,12 +16,12 @@ from stratalog.broker.groups.consumer.target_update import MemberUpdate
 from stratalog.broker.groups.consumer.values import ChangeKind, GroupChange, ResolvedRegex, member_change
 from stratalog.broker.groups.modern import GroupEpoch
 
-#: The regular expressions of a group are not matched more often than this, whatever its members do.
+#: Minimum time between two matches of a group's regular expressions.
 REGEX_PAUSE_MS = 10_000
 
 
 class RegexChange(Enum):
-    """What became of a member's regular expression; with RESOLVED it is known what the new one matches."""
+    """The change of a member's regular expression; RESOLVED: its matches are known already."""
 
     NONE = auto()
     UPDATED = auto()
@@ -29,7 +29,7 @@ class RegexChange(Enum):
 
 
 def topics_changed(update: MemberUpdate, changes: list[GroupChange]) -> bool:
-    """Note what the member says, if it is anything new; whether it names other topics."""
+    """Record a changed subscription; return whether its topic names have changed."""
     if update.new == update.old:
         return False
     changes.append(member_change(update.new))
@@ -37,7 +37,7 @@ def topics_changed(update: MemberUpdate, changes: list[GroupChange]) -> bool:
 
 
 def regex_changed(group: ConsumerGroup, update: MemberUpdate, changes: list[GroupChange]) -> RegexChange:
-    """Note a regular expression that no member has now; InvalidRegularExpressionError for a new one that is none."""
+    """Record the removal of an unused regular expression; InvalidRegularExpressionError if the new one is invalid."""
     old, new = update.old.subscription.regex, update.new.subscription.regex
     if old == new:
         return RegexChange.NONE
@@ -53,9 +53,9 @@ def regex_changed(group: ConsumerGroup, update: MemberUpdate, changes: list[Grou
 
 
 def regexes_to_resolve(group: ConsumerGroup, update: MemberUpdate, around: Surroundings) -> frozenset[str]:
-    """Return the regular expressions that are to be matched again now, those of the changed member included.
+    """Return the regular expressions to match now, including that of the changed member.
 
-    All of them when one is new, there are new topics, or the last time is long ago; none when it was a moment ago.
+    All of them if one is new, there are new topics, or the last match is long ago; none if it was very recent.
     """
     old, new = update.old.subscription.regex, update.new.subscription.regex
     subscribers = group.subscriptions.regexes
@@ -92,7 +92,7 @@ def assignor_changed(group: ConsumerGroup, update: MemberUpdate, around: Surroun
 def resolved_changes(
     group: ConsumerGroup, resolved: Mapping[str, ResolvedRegex], around: Surroundings
 ) -> list[GroupChange]:
-    """Return what follows from regular expressions that have been matched: the epoch goes up for other topics."""
+    """Return the changes after matching regular expressions: the epoch is incremented if their topics changed."""
     after = group.subscriptions.copy()
     changes: list[GroupChange] = []
     bump = False

@@ -1,4 +1,4 @@
-"""What a group of the new protocol is ruled by: settings, the topics that there are, and the time."""
+"""The inputs of consumer group rules: settings, topics and time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class MigrationPolicy(Enum):
-    """Which groups with members may change their protocol; empty ones always may."""
+    """Which groups with members may be converted; empty ones always may."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"
@@ -34,9 +34,9 @@ class MigrationPolicy(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupSettings:
-    """Settings that rule a group of the new protocol, its own and the broker's; times in milliseconds.
+    """Settings of a consumer protocol group, its own and the broker's; times in milliseconds.
 
-    The first of `assignors` is taken by groups whose members name none.
+    The first of `assignors` is the default.
     """
 
     session_timeout_ms: int = 45_000
@@ -63,7 +63,7 @@ class ConsumerGroupSettings:
 
 
 def assignor_names(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the short names of the broker's assignors, which may be given by Kafka's classes."""
+    """Return the short names of the broker's assignors, which may be configured by Kafka's class names."""
     return tuple(
         [name.rpartition(".")[2].removesuffix("Assignor").lower() for name in config["group.consumer.assignors"]]
     )
@@ -71,7 +71,7 @@ def assignor_names(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The facts for one step of a group."""
+    """The inputs of one step of a group."""
 
     settings: ConsumerGroupSettings
     topics: TopicsView

@@ -1,4 +1,4 @@
-"""From a subscription that has changed to a new target: the group's epoch goes up, and an assignor is asked."""
+"""Update a group's epoch and target assignment after a subscription has changed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ASSIGNORS = {"uniform": assign_uniformly, "range": assign_ranges}
 
 @dataclass(frozen=True, slots=True)
 class MemberUpdate:
-    """A member before and after what it says now; `old` is a fresh one when it joins."""
+    """A member before and after a request; `old` is an empty one when it joins."""
 
     old: ConsumerMember
     new: ConsumerMember
@@ -33,7 +33,7 @@ class MemberUpdate:
 
 @dataclass(frozen=True, slots=True)
 class EpochUpdate:
-    """The group's epoch after a step, what it is then subscribed to, and how many members it has."""
+    """The group's epoch, subscriptions and number of members after a step."""
 
     epoch: int
     subscriptions: SubscriptionCounts
@@ -41,7 +41,7 @@ class EpochUpdate:
 
 
 def subscriptions_after(group: ConsumerGroup, update: MemberUpdate) -> SubscriptionCounts:
-    """Return what the group is subscribed to once the member has changed."""
+    """Return the group's subscriptions after a member's change."""
     after = group.subscriptions.copy()
     old, new = update.old.subscription, update.new.subscription
     after.count(old, -1)
@@ -54,7 +54,7 @@ def subscriptions_after(group: ConsumerGroup, update: MemberUpdate) -> Subscript
 def update_epoch(
     group: ConsumerGroup, update: MemberUpdate, around: Surroundings, changes: list[GroupChange], *, bump: bool
 ) -> EpochUpdate:
-    """Look at the topics again; the epoch goes up with `bump`, and when they are not what they were."""
+    """Check the topics again; the epoch is incremented with `bump`, or if they have changed."""
     after = subscriptions_after(group, update)
     metadata_hash = around.hashes.of_group(after.topics)
     is_known = update.new.member_id in group.members or update.new.instance_id in group.static_members
@@ -71,9 +71,9 @@ def update_epoch(
 def update_target(
     group: ConsumerGroup, update: MemberUpdate, epoch: EpochUpdate, around: Surroundings, changes: list[GroupChange]
 ) -> Goal:
-    """Compute a new target when the group's epoch is ahead of it; what the member is to get by the target in force.
+    """Compute a new target if the group's epoch is ahead of it; return the member's part of the current target.
 
-    Not more often than the assignment interval allows: until then the one before stays in force.
+    Not more often than the assignment interval allows: until then the previous target stays in force.
     """
     target_epoch = group.target_epoch
     interval_ms = around.settings.assignment_interval_ms
@@ -105,7 +105,7 @@ def as_sets(target: Target) -> dict[object, frozenset[int]]:
 
 
 def _members_after(group: ConsumerGroup, new: ConsumerMember) -> tuple[dict[str, ConsumerMember], dict[str, Target]]:
-    """Return members and targets with `new` in its place, also in that of the one whose instance id it goes on with."""
+    """Return members and targets with `new` added, replacing a static member with the same instance id."""
     members, targets = {**group.members, new.member_id: new}, dict(group.targets)
     before = None if new.instance_id is None else group.static_members.get(new.instance_id)
     if before is not None and before != new.member_id:
@@ -137,5 +137,5 @@ def _input(
 
 
 def replaced(member: ConsumerMember, member_id: str) -> ConsumerMember:
-    """Return a static member that goes on under another id, from the start of its epochs."""
+    """Return a static member under another id, with its epochs reset."""
     return replace(member, member_id=member_id, current=replace(member.current, epoch=0, previous_epoch=0))

@@ -1,8 +1,8 @@
-"""The `uniform` assignor: as many partitions for each member as for the others, and as few moves as can be.
+"""The `uniform` assignor: balances partitions between members with few moves.
 
-This module is for members that are all subscribed to the same topics; `mixed_assignor` for the others. Each member
-keeps what it has up to its share; what is left over goes, in order, to those with less. Source:
-`UniformHomogeneousAssignmentBuilder` of Kafka 4.4.0.
+This module is for members with the same subscription; `mixed_assignor` for others. Each member keeps its partitions up
+to its quota; the rest goes, in order, to those with fewer. Source: `UniformHomogeneousAssignmentBuilder` of Kafka
+4.4.0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def assign_uniformly(given: AssignmentInput) -> Mapping[str, Target]:
 
 
 class _Alike:
-    """One assignment. `_more` is how many members may still get one partition more than `_share`."""
+    """One assignment. `_more` is the number of members that may still get one partition more than `_share`."""
 
     def __init__(self, given: AssignmentInput) -> None:
         self._given = given
@@ -56,7 +56,7 @@ class _Alike:
         return targets
 
     def _keep(self, target: Target, members_left: int) -> tuple[Draft | None, int]:
-        """Return what a member keeps (None: all of it), and how many partitions it lacks."""
+        """Return the partitions that a member keeps (None: all), and how many it lacks."""
         has_extra = self._more > 0
         quota = self._share + has_extra
         kept: Draft | None = None

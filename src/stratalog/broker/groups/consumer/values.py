@@ -1,4 +1,4 @@
-"""What a group of the new protocol (KIP-848) is made of: small values, as its records hold them."""
+"""Values of consumer protocol groups (KIP-848), as in their records."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from uuid import UUID
 from stratalog.broker.groups.modern import JOIN_EPOCH, GroupEpoch, Target, TargetEpoch
 from stratalog.broker.groups.values import Protocol
 
-#: Partitions by topic id, each with the epoch at which its member got it.
+#: Partitions by topic id, each with the epoch at which it was assigned.
 PartitionEpochs: TypeAlias = Mapping[UUID, Mapping[int, int]]
 
-#: Of a partition that no member has.
+#: The epoch of an unassigned partition.
 NO_EPOCH = -1
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to its target; the numbers are those of the records.
+    """The reconciliation state of a member; the numbers are those of the records.
 
     STABLE                 it has its epoch's assignment.
-    UNREVOKED_PARTITIONS   it has to give partitions up before it may go on to the next epoch.
-    UNRELEASED_PARTITIONS  it waits for partitions that others have not given up.
-    UNKNOWN                a newer Kafka wrote a state that is not known here.
+    UNREVOKED_PARTITIONS   it has to revoke partitions before it may advance to the next epoch.
+    UNRELEASED_PARTITIONS  it waits for partitions that others have not released.
+    UNKNOWN                a state written by a newer Kafka.
     """
 
     STABLE = 0
@@ -41,7 +41,7 @@ _STATES = {state.value: state for state in MemberState}
 
 
 class ConsumerGroupState(Enum):
-    """The value is the name that clients see."""
+    """The value is the name that clients get."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -51,7 +51,7 @@ class ConsumerGroupState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClassicFacts:
-    """What is kept of a member that speaks the classic protocol to a group of the new one."""
+    """The stored data of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[Protocol, ...]
@@ -59,7 +59,7 @@ class ClassicFacts:
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscription:
-    """What a member says of itself. `regex` is "" for none; `topics` are names."""
+    """A member's subscription. `regex` is "" for none; `topics` are names."""
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -74,7 +74,7 @@ class MemberSubscription:
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignment:
-    """What a member has, and what it has to give up before its next epoch."""
+    """A member's partitions, and those that it has to revoke before its next epoch."""
 
     epoch: int = JOIN_EPOCH
     previous_epoch: int = -1
@@ -85,7 +85,7 @@ class CurrentAssignment:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """A member of a group of the new protocol."""
+    """A member of a consumer protocol group."""
 
     member_id: str
     subscription: MemberSubscription = field(default_factory=MemberSubscription)
@@ -108,13 +108,13 @@ class ConsumerMember:
         return self.subscription.classic is not None
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Return whether it has all that it is to have at an epoch."""
+        """Return whether it has its complete assignment of an epoch."""
         return self.current.state is MemberState.STABLE and self.current.epoch == epoch
 
     def with_assignment(
         self, epoch: int, state: MemberState, assigned: PartitionEpochs, revoking: PartitionEpochs
     ) -> ConsumerMember:
-        """Return the member after a step towards its target; the epoch before this one is remembered."""
+        """Return the member after a step towards its target, with the current epoch as the previous one."""
         return replace(self, current=CurrentAssignment(epoch, self.current.epoch, state, assigned, revoking))
 
 
@@ -129,11 +129,11 @@ class ResolvedRegex:
 
 @dataclass(frozen=True, slots=True)
 class OldPartitionMetadata:
-    """What Kafka 4.0 wrote of subscribed topics; later versions only remove it. It is not looked into."""
+    """Subscribed topics as Kafka 4.0 stored them; later versions only delete the record. It is not parsed."""
 
 
 class ChangeKind(IntEnum):
-    """What a record is about. The numbers are the versions of the keys."""
+    """The kind of a record. The numbers are the versions of the keys."""
 
     GROUP = 3
     PARTITION_METADATA = 4
@@ -151,7 +151,7 @@ ChangeValue: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class GroupChange:
-    """One record: a change of a group. `name` is a member id or a regular expression; no value takes it away."""
+    """One record: a change of a group. `name` is a member id or a regular expression; no value means a tombstone."""
 
     kind: ChangeKind
     name: str = ""
@@ -171,5 +171,5 @@ def target_change(member_id: str, target: Target) -> GroupChange:
 
 
 def removal(member_id: str) -> list[GroupChange]:
-    """Return what takes a member out of its group."""
+    """Return the records that remove a member from its group."""
     return [GroupChange(kind, member_id) for kind in (ChangeKind.CURRENT, ChangeKind.TARGET, ChangeKind.MEMBER)]

@@ -1,4 +1,4 @@
-"""What groups of the newer protocols (consumer, streams and share groups) have in common."""
+"""Common code of the newer group types: consumer, streams and share groups."""
 
 import lazy_loader
 

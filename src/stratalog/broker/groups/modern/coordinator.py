@@ -1,4 +1,4 @@
-"""What the coordinators of all newer groups do: join the rules of a group with the log and the timers."""
+"""The common coordinator of the newer group types: connects a group's rules with the log and timers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The time after which the removal of a silent member that failed is tried again.
+#: Pause before retrying the removal of a member.
 _RETRY_MS = 1000
 
 GroupT = TypeVar("GroupT", bound=ModernGroup[Any, Any])
 
 
 class ModernCoordinator(ABC, Generic[GroupT, MemberT, ChangeT]):
-    """Everything belongs to the loop's thread. A change is in the log before it is answered, and applied then."""
+    """Runs groups of one type on the loop's thread. A change is in the log before it is applied and answered."""
 
     def __init__(self, storage: BrokerStorage, workers: Workers, log: CoordinatorLog) -> None:
         self._storage = storage
@@ -43,7 +43,7 @@ class ModernCoordinator(ABC, Generic[GroupT, MemberT, ChangeT]):
     def close(self) -> None:
         self._alarms.close()
 
-    # --- what a protocol adds -----------------------------------------------------------------------------------------
+    # --- for subclasses -----------------------------------------------------------------------------------------------
 
     @abstractmethod
     def _new(self, group_id: str) -> GroupT:
@@ -58,10 +58,10 @@ class ModernCoordinator(ABC, Generic[GroupT, MemberT, ChangeT]):
 
     @abstractmethod
     def _remove(self, group: GroupT, member: MemberT) -> None:
-        """Take a member out of its group for good."""
+        """Remove a member from its group permanently."""
 
     def _release_timeout_ms(self, member: MemberT) -> int | None:
-        """Return how long a member may take to give up what others are to have; None when it has to give up nothing."""
+        """Return the time limit for a member to revoke partitions; None if it need not revoke any."""
         del member
         return None
 
@@ -83,17 +83,17 @@ class ModernCoordinator(ABC, Generic[GroupT, MemberT, ChangeT]):
         config = self._storage.config
         return GroupConfig(self._storage.metadata.resource_configs(GROUP, group_id), config)
 
-    # --- at a start ---------------------------------------------------------------------------------------------------
+    # --- loading ------------------------------------------------------------------------------------------------------
 
     def load(self, group_id: str, change: ChangeT) -> None:
-        """Take in what the log has."""
+        """Load a change from the log."""
         group = self._groups.get(group_id)
         if group is None:
             group = self._groups[group_id] = self._new(group_id)
         self._apply(group, [change])
 
     def loaded(self, group: GroupT) -> None:
-        """Give the members of a group that has been read a full session to show themselves."""
+        """Give the members of a loaded group a full session timeout to send a heartbeat."""
         now_ms = self._now().monotonic_ms
         session_timeout_ms = self._session_timeout_ms(group.group_id)
         for member in group.members.values():
@@ -106,7 +106,7 @@ class ModernCoordinator(ABC, Generic[GroupT, MemberT, ChangeT]):
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def _write(self, group: GroupT, changes: Sequence[ChangeT], before: Sequence[KeyValue] = ()) -> None:
-        """Append what changes, then apply it. When the log refuses, nothing has changed."""
+        """Append changes, then apply them. If the log refuses, nothing has changed."""
         entries = [*before, *(self._encode(group.group_id, change) for change in changes)]
         if not entries:
             return
@@ -114,14 +114,14 @@ class ModernCoordinator(ABC, Generic[GroupT, MemberT, ChangeT]):
         try:
             self._log.append(group.group_id, entries)
         except Exception:
-            group.seen_topics_version = None  # what was seen is not stored: it is looked at again
+            group.seen_topics_version = None  # it is not stored: check the topics again
             raise
         self._apply(group, changes)
         if group.epoch != epoch:
             logger.info("%s %s: epoch %d, %d members", group.title, group.group_id, group.epoch, len(group.members))
 
     def tombstones(self, group: GroupT) -> list[KeyValue]:
-        """Return the records that remove a group."""
+        """Return the records that delete a group."""
         return [self._encode(group.group_id, change) for change in group.tombstones()]
 
     def forget(self, group: GroupT) -> None:
@@ -133,7 +133,7 @@ class ModernCoordinator(ABC, Generic[GroupT, MemberT, ChangeT]):
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def _arm(self, group: GroupT) -> None:
-        """Have the group looked at when its next deadline comes."""
+        """Set the timer for the group's next deadline."""
         self._alarms.set(group.group_id, None if group.is_gone else group.deadlines.next_ms)
 
     def _on_alarm(self, group_id: str) -> None:
@@ -143,12 +143,10 @@ class ModernCoordinator(ABC, Generic[GroupT, MemberT, ChangeT]):
             member = group.members.get(member_id)
             if group.is_gone or member is None or (timeout is Timeout.REBALANCE and member.epoch != deadline.epoch):
                 continue
-            logger.info(
-                "%s %s: member %s is removed, %s timeout", group.title, group_id, member_id, timeout.name.lower()
-            )
+            logger.info("%s %s: removing member %s, %s timeout", group.title, group_id, member_id, timeout.name.lower())
             try:
                 self._remove(group, member)
             except Exception:
-                logger.exception("%s %s: a member that is gone could not be removed", group.title, group_id)
+                logger.exception("%s %s: a member that timed out could not be removed", group.title, group_id)
                 group.deadlines.set(timeout, member_id, now_ms + _RETRY_MS, deadline.epoch)
         self._arm(group)

@@ -1,4 +1,4 @@
-"""When members of a group are given up: due times on the monotonic clock."""
+"""Deadlines of group members, on the monotonic clock."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from enum import Enum, auto
 
 
 class Timeout(Enum):
-    """What a member is waited for.
+    """What a member has to do in time.
 
-    SESSION    any sign of life.
-    REBALANCE  that it gives partitions up.
-    JOIN       that it joins again (classic protocol only).
-    SYNC       that it asks for its assignment (classic protocol only).
+    SESSION    send a heartbeat.
+    REBALANCE  revoke partitions.
+    JOIN       rejoin (classic protocol only).
+    SYNC       request its assignment (classic protocol only).
     """
 
     SESSION = auto()
@@ -23,14 +23,14 @@ class Timeout(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """`epoch` is that of the member when it was set; a rebalance timeout counts only while it has not changed."""
+    """`epoch` is that of the member when it was set; a rebalance timeout applies only while it has not changed."""
 
     due_ms: int
     epoch: int
 
 
 class MemberDeadlines:
-    """The deadlines of a group's members. Setting one costs the same however many there are. Not thread-safe."""
+    """The deadlines of a group's members. The cost of setting one does not depend on their number. Not thread-safe."""
 
     def __init__(self) -> None:
         self._of: dict[tuple[Timeout, str], Deadline] = {}
@@ -46,7 +46,7 @@ class MemberDeadlines:
             self.set(timeout, member_id, due_ms)
 
     def cancel(self, timeout: Timeout, member_id: str) -> None:
-        """Forget a deadline; harmless when there is none."""
+        """Remove a deadline, if any."""
         self._of.pop((timeout, member_id), None)
 
     def cancel_all(self, member_id: str) -> None:
@@ -55,11 +55,11 @@ class MemberDeadlines:
 
     @property
     def next_ms(self) -> int | None:
-        """Nothing is due before; None for nothing at all. `take_due` makes it exact."""
+        """A time before which nothing is due; None without deadlines. `take_due` makes it exact."""
         return self._bound_ms if self._of else None
 
     def take_due(self, now_ms: int) -> list[tuple[Timeout, str, Deadline]]:
-        """Take out what is due, in the order in which it was set."""
+        """Remove and return what is due, in the order in which it was set."""
         due = [(timeout, member_id, at) for (timeout, member_id), at in self._of.items() if at.due_ms <= now_ms]
         for timeout, member_id, _ in due:
             del self._of[timeout, member_id]

@@ -1,4 +1,4 @@
-"""Who may be a member, and who may speak for a static one: checks with Kafka's errors and messages."""
+"""Checks of group size and static members, with Kafka's errors and messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_room(group: ModernGroup[Any, Any], member_id: str, instance_id: str | 
 
 
 def member_of_instance(group: ModernGroup[MemberT, Any], member_id: str, instance_id: str) -> MemberT:
-    """Return the member with an instance id; UnknownMemberIdError, or FencedInstanceIdError when it has another id."""
+    """Return the member with an instance id; UnknownMemberIdError, or FencedInstanceIdError if its id differs."""
     member = group.static_member(instance_id)
     if member is None:
         raise UnknownMemberIdError(f"Instance id {instance_id} is unknown.")
@@ -36,7 +36,7 @@ def member_of_instance(group: ModernGroup[MemberT, Any], member_id: str, instanc
 
 
 def check_instance_released(member: ModernMember, member_id: str, instance_id: str) -> None:
-    """Raise UnreleasedInstanceIdError unless the owner of an instance id has left for a while."""
+    """Raise UnreleasedInstanceIdError unless the owner of an instance id has left temporarily."""
     if member.epoch != LEAVE_STATIC_EPOCH:
         raise UnreleasedInstanceIdError(
             f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "

@@ -1,4 +1,4 @@
-"""The state that each newer group has: members, epochs and deadlines."""
+"""The common state of the newer group types: members, epochs and deadlines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stratalog.errors import NonEmptyGroupError, UnknownMemberIdError
 
 
 class ModernMember(Protocol):
-    """A member of a newer group."""
+    """A member of one of these groups."""
 
     @property
     def member_id(self) -> str: ...
@@ -27,14 +27,14 @@ ChangeT = TypeVar("ChangeT")
 
 
 class ModernGroup(ABC, Generic[MemberT, ChangeT]):
-    """One group. What its records say changes by `apply` alone. Belongs to the loop's thread.
+    """One group. Its stored state changes only by `apply`. Belongs to the loop's thread.
 
     Not stored: `deadlines`, and `seen_topics_version` (of the topics that the hash was computed from, None: never).
     """
 
     #: The type of the group and of its protocol.
     type_name: ClassVar[str]
-    #: What log messages call it.
+    #: The name in log messages.
     title: ClassVar[str] = "Group"
 
     def __init__(self, group_id: str) -> None:
@@ -57,7 +57,7 @@ class ModernGroup(ABC, Generic[MemberT, ChangeT]):
         return self.metadata.epoch
 
     def member(self, member_id: str) -> MemberT:
-        """Return a member, or UnknownMemberIdError."""
+        """Return a member, or raise UnknownMemberIdError."""
         found = self.members.get(member_id)
         if found is None:
             raise UnknownMemberIdError(f"Member {member_id} is not a member of group {self.group_id}.")
@@ -73,12 +73,12 @@ class ModernGroup(ABC, Generic[MemberT, ChangeT]):
 
     @property
     def offsets_age_since(self) -> AgeSince:
-        """Return from when commits of topics grow old that no member is subscribed to."""
+        """The start of the retention of commits for topics without subscribers."""
         return AgeSince.COMMIT
 
     @property
     def state_timestamp_ms(self) -> int | None:
-        """When the group entered its state: not known."""
+        """The time at which the group entered its state: unknown."""
         return None
 
     def check_deletable(self) -> None:
@@ -87,7 +87,7 @@ class ModernGroup(ABC, Generic[MemberT, ChangeT]):
             raise NonEmptyGroupError("The group is not empty.")
 
     def apply(self, changes: Iterable[ChangeT]) -> None:
-        """Take in records, in their order."""
+        """Apply records in order."""
         for change in changes:
             self._apply(change)
 
@@ -96,4 +96,4 @@ class ModernGroup(ABC, Generic[MemberT, ChangeT]):
 
     @abstractmethod
     def tombstones(self) -> list[ChangeT]:
-        """Return what removes the group."""
+        """Return the records that delete the group."""

@@ -1,6 +1,6 @@
-"""The hash of the topics that a group is subscribed to: another hash is a reason for another assignment (KIP-1101).
+"""The hash of a group's subscribed topics: when it changes, a new assignment is needed (KIP-1101).
 
-XXH3 of 64 bits over fields as hash4j streams them: little-endian integers; text as UTF-16 code units and their number.
+XXH3 of 64 bits over fields in hash4j's format: little-endian integers; text as UTF-16 code units and their number.
 
     topic  0 int8, both halves of the id int64, name, partition count int32; for each partition its number int32, and
            for each rack of its replicas, sorted: length int32, rack
@@ -37,7 +37,7 @@ def _signed(number: int) -> int:
 
 
 def topic_hash(topic: Topic, rack: str | None) -> int:
-    """Return the hash of a topic all of whose replicas are in one rack, if in any."""
+    """Return the hash of a topic whose replicas are all in one rack, if any."""
     identifier = topic.topic_id.int
     halves = (_signed(identifier >> 64), _signed(identifier & (1 << 64) - 1))
     hasher = xxhash.xxh3_64()
@@ -48,7 +48,7 @@ def topic_hash(topic: Topic, rack: str | None) -> int:
 
 
 class TopicHashes:
-    """Hashes of topics, kept while the topics are as they were. Not thread-safe."""
+    """Hashes of topics, cached until the topics change. Not thread-safe."""
 
     def __init__(self, topics: TopicsView, rack: str | None) -> None:
         self._topics = topics
@@ -56,7 +56,7 @@ class TopicHashes:
         self._known: dict[str, tuple[Topic, int]] = {}
 
     def of_group(self, names: Iterable[str]) -> int:
-        """Return the hash of those of the topics that there are."""
+        """Return the hash of those topics that exist."""
         hashes = [found for name in sorted(names) if (found := self._of_topic(name)) is not None]
         if not hashes:
             return 0

@@ -1,4 +1,4 @@
-"""Values that the records of all newer groups have, and the topics as these groups see them."""
+"""Common values in records of the newer group types, and the interface of topics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Target: TypeAlias = Mapping[UUID, tuple[int, ...]]
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
-#: A static member goes, and will be back under its instance id.
+#: A static member leaves temporarily.
 LEAVE_STATIC_EPOCH = -2
 
 
@@ -29,13 +29,13 @@ class GroupEpoch:
 
 @dataclass(frozen=True, slots=True)
 class TargetEpoch:
-    """The group epoch for which the target was computed, and when (0: at once after a conversion or emptying)."""
+    """The group epoch of the target, and its time (0: after a conversion, or when the group became empty)."""
 
     epoch: int
     timestamp_ms: int = 0
 
     def allows_next(self, interval_ms: int, now_ms: int) -> bool:
-        """Return whether the interval between two assignments is over."""
+        """Return whether the interval between two assignments has passed."""
         return not self.timestamp_ms or not interval_ms or now_ms >= self.timestamp_ms + interval_ms
 
 
