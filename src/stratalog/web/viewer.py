@@ -29,8 +29,7 @@ from stratalog.errors import (
 from stratalog.web.in_process import CLIENT_ID, ask_by_frame
 from stratalog.wire import (
     EncodedResponse,
-    make_message,
-    message_module,
+    build_message,
     read_message,
     request_class,
     response_class,
@@ -78,20 +77,12 @@ class ConsoleViewer:
     def peer(self) -> Peer:
         return Peer(self.broker.listener, self.client_host, principal=self.principal)
 
-    def call(self, key: ApiKey, version: int, build: Callable[[Callable[..., Any]], dict[str, Any]]) -> Any:
-        """Ask an API of Kafka's protocol, and return its response.
-
-        `build` is given what makes a part of the request by name, and returns the fields of the request.
-        """
+    def call(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
+        """Return the response of an API of Kafka's protocol. Parts of the request are dictionaries."""
         api = self._apis().get(int(key))
         if api is None or not api.min_version <= version <= api.max_version:
             raise UnsupportedVersionError(f"neither this broker nor its controllers take {key.message} {version}")
-        module = message_module(key, version, "request")
-
-        def part(name: str, /, **fields: Any) -> Any:
-            return make_message(getattr(module, name), fields)
-
-        request = make_message(request_class(key, version), build(part))
+        request = build_message(request_class(key, version), fields)
 
         async def ask() -> Any:
             if api.handler is None:

@@ -40,7 +40,7 @@ def events(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -
 
 def cluster(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
     """Return the brokers of the cluster, its controllers, and what is set on this broker."""
-    answer = viewer.call(ApiKey.DESCRIBE_CLUSTER, 2, lambda _: {"endpoint_type": 1, "include_fenced_brokers": True})
+    answer = viewer.call(ApiKey.DESCRIBE_CLUSTER, 2, endpoint_type=1, include_fenced_brokers=True)
     check_code(int(answer.error_code), answer.error_message)
     features = viewer.broker.metadata.features
     return {
@@ -72,15 +72,7 @@ def _controllers(viewer: ConsoleViewer) -> list[dict[str, Any]]:
         answer = viewer.call(
             ApiKey.DESCRIBE_QUORUM,
             1,
-            lambda part: {
-                "topics": [
-                    part(
-                        "TopicData",
-                        topic_name="__cluster_metadata",
-                        partitions=[part("PartitionData", partition_index=0)],
-                    )
-                ]
-            },
+            topics=[{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}],
         )
         partition = answer.topics[0].partitions[0]
         check_code(int(answer.error_code))
@@ -102,12 +94,8 @@ def _settings(viewer: ConsoleViewer) -> list[dict[str, Any]]:
     answer = viewer.call(
         ApiKey.DESCRIBE_CONFIGS,
         4,
-        lambda part: {
-            "resources": [
-                part("DescribeConfigsResource", resource_type=_BROKER, resource_name=str(viewer.broker.node_id))
-            ],
-            "include_documentation": True,
-        },
+        resources=[{"resource_type": _BROKER, "resource_name": str(viewer.broker.node_id)}],
+        include_documentation=True,
     ).results[0]
     if int(answer.error_code):
         return []

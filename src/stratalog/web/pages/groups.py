@@ -78,7 +78,7 @@ def group_rows(viewer: ConsoleViewer, topic: str) -> list[dict[str, Any]]:
 
 
 def _listed(viewer: ConsoleViewer) -> list[dict[str, Any]]:
-    answer = viewer.call(ApiKey.LIST_GROUPS, 5, lambda _: {})
+    answer = viewer.call(ApiKey.LIST_GROUPS, 5)
     check_code(int(answer.error_code))
     return [
         {
@@ -108,11 +108,7 @@ def _committed(viewer: ConsoleViewer, group: Mapping[str, Any]) -> list[dict[str
     group_id = group["id"]
     if group["type"] == "share":
         return _begun(viewer, group_id)
-    answer = viewer.call(
-        ApiKey.OFFSET_FETCH,
-        8,
-        lambda part: {"groups": [part("OffsetFetchRequestGroup", group_id=group_id, topics=None)]},
-    ).groups[0]
+    answer = viewer.call(ApiKey.OFFSET_FETCH, 8, groups=[{"group_id": group_id, "topics": None}]).groups[0]
     if int(answer.error_code):
         return []
     return [
@@ -126,9 +122,7 @@ def _committed(viewer: ConsoleViewer, group: Mapping[str, Any]) -> list[dict[str
 def _begun(viewer: ConsoleViewer, group_id: str) -> list[dict[str, Any]]:
     """Return where a share group begins; records behind that may be done, which its lag leaves out."""
     answer = viewer.call(
-        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
-        1,
-        lambda part: {"groups": [part("DescribeShareGroupOffsetsRequestGroup", group_id=group_id, topics=None)]},
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 1, groups=[{"group_id": group_id, "topics": None}]
     ).groups[0]
     if int(answer.error_code):
         return []
@@ -245,7 +239,7 @@ def _members(viewer: ConsoleViewer, listed: Mapping[str, Any]) -> list[dict[str,
     described = _DESCRIBED.get(listed["type"])
     if described is not None:
         key, version, assigned = described
-        answer = viewer.call(key, version, lambda _: {"group_ids": [group_id]}).groups[0]
+        answer = viewer.call(key, version, group_ids=[group_id]).groups[0]
         check_code(int(answer.error_code), answer.error_message)
         return [
             {
@@ -257,7 +251,7 @@ def _members(viewer: ConsoleViewer, listed: Mapping[str, Any]) -> list[dict[str,
             }
             for member in answer.members
         ]
-    answer = viewer.call(ApiKey.DESCRIBE_GROUPS, 5, lambda _: {"groups": [group_id]}).groups[0]
+    answer = viewer.call(ApiKey.DESCRIBE_GROUPS, 5, groups=[group_id]).groups[0]
     check_code(int(answer.error_code))
     return [
         {

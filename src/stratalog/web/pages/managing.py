@@ -42,20 +42,17 @@ def create_topic(viewer: ConsoleViewer, console: Console, values: Mapping[str, A
     answer = viewer.call(
         ApiKey.CREATE_TOPICS,
         7,
-        lambda part: {
-            "topics": [
-                part(
-                    "CreatableTopic",
-                    name=name,
-                    num_partitions=values["partitions"],
-                    replication_factor=-1,
-                    assignments=[],
-                    configs=[part("CreatableTopicConfig", name=key, value=value) for key, value in configs],
-                )
-            ],
-            "timeout": _TIMEOUT_MS,
-            "validate_only": False,
-        },
+        topics=[
+            {
+                "name": name,
+                "num_partitions": values["partitions"],
+                "replication_factor": -1,
+                "assignments": [],
+                "configs": [{"name": key, "value": value} for key, value in configs],
+            }
+        ],
+        timeout=_TIMEOUT_MS,
+        validate_only=False,
     ).topics[0]
     try:
         check_code(int(answer.error_code), answer.error_message)
@@ -83,11 +80,7 @@ def delete_topic(viewer: ConsoleViewer, console: Console, values: Mapping[str, A
     viewer.check_topic(name)
     if values["confirm"] != name:
         raise NotThatValueError("confirm", "type the name of the topic to delete it")
-    answer = viewer.call(
-        ApiKey.DELETE_TOPICS,
-        5,
-        lambda _: {"topic_names": [name], "timeout": _TIMEOUT_MS},
-    ).responses[0]
+    answer = viewer.call(ApiKey.DELETE_TOPICS, 5, topic_names=[name], timeout=_TIMEOUT_MS).responses[0]
     try:
         check_code(int(answer.error_code), answer.error_message)
     except KafkaError as error:
@@ -126,28 +119,24 @@ def _commit(viewer: ConsoleViewer, group_id: str, topic: str, offsets: Mapping[i
     answer = viewer.call(
         ApiKey.OFFSET_COMMIT,
         8,
-        lambda part: {
-            "group_id": group_id,
-            "generation_id_or_member_epoch": -1,
-            "member_id": "",
-            "group_instance_id": None,
-            "topics": [
-                part(
-                    "OffsetCommitRequestTopic",
-                    name=topic,
-                    partitions=[
-                        part(
-                            "OffsetCommitRequestPartition",
-                            partition_index=number,
-                            committed_offset=offset,
-                            committed_leader_epoch=-1,
-                            committed_metadata="",
-                        )
-                        for number, offset in offsets.items()
-                    ],
-                )
-            ],
-        },
+        group_id=group_id,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=[
+            {
+                "name": topic,
+                "partitions": [
+                    {
+                        "partition_index": number,
+                        "committed_offset": offset,
+                        "committed_leader_epoch": -1,
+                        "committed_metadata": "",
+                    }
+                    for number, offset in offsets.items()
+                ],
+            }
+        ],
     )
     for each in answer.topics[0].partitions:
         check_code(int(each.error_code))
@@ -158,19 +147,15 @@ def _let_begin(viewer: ConsoleViewer, group_id: str, topic: str, offsets: Mappin
     answer = viewer.call(
         ApiKey.ALTER_SHARE_GROUP_OFFSETS,
         0,
-        lambda part: {
-            "group_id": group_id,
-            "topics": [
-                part(
-                    "AlterShareGroupOffsetsRequestTopic",
-                    topic_name=topic,
-                    partitions=[
-                        part("AlterShareGroupOffsetsRequestPartition", partition_index=number, start_offset=offset)
-                        for number, offset in offsets.items()
-                    ],
-                )
-            ],
-        },
+        group_id=group_id,
+        topics=[
+            {
+                "topic_name": topic,
+                "partitions": [
+                    {"partition_index": number, "start_offset": offset} for number, offset in offsets.items()
+                ],
+            }
+        ],
     )
     check_code(int(answer.error_code), answer.error_message)
     for each in answer.responses[0].partitions:

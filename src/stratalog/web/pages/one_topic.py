@@ -109,11 +109,9 @@ def _describe(viewer: ConsoleViewer, name: str) -> list[dict[str, Any]]:
     answer = viewer.call(
         ApiKey.DESCRIBE_CONFIGS,
         4,
-        lambda part: {
-            "resources": [part("DescribeConfigsResource", resource_type=_TOPIC, resource_name=name)],
-            "include_synonyms": False,
-            "include_documentation": True,
-        },
+        resources=[{"resource_type": _TOPIC, "resource_name": name}],
+        include_synonyms=False,
+        include_documentation=True,
     ).results[0]
     check_code(int(answer.error_code), answer.error_message)
     return [
@@ -144,24 +142,16 @@ def change(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -
     answer = viewer.call(
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         1,
-        lambda part: {
-            "resources": [
-                part(
-                    "AlterConfigsResource",
-                    resource_type=_TOPIC,
-                    resource_name=name,
-                    configs=[
-                        part(
-                            "AlterableConfig",
-                            name=key,
-                            config_operation=_DELETE if reset else _SET,
-                            value=None if reset else value,
-                        )
-                    ],
-                )
-            ],
-            "validate_only": False,
-        },
+        resources=[
+            {
+                "resource_type": _TOPIC,
+                "resource_name": name,
+                "configs": [
+                    {"name": key, "config_operation": _DELETE if reset else _SET, "value": None if reset else value}
+                ],
+            }
+        ],
+        validate_only=False,
     ).responses[0]
     try:
         check_code(int(answer.error_code), answer.error_message)

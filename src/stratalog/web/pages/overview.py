@@ -68,7 +68,7 @@ def _disks(viewer: ConsoleViewer) -> Iterator[dict[str, Any]]:
         if partition.failure is None:
             directory = str(partition.log.directory.parent)
             sizes[directory] = sizes.get(directory, 0) + partition.log.size_bytes
-    answer = viewer.call(ApiKey.DESCRIBE_LOG_DIRS, 4, lambda _: {"topics": ()})
+    answer = viewer.call(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=())
     for each in answer.results:
         is_known = each.total_bytes >= 0
         yield {

@@ -38,18 +38,10 @@ def produce(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) 
     response = viewer.call(
         ApiKey.PRODUCE,
         _VERSION,
-        lambda part: {
-            "transactional_id": None,
-            "acks": -1,
-            "timeout": _TIMEOUT_MS,
-            "topic_data": [
-                part(
-                    "TopicProduceData",
-                    name=topic,
-                    partition_data=[part("PartitionProduceData", index=number, records=build_batch([record]))],
-                )
-            ],
-        },
+        transactional_id=None,
+        acks=-1,
+        timeout=_TIMEOUT_MS,
+        topic_data=[{"name": topic, "partition_data": [{"index": number, "records": build_batch([record])}]}],
     )
     result = response.responses[0].partition_responses[0]
     try:

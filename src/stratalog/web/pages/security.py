@@ -80,7 +80,7 @@ def _or_error(look: Callable[[], list[dict[str, Any]]]) -> tuple[list[dict[str, 
 
 
 def _users(viewer: ConsoleViewer, query: str) -> list[dict[str, Any]]:
-    answer = viewer.call(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, lambda _: {"users": None})
+    answer = viewer.call(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, users=None)
     check_code(int(answer.error_code), answer.error_message)
     return [
         {
@@ -101,12 +101,10 @@ def _acls(viewer: ConsoleViewer, query: str) -> list[dict[str, Any]]:
     answer = viewer.call(
         ApiKey.DESCRIBE_ACLS,
         3,
-        lambda _: {
-            "resource_type_filter": _ANY,
-            "pattern_type_filter": _ANY,
-            "operation": _ANY,
-            "permission_type": _ANY,
-        },
+        resource_type_filter=_ANY,
+        pattern_type_filter=_ANY,
+        operation=_ANY,
+        permission_type=_ANY,
     )
     check_code(int(answer.error_code), answer.error_message)
     return [
@@ -131,7 +129,7 @@ def _quotas(viewer: ConsoleViewer, query: str) -> dict[str, Any]:
         return {"hasQuotas": False, "quotas": [], "quotasError": None}
 
     def look() -> list[dict[str, Any]]:
-        answer = viewer.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, lambda _: {"components": [], "strict": False})
+        answer = viewer.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, components=[], strict=False)
         check_code(int(answer.error_code), answer.error_message)
         found = [
             {
@@ -157,23 +155,15 @@ def change_user(viewer: ConsoleViewer, console: Console, values: Mapping[str, An
         raise NotThatValueError("password", "a password is needed")
     if not user:
         raise NotThatValueError("user", "a name is needed")
-    salt = random_bytes(24)
-
-    def build(part: Callable[..., Any]) -> dict[str, Any]:
-        if values["act"] == "remove":
-            return {"deletions": [part("ScramCredentialDeletion", name=user, mechanism=number)], "upsertions": []}
+    deletions, upsertions = [], []
+    if values["act"] == "remove":
+        deletions = [{"name": user, "mechanism": number}]
+    else:
+        salt = random_bytes(24)
         salted = hashlib.pbkdf2_hmac(SCRAM_HASHES[mechanism], values["password"].encode(), salt, ITERATIONS_MIN)
-        upsertion = part(
-            "ScramCredentialUpsertion",
-            name=user,
-            mechanism=number,
-            iterations=ITERATIONS_MIN,
-            salt=salt,
-            salted_password=salted,
-        )
-        return {"deletions": [], "upsertions": [upsertion]}
-
-    answer = viewer.call(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, build).results[0]
+        credential = {"iterations": ITERATIONS_MIN, "salt": salt, "salted_password": salted}
+        upsertions = [{"name": user, "mechanism": number, **credential}]
+    answer = viewer.call(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, deletions=deletions, upsertions=upsertions).results[0]
     _refuse("user", answer)
     done = f"{mechanism} of {user} is {'set' if values['act'] == 'set' else 'removed'}"
     console.events.note("info", "console", f"{viewer.principal}: {done}")
@@ -194,38 +184,32 @@ def change_acl(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any
         answer = viewer.call(
             ApiKey.CREATE_ACLS,
             3,
-            lambda part: {
-                "creations": [
-                    part(
-                        "AclCreation",
-                        resource_type=resource_type,
-                        resource_name=values["name"],
-                        resource_pattern_type=pattern,
-                        operation=operation,
-                        permission_type=permission,
-                        **who,
-                    )
-                ]
-            },
+            creations=[
+                {
+                    "resource_type": resource_type,
+                    "resource_name": values["name"],
+                    "resource_pattern_type": pattern,
+                    "operation": operation,
+                    "permission_type": permission,
+                    **who,
+                }
+            ],
         ).results[0]
     else:
         answer = viewer.call(
             ApiKey.DELETE_ACLS,
             3,
-            lambda part: {
-                "filters": [
-                    part(
-                        "DeleteAclsFilter",
-                        resource_type_filter=resource_type,
-                        resource_name_filter=values["name"],
-                        pattern_type_filter=pattern,
-                        principal_filter=values["principal"],
-                        host_filter=values["host"],
-                        operation=operation,
-                        permission_type=permission,
-                    )
-                ]
-            },
+            filters=[
+                {
+                    "resource_type_filter": resource_type,
+                    "resource_name_filter": values["name"],
+                    "pattern_type_filter": pattern,
+                    "principal_filter": values["principal"],
+                    "host_filter": values["host"],
+                    "operation": operation,
+                    "permission_type": permission,
+                }
+            ],
         ).filter_results[0]
     _refuse("principal", answer)
     rule = (
@@ -247,16 +231,13 @@ def change_quota(viewer: ConsoleViewer, console: Console, values: Mapping[str, A
     answer = viewer.call(
         ApiKey.ALTER_CLIENT_QUOTAS,
         1,
-        lambda part: {
-            "entries": [
-                part(
-                    "EntryData",
-                    entity=[part("EntityData", entity_type=kind, entity_name=name) for kind, name in entity],
-                    ops=[part("OpData", key=key, value=float(value or 0), remove=not value)],
-                )
-            ],
-            "validate_only": False,
-        },
+        entries=[
+            {
+                "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
+                "ops": [{"key": key, "value": float(value or 0), "remove": not value}],
+            }
+        ],
+        validate_only=False,
     ).entries[0]
     _refuse("quota_value", answer)
     of = ", ".join(f"{kind} {name or '<default>'}" for kind, name in entity)
