@@ -51,11 +51,11 @@ with own_garbage():
     kept.clear()
     gc.collect()
     assert Kept.alive == count  # cycles among it stay
-    kept = [[n] for n in range(2 * at_first)]
+    kept = [[n] for n in range(4 * at_first)]
     gc.collect()
     gc.collect()
     gc.collect()
-    assert Kept.alive == 0  # until there is twice as much
+    assert Kept.alive == 0  # until there is four times as much
 assert gc.get_freeze_count() == 0
 assert not gc.callbacks
 """

@@ -128,7 +128,7 @@ def test_empty_groups_without_commits_are_forgotten(tmp_path: Path) -> None:
         groups = broker.services.groups
 
         async def expire() -> int:
-            return groups.expire()
+            return sum(groups.expire())
 
         asyncio.run_coroutine_threadsafe(expire(), broker.services.loop).result(30)
         assert groups.consumers.get("g") is not None

@@ -68,7 +68,7 @@ def expire_on_the_loop(broker: Broker) -> None:
     """A request that is sent next may overtake a mere call on the loop: wait for its end."""
 
     async def expire() -> int:
-        return broker.services.groups.expire()
+        return sum(broker.services.groups.expire())
 
     asyncio.run_coroutine_threadsafe(expire(), broker.services.loop).result(30)
 

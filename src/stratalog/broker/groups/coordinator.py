@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -46,6 +46,7 @@ from stratalog.broker.groups.values import (
     SyncReply,
     SyncRequest,
 )
+from stratalog.broker.tidying import Tidying
 from stratalog.errors import (
     GroupIdNotFoundError,
     IllegalGenerationError,
@@ -81,26 +82,31 @@ class GroupCoordinator(LoadedGroups):
         super().__init__(storage, workers, share_states)
         self._loop = workers.loop
         self._clock = storage.clock
-        self._expiration: asyncio.TimerHandle | None = None
+        self._tidying = Tidying(workers.loop)
         self._forgetting: set[asyncio.Task[None]] = set()
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Load groups and commits, mostly in the background, and start the timers."""
-        self.loading.start(self._schedule_expiration)
+        self.loading.start(self._begin_to_tidy)
 
     def start_by_partition(self, purgatory: Purgatory) -> None:
         """Start without groups; `loading` is notified of the partitions that this broker of a cluster leads."""
         self.log.go_by_partition(purgatory, self._storage.config["offsets.commit.timeout.ms"])
         self.loading.go_by_partition()
-        self._schedule_expiration()
+        self._begin_to_tidy()
 
     def close(self) -> None:
         """Stop the timers. Waiting requests end with their connections."""
         super().close()
-        if self._expiration is not None:
-            self._expiration.cancel()
+        self._tidying.close()
+
+    def _begin_to_tidy(self) -> None:
+        config = self._storage.config
+        self._tidying.every(
+            "The expiration of commits", lambda: config["offsets.retention.check.interval.ms"] / 1000, self.expire
+        )
 
     def _now(self) -> Moment:
         return Moment.of_clock(self._clock)
@@ -372,21 +378,15 @@ class GroupCoordinator(LoadedGroups):
 
     # --- expiration ---------------------------------------------------------------------------------------------------
 
-    def _schedule_expiration(self) -> None:
-        interval_ms = self._storage.config["offsets.retention.check.interval.ms"]
-        self._expiration = self._loop.call_later(interval_ms / 1000, self._expire_and_go_on)
+    def expire(self) -> Iterator[int]:
+        """Delete expired commits, and empty groups without commits.
 
-    def _expire_and_go_on(self) -> None:
-        try:
-            self.expire()
-        except Exception:  # without further runs, old commits would stay forever
-            logger.exception("Old commits could not be removed; the next run will retry")
-        self._schedule_expiration()
-
-    def expire(self) -> int:
-        """Delete expired commits, and empty groups without commits; return the number of deleted commits."""
+        Yields the number of deleted commits after each group.
+        """
         now = self._now()
-        return sum(self._expire(group, now) for group in self.all_groups() if not isinstance(group, ShareGroup))
+        for group in list(self.all_groups()):
+            if self._group(group.group_id) is group and not isinstance(group, ShareGroup):
+                yield self._expire(group, now)
 
     def _expire(self, group: AnyGroup, now: Moment) -> int:
         """Return 0 on failure, so that other groups are not affected."""

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from stratalog.broker.coordinator_loading import CoordinatorLoading, in_pieces
 from stratalog.broker.coordinator_log import Contents, CoordinatorLog
 from stratalog.broker.groups import TopicPartition
+from stratalog.broker.tidying import Steps, Tidying
 from stratalog.broker.transactions import decisions
 from stratalog.broker.transactions.markers import Marker, MarkerWriter
 from stratalog.broker.transactions.peers import TransactionPeers
@@ -34,6 +35,7 @@ from stratalog.broker.transactions.records import (
     value_version,
 )
 from stratalog.broker.transactions.states import TransactionState
+from stratalog.broker.transactions.timeouts import TransactionTimeouts
 from stratalog.broker.transactions.transaction import ProducerIdAndEpoch, Transaction
 from stratalog.broker.transactions.transaction_log import transaction_log
 from stratalog.config import TRANSACTION_VERSION
@@ -87,10 +89,12 @@ class TransactionCoordinator:
         self._loop = workers.loop
         self._clock = storage.clock
         self._transactions: dict[str, Transaction] = {}
+        self._timeouts = TransactionTimeouts()
         #: Partitions that still need their marker, by transactional id, of transactions that are prepared.
         self._unmarked: dict[str, frozenset[TopicPartition]] = {}
         self._markers = MarkerWriter(storage.logs, storage.clock, groups)
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._tidying = Tidying(workers.loop)
+        self._retry_timer: asyncio.TimerHandle | None = None
         self._closed = False
         self.log: CoordinatorLog = transaction_log(storage, workers)
         self.loading = CoordinatorLoading(storage, workers, self.log, decode=_decode, take=self._take, drop=self._drop)
@@ -120,20 +124,16 @@ class TransactionCoordinator:
         if self.peers is not None:
             self.peers.close()
         self.loading.close()
-        for timer in self._timers.values():
-            timer.cancel()
+        self._tidying.close()
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
 
     def _take(self, number: int, entries: Sequence[Transaction]) -> Iterator[None]:
         """Take in what has been read of a partition, in pieces, and finish what was decided there."""
-
-        def take(transaction: Transaction) -> None:
-            self._transactions[transaction.transactional_id] = transaction
-
-        yield from in_pieces(entries, take)
-        for transaction in entries:
-            if transaction.state.is_prepared:
-                self._complete(transaction, transaction.partitions)
-                yield
+        yield from in_pieces(entries, self._keep)
+        for transaction in [each for each in entries if each.state.is_prepared]:
+            self._complete(transaction, transaction.partitions)
+            yield
         if entries:
             logger.info("Loaded %d transactional ids of %s-%d", len(entries), self.log.topic, number)
 
@@ -142,26 +142,31 @@ class TransactionCoordinator:
         for name in [
             name for name in self._transactions if not self.log.exists or self.log.partition_number(name) == number
         ]:
-            del self._transactions[name]
+            self._lose(name)
             self._unmarked.pop(name, None)
 
     def _begin_to_tidy(self) -> None:
-        self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.abort_timed_out)
-        self._every("transaction.remove.expired.transaction.cleanup.interval.ms", self.expire)
+        self._every(
+            "The abort of transactions that timed out",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+            self.abort_timed_out,
+        )
+        self._every(
+            "The expiration of transactional ids",
+            "transaction.remove.expired.transaction.cleanup.interval.ms",
+            self.expire,
+        )
 
-    def _every(self, interval_key: str, work: Callable[[], object]) -> None:
-        def turn() -> None:
-            try:
-                work()
-            except Exception:  # whatever it is: nothing else would ever tidy up again
-                logger.exception("Transactions could not be cleaned up; it is tried again at the next turn")
-            self._every(interval_key, work)
+    def _every(self, name: str, interval_key: str, work: Steps) -> None:
+        self._tidying.every(name, lambda: self._storage.config[interval_key] / 1000, work)
 
-        self._later(interval_key, self._storage.config[interval_key] / 1000, turn)
+    def _keep(self, transaction: Transaction) -> None:
+        self._transactions[transaction.transactional_id] = transaction
+        self._timeouts.note(transaction)
 
-    def _later(self, name: str, delay_s: float, work: Callable[[], None]) -> None:
-        if not self._closed:
-            self._timers[name] = self._loop.call_later(delay_s, work)
+    def _lose(self, transactional_id: str) -> None:
+        del self._transactions[transactional_id]
+        self._timeouts.forget(transactional_id)
 
     # --- what there is ------------------------------------------------------------------------------------------------
 
@@ -297,7 +302,7 @@ class TransactionCoordinator:
         except Exception:  # whatever it is: the outcome is decided, and nothing else would go on
             logger.exception("Transactional id %s cannot be completed", prepared.transactional_id)
         if not self._unmarked:
-            self._later("markers", _RETRY_S, self._retry)
+            self._retry_later()
         self._unmarked[prepared.transactional_id] = left
 
     async def _complete_in_cluster(
@@ -338,6 +343,10 @@ class TransactionCoordinator:
         committed = prepared.state is TransactionState.PREPARE_COMMIT
         return Marker(prepared.producer, committed, epoch, prepared.client_version)
 
+    def _retry_later(self) -> None:
+        if not self._closed:
+            self._retry_timer = self._loop.call_later(_RETRY_S, self._retry)
+
     def _retry(self) -> None:
         waiting, self._unmarked = self._unmarked, {}
         for name, partitions in waiting.items():
@@ -346,11 +355,16 @@ class TransactionCoordinator:
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
-    def abort_timed_out(self) -> int:
-        """Abort transactions that are open for longer than their timeout, and fence their producers; how many."""
+    def abort_timed_out(self) -> Iterator[bool]:
+        """Abort transactions that are open for longer than their timeout, and fence their producers.
+
+        Yields after each whether it is aborted.
+        """
         now_ms = self._clock.now_ms()
-        late = [known for known in self._transactions.values() if known.is_timed_out(now_ms)]
-        return sum(self._abort(known, now_ms) for known in late)
+        for name in self._timeouts.due(now_ms):
+            known = self._transactions.get(name)
+            if known is not None and known.is_timed_out(now_ms):
+                yield self._abort(known, now_ms)
 
     def _abort(self, known: Transaction, now_ms: int) -> bool:
         """Abort one transaction. Returns False when it failed, which is no reason to leave the others open."""
@@ -367,11 +381,12 @@ class TransactionCoordinator:
             return False
         return True
 
-    def expire(self) -> int:
-        """Forget ids that were not used for `transactional.id.expiration.ms`; how many."""
+    def expire(self) -> Iterator[bool]:
+        """Forget ids that were not used for `transactional.id.expiration.ms`. Yields after each whether it has gone."""
         now_ms, expiration_ms = self._clock.now_ms(), self._storage.config["transactional.id.expiration.ms"]
-        old = [known for known in self._transactions.values() if known.is_expired(now_ms, expiration_ms)]
-        return sum(map(self._forget, old))
+        for name in list(self._transactions):
+            known = self._transactions.get(name)
+            yield known is not None and known.is_expired(now_ms, expiration_ms) and self._forget(known)
 
     def _forget(self, known: Transaction) -> bool:
         """Forget one transactional id. Returns False when it failed, which is no reason to keep the others."""
@@ -380,14 +395,14 @@ class TransactionCoordinator:
         except KafkaError as error:
             logger.error("Transactional id %s stays until the next turn: %s", known.transactional_id, error)
             return False
-        del self._transactions[known.transactional_id]
+        self._lose(known.transactional_id)
         return True
 
     def _store(self, changed: Transaction) -> None:
         """Store a step; it counts from then on. A KafkaError leaves everything as it was."""
         value = encode_value(changed, value_version(self.transaction_version))
         self.log.append(changed.transactional_id, [(encode_key(changed.transactional_id), value)])
-        self._transactions[changed.transactional_id] = changed
+        self._keep(changed)
 
 
 def _check_id(transactional_id: str | None) -> str:
