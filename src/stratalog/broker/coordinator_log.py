@@ -140,11 +140,26 @@ class CoordinatorLog:
 
     async def ensure(self) -> None:
         """Create the topic unless it is there; however many ask at once, it is made once."""
-        if self.exists:
-            return
+        if not self.exists:
+            await asyncio.shield(self._creation())
+
+    def begin_creation(self) -> None:
+        """Have the topic created, unless it is there or on its way. It is not waited for; a failure is logged."""
+        under_way = self._creating is not None and not self._creating.done()
+        if not under_way and not self.exists:
+            self._creation().add_done_callback(self._log_failed_creation)
+
+    def _creation(self) -> asyncio.Future[object]:
         if self._creating is None or self._creating.done():
             self._creating = self._workers.submit(self._create)
-        await asyncio.shield(self._creating)
+        return self._creating
+
+    def _log_failed_creation(self, made: asyncio.Future[object]) -> None:
+        error = None if made.cancelled() else made.exception()
+        if isinstance(error, StratalogError):
+            logger.warning("%s cannot be created: %s", self.topic, error)
+        elif error is not None:
+            logger.error("%s cannot be created", self.topic, exc_info=error)
 
     @property
     def partition_count(self) -> int:

@@ -130,15 +130,13 @@ class ClusterApis:
             if name and name not in INTERNAL_TOPICS and self._metadata.topic(name) is None and is_topic_name(name):
                 yield name
 
-    async def _find_coordinator(self, ctx: RequestContext, request: Any) -> Any:
+    def _find_coordinator(self, ctx: RequestContext, request: Any) -> Any:
         topic = coordinator_topic(ctx.version, request)
         if topic is not None and self._metadata.topic(topic) is None:
             broker = ctx.broker
             logs = (broker.groups.log, broker.transactions.log, broker.share_states.log)
-            try:
-                await next(log for log in logs if log.topic == topic).ensure()
-            except KafkaError as error:
-                logger.warning("%s cannot be created: %s", topic, error)
+            next(log for log in logs if log.topic == topic).begin_creation()
+        # Answered from the image at once, as in Kafka: clients ask again until the topic is there.
         return self._answers(ctx).find_coordinator(ctx.version, request)
 
     # --- to the controllers -------------------------------------------------------------------------------------------
