@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -150,3 +151,20 @@ def test_a_command_without_standard_streams_ends_as_with_them(closed: str) -> No
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("command", "closed", "stream"),
+    [
+        ("produce orders", "<&-", "input"),
+        ("metadata check -", "<&-", "input"),
+        ("consume orders -e", ">&-", "output"),
+    ],
+)
+def test_a_command_that_needs_a_stream_that_is_closed_says_so(command: str, closed: str, stream: str) -> None:
+    script = f"exec {sys.executable} -m stratalog {command} {closed}"
+    environment = {**os.environ, "STRATALOG_BOOTSTRAP_SERVER": "127.0.0.1:9"}
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"stratalog: standard {stream} is closed: ")

@@ -53,6 +53,9 @@ TOMBSTONE = SimpleNamespace(topic="t", partition=0, offset=0, timestamp=-1, key=
         "offset not in [1, 2]",
         "offset == 1 or offset == 42 and key == 'customer-7'",
         "value.total != '99.5'",
+        "headers.x-id == 5 and headers.x-id > 4.5 and headers.x-id in [4, 5] and 6 > headers.x-id",
+        "headers.source != 5 and key not in [7]",
+        "value.total > 9e1",
     ],
 )
 def test_a_record_passes(text: str) -> None:
@@ -78,6 +81,32 @@ def test_values_of_different_kinds_are_unequal_and_have_no_order(text: str) -> N
     assert not compile_filter(text, NOW_MS)(ORDER)
 
 
+@pytest.mark.parametrize(
+    ("value", "text", "holds"),
+    [
+        (b"10", "value > 9", True),
+        (b"10", "value > '9'", False),  # texts are compared as texts
+        (b" 10\n", "value == 10", True),
+        (b"1e3", "value == 1000", True),
+        (b"-.5", "value < 0", True),
+        (b"9007199254740993", "value == 9007199254740993 and value != 9007199254740992", True),
+        (b"ten", "value > 1", False),
+        (b"ten", "value < 1", False),
+        (b"ten", "value != 1", True),
+        (b"", "value == 0", False),
+        (b"nan", "value == value and value != 0 and not value < 1", True),
+        (b"1_0", "value == 10", False),
+        ("\u0661".encode(), "value == 1", False),
+        (b"9" * 5000, "value > 1", False),
+        (b'"5"', "value > 1", False),
+        (b'{"a": "5"}', "value.a > 1", False),  # JSON says what is a number
+    ],
+)
+def test_text_that_reads_as_a_number_is_one_beside_a_number(value: bytes, text: str, holds: bool) -> None:
+    record = SimpleNamespace(**{**vars(TOMBSTONE), "value": value})
+    assert compile_filter(text, NOW_MS)(record) is holds
+
+
 def test_a_record_without_key_value_and_headers_has_nulls() -> None:
     assert compile_filter("key == null and value == null and value.a == null and not key", NOW_MS)(TOMBSTONE)
     assert not compile_filter("key ~ '.' or value > 'a' or headers.a", NOW_MS)(TOMBSTONE)
@@ -97,7 +126,14 @@ def test_a_value_that_is_no_json_has_no_parts(value: bytes) -> None:
         ("value == web", "web is no field (texts stand in quotes)"),
         ("(offset == 1", "expected ) at the end"),
         ("offset == 1 2", "expected an operator such as ==, and, or at '2'"),
-        ("offset == 'a", "cannot read"),
+        ("offset == 'a", 'a quote without its end at "\'a" (character 11)'),
+        ("value > ; 1", "cannot read what stands at '; 1' (character 9)"),
+        ("value > 1 and", "expected a field, a text in quotes or a number at the end"),
+        (
+            "value > 1 or or",
+            "timestamp, key, value, headers; at 'or' (character 14)",
+        ),
+        ("value => 1", "at '> 1' (character 8)"),
         ("key ~ '('", "is no regular expression"),
         ("key ~ 5", "expected a regular expression in quotes"),
         ("headers == 1", "expected a name behind headers"),
@@ -107,7 +143,7 @@ def test_a_value_that_is_no_json_has_no_parts(value: bytes) -> None:
         ("timestamp > 'late'", "expected 2026-01-31"),
         ("__import__('os').system('true')", "__import__ is no field"),
         ("value.__class__()", "expected an operator"),
-        ("lambda: 1", "cannot read ': 1'"),
+        ("lambda: 1", "cannot read what stands at ': 1' (character 7)"),
         ("(" * 1000, "too many conditions within one another"),
         ("not " * 1000 + "key", "too many conditions within one another"),
         ("[" * 1000, "too many"),

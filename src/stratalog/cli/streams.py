@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from io import RawIOBase
 from typing import BinaryIO, Final
 
+from stratalog.errors import UsageError
+
 _STREAMS: Final = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
@@ -30,14 +32,28 @@ def reopen_closed_streams() -> None:
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
+def stdin_bytes() -> BinaryIO:
+    """Return standard input as bytes, for a command that has to read it. UsageError where it is closed."""
+    if sys.__stdin__ is None:  # as Python starts without one; what stands in its place reads as empty
+        raise UsageError("standard input is closed: give the command an input, such as < FILE or a pipe")
+    return sys.stdin.buffer
+
+
+def stdout_bytes() -> BinaryIO:
+    """Return standard output as bytes, for a command that does nothing else. UsageError where it is closed."""
+    if sys.__stdout__ is None:
+        raise UsageError("standard output is closed: give the command an output, such as > FILE or a pipe")
+    return sys.stdout.buffer
+
+
 @contextmanager
 def buffered_stdout() -> Iterator[BinaryIO]:
     """Lend standard output as bytes that are written in blocks, also where PYTHONUNBUFFERED is set.
 
     Containers often set it, and a call of the system for each line would cost more than the line. It is flushed when
-    the block ends without an error.
+    the block ends without an error. UsageError where it is closed.
     """
-    stream = sys.stdout.buffer
+    stream = stdout_bytes()
     if not isinstance(stream, RawIOBase):
         yield stream
         return

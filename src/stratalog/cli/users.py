@@ -16,6 +16,7 @@ from stratalog.cli.completion import complete_users
 from stratalog.cli.connection import ClusterOptions
 from stratalog.cli.options import Json, PlanOnly
 from stratalog.cli.out import print_json
+from stratalog.cli.streams import stdin_bytes
 from stratalog.errors import ResourceNotFoundError, UsageError
 from stratalog.util import REAL_FILESYSTEM, print_table, random_bytes
 from stratalog.wire import ApiKey
@@ -180,7 +181,7 @@ def _password(user: str, file: str | None) -> str:
 def _first_line(file: str) -> str:
     where = "standard input" if file == "-" else file
     try:
-        data = sys.stdin.buffer.readline() if file == "-" else REAL_FILESYSTEM.read_bytes(Path(file))
+        data = stdin_bytes().readline() if file == "-" else REAL_FILESYSTEM.read_bytes(Path(file))
         return data.decode().partition("\n")[0].removesuffix("\r")
     except UnicodeDecodeError:
         raise UsageError(f"--password-file {where}: expected text") from None

@@ -10,8 +10,9 @@
     path = { "." NAME | "[" number "]" | "[" text "]" }
 
 A key or value without a path is text; with one it is read as JSON, and what is missing is null. An operand alone is
-true unless it is null, false, 0 or empty. Values of different kinds are unequal, and neither is the smaller. A
-timestamp is in ms, and compares with a text as a time (ISO 8601, "-1h").
+true unless it is null, false, 0 or empty. Values of different kinds are unequal, and neither is the smaller; but the
+text of a key, value or header that reads as a number is that number beside one (`value > 1`), and text beside a text
+(`value > "1"`). A timestamp is in ms, and compares with a text as a time (ISO 8601, "-1h").
 """
 
 from __future__ import annotations
@@ -29,9 +30,12 @@ RecordCondition = Callable[[Any], bool]
 Evaluator = Callable[[Any], Any]
 
 _TOKEN: Final = re.compile(
-    r"""\s*(?:(?P<number>-?\d+(?:\.\d+)?)|(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
+    r"""\s*(?:(?P<number>-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)|(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
     r"""|(?P<name>[A-Za-z_][\w-]*)|(?P<sign>==|!=|<=|>=|!~|&&|\|\||[<>~=!()\[\].,]))"""
 )
+#: Text of a record that is a number beside a number.
+_NUMERAL: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_NUMERAL_LENGTH_MAX: Final = 1000
 _FIELDS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 _ORDER: Final[dict[str, Callable[[Any, Any], bool]]] = {
@@ -40,11 +44,20 @@ _ORDER: Final[dict[str, Callable[[Any, Any], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_QUOTES: Final = "'\""
+#: Characters of a condition that an error repeats.
+_SHOWN_MAX: Final = 200
 _DEPTH_MAX: Final = 50
 
 
 class FilterError(ValueError):
     """A condition that cannot be read; the message shows where."""
+
+
+class UntypedText(str):
+    """Text of a record, which has no type of its own: beside a number it is the number that it reads as, if any."""
+
+    __slots__ = ()
 
 
 class TextPattern(Protocol):
@@ -95,7 +108,11 @@ class _Parser:
         while at < end:
             match = _TOKEN.match(self._text, at)
             if match is None or match.lastgroup is None:
-                raise FilterError(f"cannot read {self._text[at:].strip()!r}")
+                rest = self._text[at:].lstrip()
+                place = f"at {rest[:20].strip()!r} (character {len(self._text) - len(rest) + 1})"
+                raise FilterError(
+                    f"{'a quote without its end' if rest[0] in _QUOTES else 'cannot read what stands'} {place}"
+                )
             found.append((match.lastgroup, match[match.lastgroup], match.start(match.lastgroup)))
             at = match.end()
         return [*found, ("end", "", end)]
@@ -120,7 +137,8 @@ class _Parser:
     def _error(self, expected: str) -> FilterError:
         _, _, at = self._tokens[self._next]
         here = self._text[at : at + 20].strip()
-        return FilterError(f"{self._text}: {expected} " + (f"at {here!r}" if here else "at the end"))
+        place = f"at {here!r} (character {at + 1})" if here else "at the end"
+        return FilterError(f"{self._text[:_SHOWN_MAX]}: {expected} {place}")
 
     # --- conditions ---------------------------------------------------------------------------------------------------
 
@@ -204,7 +222,7 @@ class _Parser:
         kind, word, _ = self._tokens[self._next]
         if kind == "number":
             self._next += 1
-            number = float(word) if "." in word else _integer(word)
+            number = _integer(word) if word.lstrip("-").isdecimal() else float(word)
             return lambda _: number
         if kind == "text":
             self._next += 1
@@ -254,7 +272,7 @@ class _Parser:
                 self._next += 1
             elif self._take("["):
                 kind, word, _ = self._tokens[self._next]
-                if kind not in ("number", "text") or ("." in word and kind == "number"):
+                if kind not in ("number", "text") or (kind == "number" and not word.lstrip("-").isdecimal()):
                     raise self._error("expected a number or a name in quotes")
                 path.append(_integer(word) if kind == "number" else _unquoted(word))
                 self._next += 1
@@ -283,20 +301,40 @@ def _any_of(conditions: Sequence[Evaluator]) -> Evaluator:
 
 
 def _equal(left: Evaluator, right: Evaluator) -> Evaluator:
-    def evaluate(record: Any) -> bool:
-        one, other = left(record), right(record)
-        return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+    return lambda record: _are_equal(left(record), right(record))
 
-    return evaluate
+
+def _are_equal(one: Any, other: Any) -> bool:
+    one, other = _beside_each_other(one, other)
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
 def _ordered(compare: Callable[[Any, Any], bool], left: Evaluator, right: Evaluator) -> Evaluator:
     def evaluate(record: Any) -> bool:
-        one, other = left(record), right(record)
+        one, other = _beside_each_other(left(record), right(record))
         alike = (_is_number(one) and _is_number(other)) or (isinstance(one, str) and isinstance(other, str))
         return alike and compare(one, other)
 
     return evaluate
+
+
+def _beside_each_other(one: Any, other: Any) -> tuple[Any, Any]:
+    """Return two values as they are compared: text of a record beside a number as the number that it reads as."""
+    if isinstance(one, UntypedText) and _is_number(other):
+        return _numeral(one), other
+    if isinstance(other, UntypedText) and _is_number(one):
+        return one, _numeral(other)
+    return one, other
+
+
+def _numeral(text: str) -> Any:
+    text = text.strip()
+    if len(text) > _NUMERAL_LENGTH_MAX or _NUMERAL.fullmatch(text) is None:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
 def _matching(left: Evaluator, pattern: TextPattern, json_text: Callable[[Any], str], *, negated: bool) -> Evaluator:
@@ -314,7 +352,7 @@ def _member(left: Evaluator, right: Evaluator, *, negated: bool) -> Evaluator:
         if isinstance(many, str):
             found = isinstance(one, str) and one in many
         else:
-            found = isinstance(many, list | dict) and any(one == each for each in many)
+            found = isinstance(many, list | dict) and any(_are_equal(one, each) for each in many)
         return found != negated
 
     return evaluate
@@ -329,7 +367,7 @@ def _text_field(name: str) -> Evaluator:
 
     def evaluate(record: Any) -> Any:
         value = get(record)
-        return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
+        return UntypedText(value.decode(errors="backslashreplace")) if isinstance(value, bytes) else value
 
     return evaluate
 
@@ -358,6 +396,7 @@ def _header(name: str) -> Evaluator:
     def evaluate(record: Any) -> str | None:
         """Return the last header of the name, as Kafka's `lastHeader`."""
         found = [value for key, value in record.headers if key == name]
-        return found[-1].decode(errors="backslashreplace") if found and found[-1] is not None else None
+        last = found[-1] if found else None
+        return None if last is None else UntypedText(last.decode(errors="backslashreplace"))
 
     return evaluate

@@ -27,6 +27,7 @@ from stratalog.cli.consume.record_filter import compile_filter
 from stratalog.cli.consume.schema_values import schema_decoder
 from stratalog.cli.options import JsonLines, SchemaRegistryUrl
 from stratalog.cli.out import on_terminal
+from stratalog.cli.streams import stdout_bytes
 from stratalog.cli.topic_lookup import matching_topics, named_topics
 from stratalog.errors import UsageError
 from stratalog.util import SYSTEM_CLOCK, terminal_width
@@ -123,6 +124,7 @@ def consume(
         --filter 'value.total > 100 and headers.source == "web"'
     """
     now_ms = SYSTEM_CLOCK.now_ms()
+    output = stdout_bytes()
     ranges = _ranges(offset or (), from_, to, until_end, now_ms)
     passes = None if filter_ is None else compile_filter(filter_, now_ms)
     write = _printer(json_ or json_of_kcat, format_, key_separator, delimiter, null, len(topics) > 1 or regex)
@@ -155,7 +157,7 @@ def consume(
             reader = RangeReader(
                 cluster, resolve(cluster, chosen, read_committed=read_committed), read_committed=read_committed
             )
-        run_to_end(print_records(reader, write, passes, num, decode))
+        run_to_end(print_records(reader, output, write, passes, num, decode))
     return 0
 
 

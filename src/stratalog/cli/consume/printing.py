@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from stratalog.cli.threads import call_beside
 
@@ -22,12 +21,13 @@ class RecordSource(Protocol):
 
 async def print_records(
     source: RecordSource,
+    output: BinaryIO,
     write: Callable[[Any], bytes],
     passes: Callable[[Any], bool] | None,
     count: int | None,
     decode: Callable[[Any], Any] | None = None,
 ) -> None:
-    """Print the records that pass, `count` of them at most, as `decode` makes them.
+    """Print the records that pass to `output`, `count` of them at most, as `decode` makes them.
 
     Raises BrokenPipeError when there is no reader left.
     """
@@ -44,7 +44,7 @@ async def print_records(
                 chosen = chosen[:left]
                 seen = [each for each in piece if each.offset <= chosen[-1].offset]
             if chosen:
-                await call_beside(_print, b"".join(map(write, chosen)))
+                await call_beside(_print, output, b"".join(map(write, chosen)))
             await source.done(seen)
             if left is not None:
                 left -= len(chosen)
@@ -52,6 +52,6 @@ async def print_records(
                     return
 
 
-def _print(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+def _print(output: BinaryIO, data: bytes) -> None:
+    output.write(data)
+    output.flush()

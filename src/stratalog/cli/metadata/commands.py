@@ -19,6 +19,7 @@ from stratalog.broker.metadata import (
 from stratalog.cli.metadata.differences import unlike
 from stratalog.cli.options import Json, PlanOnly
 from stratalog.cli.out import counted, notice, print_json
+from stratalog.cli.streams import stdin_bytes
 from stratalog.engine.dirs import is_served, stored_cluster_id
 from stratalog.errors import DataDirError, UsageError
 from stratalog.util import REAL_FILESYSTEM, write_atomic
@@ -129,7 +130,7 @@ def check(
 
 def _read(file: Path) -> dict[str, Any]:
     if str(file) == "-":
-        return parse_document(sys.stdin.buffer.read(), "stdin")
+        return parse_document(stdin_bytes().read(), "stdin")
     return parse_document(REAL_FILESYSTEM.read_bytes(file), str(file))
 
 

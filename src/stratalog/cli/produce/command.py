@@ -35,6 +35,7 @@ from stratalog.cli.produce.input_records import (
     parse_headers,
 )
 from stratalog.cli.schema_registry import SchemaRegistry
+from stratalog.cli.streams import stdin_bytes
 from stratalog.cli.tier import time_ms
 from stratalog.cli.topic_lookup import create_topic, named_topics
 from stratalog.errors import UsageError
@@ -123,6 +124,26 @@ def produce(
     linger_ms: Annotated[
         int, typer.Option("--linger-ms", min=0, max=_INT32_MAX, help="Time to wait for a batch to fill.")
     ] = 5,
+    transactional_id: Annotated[
+        str | None,
+        typer.Option("--transactional-id", metavar="ID", help="Write in transactions of this id, see below."),
+    ] = None,
+    transaction_records: Annotated[
+        int | None,
+        typer.Option(
+            "--transaction-records", metavar="N", min=1, help="Commit after each N records. Default: once, at the end."
+        ),
+    ] = None,
+    transaction_timeout_ms: Annotated[
+        int,
+        typer.Option(
+            "--transaction-timeout-ms",
+            metavar="MS",
+            min=1,
+            max=_INT32_MAX,
+            help="Time after which the broker aborts an open transaction.",
+        ),
+    ] = 60_000,
     schema_registry: SchemaRegistryUrl = None,
     key_schema: Annotated[
         int | None, typer.Option("--key-schema", metavar="ID", help="Write keys, given as JSON, by this schema.")
@@ -139,13 +160,18 @@ def produce(
 
     Separators and formats may hold \\n, \\t, \\0 and \\xHH. The form of --input json is that of `consume --json`.
 
-    Exit code 1: the broker refused a record. What was read before it has been sent.
+    With --transactional-id, readers that ask for committed records see all of a transaction or nothing. Wrong input, a
+    refused record, Ctrl-C or a lost connection abort the open one. A producer that starts with the same id ends what an
+    earlier one has left open.
+
+    Exit code 1: the broker refused a record. What was read before it has been sent, unless its transaction was aborted.
 
     \b
     Examples:
       stratalog produce orders "first" "second" -b h:9092
       stratalog produce orders -K : -z zstd -b h:9092 < keyed.txt
       stratalog produce orders -f '%k %v' -H source=shop -b h:9092 < lines.txt
+      stratalog produce orders --transactional-id import-7 -b h:9092 < all.txt
       stratalog consume orders --json -e -b h:9092 | \\
         stratalog produce copy --input json -b h:9092
     """
@@ -163,11 +189,18 @@ def produce(
         parse = SchemaParser(parse, SchemaRegistry(schema_registry), key_schema, value_schema)
     reader = _reader(input_, parse, unescaped(delimiter, "--delimiter"))
     settings = _settings(compression, acks, idempotence, batch_size, linger_ms)
+    _check_transactional(transactional_id, transaction_records, settings)
     if messages and file:
         raise UsageError("give either MESSAGE.. or --file")
+    if messages:
+        stream = InputStream([message.encode("utf-8", "surrogateescape") for message in messages])
+        reader = ChunkReader(parse)
+    else:
+        stream = _files(file) if file else _standard_input()
     options = servers.connection()
 
     from stratalog.cli.produce.sending import ProducerSettings, send_stream  # loads a client, which --help does without
+    from stratalog.cli.produce.transactions import TransactionSettings
     from stratalog.cli.threads import run_to_end
     from stratalog.wire.client import Cluster
 
@@ -178,16 +211,18 @@ def produce(
             partitions = named_topics(cluster, [topic])[topic].partitions
         except NothingFoundError as error:
             raise NothingFoundError(f"{error} (--create makes the topic)") from None
-    if messages:
-        stream = InputStream([message.encode("utf-8", "surrogateescape") for message in messages])
-        reader = ChunkReader(parse)
-    else:
-        stream = _files(file) if file else _standard_input()
+    if not messages and not file and sys.stdin.isatty():
+        notice("type records, one a line; Ctrl-D ends")
     with _progress(stream.size) as advance:
         summary = run_to_end(
             send_stream(
                 options,
-                ProducerSettings(**settings),
+                ProducerSettings(
+                    **settings,
+                    transactions=TransactionSettings(transactional_id, transaction_records, transaction_timeout_ms)
+                    if transactional_id
+                    else None,
+                ),
                 topic=topic,
                 partitions=partitions,
                 chunks=stream.chunks,
@@ -259,6 +294,17 @@ def _settings(
     }
 
 
+def _check_transactional(transactional_id: str | None, records_max: int | None, settings: dict[str, Any]) -> None:
+    if transactional_id is None:
+        if records_max is not None:
+            raise UsageError("--transaction-records needs --transactional-id ID")
+        return
+    if not transactional_id:
+        raise UsageError("--transactional-id: expected at least one character")
+    if not settings["is_idempotent"]:
+        raise UsageError("--transactional-id needs --acks all and idempotence")
+
+
 @dataclass(frozen=True, slots=True)
 class InputStream:
     """Chunks of bytes, and how many there are; 0 where that is not known."""
@@ -269,9 +315,8 @@ class InputStream:
 
 def _standard_input() -> InputStream:
     # without the buffer, whose lock a thread that waits for input would hold at the end of the program
-    stream: Any = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
-    if sys.stdin.isatty():
-        notice("type records, one a line; Ctrl-D ends")
+    buffered = stdin_bytes()
+    stream: Any = getattr(buffered, "raw", buffered)
     try:
         stats = os.fstat(stream.fileno())
         size = stats.st_size if stat.S_ISREG(stats.st_mode) else 0

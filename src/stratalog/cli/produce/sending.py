@@ -7,15 +7,17 @@ import functools
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable
-from contextlib import aclosing, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import aiokafka.errors
 from aiokafka import AIOKafkaProducer
 
 from stratalog.cli.kafka_client import client_errors, client_settings, refusal
 from stratalog.cli.out import counted
 from stratalog.cli.produce.input_records import OutgoingRecord, RecordReader
+from stratalog.cli.produce.transactions import ProducerTransactions, TransactionSettings
 from stratalog.cli.schema_registry import SchemaError
 from stratalog.errors import StratalogError, UsageError
 from stratalog.wire.client import ConnectionOptions, UnreachableError
@@ -41,6 +43,7 @@ class ProducerSettings:
     is_idempotent: bool = True
     batch_bytes: int = 1 << 18
     linger_ms: int = 5
+    transactions: TransactionSettings | None = None
 
 
 @dataclass(slots=True)
@@ -73,7 +76,14 @@ class SendSummary:
 class RecordSender:
     """Sends to one topic, whose partitions are known. The first failure ends it."""
 
-    def __init__(self, producer: Any, topic: str, partitions: Collection[int], timeout_s: float) -> None:
+    def __init__(
+        self,
+        producer: Any,
+        topic: str,
+        partitions: Collection[int],
+        timeout_s: float,
+        transactions: TransactionSettings | None = None,
+    ) -> None:
         """`timeout_s`: how long records may wait while not one is acknowledged."""
         self._producer = producer
         self._timeout_s = timeout_s
@@ -82,9 +92,22 @@ class RecordSender:
         self._topic = topic
         self._partitions = partitions
         self._sent = 0
-        self._open = 0
+        self._open = set[Any]()
         self._failure: StratalogError | None = None
+        self._transactions = (
+            None if transactions is None else ProducerTransactions(producer, transactions, self.settled, timeout_s)
+        )
         self.summary = SendSummary()
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Return the context in which records are sent: that of the transactions, if there are any."""
+        return nullcontext() if self._transactions is None else self._transactions.running()
+
+    async def settled(self) -> None:
+        """Wait until each record that was sent is acknowledged. Raises the error of the first that is not."""
+        while self._open:
+            await asyncio.wait(self._open)
+            self.raise_failure()
 
     async def send(self, records: Iterable[OutgoingRecord]) -> None:
         """Hand records to the producer. Raises the error of a record of these, or of earlier ones."""
@@ -104,15 +127,19 @@ class RecordSender:
                     f"record {number}: topic {self._topic} has no partition {record.partition}; "
                     f"it has {len(self._partitions)}"
                 )
+            if self._transactions is not None:
+                await self._transactions.join()
             sending = await self._begin(record)
             self._sent = number
             if not self._open:
                 self._moved_s = time.monotonic()
-            self._open += 1
+            self._open.add(sending)
             sending.add_done_callback(functools.partial(self._done, number))
             if number % _SENDS_AT_ONCE == 0:
                 await asyncio.sleep(0)
             self.raise_failure()
+            if self._transactions is not None:
+                await self._transactions.added()
 
     async def _begin(self, record: OutgoingRecord) -> Any:
         """Return the future of a record. One without key and value gets a batch of its own, as `send` refuses it."""
@@ -132,7 +159,7 @@ class RecordSender:
         )
 
     def _done(self, number: int, sending: Any) -> None:
-        self._open -= 1
+        self._open.discard(sending)
         self._moved_s = time.monotonic()
         error = asyncio.CancelledError() if sending.cancelled() else sending.exception()
         if error is None:
@@ -140,6 +167,7 @@ class RecordSender:
             self.summary.add(-1 if answer is None else answer.partition, -1 if answer is None else answer.offset)
         elif self._failure is None:
             self._failure = refusal(error, f"record {number}")
+            self._failure.__cause__ = error
 
     async def finished(self, sending: asyncio.Future[None]) -> None:
         """Wait for the task that sends; aiokafka would try for ever.
@@ -151,7 +179,7 @@ class RecordSender:
                 raise UnreachableError(
                     f"no broker has acknowledged a record for {self._timeout_s:g} s (delivery.timeout.ms): of "
                     f"{counted(self._sent, 'record')}, {self.summary.records:,} are acknowledged,"
-                    f" and {self._open:,} may be lost"
+                    f" and {len(self._open):,} may be lost"
                 )
             await asyncio.wait([sending], timeout=min(_LOOK_S, self._timeout_s))
 
@@ -173,8 +201,8 @@ async def send_stream(
 ) -> SendSummary:
     """Send the records of a stream, and wait until all are acknowledged.
 
-    What was read before an error is sent all the same. UsageError, RefusedError; UnreachableError also when records
-    wait for longer than `delivery_timeout_s` while none is acknowledged.
+    What was read before an error is sent all the same, but not committed with transactions. UsageError, RefusedError;
+    UnreachableError also when records wait for longer than `delivery_timeout_s` while none is acknowledged.
     """
     with client_errors():
         producer = AIOKafkaProducer(
@@ -185,14 +213,15 @@ async def send_stream(
             max_batch_size=settings.batch_bytes,
             max_request_size=_REQUEST_BYTES_MAX,
             linger_ms=settings.linger_ms,
+            **_transactional(settings.transactions),
         )
-        await producer.start()
-        sender = RecordSender(producer, topic, partitions, options.delivery_timeout_s)
+        await _started(producer, settings.transactions, options.api_timeout_s)
+        sender = RecordSender(producer, topic, partitions, options.delivery_timeout_s, settings.transactions)
         sending = asyncio.ensure_future(_send_all(sender, producer, chunks, reader, advance))
         try:
             try:
                 await sender.finished(sending)
-            except asyncio.CancelledError:  # by Ctrl-C: what was read is sent all the same
+            except asyncio.CancelledError:  # by Ctrl-C: what was read is sent all the same, or its transaction aborted
                 sending.cancel()
                 await sender.finished(sending)
                 raise
@@ -205,6 +234,29 @@ async def send_stream(
         return sender.summary
 
 
+def _transactional(settings: TransactionSettings | None) -> dict[str, Any]:
+    if settings is None:
+        return {}
+    return {"transactional_id": settings.transactional_id, "transaction_timeout_ms": settings.timeout_ms}
+
+
+async def _started(producer: AIOKafkaProducer, transactions: TransactionSettings | None, timeout_s: float) -> None:
+    """Start a producer. aiokafka would look for the coordinator of a transactional id for ever."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await producer.start()
+    except TimeoutError:
+        await producer.stop()
+        what = "the cluster" if transactions is None else f"the coordinator of {transactions.transactional_id}"
+        raise UnreachableError(f"{what} has not answered for {timeout_s:g} s (default.api.timeout.ms)") from None
+    except aiokafka.errors.KafkaError as error:
+        await producer.stop()
+        if transactions is None:
+            raise
+        what = f"transactional id {transactions.transactional_id}, timeout of {transactions.timeout_ms:,} ms"
+        raise refusal(error, what) from error
+
+
 async def _send_all(
     sender: RecordSender,
     producer: AIOKafkaProducer,
@@ -214,11 +266,12 @@ async def _send_all(
 ) -> None:
     """Send what comes, and wait for its acknowledgment, also of what came before an error."""
     try:
-        async with aclosing(_ahead(chunks)) as ahead:
-            async for chunk in ahead:
-                await sender.send(reader.feed(chunk))
-                advance(len(chunk))
-        await sender.send(reader.finish())
+        async with sender.running():
+            async with aclosing(_ahead(chunks)) as ahead:
+                async for chunk in ahead:
+                    await sender.send(reader.feed(chunk))
+                    advance(len(chunk))
+            await sender.send(reader.finish())
     finally:
         await producer.stop()
 
