@@ -1,4 +1,4 @@
-"""Streams groups (KIP-1071): the coordinator knows the topology of an application, and gives tasks to its members."""
+"""Streams groups (KIP-1071): the coordinator knows an application's topology, and assigns tasks to its members."""
 
 import lazy_loader
 

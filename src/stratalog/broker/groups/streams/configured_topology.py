@@ -1,4 +1,4 @@
-"""A topology beside the topics that there are: how many tasks it has, which topics it lacks, what is wrong with them.
+"""A topology with the existing topics: its numbers of tasks, missing topics, and problems with partition counts.
 
 Source: `InternalTopicManager`, `RepartitionTopics`, `CopartitionedTopicsEnforcer` and `ChangelogTopics` of Kafka 4.4.0.
 """
@@ -15,12 +15,12 @@ from stratalog.broker.java_hashing import in_hash_order, string_hash
 from stratalog.errors import InvalidStreamsTopologyError, UnknownServerError
 
 _SHOWN_MAX = 3
-#: The number of partitions of a topic, or None.
+#: Returns the number of partitions of a topic, or None.
 PartitionCounts = Callable[[str], int | None]
 
 
 class StreamsStatus(IntEnum):
-    """What the answer to a heartbeat may say beside its code."""
+    """The status in a heartbeat response, in addition to its error code."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -41,7 +41,7 @@ class StatusDetail:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredSubtopology:
-    """A subtopology whose internal topics have numbers of partitions. `source` is what the application said."""
+    """A subtopology whose internal topics have partition counts. `source` is what the application sent."""
 
     source: Subtopology
     task_count: int
@@ -55,7 +55,7 @@ class ConfiguredSubtopology:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredTopology:
-    """`parts` are by id in order, None while source topics are missing or wrong; `to_create` are topics that lack."""
+    """`parts` is by id in order, None while source topics are missing or invalid; `to_create` has missing topics."""
 
     epoch: int
     parts: Mapping[str, ConfiguredSubtopology] | None
@@ -68,7 +68,7 @@ class ConfiguredTopology:
 
 
 class _ProblemError(Exception):
-    """Ends the look at a topology that has a problem with its topics."""
+    """Ends the configuration of a topology that has a problem with its topics."""
 
     def __init__(self, status: StreamsStatus, detail: str) -> None:
         super().__init__(detail)
@@ -76,7 +76,7 @@ class _ProblemError(Exception):
 
 
 def configure(topology: StreamsTopology, existing: PartitionCounts) -> ConfiguredTopology:
-    """Look at the topics of a topology. InvalidStreamsTopologyError for one that no topics could make right."""
+    """Configure a topology. InvalidStreamsTopologyError for one that is invalid with any topics."""
     groups = {part.subtopology_id: _copartition_names(part) for part in topology.subtopologies}
     try:
         _check_sources(topology, existing)
@@ -105,7 +105,7 @@ def _check_sources(topology: StreamsTopology, existing: PartitionCounts) -> None
 
 
 def _copartition_names(part: Subtopology) -> list[set[str]]:
-    """Return the topics of each copartition group; UnknownServerError for places that the subtopology has not got."""
+    """Return the topics of each copartition group; UnknownServerError for an invalid index."""
     groups = []
     for group in part.copartition_groups:
         names: set[str] = set()
@@ -123,7 +123,7 @@ def _copartition_names(part: Subtopology) -> list[set[str]]:
 def _decide(
     topology: StreamsTopology, groups: Mapping[str, list[set[str]]], existing: PartitionCounts
 ) -> dict[str, int]:
-    """Return how many partitions each internal topic is to have."""
+    """Return the number of partitions of each internal topic."""
     by_id = topology.by_id()
     parts = [by_id[part_id] for part_id in in_hash_order(list(by_id), string_hash)]
     decided: dict[str, int] = {}
@@ -156,7 +156,7 @@ def _known(count: PartitionCounts, name: str) -> int:
 
 
 class _FixedCounts:
-    """The repartition topics that ask for a number of partitions, and these numbers, looked up once for all groups."""
+    """Repartition topics with a fixed number of partitions, and these numbers, looked up once for all groups."""
 
     def __init__(self, names: set[str], count: PartitionCounts) -> None:
         self.names = names
@@ -171,7 +171,7 @@ class _FixedCounts:
 
 
 def _repartition_counts(parts: list[Subtopology], count: PartitionCounts) -> dict[str, int]:
-    """Return as many partitions for each repartition topic as it asks for, or else as the subtopology before it has."""
+    """Return the number of partitions of each repartition topic: its own, or else that of the upstream subtopology."""
     counts = {topic.name: topic.partitions for part in parts for topic in part.repartition_sources if topic.partitions}
     _spread_counts(parts, counts, count)
     if any(sink not in counts for part in parts for sink in part.repartition_sinks):
@@ -188,11 +188,11 @@ def _repartition_counts(parts: list[Subtopology], count: PartitionCounts) -> dic
 
 
 def _spread_counts(parts: list[Subtopology], counts: dict[str, int], count: PartitionCounts) -> None:
-    """Give each repartition topic the largest number that is known of what the subtopology before it reads.
+    """Set the count of each repartition topic to the largest known count of the upstream subtopology's inputs.
 
-    Kafka goes through all subtopologies again and again, and a number counts from where it is found on. Here each is
-    looked at once, at the turn (round, place) at which Kafka finds it: the result is the same, also where a
-    subtopology reads several topics of which some are not known by then.
+    Kafka iterates over all subtopologies repeatedly, and a count applies from where it is found on. Here each is
+    visited once, at the turn (round, position) at which Kafka finds it. The result is the same, even if a subtopology
+    reads several topics of which some are unknown at that turn.
     """
     readers: dict[str, list[int]] = {}
     for place, part in enumerate(parts):
@@ -222,7 +222,7 @@ def _input_count(part: Subtopology, counts: Mapping[str, int], count: PartitionC
 
 
 def _copartitioned(names: set[str], fixed: _FixedCounts, internal: set[str], count: PartitionCounts) -> dict[str, int]:
-    """Return one number of partitions for the repartition topics of a group, or raise that it cannot be."""
+    """Return the common partition count of a group's repartition topics, or raise if there is none."""
     if not names:
         return {}
     counts = {name: _known(count, name) for name in names}
@@ -277,7 +277,7 @@ def _configured(part: Subtopology, existing: PartitionCounts, decided: Mapping[s
 def _missing(
     parts: Mapping[str, ConfiguredSubtopology], topology: StreamsTopology, existing: PartitionCounts
 ) -> dict[str, InternalTopic]:
-    """Return the internal topics that are not there; those that are have to have the right number of partitions."""
+    """Return the internal topics that do not exist; raise for existing ones with a wrong partition count."""
     wanted: dict[str, InternalTopic] = {}
     for part in parts.values():
         wanted.update({topic.name: topic for topic in (*part.repartition_sources, *part.changelogs)})

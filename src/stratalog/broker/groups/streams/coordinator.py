@@ -1,4 +1,4 @@
-"""The streams groups on this broker: joins their rules with the log and the timers."""
+"""The coordinator of streams groups: connects their rules with the log and timers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class StreamsCoordinator(ModernCoordinator[StreamsGroup, StreamsMember, StreamsGroupChange]):
-    """Lets new groups wait for more members, and has the topics of a topology made."""
+    """Runs streams groups, delays the first assignment of new ones, and creates internal topics."""
 
     def __init__(self, storage: BrokerStorage, workers: Workers, log: CoordinatorLog) -> None:
         super().__init__(storage, workers, log)
@@ -85,7 +85,7 @@ class StreamsCoordinator(ModernCoordinator[StreamsGroup, StreamsMember, StreamsG
     # --- members ------------------------------------------------------------------------------------------------------
 
     def heartbeat(self, group_id: str, request: StreamsHeartbeat, other: object | None) -> StreamsOutcome:
-        """Answer a member that stays or joins. `other` is the group of another type that has this name."""
+        """Handle a heartbeat of a member that stays or joins. `other` is a group of another type with this name."""
         known = self._groups.get(group_id)
         before: list[KeyValue] = []
         if known is None:
@@ -107,7 +107,7 @@ class StreamsCoordinator(ModernCoordinator[StreamsGroup, StreamsMember, StreamsG
 
     @staticmethod
     def _check_free(group_id: str, request: StreamsHeartbeat, other: object | None) -> list[KeyValue]:
-        """Return the records that come before those of a new group. GroupIdNotFoundError when it may not be one."""
+        """Return the records to append before those of a new group. GroupIdNotFoundError if there cannot be one."""
         if other is None:
             if not request.is_join:
                 raise GroupIdNotFoundError(f"Streams group {group_id} not found.")
@@ -118,16 +118,16 @@ class StreamsCoordinator(ModernCoordinator[StreamsGroup, StreamsMember, StreamsG
 
     @staticmethod
     def _new_group(draft: StreamsGroup) -> StreamsGroup:
-        """Return the group that a first heartbeat makes, without what it said of endpoints, offsets and shutdown.
+        """Return the group after its first heartbeat, without that heartbeat's endpoint, offsets and shutdown request.
 
-        In Kafka the records of the first heartbeat make the group, so all that begins with the second one.
+        In Kafka the group is created from the heartbeat's records, so these take effect with the second heartbeat.
         """
         group = StreamsGroup(draft.group_id)
         group.deadlines, group.configured = draft.deadlines, draft.configured
         return group
 
     def leave(self, group_id: str, request: StreamsHeartbeat, other: object | None) -> StreamsReply:
-        """Remove a member that leaves, for good or (static members) until it comes back."""
+        """Remove a member that leaves permanently, or (a static one) until it returns."""
         group = self._groups.get(group_id)
         if group is None:
             what = f"Group {group_id} not found." if other is None else f"Group {group_id} is not a streams group."
@@ -150,7 +150,6 @@ class StreamsCoordinator(ModernCoordinator[StreamsGroup, StreamsMember, StreamsG
         self._arm(group)
 
     def forget(self, group: StreamsGroup) -> None:
-        """Drop a group whose tombstones are in the log."""
         super().forget(group)
         delay = self._delays.pop(group.group_id, None)
         if delay is not None:
@@ -159,12 +158,12 @@ class StreamsCoordinator(ModernCoordinator[StreamsGroup, StreamsMember, StreamsG
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def _delay(self, group_id: str, delay_ms: int) -> None:
-        """Let a new group wait for more members; the wait of a group that waits already is not extended."""
+        """Delay the first assignment of a new group; a running delay is not extended."""
         if group_id not in self._delays:
             self._delays[group_id] = self._workers.loop.call_later(delay_ms / 1000, self._after_delay, group_id)
 
     def _after_delay(self, group_id: str) -> None:
-        """Assign tasks to the members that have come."""
+        """Assign tasks to the members that have joined."""
         del self._delays[group_id]
         group = self._groups[group_id]
         if not group.members or group.configured is None or group.epoch <= group.target_epoch.epoch:

@@ -1,4 +1,4 @@
-"""Where the state of an application is to be had: the partitions of its topics by the endpoints of its members."""
+"""Interactive queries: the partitions of an application's topics by the endpoints of its members."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Partitions = tuple[tuple[str, tuple[int, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class EndpointPartitions:
-    """The partitions behind the tasks of a member, and behind its standby and warm-up copies."""
+    """The partitions of a member's active tasks, and of its standby and warm-up tasks."""
 
     endpoint: UserEndpoint
     active: _Partitions
@@ -25,7 +25,7 @@ class EndpointPartitions:
 def endpoint_partitions(
     members: Iterable[StreamsMember], configured: ConfiguredTopology, around: StreamsSurroundings
 ) -> tuple[EndpointPartitions, ...]:
-    """Return an entry for each member with an endpoint. Topics that are not there have no partitions."""
+    """Return an entry for each member with an endpoint. Missing topics have no partitions."""
     found = []
     for member in members:
         if member.facts.endpoint is None:

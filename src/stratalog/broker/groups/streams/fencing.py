@@ -1,4 +1,4 @@
-"""Who may speak for a member of a streams group: the checks of ids, epochs and tasks, with Kafka's errors."""
+"""Checks of member ids, epochs and tasks of streams groups, with Kafka's errors."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from stratalog.errors import (
     InvalidRequestError,
 )
 
-#: Tasks that a client says it has; None: it says nothing.
+#: Tasks that a client reports; None: not reported.
 _Owned = Mapping[str, Collection[int]] | None
 
 
 def check_member_epoch(member: StreamsMember, received: int, active: _Owned, standby: _Owned, warmup: _Owned) -> None:
-    """Raise FencedMemberEpochError unless a member may be at this epoch.
+    """Raise FencedMemberEpochError for an invalid epoch.
 
-    The one before is good while the answer with the new one may have been lost: the member then has no task that is
-    not among its own.
+    The previous one is valid if the response with the current one may have been lost: the member then only has assigned
+    tasks.
     """
     if received in (JOIN_EPOCH, member.epoch):
         return
@@ -50,7 +50,7 @@ def _owns_only(owned: _Owned, assigned: Mapping[str, Collection[int]]) -> bool:
 
 
 def check_tasks(parts: Mapping[str, ConfiguredSubtopology], tasks: _Owned) -> None:
-    """Raise InvalidRequestError for tasks that there are not."""
+    """Raise InvalidRequestError for tasks that do not exist."""
     for subtopology, numbers in (tasks or {}).items():
         part = parts.get(subtopology)
         if part is None:

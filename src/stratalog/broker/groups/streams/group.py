@@ -1,6 +1,6 @@
-"""The state of a streams group: what its records say, and what only lives as long as its coordinator.
+"""The state of a streams group: what its records describe, and transient state of its coordinator.
 
-What records say changes by `apply` alone, record by record: when they are written and when they are read at a start.
+The stored part changes only by `apply`, record by record: when they are written, and when they are loaded.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from stratalog.errors import (
     UnsupportedVersionError,
 )
 
-#: OffsetCommit knows of member epochs from here on.
+#: First version of OffsetCommit with member epochs.
 _EPOCHS_FROM = 9
 _NO_EPOCH = CurrentTasks(LEAVE_EPOCH, LEAVE_EPOCH)
 
-#: How far the copies of tasks have got, by subtopology and number.
+#: Changelog offsets of tasks, by subtopology and number.
 TaskOffsets = Mapping[str, Mapping[int, int]]
 
 
 class _Holders:
-    """Which processes have tasks of a kind. A process counts as often as it has a task."""
+    """The processes that have tasks of a kind. A process is counted once for each task."""
 
     def __init__(self) -> None:
         self._of: dict[tuple[str, int], set[str]] = {}
@@ -66,9 +66,8 @@ class _Holders:
 class StreamsGroup(ModernGroup[StreamsMember, StreamsGroupChange]):
     """One group. Belongs to the loop's thread.
 
-    Not stored: `configured` (the topology beside the topics that there are, None: to be looked at); `offsets` and
-    `end_offsets` of the copies that members have; `shutdown_by` (the first member that asked all to stop);
-    `endpoint_epoch` (of where the state of the application is to be had).
+    Not stored: `configured` (the topology with existing topics, None: to be computed); `offsets` and `end_offsets` of
+    the members' tasks; `shutdown_by` (the first member that requested a shutdown); `endpoint_epoch`.
     """
 
     type_name = "streams"
@@ -105,7 +104,7 @@ class StreamsGroup(ModernGroup[StreamsMember, StreamsGroupChange]):
         return StreamsGroupState.RECONCILING
 
     def active_process(self, subtopology: str, number: int) -> str | None:
-        """Return the process that runs a task, or has to give it up."""
+        """Return the process that runs a task, or has to revoke it."""
         return next(iter(self._active.of(subtopology, number)), None)
 
     def standby_processes(self, subtopology: str, number: int) -> set[str]:
@@ -128,9 +127,9 @@ class StreamsGroup(ModernGroup[StreamsMember, StreamsGroupChange]):
         *,
         version: int | None = None,
     ) -> None:
-        """Raise unless these may be committed now. `version` is that of OffsetCommit; None for a transaction's commit.
+        """Raise unless this member may commit these now. `version` is that of OffsetCommit; None in a transaction.
 
-        A commit that was on its way while the member's epoch went up is good for tasks that it already had.
+        A commit sent before the member's epoch was incremented is valid for tasks that it already had.
         """
         if epoch < 0 and not self.members:
             return
@@ -150,7 +149,7 @@ class StreamsGroup(ModernGroup[StreamsMember, StreamsGroupChange]):
                 self._check_since(member, epoch, partition)
 
     def _check_since(self, member: StreamsMember, epoch: int, partition: TopicPartition) -> None:
-        """Raise unless the member has had the task of a partition since the epoch, or before."""
+        """Raise unless the member has had the task of a partition since the epoch."""
         subtopology = self._source_owners.get(partition.topic)
         if subtopology is None:
             raise StaleMemberEpochError(f"Topic {partition.topic} is not in the topology.")
@@ -167,7 +166,7 @@ class StreamsGroup(ModernGroup[StreamsMember, StreamsGroupChange]):
             )
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Raise unless offsets may be fetched by this member; anybody may who names none."""
+        """Raise unless this member may fetch offsets; a request without member id always may."""
         if member_id is None and epoch < 0:
             return
         member = self.member(member_id or "")
@@ -241,7 +240,7 @@ class StreamsGroup(ModernGroup[StreamsMember, StreamsGroupChange]):
                 holders.remove(tasks, process_id)
 
     def tombstones(self) -> list[StreamsGroupChange]:
-        """Return what removes the group."""
+        """Return the records that delete the group."""
         return [
             *(StreamsGroupChange(StreamsChangeKind.CURRENT, member_id) for member_id in self.members),
             *(StreamsGroupChange(StreamsChangeKind.TARGET, member_id) for member_id in self.members),

@@ -1,8 +1,8 @@
-"""StreamsGroupHeartbeat: a member joins, says what has changed, and learns which tasks it is to run.
+"""StreamsGroupHeartbeat: a member joins, sends its changes, and gets its tasks.
 
-Nothing that records say changes here: what is to change is returned, and applied when it is in the log. Source:
-`GroupMetadataManager.streamsGroupHeartbeat` of Kafka 4.4.0. Its refinement of targets by warm-up tasks hands each
-target back as it is, in that version; so there is none here.
+The stored state is not changed here: changes are returned, and applied when they are in the log. Source:
+`GroupMetadataManager.streamsGroupHeartbeat` of Kafka 4.4.0. Its refinement of targets by warm-up tasks does nothing in
+that version, so there is none here.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ from stratalog.broker.groups.streams.values import (
 from stratalog.errors import InvalidRequestError, InvalidStreamsTopologyError, UnknownServerError
 
 _NOT_SAID = -1
-#: MISSING_CLIENT_TAGS is for clients from this version on.
+#: First version whose clients know MISSING_CLIENT_TAGS.
 _TAGS_FROM = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsHeartbeat:
-    """A StreamsGroupHeartbeat. None and -1 stand for what has not changed since the last one."""
+    """A StreamsGroupHeartbeat. None and -1 mean unchanged since the last one."""
 
     member_id: str
     epoch: int
@@ -92,7 +92,7 @@ class StreamsHeartbeat:
 
     @property
     def owned(self) -> Tasks | None:
-        """Return what the member has, None when it does not say all of it."""
+        """The member's tasks, None if it does not report all of them."""
         if self.active is None or self.standby is None or self.warmup is None:
             return None
         return Tasks(self.active, self.standby, self.warmup)
@@ -100,7 +100,7 @@ class StreamsHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class StreamsReply:
-    """`assigned` is None when it is what the member knows, `endpoints` when they are."""
+    """`assigned` and `endpoints` are None if the member has them already."""
 
     member_id: str
     epoch: int
@@ -115,7 +115,7 @@ class StreamsReply:
 
 @dataclass(slots=True)
 class StreamsOutcome:
-    """What to write, what to answer then, and the topology as it stands with the topics to create."""
+    """Records to write, the reply to send after that, and the configured topology with the topics to create."""
 
     reply: StreamsReply
     changes: list[StreamsGroupChange]
@@ -123,7 +123,7 @@ class StreamsOutcome:
 
 
 def check_streams_heartbeat(group_id: str, request: StreamsHeartbeat) -> None:
-    """Raise InvalidRequestError or InvalidStreamsTopologyError for what no client may send."""
+    """Raise InvalidRequestError or InvalidStreamsTopologyError for a malformed request."""
     topology = request.topology
     if topology is not None and any(part.source_topic_regex for part in topology.subtopologies):
         raise InvalidRequestError("Regular expressions for source topics are not supported yet.")
@@ -167,7 +167,7 @@ def _check_join(request: StreamsHeartbeat) -> None:
 
 @dataclass(slots=True)
 class _Step:
-    """One heartbeat on its way. `bump` says that the tasks have to be assigned again."""
+    """One heartbeat in progress. `bump`: the tasks have to be assigned again."""
 
     group: StreamsGroup
     request: StreamsHeartbeat
@@ -181,7 +181,7 @@ class _Step:
 
 
 def streams_heartbeat(group: StreamsGroup, request: StreamsHeartbeat, around: StreamsSurroundings) -> StreamsOutcome:
-    """Return what a heartbeat of a member that stays, or joins, leads to."""
+    """Return the outcome of a heartbeat of a member that stays or joins."""
     step = _Step(group, request, around)
     if request.is_join:
         check_room(group, request.member_id, request.instance_id, around.settings.members_max)
@@ -218,7 +218,7 @@ def streams_heartbeat(group: StreamsGroup, request: StreamsHeartbeat, around: St
 
 
 def _find(step: _Step) -> StreamsMember:
-    """Return the member as it was before; a new one when it joins."""
+    """Return the member before the request; a new one when it joins."""
     group, request = step.group, step.request
     if request.instance_id is None:
         known = group.members.get(request.member_id)
@@ -271,7 +271,7 @@ def _tags(said: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
 
 
 def _topology(step: _Step) -> StreamsTopology:
-    """Return the topology of the group; that of its first member becomes it."""
+    """Return the group's topology, which is that of its first member."""
     known, said = step.group.topology, step.request.topology
     if said is not None and (said.epoch < 0 or len(said.by_id()) < len(said.subtopologies)):
         raise UnknownServerError
@@ -296,7 +296,7 @@ def _say_stale(step: _Step, member: StreamsMember) -> None:
 
 
 def _configure(step: _Step, topology: StreamsTopology) -> tuple[ConfiguredTopology, int]:
-    """Return the topology beside the topics that there are now, and the hash of these."""
+    """Return the topology configured with the current topics, and the hash of these."""
     group, around = step.group, step.around
     version = around.topics.topics_version
     is_known = group.seen_topics_version == version or around.is_creating
@@ -307,7 +307,7 @@ def _configure(step: _Step, topology: StreamsTopology) -> tuple[ConfiguredTopolo
     step.bump |= is_other
     if group.topology is None or group.configured is None or is_other:
         group.configured = configure(topology, around.partition_count)
-    if not is_other:  # else the epoch is to go up, and the hash is to be in the log first
+    if not is_other:  # else the epoch will be incremented, and the hash must be in the log first
         group.seen_topics_version = version
     return group.configured, metadata_hash
 
@@ -332,7 +332,7 @@ def _by_task(said: tuple[tuple[str, int, int], ...]) -> TaskOffsets:
 
 
 def _raise_epoch(step: _Step, configured: ConfiguredTopology, metadata_hash: int) -> int:
-    """Return the epoch of the group, which goes up when anything has changed that its tasks depend on."""
+    """Return the group's epoch, which is incremented when anything has changed that its tasks depend on."""
     metadata = step.group.metadata
     validated = configured.epoch if configured.is_ready else NO_TOPOLOGY
     configs = step.around.settings.assignment_configs()
@@ -354,7 +354,7 @@ def _raise_epoch(step: _Step, configured: ConfiguredTopology, metadata_hash: int
 
 
 def _targets(step: _Step, member: StreamsMember, epoch: int, configured: ConfiguredTopology) -> TaskTargets:
-    """Return the targets in force, computed again when the group's epoch is ahead of them and it may be."""
+    """Return the current targets, computed again if the group's epoch is ahead of them and it is allowed."""
     group, around = step.group, step.around
     if around.is_delayed:
         step.status(
@@ -368,7 +368,7 @@ def _targets(step: _Step, member: StreamsMember, epoch: int, configured: Configu
 
 
 def _watch_rebalance(step: _Step, member: StreamsMember) -> None:
-    """Wait for a member that has to give tasks up."""
+    """Set a deadline for a member that has to revoke tasks."""
     deadlines = step.group.deadlines
     if member.current.state is TaskState.UNREVOKED_TASKS:
         due_ms = step.around.now.monotonic_ms + member.facts.rebalance_timeout_ms
@@ -422,11 +422,11 @@ def _reply(
     )
 
 
-# --- members go -------------------------------------------------------------------------------------------------------
+# --- leaving ----------------------------------------------------------------------------------------------------------
 
 
 def leave_streams_for_a_while(member: StreamsMember) -> list[StreamsGroupChange]:
-    """Return what lets a static member go: its tasks stay with its instance id."""
+    """Return the change for a static member that leaves: its tasks stay with its instance id."""
     assigned = member.current.assigned
     active = {part: dict.fromkeys(numbers, 0) for part, numbers in assigned.active.items()}
     current = replace(
@@ -436,7 +436,7 @@ def leave_streams_for_a_while(member: StreamsMember) -> list[StreamsGroupChange]
 
 
 def remove_streams_member(group: StreamsGroup, member: StreamsMember) -> list[StreamsGroupChange]:
-    """Return what takes a member out for good; the epoch goes up, so that others get its tasks."""
+    """Return the changes that remove a member; the epoch is incremented, so that others get its tasks."""
     changes = member_removal(member.member_id)
     metadata: StreamsGroupEpoch = replace(
         group.metadata, epoch=group.epoch + 1, assignment_configs=group.metadata.assignment_configs or ()

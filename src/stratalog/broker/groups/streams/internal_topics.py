@@ -1,6 +1,6 @@
-"""The broker makes the topics that streams applications keep state in and pass records through.
+"""Create the internal topics of streams applications: changelogs and repartition topics.
 
-A topic that could not be made is not tried again for a while, and members are answered why. Source: KIP-1071, and
+After a failure, a topic is not tried again for a while, and members get the reason. Source: KIP-1071, and
 `DefaultAutoTopicCreationManager.createStreamsInternalTopics` of Kafka 4.4.0.
 """
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FAILURES_MAX = 1000
-#: As many replicas as topics have by default.
+#: The default replication factor.
 _UNSET = -1
 
 
 class InternalTopicCreation:
-    """Topics on their way, and those that failed, by name. Belongs to the loop's thread."""
+    """Topics being created, and failed ones, by name. Belongs to the loop's thread."""
 
     def __init__(self) -> None:
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        #: What went wrong, and until when on the monotonic clock in seconds it counts.
+        #: The reason of a failure, and until when it applies (monotonic clock, seconds).
         self._failures: dict[str, tuple[str, float]] = {}
 
     def close(self) -> None:
@@ -41,11 +41,11 @@ class InternalTopicCreation:
                 task.cancel()
 
     def is_under_way(self, names: Iterable[str]) -> bool:
-        """Return whether any of these is being made now."""
+        """Return whether any of these is being created."""
         return any(name in self._under_way for name in names)
 
     def begin(self, ctx: RequestContext, topics: Mapping[str, InternalTopic], failures_last_ms: int) -> None:
-        """Make topics in the background, but for those that are on their way or failed a moment ago."""
+        """Create topics in the background, except those in progress and those that failed recently."""
         broker, last_s = ctx.broker, failures_last_ms / 1000
         failed = self.failures(broker, topics)
         wanted = {name: each for name, each in topics.items() if name not in failed and name not in self._under_way}
@@ -59,16 +59,16 @@ class InternalTopicCreation:
             self._under_way[name] = broker.loop.create_task(self._create(broker, topic, total, last_s))
 
     def failures(self, broker: BrokerServices, names: Iterable[str]) -> dict[str, str]:
-        """Return why topics could not be made."""
+        """Return why topics could not be created."""
         now_s = broker.clock.monotonic()
         found = {name: self._failures[name] for name in names if name in self._failures}
         return {name: why for name, (why, until_s) in found.items() if now_s < until_s}
 
     async def _create(self, broker: BrokerServices, topic: InternalTopic, total: int, failures_last_s: float) -> None:
-        """Make one of several topics, which have `total` partitions together."""
+        """Create one of several topics that have `total` partitions together."""
         self._failures.pop(topic.name, None)
         try:
-            check_partition_total(total)  # as for the request for all of them that Kafka makes of it
+            check_partition_total(total)  # as for the single request that Kafka sends for all
             await broker.workers.run(broker.topics.create, topic.name, _partitions(broker, topic), dict(topic.configs))
         except KafkaError as error:
             self._note_failures(broker, {topic.name: str(error)}, failures_last_s)
@@ -82,7 +82,7 @@ class InternalTopicCreation:
         topics: Mapping[str, InternalTopic],
         failures_last_s: float,
     ) -> None:
-        """Have topics made by the controllers, by one request in the member's name."""
+        """Have the controllers create topics, with one request in the member's name."""
         try:
             failed = await cluster.create_topics(ctx, [_as_request(each) for each in topics.values()])
         except StratalogError as error:
@@ -94,7 +94,7 @@ class InternalTopicCreation:
 
     def _note_failures(self, broker: BrokerServices, failed: Mapping[str, str], last_s: float) -> None:
         for name, why in failed.items():
-            logger.warning("Internal topic %s of a streams group could not be made: %s", name, why)
+            logger.warning("Internal topic %s of a streams group could not be created: %s", name, why)
             if len(self._failures) >= _FAILURES_MAX:
                 self._failures.clear()
             self._failures[name] = (why, broker.clock.monotonic() + last_s)
@@ -111,7 +111,7 @@ def _as_request(topic: InternalTopic) -> dict[str, Any]:
 
 
 def _partitions(broker: BrokerServices, topic: InternalTopic) -> int:
-    """Return how many partitions a topic gets; raises what is wrong with it."""
+    """Return the number of partitions of a topic; raises if the topic is invalid."""
     configs = dict(topic.configs)
     broker.topics.check_new(topic.name, 1, {})
     broker.topics.new_config(configs)

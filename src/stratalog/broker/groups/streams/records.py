@@ -192,7 +192,7 @@ def _put_subtopology(out: bytearray, part: Subtopology) -> None:
 
 
 def decode_streams_change(key: bytes, value: bytes | None) -> tuple[str, StreamsGroupChange] | None:
-    """Return the group and its change, or None for a record of another kind. CorruptRecordError for damage."""
+    """Return the group and its change, or None for another kind of record. CorruptRecordError for invalid data."""
     found = decode_key(key, _KINDS, _NAMED, _WHAT)
     if found is None:
         return None
@@ -266,7 +266,7 @@ def _tasks(reader: FieldReader) -> TaskSets:
 
 
 def _active(reader: FieldReader, member_epoch: int) -> TaskEpochs:
-    """Read tasks with their epochs; those without count as got at the member's."""
+    """Read tasks with their epochs; without epochs, the member's applies."""
     tasks: dict[str, dict[int, int]] = {}
     for _ in range(reader.count()):
         subtopology, numbers = reader.string(), read_numbers(reader)

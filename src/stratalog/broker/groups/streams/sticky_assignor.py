@@ -1,7 +1,7 @@
-"""The task assignor `sticky`: tasks stay where they are as far as the load is even, standby copies on other processes.
+"""The `sticky` task assignor: keeps tasks where they are as far as the load is balanced, and standbys apart.
 
-The load of a process is its tasks by its members. Source: `StickyTaskAssignor` and `ProcessState` of Kafka 4.4.0; the
-orders of its hash maps and heaps decide between members that are as good, and are kept.
+The load of a process is its number of tasks per member. Source: `StickyTaskAssignor` and `ProcessState` of Kafka 4.4.0.
+The orders of its hash maps and heaps are reproduced: they decide between equal members.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ logger = logging.getLogger(__name__)
 
 
 class TaskId(NamedTuple):
-    """A task; its order is that of its subtopology, then of its number."""
+    """A task; ordered by subtopology, then by number."""
 
     subtopology: str
     number: int
 
 
 class SubtopologyTasks(NamedTuple):
-    """How many tasks a subtopology has, and whether they keep state that a standby copy can hold."""
+    """The number of a subtopology's tasks, and whether they have state that needs standbys."""
 
     total: int
     is_stateful: bool
@@ -33,7 +33,7 @@ class SubtopologyTasks(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemberTasks:
-    """What the assignor looks at of a member. `offsets` are how far its copies of tasks have got."""
+    """A member's input to the assignor. `offsets` are those of its changelogs."""
 
     process_id: str
     active: TaskSets = field(default_factory=dict)
@@ -53,7 +53,7 @@ class _Candidate(NamedTuple):
 
 
 class _Process:
-    """What a process has got so far."""
+    """The tasks assigned to a process so far."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -72,7 +72,7 @@ class _Process:
         self.load = self._total / len(self.counts)
 
     def add(self, member_id: str, task: TaskId, *, active: bool) -> int:
-        """Give a task to a member; how many it has then."""
+        """Assign a task to a member; return its number of tasks."""
         self._by_load = None
         return self._add(member_id, task, active=active)
 
@@ -85,7 +85,7 @@ class _Process:
         return self.counts[member_id]
 
     def add_to_least_loaded(self, task: TaskId, *, active: bool) -> int:
-        """Give a task to the member with the fewest; how many it has then."""
+        """Assign a task to the member with the fewest tasks; return its number of tasks."""
         if len(self.counts) == 1:
             return self._add(next(iter(self.counts)), task, active=active)
         if self._by_load is None:
@@ -107,7 +107,7 @@ def _count_of(entry: list[object]) -> float:
 
 
 class _Quota:
-    """How many tasks each member may have; what full members have counts no more for the others."""
+    """The maximum of tasks per member; full members and their tasks are not counted for the others."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks = tasks
@@ -115,7 +115,7 @@ class _Quota:
         self.each = -(-tasks // members) if members else 0
 
     def reached(self, count: int) -> None:
-        """Note that a member has got so many."""
+        """Record that a member has so many tasks."""
         if count == self.each:
             self._members -= 1
             self._tasks -= count
@@ -189,7 +189,7 @@ class _Assignment:
             heap.add(process)
 
     def _keep_active(self, tasks: list[TaskId], before: Callable[[TaskId], _Place | None]) -> list[TaskId]:
-        """Give tasks to those who had them before, as far as there is room; the others."""
+        """Assign tasks to their previous members, as far as there is room; return the others."""
         left = []
         for task in tasks:
             place = before(task)
@@ -236,7 +236,7 @@ class _Assignment:
                     break
 
     def _standby_place(self, task: TaskId) -> _Place | None:
-        """Return who ran the task before, or has had a copy of it, if there is room."""
+        """Return a member that ran the task before, or had a standby of it, if there is room."""
         before = self._active_before.get(task)
         if (
             before is not None
@@ -248,7 +248,7 @@ class _Assignment:
         return place if place is not None and self._has_room(place, self._quota) else None
 
     def _assign_to_least_loaded(self, heap: JavaHeap[_Process], task: TaskId) -> bool:
-        """Give a copy to the process with the lowest load that has none; False when all have one."""
+        """Assign a standby to the process with the lowest load that has none; False if all have one."""
         passed = []
         found = False
         while not found and (process := heap.poll()) is not None:
@@ -270,7 +270,7 @@ def _all_tasks(subtopologies: Mapping[str, SubtopologyTasks]) -> Iterable[TaskId
 
 
 def _candidates(member: MemberTasks, place: _Place) -> Iterable[tuple[TaskId, _Candidate]]:
-    """Yield the tasks whose state the member has a copy of."""
+    """Yield the tasks whose state the member has."""
     for task in _tasks_of(member.standby):
         yield task, _Candidate(place, True, member.offsets.get(task.subtopology, {}).get(task.number, 0))
     for subtopology, offsets in member.offsets.items():
@@ -280,7 +280,7 @@ def _candidates(member: MemberTasks, place: _Place) -> Iterable[tuple[TaskId, _C
 
 
 def _ranked(candidates: list[_Candidate]) -> list[_Place]:
-    """Return places with a standby copy first, then by how far the copy has got."""
+    """Return members with a standby first, then by descending offset."""
     return [each.place for each in sorted(candidates, key=lambda each: (not each.has_standby, -each.offset))]
 
 
@@ -294,7 +294,7 @@ def _by_subtopology(tasks: Iterable[TaskId]) -> TaskSets:
 def assign_sticky(
     members: Mapping[str, MemberTasks], subtopologies: Mapping[str, SubtopologyTasks], standby_replicas: int
 ) -> dict[str, Tasks]:
-    """Return the target of each member. Without members there is nothing to assign."""
+    """Return the target of each member."""
     if not members:
         return {}
     assignment = _Assignment(members, subtopologies, standby_replicas)

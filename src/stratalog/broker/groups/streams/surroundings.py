@@ -1,4 +1,4 @@
-"""What a streams group is ruled by: settings, the topics that there are, and the time."""
+"""The inputs of streams group rules: settings, topics and time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TAGS_KEY = "rack.aware.assignment.tags"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsGroupSettings:
-    """Settings that rule a streams group, its own and the broker's; times in milliseconds."""
+    """Settings of a streams group, its own and the broker's; times in milliseconds."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -45,17 +45,17 @@ class StreamsGroupSettings:
         )
 
     def assignment_configs(self) -> tuple[tuple[str, str], ...]:
-        """Return what the tasks of a group depend on, as its records have it."""
+        """Return the settings that an assignment depends on, as in the group's records."""
         tags = ((_TAGS_KEY, ",".join(self.rack_aware_tags)),) if self.rack_aware_tags else ()
         return ((_STANDBY_KEY, str(self.standby_replicas)), *tags)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamsSurroundings:
-    """The facts for one step of a group.
+    """The inputs of one step of a group.
 
-    `is_delayed`: a new group waits for more members. `is_creating`: some of its topics are being made, and it is looked
-    at again when all of them are.
+    `is_delayed`: a new group waits for more members. `is_creating`: some of its topics are being created; it is
+    configured again when all of them exist.
     """
 
     settings: StreamsGroupSettings

@@ -1,4 +1,4 @@
-"""From a group's members and topology to the tasks that each is to have."""
+"""Compute the tasks of each member from a group's members and topology."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ASSIGNOR = "sticky"
 
 @dataclass(frozen=True, slots=True)
 class TaskTargets:
-    """The targets of all members, and the epoch of the group that they are for."""
+    """The targets of all members, and their group epoch."""
 
     epoch: int
     of: Mapping[str, Tasks]
@@ -38,9 +38,9 @@ def update_targets(
     around: StreamsSurroundings,
     changes: list[StreamsGroupChange],
 ) -> tuple[TaskTargets, bool]:
-    """Return the targets in force, with `member` as it is now, and whether it is too early for new ones.
+    """Return the targets, with `member` updated, and whether it is too early for new ones.
 
-    They are computed when the group's epoch is ahead, but not more often than the assignment interval allows.
+    New targets are computed when the group's epoch is ahead, but not more often than the assignment interval allows.
     """
     members, targets = _members_after(group, member)
     known = group.target_epoch
@@ -62,7 +62,7 @@ def update_targets(
 def _members_after(
     group: StreamsGroup, member: StreamsMember | None
 ) -> tuple[dict[str, StreamsMember], dict[str, Tasks]]:
-    """Return members and targets with `member` in its place, also in that of the one whose instance id it has."""
+    """Return members and targets with `member` added, replacing a static member with the same instance id."""
     members, targets = dict(group.members), dict(group.targets)
     if member is None:
         return members, targets

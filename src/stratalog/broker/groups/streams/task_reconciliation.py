@@ -1,6 +1,6 @@
-"""How a member gets to its target: first it gives up what it is to lose, then it gets what others have given up.
+"""Reconciliation of a member with its target: first it revokes tasks, then it gets those that others released.
 
-A task changes its kind at its member without a stop in between, and no process has two of the same task. Source:
+A task may change its kind at its member without interruption, and no process has a task twice. Source:
 `CurrentAssignmentBuilder` of Kafka 4.4.0.
 """
 
@@ -24,7 +24,7 @@ _Draft = dict[str, set[int]]
 
 
 class _Difference:
-    """What becomes of one kind of tasks: kept, to be given up, to be had now."""
+    """The changes of one kind of tasks: kept, to be revoked, to be assigned now."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class _Difference:
                     draft[subtopology] = set(numbers)
 
     def grant_now(self, subtopology: str, number: int) -> bool:
-        """Have a task at once that would come once others are given up; False when it would not come."""
+        """Assign a task at once that would be assigned after revocations; False if it would not."""
         if number not in self.granted.get(subtopology, ()):
             return False
         _discard(self.granted, subtopology, number)
@@ -64,7 +64,7 @@ def _discard(draft: _Draft, subtopology: str, number: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TaskReconciliation:
-    """One look at a member. `owned` is None when the client says nothing of what it has."""
+    """One step of a member. `owned` is None if the client does not report its tasks."""
 
     group: StreamsGroup
     member: StreamsMember
@@ -73,9 +73,9 @@ class TaskReconciliation:
     owned: Tasks | None
 
     def next_member(self) -> StreamsMember:
-        """Return the member after this step; itself when there is nothing to do.
+        """Return the member after this step, or unchanged.
 
-        Raises FencedMemberEpochError for a member whose state is not understood, and which has tasks.
+        Raises FencedMemberEpochError for a member in an unknown state that has tasks.
         """
         current = self.member.current
         if self.member.is_reconciled_to(self.target_epoch):
@@ -91,7 +91,7 @@ class TaskReconciliation:
         return self._advance(current.epoch)
 
     def _owns_any(self, held: HeldTasks) -> bool:
-        """Return whether the client may still have some of these."""
+        """Return whether the client may still own some of these."""
         if self.owned is None:
             return True
         pairs = (
@@ -107,7 +107,7 @@ class TaskReconciliation:
         )
 
     def _advance(self, epoch: int) -> StreamsMember:
-        """Go on towards the target. With nothing to give up, the member is at the target's epoch."""
+        """Advance towards the target. Without tasks to revoke, the member reaches the target's epoch."""
         has, target = self.member.current.assigned, self.target
         active = _Difference(has.active, target.active, self._is_active_unreleased)
         standby = _Difference(has.standby, target.standby, self._is_standby_unreleased)
@@ -148,7 +148,7 @@ class TaskReconciliation:
             epochs.setdefault(part, {}).update(dict.fromkeys(numbers, self.target_epoch))
         return epochs
 
-    # --- who has a task -----------------------------------------------------------------------------------------------
+    # --- owners of tasks ----------------------------------------------------------------------------------------------
 
     def _is_active_unreleased(self, subtopology: str, number: int) -> bool:
         group, has = self.group, self.member.current.assigned
@@ -183,7 +183,7 @@ class TaskReconciliation:
 
 
 def _change_kinds(has: HeldTasks, standby: _Difference, warmup: _Difference) -> None:
-    """Let tasks become copies, or copies of the other kind, without being given up in between."""
+    """Convert active tasks to standbys, or standbys to warm-ups and back, without revoking them in between."""
     for subtopology, numbers in has.active.items():
         for number in numbers:
             standby.grant_now(subtopology, number)
@@ -195,7 +195,7 @@ def _change_kinds(has: HeldTasks, standby: _Difference, warmup: _Difference) -> 
 
 
 def _promoted(copies: TaskSets, target: Tasks) -> list[tuple[str, int]]:
-    """Return the copies that are to run here."""
+    """Return the standbys and warm-ups that become active here."""
     return [
         (subtopology, number)
         for subtopology, numbers in copies.items()

@@ -1,6 +1,6 @@
-"""What a streams group (KIP-1071) is made of: small values, as its records hold them.
+"""Values of streams groups (KIP-1071), as in their records.
 
-A task is a partition number of a subtopology. An active task has the epoch at which its member got it.
+A task is a partition number of a subtopology. An active task has the epoch at which it was assigned.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import TypeAlias
 
 from stratalog.broker.groups.modern import JOIN_EPOCH, GroupEpoch, TargetEpoch
 
-#: Of a topology, or of a description of one, that is not there.
+#: The epoch of a topology, or of its description, that does not exist.
 NO_TOPOLOGY = -1
 
 #: The numbers of tasks by subtopology.
 TaskSets: TypeAlias = Mapping[str, frozenset[int]]
-#: The same, each with the epoch at which its member got it.
+#: The same, each with the epoch at which it was assigned.
 TaskEpochs: TypeAlias = Mapping[str, Mapping[int, int]]
 
 
 class TaskState(IntEnum):
-    """How far a member is on its way to its target; the numbers are those of the records.
+    """The reconciliation state of a member; the numbers are those of the records.
 
     STABLE             it has its epoch's tasks.
-    UNREVOKED_TASKS    it has to give tasks up before it may go on to the next epoch.
-    UNRELEASED_TASKS   it waits for tasks that others have not given up.
-    UNKNOWN            a newer Kafka wrote a state that is not known here.
+    UNREVOKED_TASKS    it has to revoke tasks before it may advance to the next epoch.
+    UNRELEASED_TASKS   it waits for tasks that others have not released.
+    UNKNOWN            a state written by a newer Kafka.
     """
 
     STABLE = 1
@@ -44,7 +44,7 @@ _STATES = {state.value: state for state in TaskState}
 
 
 class StreamsGroupState(Enum):
-    """The value is the name that clients see."""
+    """The value is the name that clients get."""
 
     EMPTY = "Empty"
     NOT_READY = "NotReady"
@@ -55,7 +55,7 @@ class StreamsGroupState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """A repartition or changelog topic. 0 partitions or replicas: not said."""
+    """A repartition or changelog topic. 0 partitions or replicas: unspecified."""
 
     name: str
     partitions: int = 0
@@ -65,7 +65,7 @@ class InternalTopic:
 
 @dataclass(frozen=True, slots=True)
 class CopartitionGroup:
-    """Topics that need as many partitions as each other: places in the lists of their subtopology."""
+    """Topics that need equal partition counts, as indexes into the lists of their subtopology."""
 
     source_topics: tuple[int, ...] = ()
     source_topic_regex: tuple[int, ...] = ()
@@ -74,7 +74,7 @@ class CopartitionGroup:
 
 @dataclass(frozen=True, slots=True)
 class Subtopology:
-    """A part of a topology whose tasks run by themselves."""
+    """A part of a topology with its own tasks."""
 
     subtopology_id: str
     source_topics: tuple[str, ...] = ()
@@ -85,14 +85,14 @@ class Subtopology:
     copartition_groups: tuple[CopartitionGroup, ...] = ()
 
     def inputs(self) -> Iterator[str]:
-        """Yield the names of all topics that its tasks read, but for changelogs."""
+        """Yield the names of all topics that its tasks read, except changelogs."""
         yield from self.source_topics
         yield from (topic.name for topic in self.repartition_sources)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamsTopology:
-    """What an application reads, writes and keeps. Two are the same whatever the order of their subtopologies."""
+    """The topics that an application reads, writes and stores. The order of subtopologies does not matter."""
 
     epoch: int
     subtopologies: tuple[Subtopology, ...] = ()
@@ -104,7 +104,7 @@ class StreamsTopology:
         return self.epoch == other.epoch and self.by_id() == other.by_id()
 
     def required_topics(self) -> frozenset[str]:
-        """Return the names of all topics that it cannot do without."""
+        """Return the names of all topics that must exist."""
         names = {name for each in self.subtopologies for name in each.inputs()}
         return frozenset(names | {topic.name for each in self.subtopologies for topic in each.changelogs})
 
@@ -115,7 +115,7 @@ class StreamsTopology:
 
 @dataclass(frozen=True, slots=True)
 class UserEndpoint:
-    """Where others may ask an application for its state."""
+    """The address at which other instances can query an application's state."""
 
     host: str
     port: int
@@ -123,7 +123,7 @@ class UserEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """Tasks of a member, by kind: to run, to keep a copy of, to warm up."""
+    """Tasks of a member, by kind."""
 
     active: TaskSets = field(default_factory=dict)
     standby: TaskSets = field(default_factory=dict)
@@ -132,7 +132,7 @@ class Tasks:
 
 @dataclass(frozen=True, slots=True)
 class HeldTasks:
-    """Tasks that a member has, or has to give up."""
+    """Tasks that a member has, or has to revoke."""
 
     active: TaskEpochs = field(default_factory=dict)
     standby: TaskSets = field(default_factory=dict)
@@ -144,7 +144,7 @@ class HeldTasks:
 
 @dataclass(frozen=True, slots=True)
 class MemberFacts:
-    """What a member says of itself."""
+    """The data that a member sends about itself."""
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -157,7 +157,7 @@ class MemberFacts:
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def weighs_as(self, other: MemberFacts) -> bool:
-        """Return whether nothing differs that the tasks of a static member depend on."""
+        """Return whether everything that a static member's tasks depend on is equal."""
         return (self.topology_epoch, self.rack_id, self.tags, self.process_id) == (
             other.topology_epoch,
             other.rack_id,
@@ -168,7 +168,7 @@ class MemberFacts:
 
 @dataclass(frozen=True, slots=True)
 class CurrentTasks:
-    """What a member has, and what it has to give up before its next epoch."""
+    """A member's tasks, and those that it has to revoke before its next epoch."""
 
     epoch: int = JOIN_EPOCH
     previous_epoch: int = 0
@@ -198,20 +198,20 @@ class StreamsMember:
         return self.facts.process_id
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Return whether it has all that it is to have at an epoch."""
+        """Return whether it has all its tasks of an epoch."""
         return self.current.state is TaskState.STABLE and self.current.epoch == epoch
 
     def with_tasks(self, epoch: int, state: TaskState, assigned: HeldTasks, revoking: HeldTasks) -> StreamsMember:
-        """Return the member after a step towards its target; the epoch before this one is remembered."""
+        """Return the member after a step towards its target, with the current epoch as the previous one."""
         return replace(self, current=CurrentTasks(epoch, self.current.epoch, state, assigned, revoking))
 
 
 @dataclass(frozen=True, slots=True)
 class StreamsGroupEpoch(GroupEpoch):
-    """The epoch of a group, and what it was raised for.
+    """The epoch of a group, and the reasons of its last increment.
 
-    `validated_topology` is the epoch of a topology whose topics are all there; `assignment_configs` are sorted, None
-    in records of Kafka before 4.2. The last two are of a plug-in that is never here, and kept as they are read.
+    `validated_topology` is the epoch of a topology whose topics all exist; `assignment_configs` are sorted, None in
+    records of Kafka before 4.2. The last two belong to a plug-in that does not exist here, and are preserved.
     """
 
     validated_topology: int = NO_TOPOLOGY
@@ -221,7 +221,7 @@ class StreamsGroupEpoch(GroupEpoch):
 
 
 class StreamsChangeKind(IntEnum):
-    """What a record is about. The numbers are the versions of the keys."""
+    """The kind of a record. The numbers are the versions of the keys."""
 
     GROUP = 17
     MEMBER = 19
@@ -236,7 +236,7 @@ StreamsChangeValue: TypeAlias = StreamsGroupEpoch | MemberFacts | TargetEpoch | 
 
 @dataclass(frozen=True, slots=True)
 class StreamsGroupChange:
-    """One record: a change of a group. No value takes away what it is about."""
+    """One record: a change of a group. No value means a tombstone."""
 
     kind: StreamsChangeKind
     member_id: str = ""
@@ -256,6 +256,6 @@ def target_tasks_change(member_id: str, target: Tasks) -> StreamsGroupChange:
 
 
 def member_removal(member_id: str) -> list[StreamsGroupChange]:
-    """Return what takes a member out of its group."""
+    """Return the records that remove a member from its group."""
     kinds = (StreamsChangeKind.CURRENT, StreamsChangeKind.TARGET, StreamsChangeKind.MEMBER)
     return [StreamsGroupChange(kind, member_id) for kind in kinds]
