@@ -1,4 +1,4 @@
-"""The work behind Fetch: sessions, local and remote reads, and the bytes of the answer."""
+"""Implementation of Fetch: sessions, local and remote reads, and the encoding of responses."""
 
 import lazy_loader
 

@@ -34,7 +34,7 @@ from stratalog.errors import InvalidRequestError
 from stratalog.log.format import FileSlice
 from stratalog.wire import INT16, INT32, skip_tagged_fields
 
-#: The rack of the client, and the broker that it had better read from (KIP-392).
+#: First version with the client's rack and the preferred read replica (KIP-392).
 RACK_FROM = 11
 FLEXIBLE_FROM = 12
 TOPIC_IDS_FROM = 13
@@ -45,7 +45,7 @@ _REPLICA_STATE_TAG = 1
 
 _WAIT_MIN_MAX_ISOLATION = struct.Struct(">iiib")
 _SESSION = struct.Struct(">ii")
-#: From version to layout of a partition: names as in `FetchPartition`.
+#: Layouts of a partition by version, with the names in `FetchPartition`.
 _PARTITION_V4 = struct.Struct(">iqi")  # index, offset, max bytes
 _PARTITION_V5 = struct.Struct(">iqqi")  # index, offset, log start, max bytes
 _PARTITION_V9 = struct.Struct(">iiqqi")  # index, leader epoch, offset, log start, max bytes
@@ -65,12 +65,12 @@ class FetchPartition(NamedTuple):
     fetch_offset: int
     last_fetched_epoch: int
     max_bytes: int
-    #: That of a replica that asks.
+    #: The replica's, in requests of followers.
     log_start_offset: int = -1
 
 
 class FetchTopic(NamedTuple):
-    """`key` is the topic as the request spells it: its name in UTF-8, or the 16 bytes of its id."""
+    """`key` is the topic as in the request: its name in UTF-8, or the 16 bytes of its id."""
 
     key: bytes
     partitions: list[FetchPartition]
@@ -85,19 +85,19 @@ class FetchRequest(NamedTuple):
     session_id: int
     session_epoch: int
     topics: list[FetchTopic]
-    #: Partitions that the session is to fetch no more, by the key of their topic.
+    #: Partitions to remove from the session, by topic key.
     forgotten: Sequence[tuple[bytes, Sequence[int]]] = ()
-    #: The broker epoch of a replica that asks.
+    #: The broker epoch of a follower.
     replica_epoch: int = -1
-    #: Where the client is, from version 11 on.
+    #: The client's rack, from version 11 on.
     rack: str = ""
 
 
 class FetchedPartition(NamedTuple):
-    """The answer for one partition.
+    """The result for one partition.
 
-    `aborted` is None unless read_committed asked; `diverging` is (epoch, end offset); `leader`, for a client that asked
-    the wrong broker, is (id, epoch). `preferred` is the broker that the client had better read from, -1 for this one.
+    `aborted` is None unless the request is read_committed; `diverging` is (epoch, end offset); `leader` is (id, epoch),
+    if this broker is not the leader. `preferred` is the preferred read replica, -1 for this broker.
     """
 
     partition: int
@@ -113,16 +113,13 @@ class FetchedPartition(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of records."""
+        """Size of the records in bytes."""
         records = self.records
         return records.size if isinstance(records, FileSlice) else len(records)
 
 
 def parse_fetch(frame: memoryview, position: int, version: int) -> FetchRequest:
-    """Parse from `position`, behind the request header.
-
-    InvalidRequestError, IndexError or struct.error on bad bytes.
-    """
+    """Parse from `position`, after the request header. InvalidRequestError, IndexError or struct.error if invalid."""
     replica_id = -1
     if version < _REPLICA_STATE_TAG_FROM:
         (replica_id,) = INT32.unpack_from(frame, position)
@@ -162,7 +159,7 @@ _Forgotten = list[tuple[bytes, tuple[int, ...]]]
 
 
 def _parse_legacy_topics(frame: memoryview, position: int, version: int) -> tuple[list[FetchTopic], _Forgotten, int]:
-    """Return the topics, those to forget, and the position behind them."""
+    """Return the topics, the forgotten topics, and the position after them."""
     topics = []
     (topic_count,) = INT32.unpack_from(frame, position)
     position += 4
@@ -198,7 +195,7 @@ def _text(frame: memoryview, position: int, length: int) -> str:
     try:
         return str(frame[position : position + length], "utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidRequestError(f"the rack is no UTF-8: {error}") from error
+        raise InvalidRequestError(f"the rack is not UTF-8: {error}") from error
 
 
 def _indexes(frame: memoryview, position: int, count: int) -> tuple[int, ...]:
@@ -208,7 +205,7 @@ def _indexes(frame: memoryview, position: int, count: int) -> tuple[int, ...]:
 
 
 def _parse_flexible_topics(frame: memoryview, position: int, version: int) -> tuple[list[FetchTopic], _Forgotten, int]:
-    """Return the topics, those to forget, and the position behind them."""
+    """Return the topics, the forgotten topics, and the position after them."""
     topics = []
     topic_count, position = compact_length(frame, position)
     for _ in range(topic_count):
@@ -231,7 +228,7 @@ def _parse_flexible_topics(frame: memoryview, position: int, version: int) -> tu
 
 
 def _parse_tail(frame: memoryview, position: int, version: int) -> tuple[str, tuple[int, int] | None]:
-    """Return the rack, and the replica's id and epoch when they are there as a tagged field."""
+    """Return the rack, and the replica's id and epoch if they are in a tagged field."""
     length, position = compact_length(frame, position)
     rack = _text(frame, position, length)
     position += length
@@ -249,7 +246,7 @@ def _parse_tail(frame: memoryview, position: int, version: int) -> tuple[str, tu
 
 
 class _Encoder:
-    """Joins what is bytes, keeps file ranges apart, and counts the whole."""
+    """Joins bytes, keeps file ranges separate, and counts the total size."""
 
     __slots__ = ("chunks", "head", "size")
 
@@ -287,9 +284,9 @@ def encode_fetch(
     throttle_ms: int = 0,
     nodes: Sequence[tuple[int, str, int, str | None]] = (),
 ) -> list[Chunk]:
-    """Return a whole response frame as bytes and file ranges; each topic by its key as in the request.
+    """Return a complete response frame as bytes and file ranges; each topic by its key in the request.
 
-    `nodes` are the leaders that answers name, for versions from 16 on.
+    `nodes` are the leaders in the results, from version 16 on.
     """
     encoder = _Encoder()
     out = encoder.head

@@ -1,6 +1,4 @@
-"""Reading for a Fetch request.
-
-The limits, the checks of each partition, the wait for more, the detour to the remote tier.
+"""Read for a Fetch request: limits, checks of each partition, the wait for more, and remote reads.
 
 Source: `ReplicaManager.fetchMessages`, `Partition.fetchRecords`, `DelayedFetch` and `DelayedRemoteFetch` of Kafka 4.4.
 """
@@ -34,12 +32,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A topic as the request spells it, and the answers for its partitions.
+#: Topics by their key in the request, with the results of their partitions.
 Results = list[tuple[bytes, list[FetchedPartition]]]
 
 
 class WantedPartition(NamedTuple):
-    """One partition of a request: found, or the error that says why it was not."""
+    """One partition of a request, or the error of its lookup."""
 
     partition: Partition | None
     request: FetchPartition
@@ -53,24 +51,24 @@ class WantedTopic(NamedTuple):
 
 
 class FetchPlan(NamedTuple):
-    """A request whose topics have been looked up."""
+    """A request with resolved topics."""
 
     topics: list[WantedTopic]
     isolation: Isolation
     min_bytes: int
     max_bytes: int
     max_wait_ms: int
-    #: The id of a broker that asks, or a negative number for a consumer, and the broker's epoch.
+    #: The broker id of a follower, or a negative number for a consumer, and the broker epoch.
     replica_id: int
     replica_epoch: int = -1
-    #: Whether only the leader may answer; consumers that know of racks may read from followers too (KIP-392).
+    #: Whether only the leader may answer; consumers with a rack may also read from followers (KIP-392).
     of_leader: bool = True
-    #: The broker that a consumer had better read an offset of a partition from; -1: this one. None: always this one.
+    #: Returns the preferred read replica for an offset of a partition; -1: this broker. None: always this broker.
     preferred: Callable[[Partition, int], int] | None = None
 
 
 class RemoteRead(NamedTuple):
-    """A partition whose offset is in the remote tier only."""
+    """A partition whose offset is only in the remote tier."""
 
     topic_index: int
     partition_index: int
@@ -79,26 +77,26 @@ class RemoteRead(NamedTuple):
 
 
 class FetchRead(NamedTuple):
-    """One pass over the partitions of a plan."""
+    """The result of one pass over the partitions of a plan."""
 
     results: Results
-    #: Bytes of records in `results`.
+    #: Size of the records in `results`, in bytes.
     size: int
-    #: Whether something in `results` has to be answered at once: an error, or a divergence of epochs.
+    #: Whether a result has to be sent at once: an error, or a diverging epoch.
     urgent: bool
-    #: What is missing in `results` and has to come from the remote tier.
+    #: Results that have to be read from the remote tier.
     remote: list[RemoteRead]
 
 
 def read_plan(plan: FetchPlan, *, is_first: bool = False) -> FetchRead:
-    """Read what the local tier has, up to the limits; the first records found are given whatever their size.
+    """Read from the local tier, up to the limits; the first records are returned whatever their size.
 
-    The first read for a replica also notes how far the replica is.
+    The first read for a follower also records its position.
     """
     results: Results = []
     remote: list[RemoteRead] = []
     size = 0
-    #: What remote reads may bring, counted as if they did: the response must hold it (as Kafka 4.4 reckons).
+    #: Bytes reserved for remote reads: the response must have room for them (computed as in Kafka 4.4).
     reserved = 0
     urgent = False
     is_next = True
@@ -133,7 +131,7 @@ def read_plan(plan: FetchPlan, *, is_first: bool = False) -> FetchRead:
 
 
 def count_fetched(plan: FetchPlan, results: Results) -> None:
-    """Count an answer that goes out, in the traffic of its topics."""
+    """Count a response in the traffic of its topics."""
     for topic, (_, answers) in zip(plan.topics, results, strict=True):
         for wanted, got in zip(topic.partitions, answers, strict=True):
             if wanted.partition is not None:
@@ -151,7 +149,7 @@ def count_fetched(plan: FetchPlan, results: Results) -> None:
 
 
 def _refusal(partition: Partition, wanted: WantedPartition, plan: FetchPlan) -> FetchedPartition | None:
-    """Return what a request that would be read remotely gets instead: an error, or where it had better be read."""
+    """Return the result of a remote offset that is not read: an error, or the preferred read replica."""
     try:
         return _sent_on(partition, wanted.request, plan) or _check(partition, wanted.request, plan)
     except KafkaError as error:
@@ -159,7 +157,7 @@ def _refusal(partition: Partition, wanted: WantedPartition, plan: FetchPlan) -> 
 
 
 def _check(partition: Partition, request: FetchPartition, plan: FetchPlan) -> FetchedPartition | None:
-    """Epoch checks of KIP-320 and KIP-595: raise, or answer with the point of divergence, or None: go on."""
+    """Check epochs (KIP-320, KIP-595): raise, or return the diverging epoch, or None to continue."""
     partition.check_epoch(max(request.current_leader_epoch, NO_EPOCH), of_leader=plan.of_leader)
     if plan.replica_id >= 0:
         _check_replica(partition, request, plan)
@@ -169,9 +167,7 @@ def _check(partition: Partition, request: FetchPartition, plan: FetchPlan) -> Fe
     log = partition.log
     epoch, end_offset = log.leader_epochs.end_offset_for(last_epoch, log.log_end_offset)
     if epoch < 0 or end_offset < 0:
-        raise OffsetOutOfRangeError(
-            f"leader epoch {last_epoch} is not known to {partition.topic}-{partition.partition}"
-        )
+        raise OffsetOutOfRangeError(f"leader epoch {last_epoch} is unknown to {partition.topic}-{partition.partition}")
     if epoch < last_epoch or end_offset < request.fetch_offset:
         return FetchedPartition(
             request.partition,
@@ -190,12 +186,12 @@ def _check_replica(partition: Partition, request: FetchPartition, plan: FetchPla
     except NotLeaderOrFollowerError as error:
         if request.current_leader_epoch < 0:
             raise
-        # one that knows the epoch also knows the replicas, and may learn of them earlier than this broker
+        # a follower that knows the epoch also knows the replicas, possibly earlier than this broker
         raise UnknownLeaderEpochError(str(error)) from error
 
 
 def _sent_on(partition: Partition, request: FetchPartition, plan: FetchPlan) -> FetchedPartition | None:
-    """Return what tells a consumer to read elsewhere, if it had better. Raises as `Partition.check_epoch`."""
+    """Return a result with the preferred read replica, if it is another broker. Raises as `Partition.check_epoch`."""
     preferred = -1 if plan.preferred is None else plan.preferred(partition, request.fetch_offset)
     if preferred < 0:
         return None
@@ -219,7 +215,7 @@ def _read(
             return _read_for_replica(partition, request, plan, limit, min_one_message=min_one_message, note=is_first)
         log = partition.log
         high_watermark = log.high_watermark
-        if request.fetch_offset == high_watermark:  # most consumers wait here: nothing is to be looked for
+        if request.fetch_offset == high_watermark:  # most consumers wait here: there is nothing to read
             aborted = () if plan.isolation is Isolation.TXN_COMMITTED else None
             return FetchedPartition(
                 index, 0, high_watermark, log.last_stable_offset, log.log_start_offset, aborted=aborted
@@ -249,7 +245,7 @@ def _read(
 def _read_for_replica(
     partition: Partition, request: FetchPartition, plan: FetchPlan, limit: int, *, min_one_message: bool, note: bool
 ) -> FetchedPartition:
-    """Read to the end of the log; first the leader learns how far the replica is, and may move the high watermark."""
+    """Read up to the log end; first the leader records the follower's position, and may move the high watermark."""
     if note:
         partition.note_fetch(plan.replica_id, plan.replica_epoch, request.fetch_offset, request.log_start_offset)
     data = partition.read(
@@ -267,16 +263,16 @@ def _read_for_replica(
 
 
 def _is_held_back(partition: Partition, plan: FetchPlan) -> bool:
-    """Return whether a replica gets nothing for now, so that the rate of throttled replication is kept."""
+    """Return whether a follower gets no records now, because its replication is throttled."""
     led = partition.led
     return plan.replica_id >= 0 and led is not None and led.is_held_back(plan.replica_id)
 
 
 def _refuse_to_read(partition: Partition, request: FetchPartition, plan: FetchPlan) -> FetchedPartition:
-    """Answer a request for a negative number of bytes: an error, as Kafka has it, if there is something to read."""
+    """Handle a negative maximum of bytes: as in Kafka, an error if there is something to read."""
     data = partition.read(request.fetch_offset, 0, isolation=plan.isolation, min_one_message=True)
     if data.slice is not None and data.slice.size:
-        raise UnknownServerError("a negative number of bytes was asked for")
+        raise UnknownServerError("a negative number of bytes was requested")
     aborted = () if plan.isolation is Isolation.TXN_COMMITTED else None
     return FetchedPartition(
         request.partition, 0, data.high_watermark, data.last_stable_offset, data.log_start_offset, aborted=aborted
@@ -284,7 +280,7 @@ def _refuse_to_read(partition: Partition, request: FetchPartition, plan: FetchPl
 
 
 def _moved_to_tier(partition: Partition, index: int) -> FetchedPartition:
-    """Answer a replica that asks for what is only in the remote tier: it begins behind that, and needs the bounds."""
+    """Return the result for a follower whose offset is only in the remote tier: it continues after that."""
     log = partition.log
     return FetchedPartition(
         index, OffsetMovedToTieredStorageError.code, log.high_watermark, log_start_offset=log.log_start_offset
@@ -301,7 +297,7 @@ def _aborted(transactions: Sequence[AbortedTransaction]) -> list[tuple[int, int]
 
 
 class PendingFetch(Deferred):
-    """A request that waits until there are enough bytes, or its time is over. Belongs to the loop's thread."""
+    """A request that waits for enough bytes, or its maximum wait. Belongs to the loop's thread."""
 
     def __init__(self, state: BrokerServices, plan: FetchPlan, first: FetchRead, answer: Callable[[], object]) -> None:
         self._state = state
@@ -312,17 +308,17 @@ class PendingFetch(Deferred):
         self._wanted: dict[Partition, list[FetchPartition]] = {}
         self._available: dict[tuple[Partition, int], int] = {}
         self._available_total = 0
-        #: Where a read of a partition begins, as far as that is known.
+        #: Start position of each read, as far as it is known.
         self._starts: dict[tuple[Partition, int], LogOffset] = {}
         for topic, (_, answers) in zip(plan.topics, first.results, strict=True):
             for wanted, got in zip(topic.partitions, answers, strict=True):
                 if wanted.partition is not None:
                     self._wanted.setdefault(wanted.partition, []).append(wanted.request)
                     self._set_available((wanted.partition, wanted.request.fetch_offset), got.size)
-        #: Anything new is enough, or has to be looked at.
+        #: Bytes until the request may be complete; the purgatory reports changes of at least this size.
         self.missing = 1
         self._timer = state.loop.call_later(plan.max_wait_ms / 1000, state.purgatory.end_wait, self._expire)
-        state.purgatory.watch(self, self._wanted)  # before ends are noted: what comes behind them is counted
+        state.purgatory.watch(self, self._wanted)  # before the ends are recorded, so that later appends are counted
         if plan.min_bytes > 1:
             for place in self._available:
                 self._note_end(place)
@@ -352,10 +348,7 @@ class PendingFetch(Deferred):
         return True
 
     def _is_enough(self, partition: Partition) -> bool:
-        """Count again what there is to read. An error ends the wait as well: the client has to learn of it.
-
-        `partition` is the one that changed.
-        """
+        """Count the available bytes after a change of `partition`. An error ends the wait, too."""
         plan = self._plan
         if plan.min_bytes <= 1:
             self.missing = 1
@@ -365,7 +358,7 @@ class PendingFetch(Deferred):
                 if not self._is_served(watched, request):
                     return True
                 if watched.is_remote(request.fetch_offset) or _is_held_back(watched, plan):
-                    continue  # the quota keeps it back
+                    continue  # the quota holds it back
                 place = (watched, request.fetch_offset)
                 try:
                     self._set_available(place, self._count(place, max(request.max_bytes, 0)))
@@ -382,11 +375,11 @@ class PendingFetch(Deferred):
         if not self._is_served(partition, request):
             return True
         if partition.is_remote(request.fetch_offset) or _is_held_back(partition, self._plan):
-            return False  # the quota keeps it back
+            return False  # the quota holds it back
         return partition.latest_offset(self.isolation) > request.fetch_offset
 
     def _count(self, place: tuple[Partition, int], max_bytes: int) -> int:
-        """Return the bytes that a read would give; KafkaError or OSError if it would fail."""
+        """Return the size of a read; KafkaError or OSError if it would fail."""
         size = self._reckoned(place, max_bytes)
         if size is None:
             partition, offset = place
@@ -398,9 +391,9 @@ class PendingFetch(Deferred):
         return size
 
     def _reckoned(self, place: tuple[Partition, int], max_bytes: int) -> int | None:
-        """Return what there is to read, by positions, as Kafka's `DelayedFetch` reckons; None: only a read can tell.
+        """Return the available bytes by positions, as in Kafka's `DelayedFetch`; None: only a read can determine it.
 
-        However many wait, an append must not mean a read for each of them.
+        An append must not cause a read for each waiting request.
         """
         partition, offset = place
         start = self._starts.get(place)
@@ -410,11 +403,11 @@ class PendingFetch(Deferred):
         if end is None or end[1:] < start[1:]:
             return None
         if end.segment_base_offset > start.segment_base_offset:
-            return self._plan.min_bytes  # a read gives what is in one segment, and nothing more comes into this one
+            return self._plan.min_bytes  # a read ends with its segment, and nothing more is appended to this one
         return min(end.position - start.position, max_bytes)
 
     def _note_end(self, place: tuple[Partition, int]) -> None:
-        """Most who wait do so at the end of a log: that is where their next read would begin."""
+        """Record the log end as the start of the next read, if a request waits there, as most do."""
         partition, offset = place
         if partition.read_epoch >= 0:
             end = partition.log.readable_end(self.isolation)
@@ -427,10 +420,10 @@ class PendingFetch(Deferred):
 
 
 class PendingRemoteFetch(Deferred):
-    """A request that waits for the remote tier, for `remote.fetch.max.wait.ms` at most.
+    """A request that waits for the remote tier, at most for `remote.fetch.max.wait.ms`.
 
-    What has not come by then is answered as empty; the read goes on, and a client that asks again for the same offset
-    gets its result (see `SharedRemoteReads`). Belongs to the loop's thread.
+    Results that arrive later are empty in this response; the reads continue, and a repeated request for the same offset
+    gets the result (see `SharedRemoteReads`). Belongs to the loop's thread.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Reads of the remote tier on threads that may wait."""
+"""Reads of the remote tier on worker threads."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-#: How long a result that no request waited for is kept.
+#: How long an unclaimed result is kept.
 _UNCLAIMED_S = 5.0
 
-#: Records, or why there are none.
+#: Records, or an error.
 RemoteResult = RemoteFetchData | BaseException
 
 
 class RemoteJob(NamedTuple):
-    """What to read."""
+    """A read to do."""
 
     partition: Partition
     offset: int
@@ -42,20 +42,19 @@ class RemoteJob(NamedTuple):
 
 @dataclass(slots=True)
 class _Read:
-    """A read in progress (`result` is None), or one whose result has not been taken yet."""
+    """A read in progress (`result` is None), or one with an unclaimed result."""
 
     receivers: list[Callable[[RemoteResult], None]] = field(default_factory=list)
     result: RemoteResult | None = None
 
 
 class SharedRemoteReads:
-    """Shares reads between everyone who asks for the same place. Belongs to the loop's thread.
+    """Shares reads between requests for the same offset. Belongs to the loop's thread.
 
-    A request that gives up waiting does not stop its read: the client will ask again for the same offset, and finds the
-    result then. So a store that is slower than `remote.fetch.max.wait.ms` still lets consumers get on.
+    A request that stops waiting does not stop its read: the client will request the same offset again, and gets the
+    result then. So consumers progress even if a store is slower than `remote.fetch.max.wait.ms`.
 
-    `pool` is the remote tier's (`RemoteLogManager.readers`): when its queue is full, a read is answered with an error
-    at once.
+    `pool` is the remote tier's (`RemoteLogManager.readers`): when its queue is full, a read fails at once.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pool: WorkerPool) -> None:
@@ -64,11 +63,11 @@ class SharedRemoteReads:
         self._reads: dict[tuple[Partition, int, Isolation], _Read] = {}
 
     def close(self) -> None:
-        """Close the remote tier first: it breaks off what hangs."""
+        """Close the pool. Close the remote tier first: it interrupts hanging reads."""
         self._pool.close()
 
     def read(self, job: RemoteJob, receive: Callable[[RemoteResult], None]) -> Callable[[], None]:
-        """Call `receive` with the records, in a later turn of the loop; the returned function calls that off."""
+        """Call `receive` with the records, in a later turn of the loop; the returned function cancels that."""
         key = (job.partition, job.offset, job.isolation)
         read = self._reads.get(key)
         if read is None:
@@ -90,10 +89,10 @@ class SharedRemoteReads:
         return call_off
 
     async def run(self, search: Callable[[], _T], timeout_ms: int) -> _T:
-        """Do something else that may block on the store, on the same threads.
+        """Run another function that may block on the store, on the same threads.
 
-        RequestTimedOutError after `timeout_ms`; the work goes on then, and leaves what it has fetched in the caches.
-        QueueFullError when too many wait.
+        Raises RequestTimedOutError after `timeout_ms`; the function continues, and what it fetches stays in the caches.
+        Raises QueueFullError when too many wait.
         """
         future: asyncio.Future[_T] = self._loop.create_future()
 
@@ -117,7 +116,7 @@ class SharedRemoteReads:
         try:
             return await asyncio.wait_for(future, timeout_ms / 1000)
         except TimeoutError:
-            raise RequestTimedOutError(f"the remote tier has not answered within {timeout_ms} ms") from None
+            raise RequestTimedOutError(f"the remote tier did not respond within {timeout_ms} ms") from None
 
     def _submit(self, work: Callable[..., object], *arguments: object) -> None:
         try:
@@ -128,7 +127,7 @@ class SharedRemoteReads:
             raise RetriableRemoteStorageError("the remote tier is being closed") from error
 
     def _work(self, key: tuple[Partition, int, Isolation], read: _Read, job: RemoteJob) -> None:
-        """On a worker thread."""
+        """Read on a worker thread."""
         result: RemoteResult
         try:
             result = job.partition.read_remote(
@@ -152,7 +151,7 @@ class SharedRemoteReads:
     def _notify(self, receive: Callable[..., object], *arguments: object) -> None:
         try:
             self._loop.call_soon_threadsafe(receive, *arguments)
-        except RuntimeError:  # the loop is closed, and with it all that waited
+        except RuntimeError:  # the loop is closed
             return
 
     def _done(self, key: tuple[Partition, int, Isolation], read: _Read, result: RemoteResult) -> None:

@@ -1,4 +1,4 @@
-"""Which broker a consumer had better read from (KIP-392): the one in its own rack.
+"""Selection of the preferred read replica (KIP-392): one in the consumer's rack.
 
 Source: `RackAwareReplicaSelector` and `ReplicaManager.findPreferredReadReplica` of Kafka 4.4.
 """
@@ -11,9 +11,9 @@ from stratalog.engine.replication import ReadableReplica
 
 
 def rack_aware(rack: str, followers: Iterable[ReadableReplica], rack_of: Callable[[int], str | None]) -> int:
-    """Return the follower in `rack` that is furthest, -1 without one; for a leader that is in another rack.
+    """Return the follower in `rack` with the highest end offset, -1 if none; for a leader in another rack.
 
-    Among equals, the one that was caught up last, and then the one with the highest id.
+    Ties are resolved by the follower that was caught up last, then by the highest id.
     """
     near = [each for each in followers if rack_of(each.broker) == rack]
     best = max(near, key=lambda each: (each.log_end_offset, -each.behind_ms, each.broker), default=None)

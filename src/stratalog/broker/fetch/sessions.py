@@ -1,11 +1,11 @@
-"""Fetch sessions (KIP-227): the broker remembers what a client fetches, and says only what has changed.
+"""Fetch sessions (KIP-227): the broker remembers what a client fetches, and returns only changes.
 
-A client opens a session with a full request (epoch 0). From then on its requests name the session and the next epoch,
-carry only partitions that are new, changed or forgotten, and are answered with only those partitions that have
-something new. Epoch -1 closes a session.
+A client opens a session with a full request (epoch 0). Its next requests have the session's id and next epoch, and
+contain only partitions that are new, changed or forgotten. Responses contain only partitions with something new. Epoch
+-1 closes a session.
 
-Source: `FetchManager`, `FetchSessionCache` and `FetchContext` of Kafka 4.4. There the slots are divided among eight
-shards, for the sake of locks; here one thread has them all.
+Source: `FetchManager`, `FetchSessionCache` and `FetchContext` of Kafka 4.4. Kafka divides the slots among eight shards
+to reduce lock contention; here one thread owns them all.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 
-#: A session is safe from larger ones for so long after it was opened, and goes to any when it was not used for longer.
+#: After opening, a session cannot be evicted by larger ones for this time; unused for as long, any may evict it.
 EVICTION_MS: Final = 120_000
 
 _INT_MAX: Final = 2**31 - 1
 _MISSING: Final = frozenset({UnknownTopicOrPartitionError.code, UnknownTopicIdError.code})
 
-#: The key of a topic as requests spell it, and a partition's number.
+#: A topic's key in requests, and a partition's number.
 _PartitionKey = tuple[bytes, int]
-#: What a session is worth: those of brokers more than those of consumers, then large ones more than small ones.
+#: Priority of a session: those of brokers before those of consumers, then large ones before small ones.
 _Worth = tuple[bool, int, int]
 _TopicResults = Sequence[tuple[bytes, Sequence[FetchedPartition]]]
 
@@ -49,14 +49,14 @@ def _next_epoch(epoch: int) -> int:
 
 @dataclass(slots=True)
 class _SessionPartition:
-    """What a client wants of a partition, and what the last answer had."""
+    """A client's request for a partition, and the values in the last response."""
 
     wanted: FetchPartition
     high_watermark: int = -1
     log_start_offset: int = -1
 
     def is_news(self, answer: FetchedPartition) -> bool:
-        """Return whether the client has to see an answer."""
+        """Return whether a response must contain this result."""
         return bool(
             answer.size > 0
             or self.high_watermark != answer.high_watermark
@@ -67,20 +67,20 @@ class _SessionPartition:
         )
 
     def note(self, answer: FetchedPartition) -> bool:
-        """Remember an answer; whether the client has to see it."""
+        """Store a result; return whether the response must contain it."""
         is_news = self.is_news(answer)
         self.high_watermark = answer.high_watermark
         self.log_start_offset = answer.log_start_offset
         if answer.error_code or answer.diverging is not None:
-            self.high_watermark = -1  # so that the partition is sent again when all is well
+            self.high_watermark = -1  # so that the partition is sent again after the error
         return is_news
 
 
 @dataclass(slots=True, eq=False)
 class FetchSession:
-    """One client's session. `by_id` is whether its requests name topics by id.
+    """One client's session. `by_id`: its requests contain topic ids.
 
-    `size`, the number of partitions, and what it may give way to are as of the last request.
+    `size`, the number of partitions, and `gives_way` are as of the last request.
     """
 
     id: int
@@ -91,7 +91,7 @@ class FetchSession:
     epoch: int = INITIAL_EPOCH + 1
     partitions: dict[_PartitionKey, _SessionPartition] = field(default_factory=dict)
     size: int = 0
-    #: Whether it may give way to a session of a consumer, and of a broker.
+    #: Whether it may be evicted for a session of a consumer, and of a broker.
     gives_way: tuple[bool, bool] = (False, False)
 
     @property
@@ -111,11 +111,11 @@ class FetchSession:
                 self.partitions.pop((key, index), None)
 
     def topics(self) -> list[FetchTopic]:
-        """Return all that is to be fetched, in its order."""
+        """Return all partitions to fetch, in order."""
         return _by_topic((key, known.wanted) for (key, _), known in self.partitions.items())
 
     def news(self, results: _TopicResults) -> list[tuple[bytes, list[FetchedPartition]]]:
-        """Return the answers that the client has to see. Partitions that had records go behind the others."""
+        """Return the results that the response must contain. Partitions with records move to the end."""
         news: list[tuple[bytes, list[FetchedPartition]]] = []
         for key, answers in results:
             response = []
@@ -132,7 +132,7 @@ class FetchSession:
         return news
 
     def shown(self, results: _TopicResults) -> list[tuple[bytes, list[FetchedPartition]]]:
-        """Return what `news` would, and change nothing."""
+        """Return the same as `news`, without changing anything."""
         found = []
         for key, answers in results:
             response = [
@@ -150,11 +150,11 @@ class FetchSessionCache:
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
-        #: By id, the one that was not used for longest in front.
+        #: By id, least recently used first.
         self._sessions: dict[int, FetchSession] = {}
-        #: What the sessions are worth that may give way to one of a consumer, and of a broker; the least in front.
+        #: Priorities of sessions that may be evicted for one of a consumer, and of a broker, in ascending order.
         self._evictable: tuple[list[_Worth], list[_Worth]] = ([], [])
-        #: Partitions of all sessions, and sessions that had to make room.
+        #: Partitions of all sessions, and number of evictions.
         self.partition_count = 0
         self.evictions = 0
 
@@ -165,13 +165,13 @@ class FetchSessionCache:
         return self._sessions.get(session_id)
 
     def remove(self, session_id: int) -> None:
-        """Close a session; harmless when there is none."""
+        """Close a session, if it exists."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._count(session, -1)
 
     def touch(self, session: FetchSession, now_ms: int) -> None:
-        """Note that the session is in use, and may have another size."""
+        """Record the use of a session, and its new size."""
         session.used_ms = now_ms
         self._sessions[session.id] = self._sessions.pop(session.id)
         is_old = now_ms - session.created_ms > EVICTION_MS
@@ -198,7 +198,7 @@ class FetchSessionCache:
         by_id: bool,
         now_ms: int,
     ) -> int:
-        """Open a session for a full request that is answered with `results`; its id, or NO_SESSION without room."""
+        """Open a session for a full request with `results`; return its id, or NO_SESSION without room."""
         size = sum(len(partitions) for _, partitions in results)
         if len(self._sessions) >= self._slots and not self._make_room((is_replica, size, 0), now_ms):
             return NO_SESSION
@@ -220,7 +220,7 @@ class FetchSessionCache:
                 return session_id
 
     def _make_room(self, newcomer: _Worth, now_ms: int) -> bool:
-        """Close a session that was not used for long, or else the least that is worth less than the newcomer."""
+        """Evict a session that was unused for long, or else the one with the lowest priority below the newcomer's."""
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:
             return False
@@ -237,7 +237,7 @@ class FetchSessionCache:
 
 
 class Answered(NamedTuple):
-    """What goes out for a request."""
+    """The response to a request."""
 
     results: _TopicResults
     session_id: int = NO_SESSION
@@ -245,7 +245,7 @@ class Answered(NamedTuple):
 
 
 class FetchExchange:
-    """One request in its session: which partitions it is about, and what of the answers goes out."""
+    """One request in its session: the partitions to fetch, and the results to send."""
 
     def __init__(self, sessions: FetchSessionCache, request: FetchRequest, *, by_id: bool, now_ms: int) -> None:
         self._sessions = sessions
@@ -259,14 +259,14 @@ class FetchExchange:
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             self._go_on()
         elif request.session_id != NO_SESSION:
-            sessions.remove(request.session_id)  # a full request ends the session that it names
+            sessions.remove(request.session_id)  # a full request closes the session that it names
 
     def _go_on(self) -> None:
-        """Take the next request of a session."""
+        """Apply the next request of a session."""
         request = self._request
         session = self._sessions.get(request.session_id)
         if session is None:
-            self.error = FetchSessionIdNotFoundError(f"there is no fetch session {request.session_id}")
+            self.error = FetchSessionIdNotFoundError(f"fetch session {request.session_id} does not exist")
         elif session.epoch != request.session_epoch:
             self.error = InvalidFetchSessionEpochError(
                 f"epoch {request.session_epoch} of fetch session {session.id}, expected {session.epoch}"
@@ -284,24 +284,24 @@ class FetchExchange:
                 self._sessions.remove(session.id)
 
     def shown(self, results: _TopicResults) -> _TopicResults:
-        """Return the answers that would go out, and change nothing."""
+        """Return the results that would be sent, without changing anything."""
         if self._session is None:
             return results
         return () if self._is_overtaken(self._session) else self._session.shown(results)
 
     def throttled(self) -> Answered:
-        """Return what goes out instead of answers when the client has to wait: nothing, which changes nothing."""
+        """Return the response to a throttled client: empty, without changing the session."""
         session = self._session
         if session is None:
             return Answered(())
         return Answered((), session.id, InvalidFetchSessionEpochError.code if self._is_overtaken(session) else 0)
 
     def _is_overtaken(self, session: FetchSession) -> bool:
-        """Return whether the client did not wait for this answer."""
+        """Return whether the client has sent another request since."""
         return session.epoch != _next_epoch(self._request.session_epoch)
 
     def answer(self, results: _TopicResults) -> Answered:
-        """Return what goes out of the answers for `topics`."""
+        """Return the response with the results for `topics`."""
         session, request = self._session, self._request
         results = _missing_behind(results)
         if session is not None:
@@ -317,7 +317,7 @@ class FetchExchange:
 
 
 def _without_doubles(topics: Sequence[FetchTopic]) -> Sequence[FetchTopic]:
-    """Each partition once: as it was asked for last, where it was asked for first."""
+    """Remove duplicate partitions: the last request, at the position of the first."""
     if len(topics) == 1 and len(topics[0].partitions) == 1:
         return topics
     wanted = {(key, entry.partition): entry for key, entries in topics for entry in entries}
@@ -338,7 +338,7 @@ def _by_topic(entries: Iterable[tuple[bytes, FetchPartition]]) -> list[FetchTopi
 
 
 def _missing_behind(results: _TopicResults) -> _TopicResults:
-    """Answers for partitions that do not exist come last, as Kafka has them."""
+    """Move results for partitions that do not exist to the end, as in Kafka."""
     for _, answers in results:
         for answer in answers:
             if answer.error_code in _MISSING:
@@ -351,7 +351,7 @@ def _reordered(results: _TopicResults) -> _TopicResults:
     missing = ((key, [each for each in answers if each.error_code in _MISSING]) for key, answers in results)
     ordered: list[tuple[bytes, list[FetchedPartition]]] = []
     for key, answers in (*found, *missing):
-        if ordered and ordered[-1][0] == key:  # as Kafka groups them: by topic, where one follows another
+        if ordered and ordered[-1][0] == key:  # grouped as in Kafka: consecutive results of a topic
             ordered[-1][1].extend(answers)
         elif answers:
             ordered.append((key, answers))

@@ -1,4 +1,4 @@
-"""The work behind Produce: checks, appends, waits for replicas, and the bytes of the answer."""
+"""Implementation of Produce: checks, appends, waits for replicas, and the encoding of responses."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The batches of transactions in a cluster: their coordinator may be another broker, and is asked before the append."""
+"""Verify transactional batches in a cluster, where another broker may coordinate the transaction."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 #: Producer id, epoch and base sequence of a batch.
 _PRODUCER: Final = struct.Struct(">qhi")
 
-#: What the coordinator has to be asked about, by producer.
+#: Partitions to ask the coordinator about, by producer.
 Questions = Mapping[ProducerIdAndEpoch, list[TopicPartition]]
 
 
 def producer_of(records: memoryview) -> tuple[ProducerIdAndEpoch, int]:
-    """Return who wrote a batch, and its base sequence."""
+    """Return the producer of a batch, and its base sequence."""
     producer_id, epoch, sequence = _PRODUCER.unpack_from(records, fmt.PRODUCER_ID_AT)
     return ProducerIdAndEpoch(producer_id, epoch), sequence
 
@@ -47,7 +47,7 @@ class ClusterAdmission:
         return self._state.loop
 
     def begin(self, entries: Iterable[tuple[Partition, memoryview]]) -> Questions:
-        """Return what the coordinator has to be asked; nothing when the logs know these transactions."""
+        """Return what the coordinator has to be asked; empty if the logs know these transactions."""
         questions: dict[ProducerIdAndEpoch, list[TopicPartition]] = {}
         for partition, records in entries:
             if not is_transactional(records) or partition.leader_epoch < 0:
@@ -71,7 +71,7 @@ class ClusterAdmission:
             )
 
     def refuse(self, questions: Questions, error: KafkaError) -> None:
-        """Take in that the coordinator could not be asked."""
+        """Record that the coordinator could not be asked."""
         self._refused |= dict.fromkeys((each for partitions in questions.values() for each in partitions), error)
 
     def __call__(self, partition: Partition, records: memoryview) -> VerificationGuard | None:
@@ -82,17 +82,17 @@ class ClusterAdmission:
             return self._guards[at]
         producer, sequence = producer_of(records)
         if begin_admission(self._state, partition, producer, sequence, self._support) is not None:
-            raise NotEnoughReplicasError("the transaction's coordinator has to be asked")  # its client tries again
+            raise NotEnoughReplicasError("the transaction's coordinator has to be asked")  # the client retries
         return None
 
 
 class PendingAdmission(Deferred):
-    """A request that waits for the coordinator of its transaction. What the coordinator adds stays added."""
+    """A request that waits for its transaction's coordinator. Partitions that the coordinator adds stay added."""
 
     __slots__ = ("_go_on", "_over", "_task")
 
     def __init__(self, admission: ClusterAdmission, questions: Questions, go_on: Callable[[], object]) -> None:
-        """`go_on` is called once, in a later turn, unless this is cancelled before."""
+        """`go_on` is called once, in a later turn of the loop, unless this is cancelled first."""
         self._go_on = go_on
         self._over = False
         self._task = admission.loop.create_task(self._run(admission, questions))
@@ -103,7 +103,7 @@ class PendingAdmission(Deferred):
     async def _run(self, admission: ClusterAdmission, questions: Questions) -> None:
         try:
             await admission.ask(questions)
-        except Exception as error:  # noqa: BLE001  whatever it is: the client waits for an answer
+        except Exception as error:  # noqa: BLE001  # the client waits for a response after any error
             admission.refuse(questions, UnknownServerError(f"the coordinator could not be asked: {error}"))
         if not self._over:
             self._go_on()

@@ -1,7 +1,7 @@
-"""Batches that take long to check are checked on threads of their own: the loop serves the others.
+"""Check large batches on separate threads, so that the loop can serve other clients.
 
-The request waits, and its connection with it, so that answers and records keep their order. What waits is copied, and
-the copies have a bound: beyond it a batch is checked on the loop, as memory matters more than time.
+The request and its connection wait, so that responses and records keep their order. Waiting requests are copied, up to
+a limit; above it a batch is checked on the loop, as memory matters more than latency.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Copies of requests that wait, at the most, beside the first.
+#: Limit of copies of waiting requests, besides the first.
 _HELD_BYTES_MAX: Final = 128 * 1024 * 1024
 
 
 class LargeBatchChecks:
-    """The threads that check. Belongs to the loop's thread."""
+    """The threads that check batches. Belongs to the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -41,11 +41,11 @@ class LargeBatchChecks:
         return not self._held_bytes or self._held_bytes + size <= _HELD_BYTES_MAX
 
     def hold(self, size: int) -> None:
-        """Count the bytes of a request that waits; less than 0: it waits no more."""
+        """Add to the bytes of waiting requests; a negative size removes them."""
         self._held_bytes += size
 
     def trims_heap(self) -> bool:
-        """Whether nothing is checked now, and the heap may have holes of what was unpacked; True once."""
+        """Return whether no check runs and the heap may be fragmented by decompression; True once."""
         if self._held_bytes or not self._has_checked:
             return False
         self._has_checked = False
@@ -56,19 +56,19 @@ class LargeBatchChecks:
         return self._pool.submit(_check, log, records)
 
     def close(self) -> None:
-        """Wait for what is running; what has not begun never will."""
+        """Wait for running checks, and cancel the others."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _check(log: PartitionLog, records: memoryview) -> tuple[CheckedRecords, float]:
-    """Return what is found, and how many seconds it took."""
+    """Return the result, and how many seconds it took."""
     begun_s = perf_counter()
     checked = log.check_records(records)
     return checked, perf_counter() - begun_s
 
 
 class PendingCheck(Deferred):
-    """A request that waits until one of its batches has been checked. Belongs to the loop's thread."""
+    """A request that waits until one of its batches is checked. Belongs to the loop's thread."""
 
     __slots__ = ("_checks", "_future", "_go_on", "_held", "_over")
 
@@ -80,7 +80,7 @@ class PendingCheck(Deferred):
         held_bytes: int,
         go_on: Callable[[CheckedRecords | KafkaError, float], object],
     ) -> None:
-        """`go_on` is called once, with what was found and the seconds it took, unless this is cancelled before."""
+        """`go_on` is called once, with the result and the seconds it took, unless this is cancelled first."""
         self._checks = checks
         self._held = held_bytes
         self._go_on = go_on
@@ -96,11 +96,11 @@ class PendingCheck(Deferred):
             self._future.cancel()
 
     def _ended(self, future: Future[tuple[CheckedRecords, float]]) -> None:
-        """On the thread that checked."""
+        """Handle the end of a check, on its thread."""
         if not future.cancelled():
             try:
                 self._checks.loop.call_soon_threadsafe(self._end)
-            except RuntimeError:  # the loop is closed, and with it all that waited
+            except RuntimeError:  # the loop is closed
                 return
 
     def _end(self) -> None:

@@ -39,14 +39,14 @@ _RESULT_V5 = struct.Struct(">ihqqq")
 
 
 class ProducedPartition(NamedTuple):
-    """What is to be appended to one partition; `records` is a writable view into the request, None for null."""
+    """Records for one partition; `records` is a writable view into the request, None for null."""
 
     partition: int
     records: memoryview | None
 
 
 class ProducedTopic(NamedTuple):
-    """`key` is the topic as the request spells it: its name in UTF-8, or the 16 bytes of its id."""
+    """`key` is the topic as in the request: its name in UTF-8, or the 16 bytes of its id."""
 
     key: bytes
     partitions: list[ProducedPartition]
@@ -60,7 +60,7 @@ class ProduceRequest(NamedTuple):
 
 
 class PartitionResult(NamedTuple):
-    """What became of one partition's records; offsets are -1 with an error."""
+    """The result for one partition; offsets are -1 with an error."""
 
     partition: int
     error_code: int
@@ -69,15 +69,12 @@ class PartitionResult(NamedTuple):
     log_start_offset: int = -1
     error_message: str | None = None
     record_errors: Sequence[RecordError] = ()
-    #: Id and epoch of the leader, for a client that asked the wrong broker.
+    #: Id and epoch of the leader, if this broker is not the leader.
     leader: tuple[int, int] | None = None
 
 
 def parse_produce(frame: memoryview, position: int, version: int) -> ProduceRequest:
-    """Parse from `position`, behind the request header.
-
-    InvalidRequestError, IndexError or struct.error on bad bytes.
-    """
+    """Parse from `position`, after the request header. InvalidRequestError, IndexError or struct.error if invalid."""
     if version < FLEXIBLE_FROM:
         return _parse_legacy(frame, position)
     return _parse_flexible(frame, position, version)
@@ -147,7 +144,7 @@ def _parse_flexible(frame: memoryview, position: int, version: int) -> ProduceRe
 
 
 def once_each(topics: list[ProducedTopic]) -> list[ProducedTopic]:
-    """Return the topics with each partition once, as Kafka's map of them has it: the last records count.
+    """Return the topics with each partition once, as Kafka's map has it: the last records win.
 
     A topic without partitions is left out.
     """
@@ -167,9 +164,9 @@ def encode_produce(
     throttle_ms: int = 0,
     nodes: Sequence[tuple[int, str, int, str | None]] = (),
 ) -> bytearray:
-    """Return a whole response frame; each topic by its key as in the request.
+    """Return a complete response frame; each topic by its key in the request.
 
-    `nodes` are the leaders that results name, for versions from 10 on.
+    `nodes` are the leaders in the results, from version 10 on.
     """
     out = bytearray(8)
     INT32.pack_into(out, 4, correlation_id)

@@ -1,10 +1,10 @@
-"""The short way for a producer that sends one Produce request like the other.
+"""The fast path for a producer that sends similar Produce requests.
 
-Most requests of a connection differ from the one before only in correlation id and records: same client id, acks, topic
-and partition. A template remembers all bytes that stay the same, and what they led to, so that the next such request is
-compared instead of parsed, and its response packed in one go. Pipelined requests that are received together are taken
-together and appended by one write. Anything unusual (other bytes, a tagged field, a topic that
-is gone, a new configuration, records that are refused) is left to the plain way, which finds it untouched.
+Most requests of a connection differ from the previous one only in correlation id and records: same client id, acks,
+topic and partition. A template stores all bytes that stay the same, and their result, so that the next such request is
+compared instead of parsed, and its response packed in one call. Pipelined requests that are received together are
+appended by one write. Anything unusual (other bytes, a tagged field, a deleted topic, a new configuration, refused
+records) is left unchanged to the normal path.
 
     request:  api key, version | correlation id | ... as before ... index | length varint, records | 3 empty tagged
     fields response: size, correlation id | ... up to index | error, base offset, log append time, log start offset |
@@ -30,7 +30,7 @@ from stratalog.wire import INT32
 if TYPE_CHECKING:
     from stratalog.engine import Partition
 
-#: Of the partition, of the topic and of the request.
+#: Of the partition, topic and request.
 _NO_TAGGED_FIELDS = b"\0\0\0"
 #: No record errors, no message, no tagged fields of partition and topic, no throttling, no tagged fields.
 _RESPONSE_TAIL = b"\x01\x00\x00\x00" + b"\0\0\0\0" + b"\x00"
@@ -40,10 +40,9 @@ _ATTRIBUTES_LOW_BYTE_AT = fmt.ATTRIBUTES_AT + 1
 
 
 class ProduceTemplate:
-    """Made of a request that succeeded; says what the next ones bring, and answers them. Belongs to one connection.
+    """Made from a successful request; answers similar ones of the same connection.
 
-    Immutable: requests that are being worked on are their connection's, so that a request which fails leaves nothing
-    here.
+    Immutable: requests in progress belong to the connection, so a failed one leaves no state here.
     """
 
     __slots__ = (
@@ -68,7 +67,7 @@ class ProduceTemplate:
         *,
         all_replicas: bool,
     ) -> None:
-        #: Whether the producer waits for all replicas: those of a partition that has others go the plain way.
+        #: Whether the producer waits for all replicas: then replicated partitions take the normal path.
         self._all_replicas = all_replicas
         self._partition = partition
         self._config = partition.log.config
@@ -84,14 +83,11 @@ class ProduceTemplate:
     def of(
         cls, frame: memoryview, version: int, request: ProduceRequest, partition: Partition
     ) -> ProduceTemplate | None:
-        """Return the template of a request that was answered without an error.
-
-        None for one that has no short way.
-        """
+        """Return the template of a successful request; None if it has no fast path."""
         if version < FLEXIBLE_FROM or request.acks == 0 or len(request.topics) != 1:
             return None
         if request.transactional_id is not None:
-            return None  # batches that begin a transaction have to be asked about
+            return None  # transactional batches may have to be verified
         key, partitions = request.topics[0]
         index, records = partitions[0]
         if len(partitions) != 1 or records is None:
@@ -106,9 +102,9 @@ class ProduceTemplate:
         )
 
     def records_of(self, frame: memoryview) -> memoryview | None:
-        """Return the records of a request that is like the one this was made of; None: it has to go the plain way.
+        """Return the records of a request that fits the template; None if it has to take the normal path.
 
-        Whatever the bytes are, nothing is raised.
+        Never raises.
         """
         position = self._head
         size = len(frame)
@@ -132,9 +128,9 @@ class ProduceTemplate:
         return records
 
     def answer(self, frames: Sequence[memoryview], records: Sequence[memoryview]) -> list[bytes] | None:
-        """Append what `records_of` found in `frames`; the responses in order.
+        """Append the `records` of `frames`, and return the responses in order.
 
-        None: nothing has been done, and each of the frames has to go the plain way.
+        None: nothing was done, and each frame has to take the normal path.
         """
         partition = self._partition
         if partition.leader_epoch < 0 or partition.log.config is not self._config:
@@ -144,7 +140,7 @@ class ProduceTemplate:
         try:
             infos = [partition.append(records[0])] if len(records) == 1 else partition.append_group(records)
         except (KafkaError, OSError):
-            return None  # nothing is in the log; the plain way finds the same error and tells it
+            return None  # nothing is in the log; the normal path finds and reports the same error
         if infos is None:
             return None
         pack, size, mid = self._pack, self._size, self._response_mid

@@ -1,7 +1,7 @@
-"""The appends of one Produce request: as far as they have got, what stopped them, and what replicas have to confirm.
+"""The appends of one Produce request: their progress, what interrupted them, and what has to be replicated.
 
-A request goes on where it stopped: behind code that was still being loaded, or behind a batch so large that it is
-checked on another thread. Belongs to the loop's thread.
+A request resumes where it was interrupted: by code that was still loading, or by a batch so large that it is checked on
+another thread. Belongs to the loop's thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class PacedProduce:
-    """The bytes and the time of one request, for the quotas of its client."""
+    """The bytes and time of one request, for its client's quotas."""
 
     __slots__ = ("_begun_s", "_client", "_pace", "_size", "busy_s")
 
@@ -33,7 +33,7 @@ class PacedProduce:
         self._client = client
         self._size = size
         self._begun_s = 0.0
-        #: What the appends took.
+        #: Duration of the appends.
         self.busy_s = 0.0
 
     def begin(self) -> None:
@@ -47,14 +47,14 @@ class PacedProduce:
 
 
 class AskedTopic(NamedTuple):
-    """A topic of the request, by its key there (a name or an id)."""
+    """A topic of the request, by its key (a name or an id)."""
 
     key: bytes
     name: str
-    #: Why nothing is appended to it.
+    #: The error for all its partitions, if any.
     error: KafkaError | None
     partitions: list[ProducedPartition]
-    #: The results of the first so many partitions.
+    #: Results of the first partitions, so far.
     done: list[PartitionResult]
 
 
@@ -91,21 +91,21 @@ class ProduceWork:
         self.version = version
         self.acks = acks
         self.topics = topics
-        #: Whether there is an error among the results.
+        #: Whether a result has an error.
         self.failed = False
         #: None while no client has a quota for bytes or time.
         self.paced: PacedProduce | None = None
-        #: The topic and the partition with the batch that is to be checked beside, and what was found.
+        #: The topic and the partition of the batch to check on another thread, and the result.
         self._stopped: tuple[AskedTopic, Partition] | None = None
         self._checked: CheckedRecords | KafkaError | None = None
         self._is_kept = False
-        #: What has been appended and all replicas have to confirm.
+        #: Appends that all replicas have to confirm.
         self.unconfirmed: list[Unconfirmed] = []
 
     def go_on(self, *, may_wait: bool) -> Partition | None:
         """Append what is not done yet; return the last partition.
 
-        StillLoadingError if the rest has to come again, LargeBatchError if `large` has to be checked before.
+        Raises StillLoadingError if the rest has to be retried, LargeBatchError if `large` has to be checked first.
         """
         if self.paced is None:
             return self._append(may_wait=may_wait)
@@ -148,7 +148,7 @@ class ProduceWork:
         return partition
 
     def entries(self) -> Iterator[tuple[Partition, memoryview]]:
-        """Yield what is to be appended to partitions that are here, and was not refused."""
+        """Yield the records for partitions on this broker that were not refused."""
         for _, name, error, partitions, _ in self.topics:
             for entry in partitions if error is None else ():
                 partition = self._state.logs.get(name, entry.partition)
@@ -156,14 +156,14 @@ class ProduceWork:
                     yield partition, entry.records
 
     def still_unconfirmed(self) -> list[Unconfirmed]:
-        """Return what is to be waited for; what will not be confirmed is an error from here on."""
+        """Return appends that still have to be replicated; those that will not be become errors."""
         failed: dict[tuple[str, int], KafkaError] = {}
         waiting = still_unconfirmed(self.unconfirmed, failed)
         self.fail(failed)
         return waiting
 
     def fail(self, errors: Mapping[tuple[str, int], KafkaError]) -> None:
-        """Let the results of partitions, by topic and number, be errors."""
+        """Replace results of partitions, by topic and number, by errors."""
         for topic in self.topics if errors else ():
             for at, result in enumerate(topic.done):
                 error = errors.get((topic.name, result.partition))
@@ -172,7 +172,7 @@ class ProduceWork:
                     topic.done[at] = result._replace(error_code=error.code, error_message=str(error))
 
     def add_hints(self, cluster: ClusterMembership, listener: str) -> Nodes:
-        """Name the leader in each result of a partition that is led elsewhere; return where those leaders are."""
+        """Add the current leader to results of partitions led elsewhere; return the leaders' endpoints."""
         leaders: dict[int, None] = {}
         for topic in self.topics:
             for at, result in enumerate(topic.done):
@@ -185,7 +185,7 @@ class ProduceWork:
 
     @property
     def large(self) -> tuple[PartitionLog, memoryview]:
-        """The log and the records that stopped `go_on` by a LargeBatchError."""
+        """The log and the records that interrupted `go_on` by a LargeBatchError."""
         assert self._stopped is not None
         topic, partition = self._stopped
         records = topic.partitions[len(topic.done)].records
@@ -193,7 +193,7 @@ class ProduceWork:
         return partition.log, records
 
     def take_checked(self, checked: CheckedRecords | KafkaError, taken_s: float) -> None:
-        """Append `large` by what was found, when `go_on` is called next."""
+        """Use this result for `large` in the next `go_on`."""
         self._checked = checked
         if self.paced is not None:
             self.paced.busy_s += taken_s

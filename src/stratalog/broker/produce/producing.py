@@ -1,7 +1,7 @@
-"""Appending for a Produce request: what a partition's answer says, with an error or without.
+"""Append the records of a Produce request to one partition.
 
-Source: `ReplicaManager.appendRecordsToLeader` of Kafka 4.4, which also tells, for records that are refused one by one,
-which they were: a client fails those and tells the others of their batch.
+Source: `ReplicaManager.appendRecordsToLeader` of Kafka 4.4. For records that are refused one by one, the response lists
+them: a client fails those and retries the others of the batch.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from stratalog.wire import INT32
 
 logger = logging.getLogger(__name__)
 
-#: A request waits no longer for code that is being loaded, whatever its timeout.
+#: Longest wait for code that is loading, whatever the request's timeout.
 _LOADING_MS_MAX = 30_000
-#: First version that may bring zstd.
+#: First version that may contain zstd.
 _ZSTD_FROM = 7
 _ATTRIBUTES_LOW_BYTE_AT = fmt.ATTRIBUTES_AT + 1
-#: Errors that are sent without the log start offset.
+#: Errors whose responses have no log start offset.
 _WITHOUT_LOG_START = (
     CorruptRecordError,
     KafkaStorageError,
@@ -52,7 +52,7 @@ _WITHOUT_LOG_START = (
 )
 
 
-#: Gives the guard of a transactional batch, or None where none is needed; raises the error for its client.
+#: Returns the guard of a transactional batch, or None if none is needed; raises the error for its client.
 Admission: TypeAlias = Callable[[Partition, memoryview], VerificationGuard | None]
 
 
@@ -69,12 +69,12 @@ def append_records(
     checked: CheckedRecords | KafkaError | None = None,
     unconfirmed: list[Unconfirmed] | None = None,
 ) -> PartitionResult:
-    """Append what a request has for one partition; every error becomes an answer.
+    """Append a request's records to one partition; every error becomes a result.
 
-    `admit` is asked about the batch of a transaction. LargeBatchError: nothing has been done, and the caller tries
-    again later, with what was `checked`, or why it could not be; with `may_wait` StillLoadingError is alike. `refusal`
-    is the answer for what could be appended otherwise, `missing` that for a partition which is not here. With
-    `unconfirmed` all replicas have to confirm: what they have not yet is added.
+    `admit` verifies transactional batches. After LargeBatchError (and StillLoadingError with `may_wait`) nothing was
+    done: the caller retries, with `checked` as the result of the check. `refusal` is the error for valid records,
+    `missing` the one for a partition that is not on this broker. With `unconfirmed`, all replicas have to confirm:
+    pending appends are added to it.
     """
     index = entry.partition
     try:
@@ -98,7 +98,7 @@ def append_records(
         info = partition.append(accepted if checked is None else checked, guard=guard)
     except KafkaError as error:
         if isinstance(error, LargeBatchError) or (may_wait and isinstance(error, StillLoadingError)):
-            partition.traffic.produce_requests -= 1  # it is counted when it comes again
+            partition.traffic.produce_requests -= 1  # the retry counts it again
             raise
         _count_refusal(partition.traffic, entry, error)
         log_start = -1 if isinstance(error, _WITHOUT_LOG_START) else log.log_start_offset
@@ -123,7 +123,7 @@ def append_records(
 
 
 def is_transactional(records: memoryview | None) -> bool:
-    """Return whether the first batch is part of a transaction."""
+    """Return whether the first batch is transactional."""
     return (
         records is not None
         and len(records) >= fmt.HEADER_SIZE
@@ -133,10 +133,10 @@ def is_transactional(records: memoryview | None) -> bool:
 
 
 def begins_transactional(records: memoryview | None) -> bool:
-    """Return whether the first batch of a request's partition is part of a transaction.
+    """Return whether the first batch for a partition is transactional.
 
-    CorruptRecordError where Kafka, which asks this of all partitions first, gives up the request as a whole: a length
-    below that of any batch, or a format that does not exist. A batch that is cut off is left to the append.
+    Raises CorruptRecordError where Kafka, which checks all partitions first, fails the whole request: for a length
+    below that of any batch, or an unknown format. A truncated batch is left to the append.
     """
     if records is None or len(records) < fmt.LOG_OVERHEAD:
         return False
@@ -158,7 +158,7 @@ def begins_transactional(records: memoryview | None) -> bool:
 
 
 def _count_refusal(traffic: TopicTraffic, entry: ProducedPartition, error: KafkaError) -> None:
-    """Count a refusal where Kafka counts it."""
+    """Count a refusal in the same metric as Kafka."""
     records = entry.records or b""
     if isinstance(error, CorruptRecordError):
         traffic.invalid_crc += 1
@@ -177,7 +177,7 @@ def _count_refusal(traffic: TopicTraffic, entry: ProducedPartition, error: Kafka
 def _accepted(
     partition: Partition | None, topic: str, entry: ProducedPartition, version: int, missing: KafkaError | None = None
 ) -> memoryview:
-    """Return the records, when the request as such may bring them."""
+    """Return the records if they are valid for this request."""
     index, records = entry
     if partition is None:
         raise missing or UnknownTopicOrPartitionError("This server does not host this topic-partition.")
@@ -186,7 +186,7 @@ def _accepted(
     if len(records) < fmt.HEADER_SIZE_UP_TO_MAGIC:
         raise InvalidRecordError(f"{len(records)} bytes for {topic}-{index} hold no record batch, expected one")
     if records[fmt.MAGIC_AT] < fmt.MAGIC:
-        checked_batch_size(records, 0)  # zeros are no old format
+        checked_batch_size(records, 0)  # zeros are not an old format
         raise InvalidRecordError(
             f"message format {records[fmt.MAGIC_AT]} for {topic}-{index}, Produce takes only format {fmt.MAGIC}"
         )
@@ -197,7 +197,7 @@ def _accepted(
             f"{len(records)} bytes for {topic}-{index} hold no whole record batch, its length says {size}"
         )
     if len(records) < fmt.HEADER_SIZE:
-        return records  # a length that no batch has: for the log to say
+        return records  # a length that no batch has: the log reports it
     if version < _ZSTD_FROM and records[_ATTRIBUTES_LOW_BYTE_AT] & fmt.CODEC_MASK == Codec.ZSTD:
         raise UnsupportedCompressionTypeError(f"zstd needs Produce v{_ZSTD_FROM} or later")
     if length + fmt.LOG_OVERHEAD < len(records) and sum(1 for _ in iter_batches(records)) > 1:
@@ -206,16 +206,16 @@ def _accepted(
 
 
 class PendingAcks(Confirmation, Deferred):
-    """A request that waits until all replicas have what it appended, or its timeout."""
+    """A request that waits until all replicas have confirmed its appends, or for its timeout."""
 
 
 class PendingAppends(Deferred):
-    """A request that waits until large batches can be checked, or its timeout. Belongs to the loop's thread."""
+    """A request that waits until large batches can be checked, or for its timeout. Belongs to the loop's thread."""
 
     __slots__ = ("_go_on", "_loop", "_over", "_timer")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, timeout_ms: int, go_on: Callable[[], object]) -> None:
-        """`go_on` is called once, in a later turn, unless this is cancelled before."""
+        """`go_on` is called once, in a later turn of the loop, unless this is cancelled first."""
         self._loop = loop
         self._go_on = go_on
         self._over = False
@@ -227,10 +227,10 @@ class PendingAppends(Deferred):
         self._timer.cancel()
 
     def _loaded(self) -> None:
-        """On another thread."""
+        """Handle the end of loading, on another thread."""
         try:
             self._loop.call_soon_threadsafe(self._end)
-        except RuntimeError:  # the loop is closed, and with it all that waited
+        except RuntimeError:  # the loop is closed
             return
 
     def _end(self) -> None:

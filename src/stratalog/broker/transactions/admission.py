@@ -1,8 +1,8 @@
-"""Whether a partition may take the records of a transaction: asked before its first batch there (KIP-890).
+"""Verify that a partition belongs to a transaction, before the transaction's first batch there (KIP-890).
 
-Without it a batch that arrives after its transaction has ended would open one that never ends, and stop every
-`read_committed` consumer of the partition. Clients of before 4.0 have added the partition themselves, and the
-coordinator is asked whether it knows; for newer ones (Produce 12, TxnOffsetCommit 5) the partition is added here.
+Otherwise a batch that arrives after its transaction has ended would open one that never ends, and block all
+`read_committed` consumers of the partition. Clients before 4.0 add partitions themselves, and the coordinator verifies
+that; for newer ones (Produce 12, TxnOffsetCommit 5) the broker adds the partition.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: First versions of Produce whose clients know TRANSACTION_ABORTABLE, and leave adding partitions to the broker.
+#: First versions of Produce whose clients know TRANSACTION_ABORTABLE, and let the broker add partitions.
 _PRODUCE_ABORTABLE_FROM = 11
 _PRODUCE_ADDS_FROM = 12
 _COMMIT_ABORTABLE_FROM = 4
@@ -47,13 +47,13 @@ _COMMIT_ADDS_FROM = 5
 
 
 class ClientSupport(Enum):
-    """What the client of a request knows of KIP-890."""
+    """A client's support of KIP-890."""
 
-    #: Nothing: TRANSACTION_ABORTABLE has to be answered as INVALID_TXN_STATE.
+    #: None: TRANSACTION_ABORTABLE has to be replaced by INVALID_TXN_STATE.
     NONE = auto()
-    #: TRANSACTION_ABORTABLE.
+    #: It knows TRANSACTION_ABORTABLE.
     ABORTABLE = auto()
-    #: Partitions are added by the broker.
+    #: The broker adds partitions.
     ADDS = auto()
 
     @classmethod
@@ -62,7 +62,6 @@ class ClientSupport(Enum):
 
     @classmethod
     def of_commit(cls, version: int) -> ClientSupport:
-        """Return the support of a TxnOffsetCommit."""
         return cls._of(version, _COMMIT_ABORTABLE_FROM, _COMMIT_ADDS_FROM)
 
     @classmethod
@@ -80,10 +79,10 @@ def admit(
     sequence: int,
     support: ClientSupport,
 ) -> VerificationGuard | None:
-    """Return the guard that opens the log to the producer's transaction, or None when none is needed.
+    """Return the guard that opens the log to the producer's transaction, or None if none is needed.
 
-    InvalidProducerEpochError, InvalidProducerIdMappingError, InvalidTxnStateError or TransactionAbortableError, and
-    NotEnoughReplicasError for what the client has to try again. For a broker by itself.
+    For a single broker. Raises InvalidProducerEpochError, InvalidProducerIdMappingError, InvalidTxnStateError,
+    TransactionAbortableError, or NotEnoughReplicasError if the client has to retry.
     """
     guard = begin_admission(broker, partition, producer, sequence, support)
     if guard is None:
@@ -99,7 +98,7 @@ def admit(
 def begin_admission(
     broker: BrokerServices, partition: Partition, producer: ProducerIdAndEpoch, sequence: int, support: ClientSupport
 ) -> VerificationGuard | None:
-    """Return the guard of a transaction whose coordinator has to be asked, or None when it need not be."""
+    """Return the guard of a transaction that its coordinator has to verify, or None if it need not."""
     adds = support is ClientSupport.ADDS
     if not adds and not broker.config["transaction.partition.verification.enable"]:
         return None
@@ -113,9 +112,9 @@ async def ask_coordinator(
     partitions: Sequence[TopicPartition],
     support: ClientSupport,
 ) -> dict[TopicPartition, KafkaError]:
-    """Ask the coordinator of a transaction, whichever broker that is; return the error for its client.
+    """Ask a transaction's coordinator on any broker; return the errors of partitions that must not be written to.
 
-    Partitions that may be written to are not in it. The end of the transaction before is waited for, for some time.
+    If the previous transaction is still ending, retry for a while.
     """
     loop = broker.loop
     until_s = loop.time() + broker.config["add.partitions.to.txn.retry.backoff.max.ms"] / 1000
@@ -157,7 +156,7 @@ async def _codes(
     except KafkaError as error:
         return dict.fromkeys(partitions, wire_code(error))
     except (StratalogError, OSError) as error:
-        logger.info("The coordinator of transactional id %s cannot be asked: %s", transactional_id, error)
+        logger.info("Asking the coordinator of transactional id %s failed: %s", transactional_id, error)
         return dict.fromkeys(partitions, CoordinatorNotAvailableError.code)
 
 
@@ -176,7 +175,7 @@ def _ask_here(
 
 
 def _as_answered(error: KafkaError, support: ClientSupport) -> KafkaError:
-    """Return the error that a client of Produce or TxnOffsetCommit gets for a coordinator's error."""
+    """Return the error for a client of Produce or TxnOffsetCommit that corresponds to a coordinator's error."""
     if isinstance(error, ProducerFencedError):
         return InvalidProducerEpochError(str(error))
     if isinstance(error, TransactionAbortableError) and support is ClientSupport.NONE:

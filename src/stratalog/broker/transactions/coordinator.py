@@ -1,16 +1,16 @@
-"""The transaction coordinator: joins `decisions` with `__transaction_state`, the partitions and the time.
+"""The transaction coordinator: connects `decisions` with `__transaction_state`, partitions and timers.
 
-The end of a transaction is three appends, each of which is there before the next:
+A transaction ends with three appends, in this order:
 
-    1. PREPARE_COMMIT or PREPARE_ABORT in `__transaction_state`: the outcome is decided, whatever happens from here on
+    1. PREPARE_COMMIT or PREPARE_ABORT in `__transaction_state`: the outcome is final from here on
     2. a marker in every partition of the transaction
     3. COMPLETE_COMMIT or COMPLETE_ABORT in `__transaction_state`
 
-After a crash `start` goes on where it stopped: markers are written again (a second one changes nothing). A partition
-that cannot take its marker, as its disk has failed, leaves the transaction prepared, and is tried again every so often.
+After a crash, `start` resumes: it writes the markers again (a second one has no effect). If a partition cannot take its
+marker because its disk has failed, the transaction stays prepared and the marker is retried periodically.
 
-In a cluster each of the three is there when its replicas have it. The first is answered then; the rest goes on in the
-background, as the partitions may be led by other brokers, and by the next coordinator of the id.
+In a cluster, each append must be replicated. The client is answered after the first; the rest continues in the
+background, as other brokers may lead the partitions, and on the next coordinator of the id if needed.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
-#: In a cluster leaders change, and the second attempt soon finds the next one.
+#: In a cluster leaders change, and an early second attempt may already find the next one.
 _RETRY_MIN_S = 0.05
-#: How long the replicas of `__transaction_state` may take to confirm a step.
+#: Time limit for the replication of an append to `__transaction_state`.
 _CONFIRMATION_MS = 30_000
 
 
 def _decode(contents: Contents) -> Iterator[Transaction]:
-    """Yield what a partition of `__transaction_state` holds; records that cannot be understood are passed over."""
+    """Yield the contents of a partition of `__transaction_state`; unreadable records are skipped."""
     for key, _, value in contents.live():
         try:
             transactional_id = decode_key(key)
@@ -78,10 +78,10 @@ def _decode(contents: Contents) -> Iterator[Transaction]:
 
 
 class TransactionCoordinator:
-    """All transactional ids of this broker. Everything belongs to the loop's thread.
+    """All transactional ids of this broker. Belongs to the loop's thread.
 
-    A step is in the log before it is answered; after a restart `start` finds it there again. What clients ask for
-    raises CoordinatorLoadInProgressError while the partition with the id is still read.
+    A change is in the log before it is answered; `start` loads it after a restart. Requests raise
+    CoordinatorLoadInProgressError while the id's partition is loading.
     """
 
     def __init__(self, storage: BrokerStorage, workers: Workers, groups: GroupCoordinator) -> None:
@@ -90,7 +90,7 @@ class TransactionCoordinator:
         self._clock = storage.clock
         self._transactions: dict[str, Transaction] = {}
         self._timeouts = TransactionTimeouts()
-        #: Partitions that still need their marker, by transactional id, of transactions that are prepared.
+        #: By transactional id: partitions of prepared transactions that still need their marker.
         self._unmarked: dict[str, frozenset[TopicPartition]] = {}
         self._markers = MarkerWriter(storage.logs, storage.clock, groups)
         self._tidying = Tidying(workers.loop)
@@ -105,18 +105,18 @@ class TransactionCoordinator:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Load all ids, many of them in the background, finish what was decided, and begin to watch the time."""
+        """Load all ids, mostly in the background, complete prepared transactions, and start the timers."""
         self.loading.start(self._begin_to_tidy)
 
     def start_by_partition(self, purgatory: Purgatory, cluster: ClusterMembership) -> None:
-        """Begin without any id; `loading` hears which partitions this broker of a cluster leads."""
+        """Start without ids; `loading` is notified of the partitions that this broker of a cluster leads."""
         self.log.go_by_partition(purgatory, _CONFIRMATION_MS)
         self.loading.go_by_partition()
         self.peers = TransactionPeers(cluster, self._markers, self._loop, purgatory)
         self._begin_to_tidy()
 
     def close(self) -> None:
-        """Stop the timers. What is stored stays as it is."""
+        """Stop the timers."""
         self._closed = True
         if not self._loop.is_closed():
             for task in self._completing:
@@ -129,7 +129,7 @@ class TransactionCoordinator:
             self._retry_timer.cancel()
 
     def _take(self, number: int, entries: Sequence[Transaction]) -> Iterator[None]:
-        """Take in what has been read of a partition, in pieces, and finish what was decided there."""
+        """Load records of a partition, in pieces, and complete its prepared transactions."""
         yield from in_pieces(entries, self._keep)
         for transaction in [each for each in entries if each.state.is_prepared]:
             self._complete(transaction, transaction.partitions)
@@ -138,7 +138,7 @@ class TransactionCoordinator:
             logger.info("Loaded %d transactional ids of %s-%d", len(entries), self.log.topic, number)
 
     def _drop(self, number: int) -> None:
-        """Forget the ids of a partition; the next coordinator completes what is decided."""
+        """Drop the ids of a partition; the next coordinator completes prepared transactions."""
         for name in [
             name for name in self._transactions if not self.log.exists or self.log.partition_number(name) == number
         ]:
@@ -168,7 +168,7 @@ class TransactionCoordinator:
         del self._transactions[transactional_id]
         self._timeouts.forget(transactional_id)
 
-    # --- what there is ------------------------------------------------------------------------------------------------
+    # --- lookups ------------------------------------------------------------------------------------------------------
 
     @property
     def transaction_version(self) -> int:
@@ -180,11 +180,14 @@ class TransactionCoordinator:
 
     @property
     def unfinished(self) -> int:
-        """Transactions whose end is decided and cannot be written at the moment."""
+        """Number of prepared transactions whose markers are not all written."""
         return len(self._unmarked)
 
     def describe(self, transactional_id: str) -> Transaction:
-        """InvalidRequestError for the empty id, NotCoordinatorError, TransactionalIdNotFoundError."""
+        """Return the state of an id.
+
+        InvalidRequestError if it is empty, NotCoordinatorError, TransactionalIdNotFoundError.
+        """
         _check_id(transactional_id)
         known = self._find(transactional_id)
         if known is None:
@@ -193,7 +196,7 @@ class TransactionCoordinator:
 
     def _find(self, transactional_id: str) -> Transaction | None:
         if not self.log.exists:
-            raise NotCoordinatorError(f"{self.log.topic} is not there yet: FindCoordinator makes it")
+            raise NotCoordinatorError(f"{self.log.topic} does not exist yet: FindCoordinator creates it")
         self.loading.check(transactional_id)
         return self._transactions.get(transactional_id)
 
@@ -208,10 +211,10 @@ class TransactionCoordinator:
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
     ) -> ProducerIdAndEpoch:
-        """Begin with a producer: the one before is fenced, and what it left open is aborted.
+        """Initialize a producer: fence the previous one, and abort its open transaction.
 
-        ConcurrentTransactionsError when something was open: the client asks again. Other errors as of
-        `decisions.on_init_producer_id`, InvalidTransactionTimeoutError.
+        Raises ConcurrentTransactionsError after such an abort: the client retries. Also InvalidTransactionTimeoutError,
+        and the errors of `decisions.on_init_producer_id`.
         """
         _check_id(transactional_id)
         timeout_max_ms = self._storage.config["transaction.max.timeout.ms"]
@@ -246,7 +249,7 @@ class TransactionCoordinator:
         partitions: Iterable[TopicPartition],
         client_version: int,
     ) -> None:
-        """Partitions take part in the producer's transaction from now on. Errors of `decisions.on_add_partitions`."""
+        """Add partitions to the producer's transaction. Raises the errors of `decisions.on_add_partitions`."""
         known = self._known(transactional_id)
         changed = decisions.on_add_partitions(known, producer, partitions, client_version, self._clock.now_ms())
         if changed is not None:
@@ -255,15 +258,15 @@ class TransactionCoordinator:
     def check_in_transaction(
         self, transactional_id: str | None, producer: ProducerIdAndEpoch, partition: TopicPartition
     ) -> None:
-        """Raise unless the partition takes part in the producer's transaction."""
+        """Raise unless the partition is part of the producer's transaction."""
         decisions.check_in_transaction(self._known(transactional_id), producer, partition)
 
     def end(
         self, transactional_id: str, producer: ProducerIdAndEpoch, client_version: int, *, committed: bool
     ) -> ProducerIdAndEpoch:
-        """Commit or abort; the producer as it goes on. Asking again for the same outcome gives the same answer.
+        """Commit or abort, and return the producer's next id and epoch. Idempotent for the same outcome.
 
-        The outcome is durable, and its markers are written, or are tried again until they are.
+        The outcome is durable on return; its markers are written, or retried until they are.
         """
         known = self._known(transactional_id)
         changed = decisions.on_end(
@@ -284,7 +287,7 @@ class TransactionCoordinator:
     # --- markers ------------------------------------------------------------------------------------------------------
 
     def _complete(self, prepared: Transaction, partitions: Iterable[TopicPartition]) -> None:
-        """Write the markers into these partitions and have done with it; what fails is tried again later."""
+        """Write the markers into these partitions and complete the transaction; retry what fails later."""
         left = frozenset(partitions)
         if self.peers is not None:
             self._unmarked[prepared.transactional_id] = left
@@ -299,7 +302,7 @@ class TransactionCoordinator:
                 return
         except KafkaError as error:
             logger.error("Transactional id %s cannot be completed: %s", prepared.transactional_id, error)
-        except Exception:  # whatever it is: the outcome is decided, and nothing else would go on
+        except Exception:  # the outcome is final, so completion must be retried after any error
             logger.exception("Transactional id %s cannot be completed", prepared.transactional_id)
         if not self._unmarked:
             self._retry_later()
@@ -308,7 +311,10 @@ class TransactionCoordinator:
     async def _complete_in_cluster(
         self, peers: TransactionPeers, prepared: Transaction, left: frozenset[TopicPartition]
     ) -> None:
-        """Do the same while the transaction is this broker's. No marker goes before the replicas know the outcome."""
+        """Do the same while this broker coordinates the transaction.
+
+        Markers are sent after the outcome is replicated.
+        """
         name, delay_s = prepared.transactional_id, _RETRY_MIN_S
         while self._transactions.get(name) is prepared:
             try:
@@ -324,15 +330,15 @@ class TransactionCoordinator:
                     return
             except KafkaError as error:
                 logger.info("Transactional id %s cannot be completed yet: %s", name, error)
-            except Exception:  # whatever it is: the outcome is decided, and nothing else would go on
+            except Exception:  # the outcome is final, so completion must be retried after any error
                 logger.exception("Transactional id %s cannot be completed", name)
             await asyncio.sleep(delay_s)
             delay_s = min(delay_s * 2, _RETRY_S)
 
     def _marker(self, prepared: Transaction) -> Marker:
-        """Return the marker of a decided transaction.
+        """Return the marker of a prepared transaction.
 
-        NotCoordinatorError while its partition of the topic is not led.
+        NotCoordinatorError if its partition of the topic is not led here.
         """
         if self.log.epochs is None:
             epoch = self.log.partition_of(prepared.transactional_id).leader_epoch
@@ -367,7 +373,7 @@ class TransactionCoordinator:
                 yield self._abort(known, now_ms)
 
     def _abort(self, known: Transaction, now_ms: int) -> bool:
-        """Abort one transaction. Returns False when it failed, which is no reason to leave the others open."""
+        """Abort one transaction. Return False on failure, so that others are not affected."""
         logger.info(
             "Transactional id %s: aborted, as it was open for more than %d ms", known.transactional_id, known.timeout_ms
         )
@@ -377,7 +383,7 @@ class TransactionCoordinator:
             )
             self._end(fenced)
         except Exception:
-            logger.exception("Transactional id %s cannot be aborted; it is tried again", known.transactional_id)
+            logger.exception("Transactional id %s cannot be aborted; the next run will retry", known.transactional_id)
             return False
         return True
 
@@ -389,17 +395,17 @@ class TransactionCoordinator:
             yield known is not None and known.is_expired(now_ms, expiration_ms) and self._forget(known)
 
     def _forget(self, known: Transaction) -> bool:
-        """Forget one transactional id. Returns False when it failed, which is no reason to keep the others."""
+        """Delete one id. Return False on failure, so that others are not affected."""
         try:
             self.log.append(known.transactional_id, [(encode_key(known.transactional_id), None)])
         except KafkaError as error:
-            logger.error("Transactional id %s stays until the next turn: %s", known.transactional_id, error)
+            logger.error("Transactional id %s stays until the next run: %s", known.transactional_id, error)
             return False
         self._lose(known.transactional_id)
         return True
 
     def _store(self, changed: Transaction) -> None:
-        """Store a step; it counts from then on. A KafkaError leaves everything as it was."""
+        """Store a change, then apply it. After a KafkaError nothing has changed."""
         value = encode_value(changed, value_version(self.transaction_version))
         self.log.append(changed.transactional_id, [(encode_key(changed.transactional_id), value)])
         self._keep(changed)

@@ -1,7 +1,7 @@
-"""What becomes of a request about a transactional id: the next `Transaction`, or an error. Pure.
+"""Decide requests about a transactional id: the result is the next `Transaction`, or an error. Pure.
 
-Source: `TransactionCoordinator` of Apache Kafka 4.4. Steps are stored one by one and at once here, so there is no
-pending step that a request could meet; CONCURRENT_TRANSACTIONS is left for outcomes whose markers are not all written.
+Source: `TransactionCoordinator` of Apache Kafka 4.4. Changes are stored one at a time and synchronously here, so no
+request can meet a pending change; CONCURRENT_TRANSACTIONS is only for outcomes whose markers are not all written.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def on_init_producer_id(
     *,
     transaction_version: int,
 ) -> Transaction:
-    """Begin with a producer, or (with `expected`) go on after an error.
+    """Initialize a producer, or (with `expected`) let it continue after an error.
 
-    The next state is EMPTY; or PREPARE_ABORT when a transaction is open: it is completed first, and the producer asks
-    again. `transaction_version` is the broker's. ProducerFencedError, ConcurrentTransactionsError.
+    The next state is EMPTY, or PREPARE_ABORT if a transaction is open: it is completed first, and the producer retries.
+    `transaction_version` is the broker's. Raises ProducerFencedError, ConcurrentTransactionsError.
     """
     if expected is not None and not _may_go_on(known, expected):
         raise _fenced(known, expected)
     if known.state.is_prepared:
-        raise ConcurrentTransactionsError(f"{known.transactional_id}: the last transaction is being ended")
+        raise ConcurrentTransactionsError(f"{known.transactional_id}: the last transaction is still ending")
     if known.state is TransactionState.ONGOING:
         return on_fence(known, now_ms, new_producer_id, transaction_version=transaction_version)
     epoch = known.producer_epoch
@@ -55,7 +55,7 @@ def on_init_producer_id(
         return known.initialised(epoch + 1, NO_PRODUCER_EPOCH, timeout_ms, now_ms)
     if epoch in (NO_PRODUCER_EPOCH, expected.epoch):
         return known.initialised(epoch + 1, epoch, timeout_ms, now_ms)
-    if expected.epoch == known.last_producer_epoch:  # a retry whose answer was lost
+    if expected.epoch == known.last_producer_epoch:  # a retry whose response was lost
         return known.initialised(epoch, known.last_producer_epoch, timeout_ms, now_ms)
     raise _fenced(known, expected)
 
@@ -63,9 +63,9 @@ def on_init_producer_id(
 def on_fence(
     known: Transaction, now_ms: int, new_producer_id: Callable[[], int], *, transaction_version: int
 ) -> Transaction:
-    """Abort an open transaction for the broker: another producer begins, or its time is over.
+    """Abort an open transaction on behalf of the broker: another producer was initialized, or it has timed out.
 
-    The version is the broker's.
+    `transaction_version` is the broker's.
     """
     rises = transaction_version >= EPOCH_BUMP_FROM
     next_id = new_producer_id() if rises and known.is_epoch_exhausted else NO_PRODUCER_ID
@@ -73,7 +73,7 @@ def on_fence(
 
 
 def _may_go_on(known: Transaction, expected: ProducerIdAndEpoch) -> bool:
-    """Return a new id, the same producer id, or a retry after the rise that used up the producer id before."""
+    """Return whether the id is new, has this producer id, or this is a retry after an exhausted producer id."""
     return (
         known.producer_epoch == NO_PRODUCER_EPOCH
         or expected.id == known.producer_id
@@ -88,7 +88,7 @@ def on_add_partitions(
     client_version: int,
     now_ms: int,
 ) -> Transaction | None:
-    """Partitions take part; None when they do already."""
+    """Add partitions; return None if they are part of the transaction already."""
     _check_producer(known, producer)
     added = frozenset(partitions)
     if known.state is TransactionState.ONGOING and added <= known.partitions:
@@ -97,7 +97,7 @@ def on_add_partitions(
 
 
 def check_in_transaction(known: Transaction, producer: ProducerIdAndEpoch, partition: TopicPartition) -> None:
-    """Raise unless the partition takes part in the producer's transaction."""
+    """Raise unless the partition is part of the producer's transaction."""
     _check_producer(known, producer)
     if partition not in known.partitions:
         raise TransactionAbortableError(
@@ -111,7 +111,7 @@ def _check_producer(known: Transaction, producer: ProducerIdAndEpoch) -> None:
     if known.producer_epoch != producer.epoch:
         raise _fenced(known, producer)
     if known.state.is_prepared:
-        raise ConcurrentTransactionsError(f"{known.transactional_id}: the last transaction is being ended")
+        raise ConcurrentTransactionsError(f"{known.transactional_id}: the last transaction is still ending")
 
 
 def on_end(
@@ -123,9 +123,9 @@ def on_end(
     *,
     committed: bool,
 ) -> Transaction | None:
-    """End the transaction for a client, or return None when it has ended just so, and this is a retry.
+    """End the transaction for a client; return None for a retry of the same end.
 
-    InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError, InvalidTxnStateError.
+    Raises InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError, InvalidTxnStateError.
     """
     if client_version >= EPOCH_BUMP_FROM:
         return _on_end_with_rise(known, producer, client_version, now_ms, new_producer_id, committed=committed)
@@ -148,7 +148,7 @@ def _on_end_with_rise(
     *,
     committed: bool,
 ) -> Transaction | None:
-    """Tell a retry (the epoch is one behind) from the end of the next transaction (it is the same)."""
+    """Distinguish a retry (the epoch is one behind) from the end of the next transaction (the epochs are equal)."""
     after_overflow = (
         known.previous_producer_id == producer.id and producer.epoch == EPOCH_MAX - 1 and known.producer_epoch == 0
     )
@@ -175,7 +175,7 @@ def _check_same_outcome(known: Transaction, *, committed: bool, is_retry: bool =
     """Raise unless the transaction has ended with this outcome, and its markers are written."""
     prepared = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
     if known.state is prepared:
-        raise ConcurrentTransactionsError(f"{known.transactional_id}: the transaction is being ended")
+        raise ConcurrentTransactionsError(f"{known.transactional_id}: the transaction is still ending")
     complete = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
     if known.state is not complete or not is_retry:
         raise InvalidTxnStateError(

@@ -1,4 +1,4 @@
-"""Writing the markers that end a transaction into its partitions."""
+"""Write the markers that end a transaction into its partitions."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: After these there is nothing more to do in a partition: it is gone, or a newer producer has ended the transaction
-#: there.
+#: Errors after which a partition needs no marker: it was deleted, or a newer producer has ended the transaction there.
 FINAL_ERRORS = frozenset(
     {
         UnknownTopicOrPartitionError.code,
@@ -41,7 +40,7 @@ FINAL_ERRORS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The end of a producer's transaction; `transaction_version` is that of the client."""
+    """The end of a producer's transaction; `transaction_version` is the client's."""
 
     producer: ProducerIdAndEpoch
     committed: bool
@@ -58,13 +57,13 @@ class MarkerWriter:
         self._groups = groups
 
     def write_all(self, marker: Marker, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """Write the marker into each partition; those that could not take it, and have to be tried again."""
+        """Write the marker into each partition; return those that have to be retried."""
         left = set()
         for partition in sorted(partitions):
             code = self.write(marker, partition)
             if code in FINAL_ERRORS:
                 logger.warning(
-                    "%s-%d needs no marker of producer %d any more (error %d)",
+                    "%s-%d no longer needs a marker of producer %d (error %d)",
                     partition.topic,
                     partition.partition,
                     marker.producer.id,
@@ -75,9 +74,9 @@ class MarkerWriter:
         return frozenset(left)
 
     def write(self, marker: Marker, at: TopicPartition, unconfirmed: list[Unconfirmed] | None = None) -> int:
-        """Write the marker into one partition; its error code. A marker where nothing is open changes nothing.
+        """Write the marker into one partition; return the error code. Without an open transaction it has no effect.
 
-        With `unconfirmed` all replicas have to confirm it, and it is added there.
+        With `unconfirmed`, the marker has to be replicated, and is added there.
         """
         partition = self._logs.get(at.topic, at.partition)
         if partition is None:

@@ -1,7 +1,7 @@
-"""What the brokers of a cluster ask each other about transactions: markers, and whether a partition takes part.
+"""Requests between the brokers of a cluster about transactions: markers, and adding or verifying partitions.
 
-To each broker there is one request of a kind at a time; what comes while it is under way goes together in the next one,
-as in Kafka's `TransactionMarkerChannelManager` and `AddPartitionsToTxnManager`. Nothing is tried again here.
+Each broker gets one request of a kind at a time; what accumulates during it is sent with the next, as in Kafka's
+`TransactionMarkerChannelManager` and `AddPartitionsToTxnManager`. There are no retries here.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 _MARKER_VERSIONS: Final = (1, 2)
 _ADD_VERSIONS: Final = (4, 5)
-#: After these a partition needs the marker no more. One that is unknown may be so for a moment: the metadata decides.
+#: Codes after which a partition needs no marker. Not the one for an unknown partition: the metadata decides that.
 _DONE: Final = (FINAL_ERRORS | {0}) - {UnknownTopicOrPartitionError.code}
-#: How long the replicas of a partition may take to confirm a marker.
+#: Time limit for the replication of a marker.
 MARKER_TIMEOUT_MS: Final = 30_000
 
 #: The error code of each partition.
@@ -54,7 +54,7 @@ class _Addition:
 
 
 class TransactionPeers:
-    """The other brokers, as transactions need them. Belongs to the loop's thread."""
+    """Client for transaction requests to other brokers. Belongs to the loop's thread."""
 
     def __init__(
         self,
@@ -81,9 +81,9 @@ class TransactionPeers:
     # --- markers ------------------------------------------------------------------------------------------------------
 
     async def write_all(self, marker: Marker, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """Have the marker written into each partition by its leader; those that have to be tried again.
+        """Have the leader of each partition write the marker; return those that have to be retried.
 
-        A partition that the cluster does not have any more needs none.
+        A partition that no longer exists needs none.
         """
         by_leader: dict[int, list[TopicPartition]] = {}
         for partition in sorted(partitions):
@@ -106,7 +106,7 @@ class TransactionPeers:
             return dict.fromkeys(partitions, UnknownServerError.code)
 
     async def write_here(self, marker: Marker, partitions: Iterable[TopicPartition]) -> Codes:
-        """Write the marker into partitions that this broker leads; return when their replicas have it."""
+        """Write the marker into partitions that this broker leads; return when they are replicated."""
         appended: list[Unconfirmed] = []
         codes = {partition: self._code(marker, partition, appended) for partition in partitions}
         failed = await confirmed(self._loop, self._purgatory, MARKER_TIMEOUT_MS, appended)
@@ -154,7 +154,7 @@ class TransactionPeers:
         *,
         verify_only: bool,
     ) -> Codes:
-        """Have the coordinator of an id add partitions, or say whether they take part. StratalogError or OSError."""
+        """Have an id's coordinator add or verify partitions. Raises StratalogError or OSError."""
         return await self._additions.ask(broker, _Addition(transactional_id, producer, partitions, verify_only))
 
     async def _send_additions(self, broker: int, batch: Sequence[_Addition]) -> list[Codes]:
@@ -170,7 +170,7 @@ class TransactionPeers:
         ]
         answer = await self.cluster.ask(broker, ApiKey.ADD_PARTITIONS_TO_TXN, _ADD_VERSIONS, transactions=asked)
         if int(answer.error_code):
-            raise UnknownServerError(f"broker {broker} answers {answer.error_code.name}")
+            raise UnknownServerError(f"broker {broker} returned {answer.error_code.name}")
         found = {
             each.transactional_id: {
                 TopicPartition(topic.name, partition.partition_index): int(partition.partition_error_code)
@@ -190,5 +190,5 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]
 
 
 def _all_of(partitions: Iterable[TopicPartition], codes: Mapping[TopicPartition, int]) -> Codes:
-    """Return the code of each partition; one that the answer leaves out has failed."""
+    """Return the code of each partition; one that is missing in the response has failed."""
     return {partition: codes.get(partition, UnknownServerError.code) for partition in partitions}

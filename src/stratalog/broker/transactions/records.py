@@ -9,8 +9,8 @@
                                   int16 (left out when 0), 3 next producer epoch int16 (never written)
 
 `record_fields` has the encodings. Both begin with the int16 version of their schema; a null value is a tombstone. Value
-1 is written from `transaction.version` 1 on. Topics and partitions are written in ascending order; Kafka's order is
-that of Java hash tables and says nothing: with several partitions the records are equal up to it.
+1 is written from `transaction.version` 1 on. Topics and partitions are written in ascending order. Kafka uses the order
+of Java hash tables, which has no meaning: with several partitions the records are equal except for the order.
 
 Source: Kafka's TransactionLogKey and TransactionLogValue schemas, `TransactionLog`.
 """
@@ -41,7 +41,7 @@ _PREVIOUS_PRODUCER_ID_TAG, _NEXT_PRODUCER_ID_TAG, _CLIENT_VERSION_TAG = 0, 1, 2
 
 
 def value_version(transaction_version: int) -> int:
-    """Return the version of values that goes with a finalized level of `transaction.version`."""
+    """Return the version of values for a finalized level of `transaction.version`."""
     return 0 if transaction_version < 1 else 1
 
 
@@ -92,16 +92,13 @@ def _tags(transaction: Transaction) -> dict[int, bytes]:
 
 
 def decode_key(data: bytes) -> str | None:
-    """Return the transactional id, or None for a key of a kind that is not known here.
-
-    Raises CorruptRecordError for damage.
-    """
+    """Return the transactional id, or None for an unknown kind of key. CorruptRecordError for invalid data."""
     reader = FieldReader(data, "key of a __transaction_state record")
     return reader.string() if reader.int16() == KEY_VERSION else None
 
 
 def decode_value(transactional_id: str, data: bytes) -> Transaction:
-    """Either version of a value; CorruptRecordError for damage or a version from the future."""
+    """Return a value of either version; CorruptRecordError for invalid data or an unknown version."""
     reader = FieldReader(data, f"value of transactional id '{transactional_id}' in __transaction_state")
     reader.version(VALUE_VERSION_MAX, _FLEXIBLE)
     producer_id, epoch, timeout_ms = reader.int64(), reader.int16(), reader.int32()

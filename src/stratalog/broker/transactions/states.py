@@ -1,4 +1,4 @@
-"""The states of a transactional id and the moves between them."""
+"""The states of a transactional id and their transitions."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from enum import Enum
 
 
 class TransactionState(Enum):
-    """The value is what `__transaction_state` holds, `title` the name that clients see.
+    """The value is that in `__transaction_state`, `title` the name that clients get.
 
-    EMPTY                the producer has initialised and nothing is open.
-    ONGOING              partitions were added; what is in them counts once the transaction is committed.
-    PREPARE_COMMIT       committed for good; the markers are on their way.
-    PREPARE_ABORT        aborted for good; the markers are on their way.
+    EMPTY                the producer is initialized, without an open transaction.
+    ONGOING              partitions were added; their records take effect when the transaction is committed.
+    PREPARE_COMMIT       the commit is final; markers are being written.
+    PREPARE_ABORT        the abort is final; markers are being written.
     COMPLETE_COMMIT      every partition has its marker.
     COMPLETE_ABORT       every partition has its marker.
     DEAD                 expired: its tombstone is being written.
-    PREPARE_EPOCH_FENCE  the producer is being fenced, and its transaction is about to be aborted. Never stored.
+    PREPARE_EPOCH_FENCE  the producer is being fenced, and its transaction will be aborted. Never stored.
     """
 
     EMPTY = 0
@@ -33,19 +33,19 @@ class TransactionState(Enum):
 
     @property
     def may_expire(self) -> bool:
-        """Whether an id that rests in this state for long is forgotten."""
+        """Whether an id in this state expires."""
         return self in _RESTING
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the outcome is decided and the markers are not all written."""
+        """Whether the outcome is final and the markers are not all written."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
 
 _RESTING = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 
-#: From which states each state may be entered. Source: Kafka's `TransactionState` (an abort of nothing came with
-#: KIP-890).
+#: The states from which each state may be entered. Source: Kafka's `TransactionState` (an abort without an open
+#: transaction is from KIP-890).
 PREVIOUS_STATES: dict[TransactionState, frozenset[TransactionState]] = {
     TransactionState.EMPTY: _RESTING,
     TransactionState.ONGOING: _RESTING | {TransactionState.ONGOING},
@@ -57,5 +57,5 @@ PREVIOUS_STATES: dict[TransactionState, frozenset[TransactionState]] = {
     TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.ONGOING}),
 }
 
-#: State by the name that clients see.
+#: State by the name that clients get.
 STATES_BY_TITLE = {state.title: state for state in TransactionState}

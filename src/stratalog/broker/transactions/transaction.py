@@ -1,9 +1,9 @@
-"""What is known of one transactional id, and every step that it can take: values and pure functions.
+"""The state of one transactional id and its transitions: values and pure functions.
 
-Epochs. A producer writes with (producer id, epoch); a producer that has a lower epoch of the same id is fenced. With
-transactions version 2 (KIP-890) the end of a transaction raises the epoch, so that nothing of an ended transaction can
-arrive late; with older clients it stays until the next InitProducerId. The largest epoch (32767) is never a client's:
-it is left for fencing, and an id that has come to 32766 gives way to a new one.
+A producer writes with (producer id, epoch); one with a lower epoch of the same id is fenced. With transactions version
+2 (KIP-890), the end of a transaction increments the epoch, so that no record of it can arrive late; with older clients
+the epoch stays until the next InitProducerId. The highest epoch (32767) is reserved for fencing: a producer id whose
+epoch has reached 32766 is replaced by a new one.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from stratalog.broker.transactions.states import PREVIOUS_STATES, TransactionSta
 from stratalog.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 EPOCH_MAX: Final = 2**15 - 1
-#: Transactions version from which on each end of a transaction raises the epoch.
+#: Transactions version from which on each end of a transaction increments the epoch.
 EPOCH_BUMP_FROM: Final = 2
 NO_TIME: Final = -1
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """Who writes: a producer id and one of its epochs."""
+    """A producer id and one of its epochs."""
 
     id: int
     epoch: int
@@ -33,10 +33,10 @@ class ProducerIdAndEpoch(NamedTuple):
 class Transaction:
     """The state of a transactional id; times in milliseconds since the epoch.
 
-    `producer_epoch` is -1 until the id has been initialised. `previous_producer_id` is the producer id before the last
-    step, `next_producer_id` the one that follows when the markers are written (-1: the same). `last_producer_epoch` is
-    the epoch before the last rise, by which a retry is known; -1 where no retry can be. `client_version` is the
-    transactions version of the client that took the last step.
+    `producer_epoch` is -1 until the id is initialized. `previous_producer_id` is the producer id before the last
+    change, `next_producer_id` the one after the markers are written (-1: the same). `last_producer_epoch` is the epoch
+    before the last increment, which identifies a retry; -1 if there can be none. `client_version` is the transactions
+    version of the last client.
     """
 
     transactional_id: str
@@ -54,7 +54,7 @@ class Transaction:
 
     @classmethod
     def new(cls, transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
-        """Return the state of an unused id; the first step is `initialised`."""
+        """Return the state of an unused id; call `initialised` next."""
         return cls(
             transactional_id=transactional_id,
             producer_id=producer_id,
@@ -76,11 +76,11 @@ class Transaction:
 
     @property
     def raises_epoch(self) -> bool:
-        """Whether the client of the last step has the epoch raised with each end."""
+        """Whether each end of a transaction increments the epoch, for the last client."""
         return self.client_version >= EPOCH_BUMP_FROM
 
     def initialised(self, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
-        """Begin with a producer under the same producer id, with this epoch."""
+        """Initialize a producer with the same producer id and this epoch."""
         return self._to(
             TransactionState.EMPTY,
             producer_epoch=epoch,
@@ -92,11 +92,11 @@ class Transaction:
         )
 
     def rotated(self, producer_id: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
-        """Begin with a producer under a new producer id, as the epochs of the old one are used up."""
+        """Initialize a producer with a new producer id, as the epochs of the old one are exhausted."""
         return replace(self.initialised(0, last_epoch, timeout_ms, now_ms), producer_id=producer_id)
 
     def with_partitions(self, added: Iterable[TopicPartition], client_version: int, now_ms: int) -> Transaction:
-        """Partitions take part from now on; the first ones begin the transaction."""
+        """Add partitions; the first ones start the transaction."""
         return self._to(
             TransactionState.ONGOING,
             partitions=self.partitions | frozenset(added),
@@ -106,10 +106,10 @@ class Transaction:
         )
 
     def fenced(self, version: int, now_ms: int, next_producer_id: int = NO_PRODUCER_ID) -> Transaction:
-        """Abort what is open, under the broker's own transactions version, and fence the producer.
+        """Abort the open transaction, with the broker's transactions version, and fence the producer.
 
-        The fence is an epoch that no client has. It rises once, by the fence or by the end (KAFKA-19367). Where the end
-        raises it to the last one, a new producer id follows, as after any other end.
+        The fencing epoch is never given to a client. It is incremented once, by the fence or by the end (KAFKA-19367).
+        If the end increments it to the highest one, a new producer id follows, as after any other end.
         """
         fence = self._to(TransactionState.PREPARE_EPOCH_FENCE)
         if version < EPOCH_BUMP_FROM:
@@ -120,7 +120,7 @@ class Transaction:
     def ended(
         self, client_version: int, now_ms: int, *, committed: bool, next_producer_id: int = NO_PRODUCER_ID
     ) -> Transaction:
-        """Complete the transaction as decided. An abort of nothing begins and ends a transaction at once."""
+        """Prepare the end of the transaction. An abort without an open transaction starts and ends one."""
         epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
         if client_version >= EPOCH_BUMP_FROM:
             epoch, last_epoch = min(epoch + 1, EPOCH_MAX), epoch
@@ -135,7 +135,7 @@ class Transaction:
         )
 
     def completed(self, now_ms: int) -> Transaction:
-        """Return every partition has its marker."""
+        """Return the state after every partition has its marker."""
         commits = self.state is TransactionState.PREPARE_COMMIT
         done = self._to(
             TransactionState.COMPLETE_COMMIT if commits else TransactionState.COMPLETE_ABORT,
@@ -159,5 +159,5 @@ class Transaction:
 
 
 def is_epoch_exhausted(epoch: int) -> bool:
-    """Return whether no client may get a higher epoch: the last one is left for fencing."""
+    """Return whether no client may get a higher epoch: the last one is reserved for fencing."""
     return epoch >= EPOCH_MAX - 1

@@ -1,4 +1,4 @@
-"""`__transaction_state`: what it is made like."""
+"""The log of `__transaction_state`, and the topic's creation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TRANSACTION_STATE_TOPIC = "__transaction_state"
 
 
 def transaction_log(storage: BrokerStorage, workers: Workers) -> CoordinatorLog:
-    """Return the topic with the states of transactional ids."""
+    """Return the log of transactional ids."""
     return CoordinatorLog(
         storage,
         workers,
@@ -28,7 +28,7 @@ def transaction_log(storage: BrokerStorage, workers: Workers) -> CoordinatorLog:
 
 
 def create_transaction_state(topics: ClusterControl, config: BrokerConfig) -> object:
-    """Create the topic, configured as Kafka does. May block."""
+    """Create the topic with Kafka's configuration. May block."""
     return topics.ensure(
         TRANSACTION_STATE_TOPIC,
         config["transaction.state.log.num.partitions"],

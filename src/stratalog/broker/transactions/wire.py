@@ -1,4 +1,4 @@
-"""What the transaction APIs share."""
+"""Common code of the transaction APIs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from stratalog.errors import InvalidProducerEpochError, KafkaError, ProducerFenc
 
 
 def code_for(error: KafkaError, *, knows_fenced: bool) -> int:
-    """Return the error code for a client that may be too old for PRODUCER_FENCED.
-
-    It treats INVALID_PRODUCER_EPOCH the same.
-    """
+    """Return the error code; INVALID_PRODUCER_EPOCH for a client that may not know PRODUCER_FENCED."""
     if isinstance(error, ProducerFencedError) and not knows_fenced:
         return InvalidProducerEpochError.code
     return error.code
