@@ -91,7 +91,7 @@ def test_the_login_of_a_broker_stands_under_its_mechanism_as_in_kafka(tmp_path: 
         ({"controller.quorum.voters": "c1:9"}, "c1:9: expected ID@HOST:PORT"),
         (
             {"listener.security.protocol.map": "CONTROLLER:SASL_SSL,PLAINTEXT:PLAINTEXT"},
-            "sasl.mechanism.controller.protocol is not set, and Kafka takes GSSAPI then",
+            "sasl.mechanism.controller.protocol is not set, and Kafka's default GSSAPI",
         ),
         (
             {

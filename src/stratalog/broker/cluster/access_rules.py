@@ -1,4 +1,4 @@
-"""Access rules of the metadata log: which rules each image adds to an authorizer and removes from it."""
+"""Apply the access rules of the metadata log: the rules that each image adds to an authorizer and removes from it."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ def acl_of_record(record: AccessControlEntryRecord) -> Acl:
 
 
 class EnforcedRules:
-    """The rules that an authorizer has.
+    """The rules of an authorizer.
 
-    The log may hold a rule twice, under two ids: the rule is in force until both are removed. Only differences are
-    looked at, so a change costs the same with ten rules and with a hundred thousand.
+    The log may contain a rule twice, under two ids: it is in force until both are removed. Only differences are
+    processed, so the cost of a change does not depend on the number of rules.
     """
 
     def __init__(self) -> None:
         self._records: Mapping[UUID, AccessControlEntryRecord] = {}
         self._times: Counter[Acl] = Counter()
-        #: In force before the first image; those that it lacks go with it.
+        #: In force before the first image; removed with it unless it contains them.
         self._unfounded: set[Acl] = set()
 
     def begin_with(self, rules: Iterable[Acl]) -> None:
-        """Say which rules the authorizer was made with."""
+        """Set the rules that the authorizer was created with."""
         self._unfounded = set(rules)
 
     def follow(self, records: Mapping[UUID, AccessControlEntryRecord]) -> tuple[list[Acl], list[Acl]]:
-        """Return the rules to take out and those to take in for the next image."""
+        """Return the rules to remove and to add for the next image."""
         gone: list[Acl] = []
         new: list[Acl] = []
         for each in records.keys() - self._records.keys():

@@ -1,4 +1,4 @@
-"""Blocks of producer ids, which the controllers of a cluster hand out (KIP-730)."""
+"""Blocks of producer ids, allocated by the controllers of a cluster (KIP-730)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VERSIONS: Final = (0, 0)
 
 
 class AllocatedProducerIds:
-    """A `ProducerIdSource` that never waits: the next block is there ahead of time. Thread-safe."""
+    """A non-blocking `ProducerIdSource`: the next block is requested in advance. Thread-safe."""
 
     def __init__(self, forwarder: Forwarder, node_id: int, broker_epoch: Callable[[], int]) -> None:
         self._forwarder = forwarder
@@ -32,19 +32,19 @@ class AllocatedProducerIds:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="stratalog-producer-ids")
 
     def prefetch(self) -> None:
-        """Ask for a block, unless one is there or on its way."""
+        """Request a block, unless one is available or requested."""
         with self._lock:
             if self._next is None and not self._asking and not self._closed:
                 self._asking = True
                 self._thread.submit(self._ask)
 
     def allocate_producer_ids(self) -> ProducerIdBlock:
-        """Raise CoordinatorLoadInProgressError, at which clients ask again, while the controller has given none."""
+        """Return the next block. CoordinatorLoadInProgressError, at which clients retry, while there is none."""
         with self._lock:
             block, self._next = self._next, None
         self.prefetch()
         if block is None:
-            raise CoordinatorLoadInProgressError("the controller has not given producer ids yet")
+            raise CoordinatorLoadInProgressError("the controller has not allocated producer ids yet")
         return block
 
     def close(self) -> None:
@@ -59,11 +59,11 @@ class AllocatedProducerIds:
                 ApiKey.ALLOCATE_PRODUCER_IDS, _VERSIONS, broker_id=self._node_id, broker_epoch=self._broker_epoch()
             )
             if int(answer.error_code):
-                logger.warning("The controller gives no producer ids: %s", answer.error_code.name)
+                logger.warning("The controller allocates no producer ids: %s", answer.error_code.name)
             else:
                 block = ProducerIdBlock(int(answer.producer_id_start), int(answer.producer_id_len))
         except (StratalogError, OSError) as error:
-            logger.warning("The controller gives no producer ids: %s", error)
+            logger.warning("The controller allocates no producer ids: %s", error)
         finally:
             with self._lock:
                 self._asking = False

@@ -1,7 +1,7 @@
-"""What clients ask about the cluster, answered from its metadata: Metadata, DescribeCluster, FindCoordinator, ..
+"""Responses from the cluster's metadata: Metadata, DescribeCluster, FindCoordinator and others.
 
-Each function is given the image and makes the response of one version, as Kafka's `KRaftMetadataCache` and the handlers
-around it do. Authorized operations are those of a cluster without ACLs.
+Each function makes the response of one version from the image, as Kafka's `KRaftMetadataCache` and its handlers do.
+Authorized operations are those of a cluster without ACLs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PARTITIONS_MAX: Final = 2000
 _UNKNOWN_OPERATIONS: Final = -(2**31)
 _TOPIC_OPERATIONS: Final = sum(1 << n for n in (3, 4, 5, 6, 7, 8, 10, 11))
 _CLUSTER_OPERATIONS: Final = sum(1 << n for n in (5, 7, 8, 9, 10, 11, 12))
-#: By type of key: where its coordinators are.
+#: The topic of the coordinator for each type of key.
 _COORDINATOR_TOPICS: Final[Mapping[int, str]] = {
     0: "__consumer_offsets",
     1: "__transaction_state",
@@ -52,7 +52,7 @@ _SHARE_FROM: Final = 6
 
 
 def coordinator_topic(version: int, request: Any) -> str | None:
-    """Return the topic with what a coordinator that is looked for has; None if there is no such coordinator."""
+    """Return the topic of the requested coordinator; None if there is no such coordinator."""
     key_type = getattr(request, "key_type", 0)
     if key_type == _SHARE:
         keys = request.coordinator_keys if version >= _BATCHED_FROM else (request.key,)
@@ -63,7 +63,7 @@ def coordinator_topic(version: int, request: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterAnswers:
-    """Answers from one image, to a client that came in by a listener. `node_id` is the broker that answers."""
+    """Responses from one image to a client of a listener. `node_id` is this broker."""
 
     image: MetadataImage
     cluster_id: str
@@ -73,7 +73,7 @@ class ClusterAnswers:
     # --- Metadata ---------------------------------------------------------------------------------------------------
 
     def metadata(self, version: int, request: Any) -> Any:
-        """Answer Metadata. Topics that do not exist are said to be unknown: creating them is the caller's."""
+        """Answer Metadata. Topics that do not exist are unknown: creating them is up to the caller."""
         key = ApiKey.METADATA
         fields: dict[str, Any] = {}
         if getattr(request, "include_cluster_authorized_operations", False):
@@ -96,7 +96,7 @@ class ClusterAnswers:
         )
 
     def _asked(self, version: int, asked: Any) -> Iterable[tuple[TopicImage | None, str | None, UUID | None]]:
-        """Return the topics that were asked for, each with what it was asked by."""
+        """Return the requested topics, each with the name and id in the request."""
         if asked is None or (version == 0 and not asked):
             return [(topic, topic.name, topic.id) for topic in self.image.topics.values()]
         entries = dict.fromkeys((each.name, getattr(each, "topic_id", None)) for each in asked)
@@ -153,7 +153,7 @@ class ClusterAnswers:
     # --- DescribeTopicPartitions --------------------------------------------------------------------------------------
 
     def describe_topic_partitions(self, request: Any) -> Any:
-        """Answer DescribeTopicPartitions, page by page. Raises InvalidRequestError for a cursor that is none."""
+        """Answer DescribeTopicPartitions, page by page. Raises InvalidRequestError for an invalid cursor."""
         key = ApiKey.DESCRIBE_TOPIC_PARTITIONS
         names = {each.name for each in request.topics} or set(self.image.topic_ids)
         begin, first = (
@@ -216,7 +216,7 @@ class ClusterAnswers:
     # --- DescribeCluster ----------------------------------------------------------------------------------------------
 
     def describe_cluster(self, version: int, request: Any) -> Any:
-        """Answer DescribeCluster with the brokers; fenced ones too, when they are asked for."""
+        """Answer DescribeCluster with the brokers, and fenced ones on request."""
         key = ApiKey.DESCRIBE_CLUSTER
         kind = getattr(request, "endpoint_type", _BROKERS)
         if kind != _BROKERS:
@@ -264,7 +264,7 @@ class ClusterAnswers:
     # --- FindCoordinator ----------------------------------------------------------------------------------------------
 
     def find_coordinator(self, version: int, request: Any) -> Any:
-        """Answer FindCoordinator: the leader of a key's partition. A topic that does not exist is for the caller."""
+        """Answer FindCoordinator with the leader of a key's partition. Creating a missing topic is up to the caller."""
         key_type = getattr(request, "key_type", 0)
         keys = request.coordinator_keys if version >= _BATCHED_FROM else (request.key,)
         found = [(key, self._coordinator(version, key_type, key)) for key in keys]
@@ -296,7 +296,7 @@ class ClusterAnswers:
     # --- brokers ------------------------------------------------------------------------------------------------------
 
     def _reachable(self, *, with_fenced: bool = False) -> list[tuple[BrokerRegistration, BrokerEndpoint]]:
-        """Return the brokers that clients of the listener may go to."""
+        """Return the brokers that are available to clients of the listener."""
         candidates = (each for _, each in sorted(self.image.brokers.items()) if with_fenced or not each.fenced)
         found = ((each, each.endpoint(self.listener)) for each in candidates)
         return [(each, at) for each, at in found if at is not None]
@@ -306,7 +306,7 @@ class ClusterAnswers:
         return None if known is None or known.fenced else known.endpoint(self.listener)
 
     def _some_broker(self) -> int:
-        """Return the broker that clients send admin requests to: this one, or another that is alive."""
+        """Return the broker for clients' admin requests: this one, or another that is alive."""
         alive = [each.id for each, _ in self._reachable()]
         return self.node_id if self.node_id in alive else next(iter(alive), NO_LEADER)
 
@@ -318,7 +318,7 @@ class ClusterAnswers:
         return _LISTENER_NOT_FOUND if no_listener and listener_errors else _LEADER_NOT_AVAILABLE
 
     def _offline(self, partition: PartitionRegistration) -> tuple[int, ...]:
-        """Return the replicas of brokers that are not alive, or in a directory that has failed."""
+        """Return the replicas on brokers that are not alive, or in failed directories."""
         return tuple(
             replica
             for replica, directory in zip(partition.replicas, partition.directories, strict=False)

@@ -1,8 +1,7 @@
 """Check that this broker and the controllers both have an authorizer, or both have none.
 
-A broker without an authorizer among controllers that have one would let every client read and write everything, so it
-does not join. The other way round this broker checks its clients, but the controllers carry out what it forwards to
-them without a check.
+A broker without an authorizer would give every client full access to a cluster whose controllers have one, so it does
+not join. In the opposite case the broker checks its clients, but the controllers execute forwarded requests unchecked.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 _VERSIONS: Final = (1, 3)
 _SECURITY_DISABLED: Final = 54
-#: Asked for are the rules about the cluster, which are few; that there is an answer is what counts.
+#: A filter of the rules about the cluster, which are few; only the existence of a response matters.
 _OF_THE_CLUSTER: Final = {
     "resource_type_filter": 4,
     "resource_name_filter": "kafka-cluster",
@@ -41,7 +40,7 @@ def ask_for_authorizer(controller: _Channel) -> bool:
 
 
 def refuse_open_door(*, at_controllers: bool, here: bool, rules: int) -> None:
-    """Raise UsageError when this broker would serve openly what the cluster guards; warn of the opposite."""
+    """Raise UsageError if this broker would bypass the cluster's access rules; warn of the opposite."""
     if here and not at_controllers:
         logger.warning(
             "The controllers have no authorizer: any client of this broker may create and delete topics and change"
@@ -54,5 +53,5 @@ def refuse_open_door(*, at_controllers: bool, here: bool, rules: int) -> None:
     have = "controllers have an authorizer" if at_controllers else "metadata has access rules"
     raise UsageError(
         f"this broker cannot join the cluster, whose {have} ({rules} ACLs), without an authorizer of its own: it would"
-        f" let everybody do everything. Set {AUTHORIZER}={STANDARD_AUTHORIZER}, and super.users as at the other brokers"
+        f" let clients do everything. Set {AUTHORIZER}={STANDARD_AUTHORIZER}, and super.users as at the other brokers"
     )

@@ -1,6 +1,6 @@
-"""Requests of coordinators to other brokers: a connection for each broker and kind of request, on a thread of its own.
+"""Requests of coordinators to other brokers: one connection and thread for each broker and kind of request.
 
-Kafka has a thread for markers and one for verifications likewise; what waits for one broker must not hold up others.
+Kafka also has separate threads for markers and verifications: a slow broker must not delay requests to others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Addresses = Callable[[int], tuple[str, int] | None]
 
 
 class _Channel:
-    """One connection, opened when it is needed and after a failure. `call` runs on the channel's thread."""
+    """One connection, opened on demand and again after a failure. `call` runs on the channel's thread."""
 
     def __init__(self, broker: int, key: ApiKey, address: Addresses, connection: ConnectionOptions) -> None:
         self._broker = broker
@@ -40,7 +40,7 @@ class _Channel:
                 self.close()
                 self._client, self._at = connect_to_node(*address, self._connection), address
             return self._client.call(self._key, versions, **fields)
-        except BaseException:  # an answer may be on its way that the next request would take for its own
+        except BaseException:  # the next request might get the response to this one
             self.close()
             raise
 
@@ -51,7 +51,7 @@ class _Channel:
 
 
 class BrokerChannels:
-    """`ask` belongs to a loop's thread; `close` to any."""
+    """The channels. Call `ask` on a loop's thread; `close` is thread-safe."""
 
     def __init__(self, address: Addresses, connection: ConnectionOptions) -> None:
         self._address = address
@@ -61,7 +61,7 @@ class BrokerChannels:
         self._closed = False
 
     def ask(self, broker: int, key: ApiKey, versions: tuple[int, int], /, **fields: Any) -> asyncio.Future[Any]:
-        """Send a request to a broker; UnreachableError or OSError when it does not answer."""
+        """Send a request to a broker; UnreachableError or OSError without a response."""
         with self._lock:
             if self._closed:
                 raise UnreachableError("the broker is stopping")
@@ -71,7 +71,7 @@ class BrokerChannels:
         return asyncio.get_running_loop().run_in_executor(channel.thread, channel.call, versions, fields)
 
     def close(self) -> None:
-        """Ask nothing more, and wait for no answer."""
+        """Send no more requests, and wait for no response."""
         with self._lock:
             self._closed = True
             channels = list(self._channels.values())

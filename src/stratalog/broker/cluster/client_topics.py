@@ -1,6 +1,6 @@
-"""Topics that clients bring about: those that Metadata names, and the internal ones of streams groups.
+"""Topics created for clients: those in Metadata requests, and internal topics of streams groups.
 
-The controllers are asked in the client's name, so that its access rules and quotas count (KIP-590). Source:
+Requests to the controllers are in the client's name, so that its access rules and quotas apply (KIP-590). Source:
 `DefaultAutoTopicCreationManager` and `KRaftTopicCreator` of Kafka 4.4.0.
 """
 
@@ -26,12 +26,12 @@ logger = logging.getLogger(__name__)
 _NEWEST: Final = 7
 #: Kafka's default of `request.timeout.ms`.
 _TIMEOUT_MS: Final = 30_000
-#: For the controllers to decide.
+#: Left to the controllers.
 _UNSET: Final = -1
 
 
 class ClientTopics:
-    """Belongs to the loop's thread. The controllers are waited for on `threads`."""
+    """Creates topics. Belongs to the loop's thread; requests block on `threads`."""
 
     def __init__(self, forwarder: Forwarder, threads: Executor) -> None:
         self._forwarder = forwarder
@@ -39,7 +39,7 @@ class ClientTopics:
         self._under_way: set[str] = set()
 
     def begin(self, ctx: RequestContext, names: Iterable[str]) -> None:
-        """Ask for topics that a client has named, but for those that are on their way. It is not waited for."""
+        """Create topics in the background, except those in progress."""
         wanted = [name for name in dict.fromkeys(names) if name not in self._under_way]
         if not wanted:
             return
@@ -48,10 +48,7 @@ class ClientTopics:
         made.add_done_callback(partial(self._end, wanted))
 
     def create(self, ctx: RequestContext, topics: Sequence[Mapping[str, Any]]) -> asyncio.Future[dict[str, str]]:
-        """Have topics created, given as CreateTopics has them; those that were not, with the reasons.
-
-        Errors as `Forwarder.forward`.
-        """
+        """Create topics of a CreateTopics request; return failed ones with reasons. Raises as `Forwarder.forward`."""
         return ctx.broker.loop.run_in_executor(self._threads, self._ask, ForwardedClient.of(ctx), topics)
 
     def _ask(self, client: ForwardedClient, topics: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -70,15 +67,15 @@ class ClientTopics:
             return
         error = made.exception()
         if error is not None and not isinstance(error, StratalogError):
-            logger.error("Topics %s could not be asked for", ", ".join(names), exc_info=error)
+            logger.error("Topics %s could not be requested", ", ".join(names), exc_info=error)
             return
         failed = dict.fromkeys(names, str(error)) if error is not None else made.result()
         for name, why in failed.items():
-            logger.warning("Topic %s was asked for and cannot be created: %s", name, why)
+            logger.warning("Topic %s was requested but cannot be created: %s", name, why)
 
 
 def new_topic(name: str, config: BrokerConfig) -> dict[str, Any]:
-    """Return what is asked for a topic; what this broker's file does not say is the controllers' to decide."""
+    """Return a topic for CreateTopics; settings that are not in this broker's file are left to the controllers."""
     partitions, replicas = (
         config[key] if config.is_set(key) else _UNSET for key in ("num.partitions", "default.replication.factor")
     )

@@ -1,8 +1,8 @@
-"""A broker of a cluster, from its directories on: what `open_storage` is for a broker by itself.
+"""A broker of a cluster, opened from its directories: the counterpart of `open_storage` for a single broker.
 
-The order is Kafka's (`BrokerServer`): directories, metadata, registration, logs, clients, unfencing. The end goes
-backwards: leadership is handed over while clients are served, then everything is flushed, and the directories say so
-with the epoch of the registration.
+The startup order is Kafka's (`BrokerServer`): directories, metadata, registration, logs, clients, unfencing. Shutdown
+is in reverse: leadership is handed over while clients are served, then everything is flushed, and the directories are
+marked clean with the epoch of the registration.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: How long a start waits to be unfenced before it says that it is ready all the same.
+#: How long startup waits to be unfenced before the broker reports that it is ready anyway.
 _UNFENCE_S = 30.0
-#: How long it waits until the controller knows in which directories replicas lie.
+#: How long it waits until the controller knows the directories of replicas.
 _ASSIGN_S = 10.0
 
 
 class ClusterBroker:
-    """The `ClusterMembership` of a broker that serves."""
+    """The `ClusterMembership` of a serving broker."""
 
     def __init__(
         self,
@@ -129,10 +129,10 @@ class ClusterBroker:
             logger.warning("The controller has not unfenced this broker yet; it serves clients anyway")
 
     def _report_directories(self) -> None:
-        """Wait until the controller knows where replicas lie: it elects none in a directory that is not registered."""
+        """Wait until the controller knows the directories of replicas: it elects none whose directory is unknown."""
         replication = self._logs.replication
         if replication is not None and not replication.assignments.wait_until_assigned(_ASSIGN_S):
-            logger.warning("The controller does not know yet in which directories some replicas lie")
+            logger.warning("The controller does not know the directories of some replicas yet")
 
     def leave(self) -> None:
         self.member.leave()
@@ -149,9 +149,9 @@ class ClusterBroker:
 def open_cluster_storage(
     data_dirs: Sequence[Path], config: BrokerConfig, *, clock: Clock = SYSTEM_CLOCK
 ) -> BrokerStorage:
-    """Join the cluster and load every partition that it has assigned to this broker.
+    """Join the cluster and load every partition that is assigned to this broker.
 
-    Errors as `ClusterMember.join`, and DataDirError for a directory that cannot be used.
+    Raises the errors of `ClusterMember.join`, and DataDirError for an unusable directory.
     """
     settings = replace(ClusterSettings.of(config), data_dirs=tuple(data_dirs))
     cluster_id = formatted_cluster_id(settings.data_dirs)

@@ -1,4 +1,4 @@
-"""The cluster as the engine asks about it: `ClusterView` out of the image, the lifecycle and a controller channel."""
+"""The `ClusterView` of the engine, from the image, the lifecycle and a controller channel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SEGMENT_BYTES: Final = "log.segment.bytes"
 
 
 class MemberView:
-    """Thread-safe. `settings` are given once there are logs to be configured."""
+    """The view. Thread-safe. `settings` are set once there are logs to configure."""
 
     def __init__(self, member: ClusterMember, metadata: ImageMetadata, settings: BrokerSettings) -> None:
         self._member = member
@@ -31,7 +31,7 @@ class MemberView:
         self._settings = settings
         self._channel = ControllerChannel(member.settings.connection, lambda: member.quorum.leader)
         self._lock = threading.Lock()
-        #: By topic, the brokers that keep its segments small.
+        #: By topic: the brokers that do not support large segments of it.
         self._lacking: dict[str, tuple[int, ...]] = {}
         self._closed = False
 
@@ -81,7 +81,7 @@ class MemberView:
         ).config
 
     def _takes_large_segments(self, topic: str) -> bool:
-        """Return whether every broker that holds the topic takes segments past 2 GiB; those that do not are named."""
+        """Return whether every broker with the topic supports segments over 2 GiB; log those that do not."""
         if not self._cluster.large_segments:
             return False
         lacking = tuple(brokers_without_large_segments(self._metadata.image, topic))
@@ -89,7 +89,7 @@ class MemberView:
             self._lacking[topic] = lacking
             if lacking:
                 logger.warning(
-                    "%s has segments of at most 2 GiB: broker %s holds it and has not registered %s",
+                    "%s has segments of at most 2 GiB: broker %s has replicas and has not registered %s",
                     topic,
                     ", ".join(map(str, lacking)),
                     LARGE_SEGMENTS_FEATURE,
@@ -106,7 +106,7 @@ class MemberView:
                 raise UnreachableError(f"{key.message}: {error}") from error
 
     def close(self) -> None:
-        """Stop asking. Waits for the answer to what has been asked."""
+        """Stop sending requests. Waits for the response to the current one."""
         with self._lock:
             self._closed = True
             self._channel.close()

@@ -1,4 +1,4 @@
-"""A connection to the controller that leads, opened when it is first needed, and to the next one after an election."""
+"""A connection to the active controller, opened on demand, and again after an election."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from stratalog.wire.client import Client, ConnectionOptions, UnreachableError
 
 
 def connect_to_node(host: str, port: int, options: ConnectionOptions) -> Client:
-    """Connect to another node. UnreachableError also where this broker is not let in, which may pass.
+    """Connect to another node. Raises UnreachableError even if this broker is rejected, which may be temporary.
 
-    A controller that has just started may not know the users of the cluster yet, and certificates are exchanged.
+    A controller that has just started may not know the cluster's users yet, and certificates may be replaced.
     """
     try:
         return Client(host, port, options)
@@ -25,7 +25,7 @@ def connect_to_node(host: str, port: int, options: ConnectionOptions) -> Client:
 
 
 class ControllerChannel:
-    """Belongs to one thread at a time; but `close` may be called by any, and ends a call that waits."""
+    """The connection. Use it from one thread at a time; only `close` is thread-safe, and interrupts a waiting call."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class ControllerChannel:
         self._at: Address | None = None
 
     def call(self, key: ApiKey, versions: tuple[int, int], /, **fields: Any) -> Any:
-        """Send a request and return the answer. Raises UnreachableError or OSError; the connection is closed then."""
+        """Send a request and return the response. Raises UnreachableError or OSError after closing the connection."""
         try:
             return self.connected().call(key, versions, **fields)
         except (UnreachableError, OSError):
@@ -48,7 +48,7 @@ class ControllerChannel:
             raise
 
     def connected(self) -> Client:
-        """Return the connection. Raises UnreachableError while no controller is known to lead."""
+        """Return the connection. Raises UnreachableError while no active controller is known."""
         address = self._controller()
         if address is None:
             raise UnreachableError("no controller is known to lead the quorum")
@@ -58,7 +58,7 @@ class ControllerChannel:
         return self._client
 
     def close(self) -> None:
-        """Close the connection; the next call opens another one."""
+        """Close the connection; the next call opens another."""
         client, self._client = self._client, None
         if client is not None:
             client.close()

@@ -1,7 +1,7 @@
-"""Records of the metadata log, gathered on top of an image; `apply` makes the next one.
+"""Records of the metadata log on top of an image; `apply` makes the next image.
 
-Records are replayed as Kafka's `MetadataDelta` replays them: what cannot be, such as a change to a partition that does
-not exist, means that the log or this code is wrong, and raises CorruptRecordError.
+Records are replayed as in Kafka's `MetadataDelta`: an impossible one, such as a change to an unknown partition, means
+that the log or this code is wrong, and raises CorruptRecordError.
 """
 
 from __future__ import annotations
@@ -59,22 +59,22 @@ _CLEARED_ELR: Final = PartitionChangeRecord(eligible_leader_replicas=(), last_kn
 class MetadataDelta:
     """Changes on top of `image`. Belongs to one thread.
 
-    Each part of the image is copied when a record first changes it; the others are shared with the next image.
+    Each part of the image is copied by the first record that changes it; the others are shared with the next image.
     """
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
         self._parts: dict[str, Any] = {}
-        #: Brokers whose registration changed, or that are gone.
+        #: Brokers whose registration was changed or removed.
         self.changed_brokers: set[int] = set()
-        #: Numbers of the partitions that were made or changed, by topic.
+        #: Numbers of created or changed partitions, by topic.
         self.changed_partitions: dict[UUID, set[int]] = {}
         self.deleted_topics: set[UUID] = set()
         self.changed_configs: set[ConfigResource] = set()
 
     @classmethod
     def of_all(cls, image: MetadataImage) -> MetadataDelta:
-        """Return the delta from nothing to `image`: everything has changed."""
+        """Return the delta from the empty image to `image`: everything has changed."""
         delta = cls(EMPTY_IMAGE)
         delta._parts = {field.name: getattr(image, field.name) for field in dataclasses.fields(image)}
         del delta._parts["offset"], delta._parts["epoch"]
@@ -85,17 +85,17 @@ class MetadataDelta:
 
     @property
     def changes(self) -> frozenset[str]:
-        """Names of the parts of the image that differ from before."""
+        """Names of the parts of the image that have changed."""
         return frozenset(self._parts)
 
     def apply(self, offset: int, epoch: int) -> MetadataImage:
-        """Return the image with the records that were replayed, the last of them at `offset`."""
+        """Return the image with the replayed records, the last of them at `offset`."""
         return dataclasses.replace(self.image, offset=offset, epoch=epoch, **self._parts)
 
     @singledispatchmethod
     def replay(self, record: MetadataRecord) -> None:
-        """Take in one record. Raises CorruptRecordError for one that does not fit the image."""
-        raise CorruptRecordError(f"a {type(record).__name__} where none may be")
+        """Apply one record. Raises CorruptRecordError for one that does not fit the image."""
+        raise CorruptRecordError(f"unexpected {type(record).__name__}")
 
     # --- brokers and controllers ----------------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class MetadataDelta:
     @replay.register(NoOpRecord)
     @replay.register(ZkMigrationStateRecord)
     def _(self, record: MetadataRecord) -> None:
-        """Nothing of it is kept."""
+        """Ignore the record."""
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
@@ -257,7 +257,7 @@ class MetadataDelta:
         return self._part("configs", self.image.configs)
 
     def _broker(self, broker: int, epoch: int, record: MetadataRecord) -> BrokerRegistration:
-        """Return the broker that a record is about, of that epoch."""
+        """Return the broker of a record, which must have this epoch."""
         known = self._brokers.get(broker)
         if known is None or known.epoch != epoch:
             have = "no such broker" if known is None else f"epoch {known.epoch}"
@@ -284,7 +284,7 @@ class MetadataDelta:
 
 
 def _set_entry(entries: dict[K, Mapping[str, V]], key: K, name: str, value: V | None) -> None:
-    """Set or remove one name of `key`; a key without names goes."""
+    """Set or remove one name of `key`; a key without names is removed."""
     named = {**entries.get(key, {}), name: value}
     if value is None:
         del named[name]

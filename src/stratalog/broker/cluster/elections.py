@@ -1,6 +1,6 @@
-"""Tells the coordinators which partitions of their topics this broker leads, and which it does not lead any more.
+"""Notify the coordinators of the partitions of their topics that this broker leads, or no longer leads.
 
-Kafka's `BrokerMetadataPublisher` does so after the replicas have changed; `onElection`, `onResignation`.
+Kafka's `BrokerMetadataPublisher` does so after the replicas have changed: `onElection`, `onResignation`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class ElectedCoordinators:
-    """Called on the observer's thread; what it hears is done on the loop's, in the same order."""
+    """Called on the observer's thread; runs the changes on the loop's, in the same order."""
 
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
@@ -33,7 +33,7 @@ class ElectedCoordinators:
         }
 
     def begin(self, logs: LogManager) -> None:
-        """Take in what is led already."""
+        """Elect the partitions that this broker leads already."""
         for topic, loading in self._loadings.items():
             for partition in logs.partitions(topic):
                 if partition.leader_epoch >= 0:
@@ -64,5 +64,5 @@ class ElectedCoordinators:
     def _do(self, what: Callable[..., object], *arguments: object) -> None:
         try:
             self._services.loop.call_soon_threadsafe(what, *arguments)
-        except RuntimeError:  # the loop is closed, and with it everything that was coordinated
+        except RuntimeError:  # the loop is closed
             logger.debug("the loop is closed")

@@ -1,6 +1,6 @@
-"""What a client is answered whose request the controllers did not answer: the error, for each part of the request.
+"""Error responses to requests that the controllers did not answer, with the error in each part.
 
-As `getErrorResponse` of Kafka's request classes, which `ForwardingManagerImpl` calls then.
+As `getErrorResponse` of Kafka's request classes, which `ForwardingManagerImpl` calls.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from stratalog.broker.security import ANONYMOUS
 from stratalog.errors import KafkaError, RequestTimedOutError, UnknownServerError
 from stratalog.wire import ApiKey, build_message, response_class
 
-#: Where Kafka's answers have the text of an error that has none of its own.
+#: Kafka's default messages of errors.
 _TEXTS: Final = {
     UnknownServerError.code: "The server experienced an unexpected error when processing the request.",
     RequestTimedOutError.code: "The request timed out.",
 }
 _DEFAULT_TOPIC: Final = {"num_partitions": -1, "replication_factor": -1, "configs": ()}
 
-#: Of a request, the fields of its response, given those of each error.
+#: Returns the fields of the response to a request, given those of each error.
 _Parts = Callable[[Any, Mapping[str, Any]], dict[str, Any]]
 
 
 def failed_response(key: ApiKey, version: int, request: Any, error: KafkaError) -> Any:
-    """Return the response to a request of `FORWARDED` that says only `error`."""
+    """Return the response to a request of `FORWARDED` that contains only `error`."""
     return build_message(response_class(key, version), _PARTS[key](request, {"error_code": error.code}))
 
 

@@ -1,8 +1,8 @@
-"""Features that a broker of a cluster claims in its registration, and which clusters it therefore cannot join.
+"""Features in a broker's registration, and checks of clusters that it cannot join.
 
-A claim is a promise: the controller places coordinators and lets features be finalized by it. So only what is served is
-claimed, and a cluster that has finalized more is refused here, in one line, before anything is registered. (The
-controller would answer only UNSUPPORTED_VERSION.)
+Registering a feature is a promise: the controller places coordinators and finalizes features by it. So only implemented
+features are registered, and a cluster that has finalized others is refused here, in one line, before the registration.
+(The controller would only return UNSUPPORTED_VERSION.)
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     "transaction.version": (0, 2),
 }
 
-#: Not one of Kafka's: the broker takes segments past 2 GiB (KIP-1333). Controllers keep it, and never finalize it.
+#: Not one of Kafka's: the broker supports segments over 2 GiB (KIP-1333). Controllers store it, but never finalize it.
 LARGE_SEGMENTS_FEATURE: Final = "stratalog.large.segments"
 
-#: So many topics are named in a refusal.
+#: Maximum of topic names in a message.
 _NAMED: Final = 3
 
 
 def claimed_features(*, large_segments: bool) -> Mapping[str, tuple[int, int]]:
-    """Return what a broker says in its registration."""
+    """Return the features for a registration."""
     return {**SUPPORTED_FEATURES, LARGE_SEGMENTS_FEATURE: (0, 1)} if large_segments else SUPPORTED_FEATURES
 
 
 def brokers_without_large_segments(image: MetadataImage, topic: str) -> list[int]:
-    """Return those that hold a replica of a topic and have not said that they take segments past 2 GiB, in order."""
+    """Return the brokers with a replica of a topic that have not registered segments over 2 GiB, sorted."""
     known = image.topic(topic)
     if known is None:
         return []
@@ -53,7 +53,7 @@ def _takes_large_segments(broker: BrokerRegistration | None) -> bool:
 
 
 def refuse_cluster(image: MetadataImage, *, kraft_version: int, node_id: int, is_tiering: bool = False) -> None:
-    """Raise UsageError for a cluster that a broker of this release cannot join: it names all causes and the remedy."""
+    """Raise UsageError for a cluster that this release cannot join, with all causes and what to do."""
     lowered = lowered_features({**image.features, "kraft.version": kraft_version})
     if lowered:
         have = ", ".join(f"{name} at {level} ({_range(name)} is supported)" for name, (level, _) in lowered.items())
@@ -73,7 +73,7 @@ def refuse_cluster(image: MetadataImage, *, kraft_version: int, node_id: int, is
 
 
 def _tiered_topics(image: MetadataImage, node_id: int) -> list[str]:
-    """Return the tiered topics of which the broker is to hold a replica, in order."""
+    """Return the tiered topics with a replica on the broker, sorted."""
     return sorted(
         topic.name
         for topic in image.topics.values()
@@ -84,7 +84,7 @@ def _tiered_topics(image: MetadataImage, node_id: int) -> list[str]:
 
 
 def lowered_features(levels: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    """Return each feature that must have another level for a broker of this release: its level, and the nearest."""
+    """Return features at a level that this release does not support, with the level and the nearest supported one."""
     return {
         name: (level, _nearest(name, level)) for name, level in sorted(levels.items()) if not _is_supported(name, level)
     }

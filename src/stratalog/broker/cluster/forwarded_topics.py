@@ -1,4 +1,4 @@
-"""Topics that the broker itself needs or clients name, created by the controllers: `ClusterControl` of a cluster."""
+"""Create topics for the broker itself and for clients on the controllers: the `ClusterControl` of a cluster."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from stratalog.wire import ApiKey
 _VERSIONS: Final = (4, 7)
 _TIMEOUT_S: Final = 30.0
 _CHECK_S: Final = 0.02
-#: What says how many replicas topics of the broker's own get.
+#: Keys of the replication factors of the broker's internal topics.
 _REPLICAS: Final = {
     "__consumer_offsets": "offsets.topic.replication.factor",
     "__transaction_state": "transaction.state.log.replication.factor",
     "__share_group_state": "share.coordinator.state.topic.replication.factor",
     "__remote_log_metadata": "remote.log.metadata.topic.replication.factor",
 }
-#: Kafka's default for that; ours is that of a broker by itself.
+#: Kafka's default for those; ours is for a single broker.
 _REPLICAS_DEFAULT: Final = 3
-#: Likewise, how many of them must be in sync.
+#: Keys of their numbers of in-sync replicas.
 _MIN_ISR: Final = {
     "__transaction_state": "transaction.state.log.min.isr",
     "__share_group_state": "share.coordinator.state.topic.min.isr",
@@ -40,7 +40,7 @@ _MIN_ISR_DEFAULT: Final = 2
 
 
 class ForwardedTopics:
-    """Thread-safe. Each method blocks until the topic is in this broker's metadata."""
+    """Creates topics. Thread-safe. Each method blocks until the topic is in this broker's metadata."""
 
     def __init__(
         self, metadata: ClusterMetadata, forwarder: Forwarder, config: Callable[[], BrokerConfig], clock: Clock
@@ -72,7 +72,7 @@ class ForwardedTopics:
     def ensure(self, name: str, partition_count: int, configs: Mapping[str, str] | None = None) -> Topic:
         try:
             return self._metadata.topic(name) or self.create(name, partition_count, configs)
-        except TopicAlreadyExistsError:  # another broker was quicker
+        except TopicAlreadyExistsError:  # another broker was faster
             return self._wait_for(name)
 
     def known(self, name: str) -> Topic:
@@ -85,7 +85,7 @@ class ForwardedTopics:
         deadline = self._clock.monotonic() + _TIMEOUT_S
         while (topic := self._metadata.topic(name)) is None:
             if self._clock.monotonic() >= deadline:
-                raise RequestTimedOutError(f"topic {name} was created and is not in this broker's metadata")
+                raise RequestTimedOutError(f"topic {name} was created, but is not in this broker's metadata")
             self._clock.sleep(_CHECK_S)
         return topic
 
@@ -97,7 +97,7 @@ def _replicas(config: BrokerConfig, name: str) -> int:
 
 
 def _min_isr(config: BrokerConfig, name: str) -> dict[str, str]:
-    """Return what a topic of the broker's own gets beside what a broker by itself gives it."""
+    """Return the configuration that an internal topic needs in a cluster only."""
     key = _MIN_ISR.get(name)
     if key is None:
         return {}

@@ -1,7 +1,7 @@
-"""Requests of clients that the controller has to answer, sent on to it in an Envelope (KIP-590).
+"""Forward client requests to the controller in an Envelope (KIP-590).
 
-The client's request goes as it came, header included, with the name that the client proved and its address; so the
-controller authorizes the client, and its answer carries the client's correlation id. Source: `ForwardingManagerImpl`,
+The client's request is sent unchanged, including its header, with the client's principal and address. So the controller
+authorizes the client, and its response has the client's correlation id. Source: `ForwardingManagerImpl`,
 `NodeToControllerChannelManagerImpl`.
 """
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: What a broker of a cluster does not answer itself.
+#: APIs that a broker of a cluster does not handle itself.
 FORWARDED: Final = frozenset(
     {
         ApiKey.CREATE_TOPICS,
@@ -71,7 +71,7 @@ _PRINCIPAL_VERSION: Final = struct.Struct(">h")
 
 @dataclass(frozen=True, slots=True)
 class ForwardedClient:
-    """In whose name the controllers are asked, and from which address."""
+    """The client of a forwarded request, and its address."""
 
     principal: Principal
     host: str
@@ -85,9 +85,10 @@ class ForwardedClient:
 
 
 class Forwarder:
-    """One connection to the controller that leads; one request at a time, as in Kafka. Thread-safe.
+    """One connection to the active controller with one request at a time, as in Kafka. Thread-safe.
 
-    A request whose connection is lost is sent again: the controller may have carried it out then, and says so.
+    After a lost connection the request is sent again. The controller may have executed it already; its response says
+    so.
     """
 
     def __init__(
@@ -106,18 +107,18 @@ class Forwarder:
         self._lock = threading.Lock()
 
     def versions(self, key: ApiKey) -> tuple[int, int]:
-        """Return the lowest and highest version of an API that the controller takes. Raises UnreachableError."""
+        """Return the lowest and highest version of an API that the controller supports. Raises UnreachableError."""
         with self._lock:
             answer = self._channel.connected().api_versions
         ranges = {int(each.api_key): (int(each.min_version), int(each.max_version)) for each in answer.api_keys}
         if int(key) not in ranges:
-            raise UsageError(f"the controller does not take {key.message}")
+            raise UsageError(f"the controller does not support {key.message}")
         return ranges[int(key)]
 
     def ask(self, key: ApiKey, versions: tuple[int, int], /, **fields: Any) -> Any:
-        """Send a request of the broker's own; return the answer. Blocks.
+        """Send a request of the broker itself and return the response. Blocks.
 
-        Raises RequestTimedOutError when no controller that leads answers in time.
+        Raises RequestTimedOutError if no active controller responds in time.
         """
         deadline = self._clock.monotonic() + self._timeout_s
         with self._lock:
@@ -136,10 +137,10 @@ class Forwarder:
                 self._clock.sleep(_RETRY_S)
 
     def forward(self, request: bytes, principal: Principal, client_host: str, *, by_token: bool = False) -> bytes:
-        """Return the response to a request, which begins with its header. The response begins with its header too.
+        """Return the response to a request; both include their headers. Blocks.
 
-        Blocks. Raises RequestTimedOutError when no controller answers in time, UnsupportedVersionError when it does not
-        take this version, UnknownServerError for what else it cannot read.
+        Raises RequestTimedOutError if no controller responds in time, UnsupportedVersionError if it does not support
+        the version, UnknownServerError if it cannot parse the request.
         """
         answer = self.ask(
             ApiKey.ENVELOPE,
@@ -149,13 +150,13 @@ class Forwarder:
             client_host_address=ipaddress.ip_address(client_host).packed,
         )
         if int(answer.error_code) == UnsupportedVersionError.code:
-            raise UnsupportedVersionError("the controller does not take this version of the request")
+            raise UnsupportedVersionError("the controller does not support this version of the request")
         if int(answer.error_code):
-            raise UnknownServerError(f"the controller answers {answer.error_code.name.upper()}")
+            raise UnknownServerError(f"the controller returned {answer.error_code.name.upper()}")
         return bytes(answer.response_data or b"")
 
     def ask_for(self, client: ForwardedClient, key: ApiKey, newest: int, /, **fields: Any) -> Any:
-        """Send a request in a client's name, in a version up to `newest`; return the answer. Errors as `forward`."""
+        """Send a request in a client's name, at most in version `newest`; return the response. Errors as `forward`."""
         try:
             version = min(newest, self.versions(key)[1])
         except UnreachableError:
@@ -172,6 +173,6 @@ class Forwarder:
 
 
 def encode_principal(principal: Principal, *, by_token: bool = False) -> bytes:
-    """Return a principal as `DefaultKafkaPrincipalBuilder` writes it: version int16, then DefaultPrincipalData."""
+    """Return a principal in the format of `DefaultKafkaPrincipalBuilder`: version int16, then DefaultPrincipalData."""
     data = {"type_": principal.kind, "name": principal.name, "token_authenticated": by_token}
     return _PRINCIPAL_VERSION.pack(0) + write_message(make_message(principal_class(), data))

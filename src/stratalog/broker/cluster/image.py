@@ -1,6 +1,6 @@
 """The cluster's metadata at one offset of the metadata log: immutable, so that any thread may read it.
 
-A `MetadataDelta` makes the next image out of one and the records that follow.
+A `MetadataDelta` makes the next image from the records that follow.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _nothing() -> Mapping[Any, Any]:
 
 
 class ConfigResource(NamedTuple):
-    """What a configuration belongs to. An empty name stands for the default of all brokers."""
+    """The owner of a configuration. An empty name means the default of all brokers."""
 
     type: int
     name: str
@@ -50,7 +50,7 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataImage:
-    """All of it. `offset` and `epoch` are those of the last record that it holds, -1 for none."""
+    """All metadata. `offset` and `epoch` are those of its last record, -1 for none."""
 
     offset: int = -1
     epoch: int = -1
@@ -76,12 +76,12 @@ class MetadataImage:
         return None if topic is None else topic.partitions.get(number)
 
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """Return what is set for a resource, defaults not included."""
+        """Return the settings of a resource, without defaults."""
         return self.configs.get(ConfigResource(resource_type, name), _NOTHING)
 
     @property
     def metadata_version(self) -> int:
-        """The finalized level; 0 before the log has named one."""
+        """The finalized level; 0 before the log contains one."""
         return self.features.get(METADATA_VERSION, 0)
 
 

@@ -1,4 +1,4 @@
-"""The cluster's metadata in the shape in which the broker's APIs read it: `ClusterMetadata` out of images."""
+"""The `ClusterMetadata` for the broker's APIs, from images."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ _MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
 class ImageMetadata(TopicLookup):
-    """Follows the images by `take`, which belongs to one thread. Any thread may read."""
+    """Follows the images by `take`, which belongs to one thread. Reads are thread-safe."""
 
     good_topic_defaults: Mapping[str, str] = _NOTHING
 
     def __init__(self, cluster_id: str, *, large_segments: bool = False) -> None:
         self.cluster_id = cluster_id
-        #: Levels of released controllers mean something else than KIP-1333: this broker's own switch says it.
+        #: From this broker's own switch, as released controllers use these levels for something other than KIP-1333.
         self.large_segments = large_segments
-        #: The newest image that was taken in.
+        #: The latest image.
         self.image: MetadataImage = EMPTY_IMAGE
         super().__init__()
         self.features = FinalizedFeatures(0, -1, _NOTHING_FINALIZED)
 
     def take(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take in the next image, and what makes the difference."""
+        """Apply the next image and its changes."""
         self.image = image
         if "features" in delta.changes:
             others = {name: level for name, level in image.features.items() if name != METADATA_VERSION}
             self.features = FinalizedFeatures(image.metadata_version, image.offset, MappingProxyType(others))
         changed = {each.name for each in delta.changed_configs if each.type == TOPIC_RESOURCE}
         gone = {topic.name for topic_id in delta.deleted_topics if (topic := delta.image.topics.get(topic_id))}
-        if not delta.image.topics:  # the whole image, perhaps of a snapshot
+        if not delta.image.topics:  # a whole image, possibly of a snapshot
             gone |= {topic.name for topic in self._topics.in_order()}
         for name in gone:
             if self._topics.get(name) is not None and name not in image.topic_ids:
@@ -68,7 +68,7 @@ class ImageMetadata(TopicLookup):
         found = Topic(topic.name, topic.id, len(topic.partitions), configs, 0)
         before = self._topics.get(topic.name)
         if before == found:
-            return  # another leader, say
+            return  # only the leader has changed, for example
         if before is not None and before.topic_id != found.topic_id:
             self._topics.remove(topic.name)
         self._topics.put(found)
@@ -95,7 +95,7 @@ class ImageMetadata(TopicLookup):
         return self.image.quotas
 
     def credentials(self, kind: str) -> dict[str, str]:
-        """Return SCRAM credentials or delegation tokens as the store of a broker by itself has them."""
+        """Return SCRAM credentials or delegation tokens in the format of a single broker's store."""
         if kind == "delegation-token":
             return {token_id: _token_text(found) for token_id, found in self.image.tokens.items()}
         if kind != "scram":
@@ -115,11 +115,11 @@ class ImageMetadata(TopicLookup):
         raise InvalidRequestError("the controllers of the cluster change credentials")
 
     def close(self) -> None:
-        """Hold nothing that has to be closed."""
+        """Do nothing: there is nothing to close."""
 
 
 def _token_text(found: DelegationTokenRecord) -> str:
-    """Return a token as the store of a broker by itself has it; the log writes principals as `User:alice`."""
+    """Return a token in the format of a single broker's store; the log writes principals as `User:alice`."""
     return json.dumps(
         {
             "owner": found.owner.split(":", 1),

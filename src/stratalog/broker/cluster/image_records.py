@@ -1,4 +1,4 @@
-"""An image as the records that make it: what a snapshot holds, in the order and versions of Kafka's `ImageWriter`."""
+"""An image as records: the contents of a snapshot, in the order and versions of Kafka's `ImageWriter`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from stratalog.wire.metadata_records import (
 )
 
 _ELR: Final = "eligible.leader.replicas.version"
-#: From these levels of metadata.version on a record has the version: newest first.
+#: Versions of a record by the levels of metadata.version from which they apply, newest first.
 _REGISTER_BROKER_VERSIONS: Final = ((30, 4), (17, 3), (8, 2), (0, 1))
 _PARTITION_VERSIONS: Final = ((23, 2), (17, 1), (0, 0))
 
 
 def image_records(image: MetadataImage) -> Iterator[FramedRecord]:
-    """Return the records of an image. Replayed onto an empty one, they make it again."""
+    """Return the records of an image. Replayed onto an empty image, they make the same one."""
     yield from (FramedRecord(each, 0) for each in _features(image))
     version = _version_at(image.metadata_version, _REGISTER_BROKER_VERSIONS)
     yield from (FramedRecord(_broker(each), version) for each in image.brokers.values())
@@ -58,7 +58,7 @@ def _version_at(level: int, versions: tuple[tuple[int, int], ...]) -> int:
 
 
 def _features(image: MetadataImage) -> Iterator[FeatureLevelRecord]:
-    """Return the levels, that of metadata.version first: it says how the rest is read."""
+    """Return the levels, metadata.version first: it determines how the rest is read."""
     for name in sorted(image.features, key=lambda name: (name != METADATA_VERSION, name)):
         yield FeatureLevelRecord(name=name, feature_level=image.features[name])
 

@@ -1,10 +1,10 @@
-"""A broker's life in the eyes of the controller: registration, heartbeats, fencing, controlled shutdown.
+"""The lifecycle of a broker at the controller: registration, heartbeats, fencing, controlled shutdown.
 
     NOT_RUNNING -> STARTING -> RECOVERY -> RUNNING -> PENDING_CONTROLLED_SHUTDOWN -> SHUTTING_DOWN
 
-STARTING ends when the controller says that the metadata is caught up with, RECOVERY when it has unfenced the broker.
-A broker that is fenced while it runs stays RUNNING and is unfenced again. Heartbeats have a thread of their own: a
-pause of `broker.session.timeout.ms` fences. Source: `BrokerLifecycleManager`, KIP-631, KIP-841.
+STARTING ends when the controller confirms that the broker has caught up with the metadata, RECOVERY when it unfences
+the broker. A broker that is fenced while it runs stays RUNNING until it is unfenced. Heartbeats have their own thread:
+a pause of `broker.session.timeout.ms` fences. Source: `BrokerLifecycleManager`, KIP-631, KIP-841.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ logger = logging.getLogger(__name__)
 
 _REGISTRATION_VERSIONS: Final = (1, 4)
 _HEARTBEAT_VERSIONS: Final = (0, 2)
-#: From this version on a registration may name features whose lowest level is 0.
+#: First version of a registration that may contain features with a minimum level of 0.
 _ZERO_LEVELS_FROM: Final = 4
 
 _NOT_CONTROLLER, _STALE_EPOCH, _DUPLICATE, _UNSUPPORTED_VERSION = 41, 77, 101, 35
 _INVALID_REGISTRATION, _WRONG_CLUSTER, _NOT_AUTHORIZED = 119, 104, 31
-#: How soon a registration or heartbeat that failed is tried again, and heartbeats of a broker that waits for something.
+#: Pauses before retries, and between heartbeats of a broker that waits for something.
 _RETRY_S: Final = 0.5
 _EAGER_S: Final = 0.1
 
 
 class LifecycleState(enum.Enum):
-    """Where in its life a broker is."""
+    """The state of a broker in its lifecycle."""
 
     NOT_RUNNING = "not running"
     STARTING = "starting"
@@ -53,12 +53,12 @@ class LifecycleState(enum.Enum):
 
 
 class RegistrationRefusedError(UsageError):
-    """The controller does not take this broker; the message says why and what to do."""
+    """The controller rejects this broker; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvertisedListener:
-    """Where clients and brokers reach the broker; `protocol` as Kafka numbers it, 0 PLAINTEXT to 3 SASL_SSL."""
+    """The address of a listener; `protocol` is Kafka's number, 0 PLAINTEXT to 3 SASL_SSL."""
 
     name: str
     host: str
@@ -68,16 +68,16 @@ class AdvertisedListener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What a broker says about itself."""
+    """The data of a broker's registration."""
 
     node_id: int
     cluster_id: str
     listeners: Sequence[AdvertisedListener]
     directory_ids: Sequence[UUID]
     rack: str | None = None
-    #: The epoch in which the directories were last closed cleanly, -1 if that is not certain (KIP-966).
+    #: The epoch at the last clean shutdown of the directories, -1 if unknown (KIP-966).
     previous_broker_epoch: int = -1
-    #: Whether it takes segments past 2 GiB.
+    #: Whether it supports segments over 2 GiB.
     large_segments: bool = False
 
 
@@ -98,7 +98,7 @@ class Lifecycle:
         connect: Callable[[str, int, ConnectionOptions], Client] = connect_to_node,
     ) -> None:
         self._registration = registration
-        # A heartbeat that is not answered within the session is worth nothing.
+        # A heartbeat that takes longer than the session timeout is useless.
         patient = replace(connection, connect_timeout_s=2.0, request_timeout_s=4.5)
         self._channel = ControllerChannel(patient, controller, connect)
         self._applied_offset = applied_offset
@@ -117,7 +117,7 @@ class Lifecycle:
         self._told_duplicate = False
         self._thread = threading.Thread(target=self._run, name="broker-lifecycle", daemon=True)
 
-    # --- asked from outside -----------------------------------------------------------------------------------------
+    # --- public -----------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> LifecycleState:
@@ -125,17 +125,17 @@ class Lifecycle:
 
     @property
     def broker_epoch(self) -> int:
-        """The epoch of the registration; -1 before there is one."""
+        """The epoch of the registration; -1 before it."""
         return self._broker_epoch
 
     @property
     def is_fenced(self) -> bool:
-        """Whether the last heartbeat was answered so; true before there was one."""
+        """Whether the last heartbeat response said so; True before the first one."""
         return self._is_fenced
 
     @property
     def failure(self) -> Exception | None:
-        """What ended the lifecycle by itself, once it has."""
+        """The error that ended the lifecycle, if any."""
         return self._failure
 
     def start(self) -> None:
@@ -143,13 +143,13 @@ class Lifecycle:
         self._thread.start()
 
     def ready_to_unfence(self) -> None:
-        """Ask to be unfenced: the broker serves what the metadata assigns to it."""
+        """Request to be unfenced: the broker serves its assigned partitions."""
         with self._lock:
             self._wants_fence = False
             self._hurry()
 
     def begin_controlled_shutdown(self) -> None:
-        """Ask to hand leadership over. The broker goes on serving until the state is SHUTTING_DOWN."""
+        """Request to hand over leadership. The broker continues to serve until the state is SHUTTING_DOWN."""
         with self._lock:
             if self._state in (LifecycleState.NOT_RUNNING, LifecycleState.SHUTTING_DOWN):
                 return
@@ -158,13 +158,13 @@ class Lifecycle:
             self._hurry()
 
     def wait_for(self, reached: Callable[[Lifecycle], bool], timeout_s: float) -> bool:
-        """Wait until `reached` is true of this, or it has failed; return whether it is. At most `timeout_s`."""
+        """Wait until `reached` is true or the lifecycle has failed, at most `timeout_s`; return whether it is true."""
         with self._lock:
             self._lock.wait_for(lambda: reached(self) or self._failure is not None, timeout_s)
             return reached(self)
 
     def close(self) -> None:
-        """Stop at once. Harmless when called again."""
+        """Stop at once. Idempotent."""
         self._change(LifecycleState.SHUTTING_DOWN)
         with suppress(OSError):
             self._channel.close()
@@ -192,7 +192,7 @@ class Lifecycle:
             self._channel.close()
 
     def _register(self) -> None:
-        """Register, as often as it takes. Raises RegistrationRefusedError, UnreachableError after the time limit."""
+        """Register, with retries. Raises RegistrationRefusedError, or UnreachableError after the time limit."""
         deadline = self._clock.monotonic() + self._registration_timeout_s
         while self._state is not LifecycleState.SHUTTING_DOWN:
             error: Exception
@@ -243,7 +243,7 @@ class Lifecycle:
             self._lock.notify_all()
 
     def _refusal(self, code: int, name: str) -> Exception:
-        """Return the error to end with when time is up; raises the one that no retry helps."""
+        """Return the error for the end of the time limit; raise those that retries cannot resolve."""
         node = self._registration.node_id
         if code == _DUPLICATE:
             if not self._told_duplicate:
@@ -280,7 +280,7 @@ class Lifecycle:
     # --- heartbeats -------------------------------------------------------------------------------------------------
 
     def _heartbeat(self) -> float:
-        """Send one; return how long to wait for the next."""
+        """Send a heartbeat; return the pause before the next."""
         closing = self._state is LifecycleState.PENDING_CONTROLLED_SHUTDOWN
         fields = {
             "broker_id": self._registration.node_id,

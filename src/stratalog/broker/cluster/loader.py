@@ -1,7 +1,8 @@
-"""Committed batches of the metadata log, made into images and handed on.
+"""Build images from committed batches of the metadata log, and publish them.
 
-As Kafka's `MetadataLoader` and `MetadataBatchLoader`: what Begin- and EndTransactionRecord enclose is applied as one,
-nothing is published before the log has been caught up with once, and the first publication is the whole image.
+As in Kafka's `MetadataLoader` and `MetadataBatchLoader`, records between Begin- and EndTransactionRecord are applied
+together, nothing is published before the log has been caught up with once, and the first publication is the whole
+image.
 """
 
 from __future__ import annotations
@@ -23,26 +24,26 @@ from stratalog.wire.metadata_records import (
 
 logger = logging.getLogger(__name__)
 
-#: Called on the loader's thread with what changed, and the image after it.
+#: Called on the loader's thread with the changes, and the image after them.
 Publisher = Callable[[MetadataDelta, MetadataImage], None]
 
 _NO_OFFSET: Final = -1
 
 
 class ImageLoader:
-    """Belongs to one thread, but for `image` and `last_applied`, which any thread may read."""
+    """Belongs to one thread, except for `image` and `last_applied`, which any thread may read."""
 
     def __init__(self, publish: Publisher) -> None:
         self._publish = publish
-        #: The newest image; it is not published before the first catch-up.
+        #: The latest image; it is not published before the first catch-up.
         self.image: MetadataImage = EMPTY_IMAGE
-        #: Offset of the last batch that was taken in, that of an open transaction included.
+        #: Offset of the last loaded batch, including those of an open transaction.
         self.last_applied = _NO_OFFSET
         self._in_transaction: list[FramedRecord] | None = None
         self.is_caught_up = False
 
     def load_snapshot(self, records: Iterable[FramedRecord], *, end_offset: int, epoch: int) -> None:
-        """Put the image of a snapshot in the place of the present one. Publishes it if there was a first catch-up."""
+        """Replace the image by that of a snapshot. Publishes it after the first catch-up."""
         delta = MetadataDelta(EMPTY_IMAGE)
         for each in records:
             delta.replay(each.record)
@@ -53,7 +54,7 @@ class ImageLoader:
             self._publish(MetadataDelta.of_all(self.image), self.image)
 
     def load(self, batch: MetadataBatch) -> None:
-        """Take in the next committed batch. Raises CorruptRecordError, with the offset, for one that does not fit."""
+        """Apply the next committed batch. Raises CorruptRecordError, with the offset, for one that does not fit."""
         delta = MetadataDelta(self.image)
         try:
             for each in batch.records:
@@ -68,10 +69,10 @@ class ImageLoader:
             self._publish(delta, self.image)
 
     def caught_up(self) -> None:
-        """Everything that was committed has been loaded: publish the whole image, once."""
+        """Publish the whole image, once: all committed batches have been loaded."""
         if not self.is_caught_up:
             self.is_caught_up = True
-            logger.info("The metadata log is caught up with at offset %d", self.last_applied)
+            logger.info("Caught up with the metadata log at offset %d", self.last_applied)
             self._publish(MetadataDelta.of_all(self.image), self.image)
 
     def _replay(self, delta: MetadataDelta, framed: FramedRecord) -> None:

@@ -1,6 +1,6 @@
-"""Which partitions of a broker a delta changes: what its engine has to do.
+"""Compute the changes of a delta to the partitions of a broker, for its engine.
 
-As Kafka's `TopicDelta.localChanges`, by topic id: a topic that is deleted and made again under its name is another one.
+As Kafka's `TopicDelta.localChanges`, by topic id: a topic that is deleted and created again is a different one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stratalog.remote.api import TopicIdPartition
 
 
 def local_changes(delta: MetadataDelta, image: MetadataImage, broker: int) -> ReplicaChanges:
-    """Return what `delta`, which led to `image`, changes for the replicas of `broker`."""
+    """Return the changes of `delta`, which led to `image`, to the replicas of `broker`."""
     changes = _Changes(broker)
     nothing: Mapping[int, PartitionRegistration] = {}
     for topic_id in delta.deleted_topics:
@@ -44,7 +44,7 @@ def local_changes(delta: MetadataDelta, image: MetadataImage, broker: int) -> Re
 
 
 class _Changes:
-    """A `ReplicaChanges` that grows."""
+    """A `ReplicaChanges` under construction."""
 
     def __init__(self, broker: int) -> None:
         self._broker = broker

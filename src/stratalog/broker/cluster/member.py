@@ -1,8 +1,8 @@
 """A broker's membership in a cluster, from its formatted directories to the controlled shutdown.
 
-The order of the start is Kafka's (`BrokerServer`): lock and identify the directories, follow the metadata log, check
-that the cluster can be joined, register, wait for the own registration in the metadata. What comes behind that (open
-partitions, accept clients, ask to be unfenced) is the caller's: `ready_to_unfence`.
+The startup order is Kafka's (`BrokerServer`): lock and identify the directories, follow the metadata log, check that
+the cluster can be joined, register, wait for the registration in the metadata. The rest (open partitions, accept
+clients, request to be unfenced) is up to the caller: `ready_to_unfence`.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from stratalog.wire.client import Client, ConnectionOptions, UnreachableError
 logger = logging.getLogger(__name__)
 
 _CHECK_S: Final = 0.05
-#: What may be in a directory that is taken to be empty.
+#: Files that an otherwise empty directory may contain.
 _OF_THE_FILE_SYSTEM: Final = "lost+found"
-#: How long the last request of a registration may take.
+#: Time limit of the last request of a registration.
 _LAST_REQUEST_S: Final = 10.0
-#: How long leadership may take to be handed over (Kafka's limit).
+#: Time limit for handing over leadership (Kafka's).
 _SHUTDOWN_TIMEOUT_S: Final = 300.0
 
 
 class ClusterMember:
     """Joins with `join`, leaves with `leave` and `close`. `publish` is called on the observer's thread.
 
-    `dirs` are the log directories, the first one first, if somebody else has opened them, and closes them.
-    `failed_dirs` returns the ids of those that have failed since.
+    `dirs` are the log directories, in order, if the caller opens and closes them. `failed_dirs` returns the ids of
+    those that have failed since.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ClusterMember:
         self._connect = connect
         self.cluster_id = formatted_cluster_id(settings.data_dirs, fs)
         with ExitStack() as undo:
-            #: Those that were opened here, and are closed here.
+            #: Directories opened here, to be closed here.
             self._own_dirs = [] if dirs else [self._open_dir(path, fs, undo) for path in settings.data_dirs]
             opened = [*dirs, *self._own_dirs]
             first = opened[0]
@@ -115,19 +115,18 @@ class ClusterMember:
 
     @property
     def image(self) -> MetadataImage:
-        """The newest metadata that is committed."""
         return self._loader.image
 
     @property
     def failure(self) -> Exception | None:
-        """What ended the membership by itself, once it has."""
+        """The error that ended the membership, if any."""
         return self._observer.failure or self.lifecycle.failure
 
     def join(self) -> None:
         """Follow the metadata and register; the broker is fenced until `ready_to_unfence`.
 
-        Raises UsageError for a cluster that cannot be joined, UnreachableError when no controller answers in time.
-        Whatever is raised, `close` is still to be called.
+        Raises UsageError for a cluster that cannot be joined, UnreachableError if no controller responds in time.
+        `close` must be called even after an error.
         """
         self._observer.start()
         self._wait(lambda: self._loader.is_caught_up, "no controller has sent the metadata of the cluster")
@@ -143,7 +142,7 @@ class ClusterMember:
             rules=len(self.image.acls),
         )
         self.lifecycle.start()
-        # The lifecycle has a time limit of its own, and knows why there was no registration.
+        # The lifecycle has its own time limit, and knows why there was no registration.
         patience_s = self.settings.registration_timeout_s + _LAST_REQUEST_S
         self.lifecycle.wait_for(lambda each: each.broker_epoch >= 0, patience_s)
         self._wait(self._is_registered, "the registration of this broker is not in the metadata")
@@ -166,17 +165,17 @@ class ClusterMember:
         return answer[0]
 
     def ready_to_unfence(self) -> None:
-        """Let the controller unfence the broker: everything that the metadata assigns to it is served."""
+        """Let the controller unfence the broker: it serves all its assigned partitions."""
         self.lifecycle.ready_to_unfence()
 
     @property
     def closing_epoch(self) -> int:
-        """The broker epoch for the mark of a clean stop: this registration's, else that of the stop before."""
+        """The broker epoch to store at a clean shutdown: this registration's, else that of the last shutdown."""
         epoch = self.lifecycle.broker_epoch
         return epoch if epoch >= 0 else self._previous_epoch
 
     def leave(self) -> None:
-        """Ask the controller to give leadership to others, and wait until it has. The broker still serves."""
+        """Have the controller move leadership to others, and wait for that. The broker continues to serve."""
         lifecycle = self.lifecycle
         if self.failure is None and lifecycle.broker_epoch >= 0:
             lifecycle.begin_controlled_shutdown()
@@ -184,9 +183,9 @@ class ClusterMember:
                 logger.warning("The controller did not allow the shutdown in time; this broker stops anyway")
 
     def close(self, *, clean: bool = True) -> None:
-        """Leave, if that has not been done, and close everything. Harmless when called again.
+        """Leave, if not done yet, and close everything. Idempotent.
 
-        Directories that were opened here, and were clean, say so, with the epoch of this registration.
+        Directories that were opened here and were clean are marked clean, with the epoch of this registration.
         """
         if clean:
             self.leave()
@@ -213,9 +212,9 @@ class ClusterMember:
 
 
 def formatted_cluster_id(paths: tuple[Path, ...], fs: FileSystem = REAL_FILESYSTEM) -> str:
-    """Return the cluster that directories were formatted for. Raises DataDirError or UsageError for others.
+    """Return the cluster id in the directories' metadata. Raises DataDirError or UsageError for others.
 
-    As with Kafka, the first one must be formatted; another that is empty, such as a new disk, is at the start.
+    As in Kafka, the first directory must be formatted; others may be empty at startup, such as a new disk.
     """
     found: dict[str, Path] = {}
     for path in paths:
@@ -233,6 +232,6 @@ def formatted_cluster_id(paths: tuple[Path, ...], fs: FileSystem = REAL_FILESYST
 
 
 def _previous_epoch(dirs: list[DataDir]) -> int:
-    """Return the epoch that all directories were closed cleanly in; -1 when they do not agree."""
+    """Return the epoch in which all directories were closed cleanly; -1 if they differ."""
     epochs = {each.previous_broker_epoch if each.was_clean else -1 for each in dirs}
     return epochs.pop() if len(epochs) == 1 else -1

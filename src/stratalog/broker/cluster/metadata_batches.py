@@ -1,4 +1,4 @@
-"""Batches of the metadata log, decoded: records for the image, and what the quorum says about itself."""
+"""Decoded batches of the metadata log: records for the image, and control records of the quorum."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class MetadataBatch:
 
 
 def decode_batches(data: Buffer) -> Iterator[MetadataBatch]:
-    """Decode the whole batches in `data`; one that is cut off at the end is left out.
+    """Decode the complete batches in `data`; a truncated one at the end is skipped.
 
-    Raises CorruptRecordError for bytes that are no batches, and for records that this release does not know.
+    Raises CorruptRecordError for invalid batches, and for records that this release does not know.
     """
     for batch in iter_batches(data):
         batch.ensure_valid()

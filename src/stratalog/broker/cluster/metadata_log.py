@@ -1,10 +1,10 @@
-"""`__cluster_metadata-0` on disk, as Kafka keeps it: a partition directory, with snapshots and `quorum-state` in it.
+"""`__cluster_metadata-0` on disk, in Kafka's format: a partition directory with snapshots and `quorum-state`.
 
-    00000000000000000000.log ...              what was fetched; behind the high watermark it may still be truncated
+    00000000000000000000.log ...              fetched batches; those above the high watermark may be truncated
     OFFSET-EPOCH.checkpoint                   a snapshot: everything below OFFSET, whose last record is of EPOCH
-    quorum-state                              the leader and epoch that were known last
+    quorum-state                              the last known leader and epoch
 
-The log begins at the newest snapshot, or below. A snapshot is written under another name first. Source:
+The log starts at the newest snapshot, or below. A snapshot is written to a temporary name first. Source:
 `KafkaRaftLog`, `Snapshots`, `FileQuorumStateStore`.
 """
 
@@ -35,12 +35,12 @@ METADATA_PARTITION_DIR: Final = f"{METADATA_TOPIC}-0"
 _QUORUM_STATE: Final = "quorum-state"
 _SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _READ_BYTES: Final = 1 << 20
-#: Nothing is deleted by time or size: a snapshot decides.
+#: No deletion by time or size: snapshots determine it.
 _CONFIG: Final = LogConfig(max_message_bytes=2**31 - 1, retention_ms=-1, retention_bytes=-1)
 
 
 class SnapshotId(NamedTuple):
-    """A snapshot holds everything below `end_offset`; `epoch` is that of the record before it."""
+    """A snapshot with everything below `end_offset`; `epoch` is that of the record before it."""
 
     end_offset: int
     epoch: int
@@ -51,7 +51,7 @@ class SnapshotId(NamedTuple):
 
 
 class ClusterMetadataLog:
-    """Belongs to the observer's thread. OSError and KafkaStorageError when the disk refuses."""
+    """The log. Belongs to the observer's thread. Raises OSError and KafkaStorageError on disk errors."""
 
     def __init__(self, log: PartitionLog, fs: FileSystem) -> None:
         self._log = log
@@ -66,9 +66,9 @@ class ClusterMetadataLog:
         clock: Clock = SYSTEM_CLOCK,
         fs: FileSystem = REAL_FILESYSTEM,
     ) -> ClusterMetadataLog:
-        """Open the log in a data directory that the caller holds. What is not known to be flushed is checked.
+        """Open the log in a data directory that the caller has locked, and check what may not be flushed.
 
-        A log that ends below its newest snapshot begins there: a crash came between the two.
+        A log that ends below its newest snapshot starts there: after a crash between the two writes.
         """
         directory = data_dir / METADATA_PARTITION_DIR
         newest = max(_snapshots(directory, fs), default=None)
@@ -92,17 +92,17 @@ class ClusterMetadataLog:
 
     @property
     def last_epoch(self) -> int:
-        """Return the epoch of the last record, in the log or in the snapshot below it; 0 for none."""
+        """The epoch of the last record, in the log or in the snapshot below it; 0 for none."""
         latest = self._log.leader_epochs.latest_epoch
         newest = self.newest_snapshot()
         return max(latest or 0, 0 if newest is None else newest.epoch)
 
     def append(self, records: Buffer, *, leader_epoch: int) -> None:
-        """Append whole batches as the leader made them. Raises CorruptRecordError for other bytes."""
+        """Append complete batches of the leader. Raises CorruptRecordError for invalid ones."""
         self._log.append_as_follower(records, leader_epoch=leader_epoch)
 
     def common_end(self, epoch: int, end_offset: int) -> int:
-        """Return where this log and the leader's part, whose last offset of `epoch` is below `end_offset`."""
+        """Return where this log diverges from the leader's, whose last offset of `epoch` is below `end_offset`."""
         own_epoch, own_end = self._log.leader_epochs.end_offset_for(epoch, self.end_offset)
         return min(own_end, end_offset) if own_epoch == epoch else max(own_end, 0)
 
@@ -110,7 +110,7 @@ class ClusterMetadataLog:
         self._log.truncate_to(offset)
 
     def batches_from(self, offset: int) -> Iterator[MetadataBatch]:
-        """Decode what is in the log from `offset` on."""
+        """Decode the batches of the log from `offset` on."""
         while offset < self.end_offset:
             data = self._log.read(offset, _READ_BYTES, isolation=Isolation.LOG_END)
             if data.slice is None:
@@ -126,7 +126,7 @@ class ClusterMetadataLog:
         return max(_snapshots(self._log.directory, self._fs), default=None)
 
     def read_snapshot(self, snapshot: SnapshotId) -> list[MetadataBatch]:
-        """Decode a snapshot. Raises CorruptRecordError for one that has no footer: it is not whole."""
+        """Decode a snapshot. Raises CorruptRecordError for one without a footer: it is incomplete."""
         path = self._log.directory / snapshot.file_name
         batches = list(decode_batches(self._fs.read_bytes(path)))
         if not batches or not any(type(each).__name__ == "SnapshotFooterRecord" for each in batches[-1].control):
@@ -134,14 +134,14 @@ class ClusterMetadataLog:
         return batches
 
     def begin_with_snapshot(self, snapshot: SnapshotId, data: bytes) -> list[MetadataBatch]:
-        """Store a snapshot that was fetched, and let the log begin behind it. Return what it holds."""
+        """Store a fetched snapshot, and start the log after it. Return its contents."""
         self._write_snapshot(snapshot, data)
         batches = self.read_snapshot(snapshot)
         self._begin_at(snapshot)
         return batches
 
     def add_snapshot(self, snapshot: SnapshotId, data: bytes) -> None:
-        """Store a snapshot of what was applied, and drop whole segments and older snapshots below it."""
+        """Store a snapshot of the applied records, and drop whole segments and older snapshots below it."""
         self._write_snapshot(snapshot, data)
         self._log.update_high_watermark(snapshot.end_offset)
         self._log.increment_log_start_offset(snapshot.end_offset, "snapshot")
@@ -163,18 +163,18 @@ class ClusterMetadataLog:
     # --- the quorum -------------------------------------------------------------------------------------------------
 
     def quorum_epoch(self) -> int:
-        """Return the epoch that was known last; 0 for none, and for a file that cannot be read."""
+        """Return the last known epoch; 0 for none, or if the file cannot be read."""
         path = self._log.directory / _QUORUM_STATE
         if not self._fs.exists(path):
             return 0
         try:
             return max(0, int(json.loads(self._fs.read_bytes(path))["leaderEpoch"]))
         except (ValueError, KeyError, TypeError) as error:
-            logger.warning("%s cannot be read, the quorum is asked: %s", path, error)
+            logger.warning("%s cannot be read, asking the quorum: %s", path, error)
             return 0
 
     def write_quorum_state(self, leader_id: int, epoch: int) -> None:
-        """Keep who leads, in version 1 of Kafka's file, which readers of either quorum understand."""
+        """Store the leader, in version 1 of Kafka's file, which works for both kinds of quorum."""
         state = {
             "leaderId": leader_id,
             "leaderEpoch": epoch,

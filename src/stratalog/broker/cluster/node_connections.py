@@ -1,7 +1,7 @@
-"""How controllers and other brokers are reached: by a listener's protocol, with the settings that its own end has.
+"""Connections to controllers and other brokers: by a listener's protocol, with the client settings for it.
 
-A broker is a client of other nodes with the key stores of its listeners (PEM or PKCS12), as in Kafka, and logs in by
-what stands under its mechanism: `listener.name.controller.plain.sasl.jaas.config`.
+A broker is a client of other nodes with the key stores of its listeners (PEM or PKCS12), as in Kafka, and authenticates
+with the settings of its mechanism: `listener.name.controller.plain.sasl.jaas.config`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _STORES: Final = ("ssl.keystore.", "ssl.truststore.", "ssl.key.password")
 def node_connection(
     config: BrokerConfig, listener: str, of: str, servers: tuple[Address, ...], *, what: str
 ) -> ConnectionOptions:
-    """Return how nodes are reached by one of their listeners. `of` is `controller` or `inter.broker`.
+    """Return the options of connections to one of the nodes' listeners. `of` is `controller` or `inter.broker`.
 
-    `what` names where the addresses are from. UsageError or InvalidConfigError for settings that cannot be kept.
+    `what` is the setting with the addresses. Raises UsageError or InvalidConfigError for invalid settings.
     """
     protocol = parse_listeners(f"{listener}://:0", config.properties)[0].protocol
     settings = listener_settings(config, listener)
@@ -46,7 +46,7 @@ def node_connection(
         options |= _stores(settings, prefix if has_own else "")
     connection = ConnectionOptions.of(options, what=what, where=prefix)
     if connection.protocol.is_encrypted:
-        tls_context(connection.tls)  # what cannot be used is said now
+        tls_context(connection.tls)  # report unusable settings now
     return connection
 
 
@@ -54,18 +54,18 @@ def _login(settings: BrokerConfig, listener: str, protocol: str, key: str) -> di
     mechanism = settings.properties.get(key)
     if not mechanism:
         raise UsageError(
-            f"{key} is not set, and Kafka takes GSSAPI then, which is not supported: listener {listener} speaks"
+            f"{key} is not set, and Kafka's default GSSAPI is not supported: listener {listener} uses"
             f" {protocol}; set {key}=SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN"
         )
     found = {"kafka.sasl.mechanism": mechanism}
-    # Without a login under the mechanism, what stands there for all mechanisms counts.
+    # Without a login for the mechanism, the one for all mechanisms applies.
     if jaas := settings.properties.get(f"{mechanism.lower()}.{_JAAS}"):
         found[f"kafka.{_JAAS}"] = jaas
     return found
 
 
 def _stores(settings: BrokerConfig, prefix: str) -> dict[str, str]:
-    """Return key and trusted certificates as PEM: files stay files, which are read again for each connection."""
+    """Return key and trusted certificates as PEM. Files stay files: they are read again for each connection."""
     found: dict[str, str] = {}
     location = settings["ssl.keystore.location"]
     if location or settings["ssl.keystore.certificate.chain"]:

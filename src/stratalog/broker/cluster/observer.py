@@ -1,7 +1,8 @@
-"""Follow the metadata log as an observer: fetch it, keep it, and apply what is committed.
+"""Follow the metadata log as an observer: fetch it, store it, and apply committed batches.
 
-The thread finds the leader by asking: an answer with another epoch names it (see `Quorum`). What it fetches goes to
-disk at once, and to the image when the leader says that it is committed. Source: KIP-595, KIP-630, `KafkaRaftClient`.
+The thread finds the leader by fetching: a response with another epoch names it (see `Quorum`). Fetched batches are
+written to disk at once, and applied to the image when the leader reports them as committed. Source: KIP-595, KIP-630,
+`KafkaRaftClient`.
 """
 
 from __future__ import annotations
@@ -44,27 +45,27 @@ class ObserverFault(StratalogError):
 
 
 class _Elsewhere(Exception):
-    """Another controller is to be asked."""
+    """Fetch from another controller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObserverSettings:
-    """Who observes, and how the controllers are reached."""
+    """The observer's identity and connection."""
 
     node_id: int
     cluster_id: str
     directory_id: UUID
     connection: ConnectionOptions
-    #: Without an answer for this long another controller is asked.
+    #: Time without a response after which another controller is tried.
     fetch_timeout_s: float = 2.0
     retry_s: float = 0.1
     controller_listener: str | None = None
-    #: A snapshot of one's own is written when so much of the log has been applied since the last.
+    #: Bytes of the log applied since the last snapshot after which another is written.
     snapshot_bytes: int = 20 << 20
 
 
 class Observer:
-    """A thread of its own from `start` to `close`. `loader` may be read by others."""
+    """Runs a thread from `start` to `close`. Other threads may read `loader`."""
 
     def __init__(
         self,
@@ -84,14 +85,14 @@ class Observer:
         self._loader = loader
         self.quorum = quorum
         self.high_watermark = -1
-        #: Voters of a quorum that keeps them in the log, and its level.
+        #: Voters and kraft.version of a dynamic quorum, which stores them in the log.
         self.voters: Any = None
         self.kraft_version = 0
-        #: Fetched, not known to be committed.
+        #: Fetched batches that may not be committed yet.
         self._uncommitted: deque[MetadataBatch] = deque()
         self._stop = threading.Event()
         self._failure: Exception | None = None
-        #: Why the last fetch failed; None when it did not.
+        #: Why the last fetch failed; None if it did not.
         self.trouble: Exception | None = None
         self._listeners: list[Callable[[], object]] = []
         self._client: Client | None = None
@@ -99,11 +100,11 @@ class Observer:
 
     @property
     def failure(self) -> Exception | None:
-        """What ended the observer by itself, once it has."""
+        """The error that ended the observer, if any."""
         return self._failure
 
     def start(self) -> None:
-        """Load what is on disk, then follow the log. Raises CorruptRecordError for a log that cannot be read."""
+        """Load the log on disk, then follow it. Raises CorruptRecordError if it cannot be read."""
         self._load_from_disk()
         self._thread.start()
 
@@ -151,7 +152,7 @@ class Observer:
                     return
 
     def _follow(self, address: tuple[str, int]) -> None:
-        """Fetch from one controller until another one is to be asked."""
+        """Fetch from one controller until another has to be tried."""
         seconds = self._settings.fetch_timeout_s
         options = replace(self._settings.connection, connect_timeout_s=seconds, request_timeout_s=seconds)
         client = self._connect(*address, options)
@@ -193,7 +194,7 @@ class Observer:
                 " CLUSTER_ACTION on the cluster"
             )
         if int(answer.error_code) != _NONE or not answer.responses:
-            raise UnreachableError(f"the controller at {client.address} answers {answer.error_code.name.upper()}")
+            raise UnreachableError(f"the controller at {client.address} returned {answer.error_code.name.upper()}")
         self._take_answer(client, answer, answer.responses[0].partitions[0])
         self.trouble = None
 
@@ -206,7 +207,7 @@ class Observer:
                 self._stop.wait(self._settings.retry_s)
             raise _Elsewhere
         if code != _NONE:
-            raise UnreachableError(f"the controller at {client.address} answers {partition.error_code.name.upper()}")
+            raise UnreachableError(f"the controller at {client.address} returned {partition.error_code.name.upper()}")
         if partition.diverging_epoch.epoch >= 0:
             self._truncate(int(partition.diverging_epoch.epoch), int(partition.diverging_epoch.end_offset))
         elif partition.snapshot_id.epoch >= 0:
@@ -218,7 +219,7 @@ class Observer:
             self._commit(int(partition.high_watermark))
 
     def _learn(self, client: Client, answer: Any, partition: Any) -> None:
-        """Take in who leads. Raises _Elsewhere when that is another than the one that answers."""
+        """Update the leader from a response. Raises _Elsewhere if it is another controller."""
         named = {int(node.node_id): (node.host, int(node.port)) for node in answer.node_endpoints}
         self.quorum.know(named)
         leader = partition.current_leader
@@ -246,7 +247,7 @@ class Observer:
         expected = self._log.end_offset
         batches = list(decode_batches(records))
         if not batches:
-            raise CorruptRecordError("the controller sent a batch that is not whole")
+            raise CorruptRecordError("the controller sent an incomplete batch")
         if batches[0].base_offset != expected:
             raise CorruptRecordError(f"metadata log: a batch at offset {batches[0].base_offset}, expected {expected}")
         self._log.append(records, leader_epoch=self.quorum.epoch)
@@ -256,12 +257,12 @@ class Observer:
                 self._take(batch)
 
     def _take(self, batch: MetadataBatch) -> None:
-        """Keep a batch until it is committed. Voters count from when they are in the log, committed or not."""
+        """Keep a batch until it is committed. Voters apply as soon as they are in the log, committed or not."""
         self._take_control(batch.control)
         self._uncommitted.append(batch)
 
     def _commit(self, high_watermark: int) -> None:
-        """Apply what is below the high watermark."""
+        """Apply the batches below the high watermark."""
         if high_watermark < 0:
             return
         self.high_watermark = max(self.high_watermark, high_watermark)
@@ -273,10 +274,10 @@ class Observer:
         self._wake()
 
     def _keep_short(self) -> None:
-        """Write a snapshot when the log has grown long, and let the log begin there."""
+        """Write a snapshot when the log has grown long, and start the log there."""
         image = self._loader.image
         if self._bytes_since_snapshot < self._settings.snapshot_bytes or image.offset != self._loader.last_applied:
-            return  # a transaction is open: the image stands before it
+            return  # a transaction is open: the image is before it
         snapshot = SnapshotId(image.offset + 1, image.epoch)
         now_ms = self._clock.now_ms()
         data = encode_snapshot(image, kraft_version=self.kraft_version, voters=self.voters, timestamp_ms=now_ms)
@@ -285,7 +286,7 @@ class Observer:
         logger.info("Wrote snapshot %s: %d bytes", snapshot.file_name, len(data))
 
     def _truncate(self, epoch: int, end_offset: int) -> None:
-        """Cut the log where the leader's differs. What was applied was committed, so the cut is above it."""
+        """Truncate the log where it diverges from the leader's, which is above all applied records."""
         offset = self._log.common_end(epoch, end_offset)
         if offset <= self._loader.last_applied:
             raise ObserverFault(
@@ -300,7 +301,7 @@ class Observer:
     # --- snapshots --------------------------------------------------------------------------------------------------
 
     def _fetch_snapshot(self, client: Client, snapshot: SnapshotId) -> None:
-        """Fetch a snapshot whole, and go on behind it."""
+        """Fetch a complete snapshot, and continue after it."""
         data = bytearray()
         size = 1
         while len(data) < size:
@@ -310,7 +311,7 @@ class Observer:
             size = int(partition.size)
             part = bytes(partition.unaligned_records or b"")
             if not part and len(data) < size:
-                raise UnreachableError(f"the controller at {client.address} sends nothing of a snapshot")
+                raise UnreachableError(f"the controller at {client.address} sends no data of a snapshot")
             data += part
         logger.info("Snapshot %s: %d bytes", snapshot.file_name, len(data))
         batches = self._log.begin_with_snapshot(snapshot, bytes(data))
@@ -338,7 +339,7 @@ class Observer:
         partition = answer.topics[0].partitions[0] if answer.topics else None
         for each in (answer, partition):
             if each is None or int(each.error_code) != _NONE:
-                # A newer snapshot may have taken its place, or another controller leads: the next fetch says so.
+                # There may be a newer snapshot, or another leader: the next fetch finds out.
                 raise UnreachableError(f"the controller at {client.address} does not send {snapshot.file_name}")
         return partition
 
@@ -358,10 +359,10 @@ class Observer:
             elif kind == "KRaftVersionRecord":
                 self.kraft_version = int(message.k_raft_version)
 
-    # --- who waits --------------------------------------------------------------------------------------------------
+    # --- listeners --------------------------------------------------------------------------------------------------
 
     def on_applied(self, listener: Callable[[], object]) -> None:
-        """Call `listener` on the observer's thread after each answer that said what is committed."""
+        """Call `listener` on the observer's thread after each response with a high watermark."""
         self._listeners.append(listener)
 
     def _wake(self) -> None:

@@ -1,4 +1,4 @@
-"""Hands the cluster's metadata on to the parts of a broker, as Kafka's `BrokerMetadataPublisher` does."""
+"""Publish the cluster's metadata to the parts of a broker, as Kafka's `BrokerMetadataPublisher`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _OF_SECURITY: Final = frozenset({"acls", "scram", "tokens", "quotas"})
 
 
 class MetadataPublisher:
-    """Called on the observer's thread with each delta. Until `open_engine` only the metadata itself follows.
+    """Called on the observer's thread with each delta. Until `open_engine`, only the metadata itself is updated.
 
-    No error of one part keeps the others from what is published: it is logged, and the next delta comes.
+    An error in one part does not affect the others: it is logged, and the next delta follows.
     """
 
     def __init__(self, metadata: ImageMetadata, node_id: int) -> None:
@@ -49,23 +49,23 @@ class MetadataPublisher:
                 self._publish(delta, image, self._logs)
 
     def open_engine(self, logs: LogManager, settings: BrokerSettings, log_config: Callable[[str], LogConfig]) -> None:
-        """Hand everything that there is to the engine, as one delta, and each later one from now on."""
+        """Publish all current metadata to the engine as one delta, and each later delta from now on."""
         with self._lock:
             self._settings, self._log_config, self._logs = settings, log_config, logs
             image = self._metadata.image
             self._publish(MetadataDelta.of_all(image), image, logs)
 
     def open_coordinators(self, coordinators: ElectedCoordinators) -> None:
-        """Have groups and transactions loaded that this broker leads by now, and what it is elected for later."""
+        """Have coordinators load the partitions that this broker leads now and later."""
         with self._lock:
             self._coordinators = coordinators
             if self._logs is not None:
                 coordinators.begin(self._logs)
 
     def open_security(self, services: BrokerServices) -> None:
-        """Put access rules, users, tokens and quotas in force as they are by now, and each later change.
+        """Apply current access rules, users, tokens and quotas, and each later change.
 
-        Before the first client is let in: the authorizer has the rules of when it was made.
+        Call it before the first client is accepted: the authorizer has the rules at its creation.
         """
         with self._lock:
             self._services = services
@@ -74,7 +74,7 @@ class MetadataPublisher:
             self._secure(_OF_SECURITY, services)
 
     def close_engine(self) -> None:
-        """Publish nothing to the engine any more."""
+        """Stop publishing to the engine."""
         with self._lock:
             self._logs = None
 
@@ -93,7 +93,7 @@ class MetadataPublisher:
             gone, new = self._rules.follow(self._metadata.image.acls)
             try:
                 services.loop.call_soon_threadsafe(services.access.authorizer.change, gone, new)
-            except RuntimeError:  # the loop is closed, and with it every connection that asks
+            except RuntimeError:  # the loop is closed
                 logger.debug("the loop is closed")
         for part, read in (
             ("scram", services.scram.read),
@@ -116,7 +116,7 @@ class MetadataPublisher:
                 logs.update_config(topic, self._log_config(topic))
 
     def _resized(self, delta: MetadataDelta, logs: LogManager) -> set[str]:
-        """Return topics that may have large segments from now on, or no longer: other brokers hold them, or say so."""
+        """Return topics whose support of large segments may have changed with their brokers."""
         if not self._metadata.large_segments or not (delta.changed_brokers or delta.changed_partitions):
             return set()
         assert self._log_config is not None
@@ -134,5 +134,5 @@ class MetadataPublisher:
     def _try(what: str, step: Callable[[], object]) -> None:
         try:
             step()
-        except Exception:  # the metadata goes on; what is left out comes with the next change
-            logger.exception("The %s of the cluster's metadata could not be put in force", what)
+        except Exception:  # the metadata continues; the next change repairs what was left out
+            logger.exception("The %s of the cluster's metadata could not be applied", what)

@@ -1,7 +1,7 @@
-"""Which controller leads, as far as an observer knows: a table of addresses and an epoch, without any I/O.
+"""The leader of the controllers as an observer knows it: addresses and an epoch, without I/O.
 
-Kafka's `UnattachedState` and `FollowerState`: unattached until an answer names the leader, then following it until it
-is gone or another one is named.
+Kafka's `UnattachedState` and `FollowerState`: unattached until a response names the leader, then following it until it
+is lost or another one is named.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _NO_LEADER: Final = -1
 
 
 class Quorum:
-    """Belongs to the observer's thread; `leader` may be read by others.
+    """Belongs to the observer's thread; other threads may read `leader`.
 
-    `bootstrap` are addresses of controllers, of which any may be gone; `voters` are those of
-    `controller.quorum.voters`, by id, where the quorum is static.
+    `bootstrap` are addresses of controllers, some of which may be down; `voters` are those of
+    `controller.quorum.voters`, by id, if the quorum is static.
     """
 
     def __init__(self, bootstrap: Iterable[Address], voters: Mapping[int, Address]) -> None:
@@ -31,27 +31,27 @@ class Quorum:
 
     @property
     def leader(self) -> Address | None:
-        """Where the leader is reached; None as long as it is not known."""
+        """The address of the leader; None while it is unknown."""
         return self._known.get(self.leader_id)
 
     def address(self) -> Address:
-        """Return whom to ask: the leader, or the controllers in turn."""
+        """Return the address to fetch from: the leader, or the controllers in turn."""
         candidates = dict.fromkeys((*self._known.values(), *self._bootstrap))
         return self.leader or list(candidates)[self._turn % len(candidates)]
 
     def lost(self) -> None:
-        """Ask the next controller: the last one did not answer, or does not lead."""
+        """Switch to the next controller: the last one did not respond, or is not the leader."""
         self.leader_id = _NO_LEADER
         self._turn += 1
 
     def know(self, addresses: Mapping[int, Address]) -> None:
-        """Take in addresses of voters, from the log or from an answer."""
+        """Add addresses of voters, from the log or from a response."""
         self._known.update(addresses)
 
     def learn(self, leader_id: int, epoch: int) -> bool:
-        """Take in what an answer says about the leader. Return whether that is news.
+        """Update the leader from a response. Return whether it has changed.
 
-        An older epoch is no news, nor is an epoch without a leader beside the leader that is known in it.
+        An older epoch changes nothing, nor does a response without a leader if one is known in that epoch.
         """
         if epoch < self.epoch or (epoch == self.epoch and leader_id in (_NO_LEADER, self.leader_id)):
             return False
@@ -60,7 +60,7 @@ class Quorum:
 
 
 def voter_addresses(voters: Any, listener: str | None = None) -> dict[int, Address]:
-    """Return the addresses in a VotersRecord by id: those of `listener`, or of the first that each voter has."""
+    """Return the addresses in a VotersRecord by id: those of `listener`, or each voter's first."""
     found: dict[int, Address] = {}
     for voter in voters.voters:
         endpoints = sorted(voter.endpoints, key=lambda each: listener is not None and each.name != listener)

@@ -1,4 +1,4 @@
-"""What a cluster's metadata says about one broker and about one partition: immutable values, changed by records."""
+"""Registrations of a broker and of a partition in the cluster's metadata: immutable values, changed by records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_LEADER: Final = -1
 _LEADER_UNCHANGED: Final = -2
 _RECOVERY_UNCHANGED: Final = -1
 
-#: Directory ids with a meaning of their own (KIP-858).
+#: Reserved directory ids (KIP-858).
 MIGRATING_DIRECTORY: Final = UUID(int=0)
 UNASSIGNED_DIRECTORY: Final = UUID(int=1)
 LOST_DIRECTORY: Final = UUID(int=2)
@@ -29,13 +29,13 @@ LOST_DIRECTORY: Final = UUID(int=2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistration:
-    """A broker as the controller knows it, alive or not."""
+    """A broker as registered with the controller, alive or not."""
 
     id: int
     epoch: int
     incarnation_id: UUID
     listeners: tuple[BrokerEndpoint, ...]
-    #: Lowest and highest level of each feature that it supports.
+    #: Lowest and highest supported level of each feature.
     features: Mapping[str, tuple[int, int]]
     rack: str | None
     fenced: bool
@@ -43,7 +43,7 @@ class BrokerRegistration:
     is_migrating_zk_broker: bool
     #: Its live log directories, in order.
     directories: tuple[UUID, ...]
-    #: Those that take no new replicas; None as long as it has not said.
+    #: Directories that take no new replicas; None if not reported.
     cordoned_directories: tuple[UUID, ...] | None
 
     @classmethod
@@ -63,7 +63,7 @@ class BrokerRegistration:
         )
 
     def with_change(self, change: BrokerRegistrationChangeRecord) -> Self:
-        """Return the registration with what the record changes."""
+        """Return the registration with the changes of the record."""
         return dataclasses.replace(
             self,
             fenced={-1: False, 0: self.fenced, 1: True}[change.fenced],
@@ -75,19 +75,19 @@ class BrokerRegistration:
         )
 
     def has_online(self, directory: UUID) -> bool:
-        """Return whether a replica recorded in `directory` is there, as far as directories say (KIP-858)."""
+        """Return whether a replica in `directory` is online, according to the directories (KIP-858)."""
         if directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
             return True
         return directory != LOST_DIRECTORY and (not self.directories or directory in self.directories)
 
     def endpoint(self, listener: str) -> BrokerEndpoint | None:
-        """Return where the broker is reached on a listener, None if it has no such one."""
+        """Return the address of a listener, None if the broker does not have it."""
         return next((each for each in self.listeners if each.name == listener), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRegistration:
-    """A partition's replicas, who leads it, and in which epochs."""
+    """A partition's replicas, leader and epochs."""
 
     replicas: tuple[int, ...]
     #: The directory of each replica, in the order of `replicas`.
@@ -120,10 +120,10 @@ class PartitionRegistration:
         )
 
     def with_change(self, change: PartitionChangeRecord) -> Self:
-        """Return the partition with what the record changes.
+        """Return the partition with the changes of the record.
 
-        Every change is a new partition epoch. A record that names a leader begins a new leader epoch, also when it is
-        the same leader again.
+        Every change increments the partition epoch. A record with a leader also increments the leader epoch, even if
+        the leader stays the same.
         """
         replicas = _either(change.replicas, self.replicas)
         names_leader = change.leader != _LEADER_UNCHANGED
@@ -146,12 +146,12 @@ class PartitionRegistration:
         )
 
     def directory(self, broker: int) -> UUID:
-        """Return the directory that a replica is recorded in. Raises ValueError for a broker that holds none."""
+        """Return the directory of a replica. Raises ValueError for a broker without one."""
         return self.directories[self.replicas.index(broker)]
 
 
 def known_id(value: UUID | None) -> UUID:
-    """Return an id that a record must have. Raises CorruptRecordError for the zero one."""
+    """Return a mandatory id of a record. Raises CorruptRecordError for zero."""
     if value is None:
         raise CorruptRecordError("a metadata record with an id of zero")
     return value
@@ -164,7 +164,7 @@ def _either(new: tuple[int, ...] | None, old: tuple[int, ...]) -> tuple[int, ...
 def _directories(
     given: tuple[UUID | None, ...], replicas: tuple[int, ...], *, size: int | None = None
 ) -> tuple[UUID, ...]:
-    """Return the directories of a record with `replicas`; of `size` replicas, none of which may be in the record."""
+    """Return the directories of a record with `replicas`; `size` is their number if the record lacks them."""
     if not given:
         return (MIGRATING_DIRECTORY,) * (len(replicas) if size is None else size)
     if replicas and len(given) != len(replicas):

@@ -1,7 +1,7 @@
-"""Which APIs a broker of a cluster answers, and how, where that differs from a broker by itself.
+"""The APIs of a broker in a cluster that differ from those of a single broker.
 
-Metadata, DescribeCluster, DescribeTopicPartitions and FindCoordinator are answered from the image; what changes the
-cluster goes on to the controllers as it came (KIP-590), in the versions that they take.
+Metadata, DescribeCluster, DescribeTopicPartitions and FindCoordinator are answered from the image. Changes of the
+cluster are forwarded to the controllers unchanged (KIP-590), in the versions that they support.
 """
 
 from __future__ import annotations
@@ -47,45 +47,45 @@ _SIZE: Final = struct.Struct(">i")
 #: API, version and correlation id of a request.
 _HEAD: Final = struct.Struct(">hhi")
 _CORRELATION: Final = struct.Struct(">i")
-#: Requests that a client may not send that came in by a token, or that is unknown; the times in their answers.
+#: Requests that clients with a token, and anonymous ones, may not send; with the times in their responses.
 _REFUSED_TOKEN: Final = {
     ApiKey.CREATE_DELEGATION_TOKEN: ("issue_timestamp", "expiry_timestamp", "max_timestamp"),
     ApiKey.RENEW_DELEGATION_TOKEN: ("expiry_timestamp",),
     ApiKey.EXPIRE_DELEGATION_TOKEN: ("expiry_timestamp",),
 }
 _REQUESTER_FROM: Final = 3
-#: No version: a forwarded request is not looked into.
+#: No version: forwarded requests are not parsed.
 _NEVER: Final = 1 << 15
 
 Answer = Callable[[ClusterAnswers, int, Any], Any]
 
 
 class ClusterApis:
-    """What a broker of a cluster serves. Belongs to the loop's thread, but for `close`."""
+    """The APIs of a broker in a cluster. Belongs to the loop's thread, except `close`."""
 
     def __init__(self, metadata: ImageMetadata, forwarder: Forwarder, node_id: int) -> None:
         self._metadata = metadata
         self._forwarder = forwarder
         self._node_id = node_id
         self.served = Registry()
-        # One request at a time is the rule of the channel to the controller.
+        # The channel to the controller has one request at a time.
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="stratalog-forwarder")
         self.client_topics = ClientTopics(forwarder, self._threads)
 
     def close(self) -> None:
-        """Forward nothing more, and close the connection to the controller."""
+        """Stop forwarding, and close the connection to the controller."""
         self._threads.shutdown(wait=True, cancel_futures=True)
         self._forwarder.close()
 
     def apis(self, registry: Registry) -> Registry:
-        """Return what is served, out of what a broker by itself serves. Asks the controller; may block."""
+        """Return the APIs of the broker, given those of a single broker. Asks the controller; may block."""
         served = Registry(registry)
         for key in FORWARDED:
             served.pop(int(key), None)
             try:
                 low, high = self._forwarder.versions(key)
             except UsageError as error:
-                logger.warning("%s is not served: %s", key.message, error)
+                logger.warning("%s is not available: %s", key.message, error)
                 continue
             served.add(Api(key, low, high, low, frames=self._forwarded, flexible_from=_NEVER))
         for key, handler in (
@@ -121,7 +121,7 @@ class ClusterApis:
         config = ctx.broker.config
         if getattr(request, "allow_auto_topic_creation", True) and config["auto.create.topics.enable"]:
             self.client_topics.begin(ctx, self._to_create(request))
-        # What is on its way is answered as unknown, as in Kafka: clients ask again.
+        # Topics in creation are unknown in the response, as in Kafka: clients retry.
         return self._answers(ctx).metadata(ctx.version, request)
 
     def _to_create(self, request: Any) -> Iterator[str]:
@@ -146,7 +146,7 @@ class ClusterApis:
 
 
 class _Forwarded:
-    """The requests of one connection that the controllers answer."""
+    """The forwarded requests of one connection."""
 
     template = None
     second_name = ""
@@ -175,9 +175,9 @@ class _Forwarded:
 
 
 def refused_token_request(key: ApiKey, version: int, correlation_id: int, asker: Principal) -> bytes:
-    """Return the framed answer to a client that may not make or change tokens.
+    """Return the framed response to a client that may not create or change tokens.
 
-    The broker says so, as in Kafka: the controllers do not know by which listener the client came in.
+    As in Kafka, the broker checks this: the controllers do not know the client's listener.
     """
     fields: dict[str, Any] = dict.fromkeys(_REFUSED_TOKEN[key], -1)
     if key is ApiKey.CREATE_DELEGATION_TOKEN:
@@ -189,7 +189,7 @@ def refused_token_request(key: ApiKey, version: int, correlation_id: int, asker:
 
 
 class _PendingForward(Deferred):
-    """A request that is out. It is finished when its client goes away; only the answer is dropped then."""
+    """A forwarded request. If its client disconnects, only the response is dropped."""
 
     __slots__ = ("_caller", "_over", "_request")
 
@@ -209,7 +209,7 @@ class _PendingForward(Deferred):
             return
         try:
             answer = future.result()
-        except UnsupportedVersionError as error:  # another controller: the client has to learn its versions
+        except UnsupportedVersionError as error:  # another controller: the client has to query its versions
             self._caller.reject(f"a request for the controller was not answered: {error}")
         except StratalogError as error:
             logger.warning("A request for the controller was not answered: %s", error)

@@ -1,4 +1,4 @@
-"""What the configuration says about the cluster that a broker joins: Kafka's keys, checked before anything else."""
+"""Settings of the cluster that a broker joins: Kafka's keys, checked before anything else."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PROTOCOL_NUMBERS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """A broker's place in a cluster."""
+    """The settings of a broker in a cluster."""
 
     node_id: int
     rack: str | None
@@ -46,28 +46,28 @@ class ClusterSettings:
     bootstrap: tuple[Address, ...]
     voters: Mapping[int, Address]
     controller_listener: str
-    #: How the controllers are reached.
+    #: Connections to the controllers.
     connection: ConnectionOptions
     listeners: tuple[AdvertisedListener, ...]
     inter_broker_listener: str
-    #: How other brokers are reached.
+    #: Connections to other brokers.
     brokers_connection: ConnectionOptions
     heartbeat_s: float
     registration_timeout_s: float
     fetch_timeout_s: float
-    #: Whether access rules decide who may do what.
+    #: Whether access rules apply.
     has_authorizer: bool = False
     #: Whether the broker has a remote tier.
     is_tiering: bool = False
-    #: Whether it takes segments past 2 GiB.
+    #: Whether it supports segments over 2 GiB.
     large_segments: bool = False
 
     @classmethod
     def of(cls, config: BrokerConfig) -> ClusterSettings:
-        """Read the keys. Raises UsageError, or InvalidConfigError, that names the key and what it should be."""
+        """Read the settings. Raises UsageError or InvalidConfigError with the key and the expected value."""
         if not config.is_set("node.id") and not config.is_set("broker.id"):
             raise UsageError(f"{_ROLES}=broker needs node.id, which no other node of the cluster has")
-        super_users(config)  # what is wrong is said before the broker registers
+        super_users(config)  # report errors before the broker registers
         data_dirs = tuple(Path(name) for name in config["log.dirs"] or config["log.dir"])
         if not data_dirs:
             raise UsageError(f"{_ROLES}=broker needs log.dirs, formatted with 'stratalog storage format'")
@@ -129,7 +129,7 @@ def _address(text: str, key: str, expected: str) -> Address:
 
 
 def _advertised(config: BrokerConfig) -> tuple[AdvertisedListener, ...]:
-    """Return the listeners for clients as they are advertised. An address of all interfaces must not be."""
+    """Return the advertised addresses of client listeners, which must not be wildcards."""
     asked = {each.name: each for each in client_listeners(config)}
     if config[ADVERTISED]:
         answer = {each.name: each for each in parse_listeners(config[ADVERTISED], config.properties, ADVERTISED)}

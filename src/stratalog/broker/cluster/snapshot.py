@@ -1,4 +1,4 @@
-"""Write a snapshot of an image: what KRaft calls a checkpoint of the metadata log (KIP-630).
+"""Write a snapshot of an image: a checkpoint of the metadata log (KIP-630).
 
     control batch    SnapshotHeaderRecord; from kraft.version 1 on KRaftVersionRecord and VotersRecord
     batches          the records of the image
@@ -22,7 +22,7 @@ _BATCH_BYTES: Final = 1 << 20
 
 
 def encode_snapshot(image: MetadataImage, *, kraft_version: int, voters: Any, timestamp_ms: int) -> bytes:
-    """Return the bytes of a snapshot of `image`; `voters` is the VotersRecord of the log, None where it has none."""
+    """Return a snapshot of `image`; `voters` is the VotersRecord of the log, None if it has none."""
     header = make_message(control_class(ControlType.SNAPSHOT_HEADER), {"last_contained_log_timestamp": timestamp_ms})
     head = [(ControlType.SNAPSHOT_HEADER, header)]
     if kraft_version > 0 and voters is not None:
@@ -51,7 +51,7 @@ def _control(messages: Iterable[tuple[ControlType, Any]]) -> list[tuple[bytes | 
 
 
 def _grouped(values: Iterable[bytes]) -> Iterator[list[tuple[bytes | None, bytes]]]:
-    """Return the values in groups of about a batch each."""
+    """Return the values in groups of about one batch."""
     group: list[tuple[bytes | None, bytes]] = []
     size = 0
     for value in values:

@@ -102,10 +102,7 @@ class ProduceTemplate:
         )
 
     def records_of(self, frame: memoryview) -> memoryview | None:
-        """Return the records of a request that fits the template; None if it has to take the normal path.
-
-        Never raises.
-        """
+        """Return the records of a matching request; None if it has to take the normal path. Never raises."""
         position = self._head
         size = len(frame)
         if size < position + fmt.HEADER_SIZE:

@@ -184,10 +184,7 @@ class TransactionCoordinator:
         return len(self._unmarked)
 
     def describe(self, transactional_id: str) -> Transaction:
-        """Return the state of an id.
-
-        InvalidRequestError if it is empty, NotCoordinatorError, TransactionalIdNotFoundError.
-        """
+        """Return the state of an id. InvalidRequestError, NotCoordinatorError, TransactionalIdNotFoundError."""
         _check_id(transactional_id)
         known = self._find(transactional_id)
         if known is None:
@@ -311,10 +308,7 @@ class TransactionCoordinator:
     async def _complete_in_cluster(
         self, peers: TransactionPeers, prepared: Transaction, left: frozenset[TopicPartition]
     ) -> None:
-        """Do the same while this broker coordinates the transaction.
-
-        Markers are sent after the outcome is replicated.
-        """
+        """Do the same in a cluster, while this broker is the coordinator. Markers are sent after replication."""
         name, delay_s = prepared.transactional_id, _RETRY_MIN_S
         while self._transactions.get(name) is prepared:
             try:
@@ -336,10 +330,7 @@ class TransactionCoordinator:
             delay_s = min(delay_s * 2, _RETRY_S)
 
     def _marker(self, prepared: Transaction) -> Marker:
-        """Return the marker of a prepared transaction.
-
-        NotCoordinatorError if its partition of the topic is not led here.
-        """
+        """Return the marker of a prepared transaction. NotCoordinatorError if its partition is not led here."""
         if self.log.epochs is None:
             epoch = self.log.partition_of(prepared.transactional_id).leader_epoch
         else:
@@ -362,10 +353,7 @@ class TransactionCoordinator:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def abort_timed_out(self) -> Iterator[bool]:
-        """Abort transactions that are open for longer than their timeout, and fence their producers.
-
-        Yields after each whether it is aborted.
-        """
+        """Abort transactions after their timeout, and fence their producers. Yields each result."""
         now_ms = self._clock.now_ms()
         for name in self._timeouts.due(now_ms):
             known = self._transactions.get(name)
@@ -388,7 +376,7 @@ class TransactionCoordinator:
         return True
 
     def expire(self) -> Iterator[bool]:
-        """Forget ids that were not used for `transactional.id.expiration.ms`. Yields after each whether it has gone."""
+        """Delete ids that were not used for `transactional.id.expiration.ms`. Yields whether each was deleted."""
         now_ms, expiration_ms = self._clock.now_ms(), self._storage.config["transactional.id.expiration.ms"]
         for name in list(self._transactions):
             known = self._transactions.get(name)
