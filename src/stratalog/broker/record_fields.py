@@ -8,7 +8,8 @@ fields. A count of -1 (0 as a varint) is null.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 from uuid import UUID
 
 from stratalog.errors import CorruptRecordError
@@ -16,6 +17,8 @@ from stratalog.util import encode_unsigned
 
 INT8, INT16 = struct.Struct(">b"), struct.Struct(">h")
 INT32, INT64 = struct.Struct(">i"), struct.Struct(">q")
+
+T = TypeVar("T")
 
 
 def put_string(out: bytearray, text: str | None, *, flexible: bool = False) -> None:
@@ -26,12 +29,12 @@ def put_string(out: bytearray, text: str | None, *, flexible: bool = False) -> N
 
 
 def put_count(out: bytearray, count: int, *, flexible: bool = False) -> None:
-    """Read the count of an array or of BYTES; -1 is null."""
+    """Write the count of an array or of BYTES; -1 is null."""
     out += encode_unsigned(count + 1) if flexible else INT32.pack(count)
 
 
 def put_tags(out: bytearray, fields: Mapping[int, bytes]) -> None:
-    """Skip the tagged fields at the end of a flexible struct."""
+    """Write the tagged fields at the end of a flexible struct."""
     out += encode_unsigned(len(fields))
     for tag, data in sorted(fields.items()):
         out += encode_unsigned(tag) + encode_unsigned(len(data)) + data
@@ -100,6 +103,19 @@ class FieldReader:
         if not self._flexible:
             return {}
         return {self._unsigned_varint(): self._take(self._unsigned_varint()) for _ in range(self._unsigned_varint())}
+
+    def inside(self, tagged: bytes) -> FieldReader:
+        """Return a reader of what a tagged field holds."""
+        inner = FieldReader(tagged, self._what)
+        inner._flexible = self._flexible
+        return inner
+
+    def whole(self, read: Callable[[FieldReader], T]) -> T:
+        """Return what is read when that is all that there is."""
+        value = read(self)
+        if self._at < len(self._data):
+            raise self.damaged(f"{len(self._data) - self._at} bytes too many")
+        return value
 
     def damaged(self, why: str) -> CorruptRecordError:
         """Return what to raise for a value that cannot be."""

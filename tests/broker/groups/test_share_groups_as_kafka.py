@@ -71,7 +71,7 @@ def _plain(records: list[tuple[bytes, bytes | None]]) -> dict[str, list[ShareGro
             said = parts, set(said.deleting.values())
         elif isinstance(said, dict):
             said = _by_name(group_id, said, names)
-        changes.setdefault(group_id, []).append(ShareGroupChange(change.kind, change.member_id, said))
+        changes.setdefault(group_id, []).append(ShareGroupChange(change.kind, change.name, said))
     return changes
 
 

@@ -60,7 +60,7 @@ def _plain(records: list[tuple[bytes, bytes | None]]) -> dict[str, list[StreamsG
             said = said.epoch, said.validated_topology, said.assignment_configs
         elif change.kind is StreamsChangeKind.TARGET_EPOCH and said is not None:
             said = said.epoch, said.timestamp_ms > 0
-        changes.setdefault(group_id, []).append(StreamsGroupChange(change.kind, change.member_id, said))
+        changes.setdefault(group_id, []).append(StreamsGroupChange(change.kind, change.name, said))
     return changes
 
 

@@ -1,69 +1,78 @@
 """Common parts of records of consumer, streams and share groups in `__consumer_offsets`.
 
-A key is the int16 of its schema, the group id, and, if the record is about one of several members or regular
-expressions, its name, both as STRINGs with int16 length. Values are flexible.
+A key is the int16 of its kind, the group id, and, if the record is about one of several members or regular
+expressions, its name, both as STRINGs with int16 length. A value is the int16 version 0 and flexible fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import IntEnum
-from struct import Struct
-from typing import TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from stratalog.broker.record_fields import INT16, INT32, FieldReader, put_count, put_string, put_tags
-from stratalog.errors import CorruptRecordError
+from stratalog.broker.coordinator_log import KeyValue
+from stratalog.broker.groups.modern import ModernChange, TargetEpoch
+from stratalog.broker.record_fields import INT16, FieldReader, put_count, put_string, put_tags
+from stratalog.broker.record_forms import (
+    NUM32,
+    NUM64,
+    STRING,
+    UUID_BYTES,
+    Form,
+    K,
+    TaggedForm,
+    array,
+    converted,
+    encoded,
+    ended,
+    mapping,
+    struct,
+)
 
-NO_TAGS: Mapping[int, bytes] = {}
-
-_Kind = TypeVar("_Kind", bound=IntEnum)
-_Partitions: TypeAlias = Mapping[UUID, tuple[int, ...]]
-
-
-def encode_key(kind: IntEnum, group_id: str, name: str | None) -> bytes:
-    """Return the key of a record; `name` is None if the record is about the group itself."""
-    key = bytearray(INT16.pack(kind))
-    put_string(key, group_id)
-    if name is not None:
-        put_string(key, name)
-    return bytes(key)
-
-
-def decode_key(
-    key: bytes, kinds: Mapping[int, _Kind], named: Container[_Kind], what: str
-) -> tuple[_Kind, str, str] | None:
-    """Return kind, group id and name ("" for a kind that is not `named`); None for another kind of record.
-
-    Raises CorruptRecordError for invalid data.
-    """
-    reader = FieldReader(key, f"key of a {what}")
-    kind = kinds.get(reader.int16())
-    if kind is None:
-        return None
-    return kind, reader.string(), reader.string() if kind in named else ""
+ChangeT = TypeVar("ChangeT", bound=ModernChange[Any, Any])
+_VERSION = INT16.pack(0)
 
 
-def flexible_reader(data: bytes, what: str) -> FieldReader:
-    """Return a reader of a flexible value of version 0."""
-    reader = FieldReader(data, what)
-    reader.version(0, 0)
-    return reader
+class GroupRecords(Generic[ChangeT]):
+    """The records of one type of groups: the form of the value of each kind, and whether the kind has names."""
 
+    def __init__(
+        self,
+        title: str,
+        change: Callable[[Any, str, Any], ChangeT],
+        *,
+        forms: Mapping[Any, Form[Any]],
+        named: Collection[IntEnum],
+    ) -> None:
+        self._what = f"{title} group record in __consumer_offsets"
+        self._change = change
+        self._forms = forms
+        self._named = named
+        self._kinds = {kind.value: kind for kind in forms}
 
-def tag_reader(data: bytes, what: str) -> FieldReader:
-    """Return a reader of the content of a tagged field of version 0."""
-    return flexible_reader(b"\0\0" + data, what)
+    def encode(self, group_id: str, change: ChangeT) -> KeyValue:
+        """Return key and value of the record."""
+        key = bytearray(INT16.pack(change.kind))
+        put_string(key, group_id)
+        if change.kind in self._named:
+            put_string(key, change.name)
+        value = None if change.value is None else _VERSION + encoded(self._forms[change.kind], change.value)
+        return bytes(key), value
 
+    def decode(self, key: bytes, value: bytes | None) -> tuple[str, ChangeT] | None:
+        """Return the group and its change, or None for another kind of record. CorruptRecordError for invalid data."""
+        reader = FieldReader(key, f"key of a {self._what}")
+        kind = self._kinds.get(reader.int16())
+        if kind is None:
+            return None
+        group_id, name = reader.string(), reader.string() if kind in self._named else ""
+        return group_id, self._change(kind, name, None if value is None else self._read(kind, value))
 
-def tagged_number(tags: Mapping[int, bytes], tag: int, form: Struct, default: int, what: str) -> int:
-    """Return the number in a tagged field; CorruptRecordError for a wrong size."""
-    data = tags.get(tag)
-    if data is None:
-        return default
-    if len(data) != form.size:
-        raise CorruptRecordError(f"{what}: a tagged number of {len(data)} bytes, not {form.size}")
-    return int(form.unpack(data)[0])
+    def _read(self, kind: Any, data: bytes) -> Any:
+        reader = FieldReader(data, self._what)
+        reader.version(0, 0)
+        return self._forms[kind].read(reader)
 
 
 def in_text_order(names: Iterable[str]) -> list[str]:
@@ -71,38 +80,30 @@ def in_text_order(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
 
 
-def put_names(out: bytearray, names: Collection[str]) -> None:
-    put_count(out, len(names), flexible=True)
-    for name in in_text_order(names):
-        put_string(out, name, flexible=True)
+NAMES: Form[frozenset[str]] = converted(array(STRING), in_text_order, frozenset)
+NUMBERS = array(NUM32)
+#: Topics with their partitions, in the order of the map.
+PARTITIONS: Form[Mapping[UUID, tuple[int, ...]]] = mapping(UUID_BYTES, ended(NUMBERS))
+TARGET_EPOCH = struct(TargetEpoch, epoch=NUM32, timestamp_ms=TaggedForm(0, NUM64, 0))
 
 
-def read_names(reader: FieldReader) -> frozenset[str]:
-    return frozenset([reader.string() for _ in range(reader.count())])
+def put_epochs(out: bytearray, key: Form[K], held: Mapping[K, Mapping[int, int]]) -> None:
+    """Write what a member has: numbers by topic or subtopology, their epochs behind them as tagged field 0."""
+    put_count(out, len(held), flexible=True)
+    for each, epochs in held.items():
+        key.put(out, each)
+        NUMBERS.put(out, tuple(epochs))
+        put_tags(out, {0: encoded(NUMBERS, tuple(epochs.values()))} if epochs else {})
 
 
-def put_numbers(out: bytearray, numbers: Collection[int], form: Struct = INT32) -> None:
-    put_count(out, len(numbers), flexible=True)
-    out += b"".join([form.pack(number) for number in numbers])
-
-
-def read_numbers(reader: FieldReader) -> tuple[int, ...]:
-    return tuple([reader.int32() for _ in range(reader.count())])
-
-
-def put_target(out: bytearray, target: _Partitions) -> None:
-    """Write topics with their partitions, in the order of the map."""
-    put_count(out, len(target), flexible=True)
-    for topic_id, partitions in target.items():
-        out += topic_id.bytes
-        put_numbers(out, partitions)
-        put_tags(out, NO_TAGS)
-
-
-def read_target(reader: FieldReader) -> _Partitions:
-    target: dict[UUID, tuple[int, ...]] = {}
+def read_epochs(reader: FieldReader, key: Form[K], member_epoch: int) -> dict[K, dict[int, int]]:
+    """Read numbers with their epochs. Kafka before 4.3 wrote none, so `member_epoch` applies."""
+    held = {}
     for _ in range(reader.count()):
-        topic_id = reader.uuid()
-        target[topic_id] = read_numbers(reader)
-        reader.tags()
-    return target
+        each, numbers = key.read(reader), NUMBERS.read(reader)
+        data = reader.tags().get(0)
+        epochs = () if data is None else reader.inside(data).whole(NUMBERS.read)
+        if len(epochs) != len(numbers):
+            epochs = (member_epoch,) * len(numbers)
+        held[each] = dict(zip(numbers, epochs, strict=True))
+    return held

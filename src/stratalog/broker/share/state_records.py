@@ -14,16 +14,16 @@ epoch. Source: the schemas ShareSnapshot* and ShareUpdate* of Kafka 4.4.0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from stratalog.broker.coordinator_log import KeyValue
-from stratalog.broker.record_fields import INT16, INT32, INT64, FieldReader, put_count, put_string, put_tags
-from stratalog.errors import CorruptRecordError
+from stratalog.broker.record_fields import INT16, INT32, FieldReader, put_count, put_string
+from stratalog.broker.record_forms import NUM8, NUM16, NUM32, NUM64, Form, TaggedForm, array, encoded, struct
 from stratalog.util import uuid_to_base64
 
 _BATCH: Final = Struct(">qqbhB")
@@ -96,21 +96,7 @@ def encode_share_state(key: ShareKey, value: ShareSnapshot | ShareUpdate | None)
     head = bytearray(INT16.pack(kind))
     put_string(head, key.group_id)
     head += key.topic_id.bytes + INT32.pack(key.partition)
-    return bytes(head), None if value is None else _encode_value(value)
-
-
-def _encode_value(value: ShareSnapshot | ShareUpdate) -> bytes:
-    out = bytearray(INT16.pack(0) + INT32.pack(value.snapshot_epoch))
-    if isinstance(value, ShareSnapshot):
-        out += INT32.pack(value.state_epoch)
-    out += INT32.pack(value.leader_epoch) + INT64.pack(value.start_offset)
-    if isinstance(value, ShareSnapshot):
-        out += INT64.pack(value.created_ms) + INT64.pack(value.written_ms)
-    put_count(out, len(value.batches), flexible=True)
-    for batch in value.batches:
-        out += _BATCH.pack(batch.first, batch.last, batch.state, batch.delivery_count, _NO_TAGS)
-    put_tags(out, {} if value.done_count == NOT_KNOWN else {0: INT32.pack(value.done_count)})
-    return bytes(out)
+    return bytes(head), None if value is None else INT16.pack(0) + encoded(_FORMS[kind], value)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -129,42 +115,39 @@ def decode_share_value(kind: ShareRecordKind, data: bytes) -> ShareSnapshot | Sh
     """Return the value of a record. CorruptRecordError for invalid data."""
     reader = FieldReader(data, _WHAT)
     reader.version(0, 0)
-    snapshot_epoch = reader.int32()
-    if kind is ShareRecordKind.UPDATE:
-        leader_epoch, start_offset = reader.int32(), reader.int64()
-        batches = tuple(_batches(reader))
-        return ShareUpdate(
-            snapshot_epoch=snapshot_epoch,
-            leader_epoch=leader_epoch,
-            start_offset=start_offset,
-            batches=batches,
-            done_count=_done_count(reader),
-        )
-    state_epoch, leader_epoch, start_offset = reader.int32(), reader.int32(), reader.int64()
-    created_ms, written_ms = reader.int64(), reader.int64()
-    batches = tuple(_batches(reader))
-    return ShareSnapshot(
-        snapshot_epoch=snapshot_epoch,
-        state_epoch=state_epoch,
-        leader_epoch=leader_epoch,
-        start_offset=start_offset,
-        created_ms=created_ms,
-        written_ms=written_ms,
-        batches=batches,
-        done_count=_done_count(reader),
-    )
+    found: ShareSnapshot | ShareUpdate = _FORMS[kind].read(reader)
+    return found
 
 
-def _batches(reader: FieldReader) -> Iterable[StateBatch]:
-    for _ in range(reader.count()):
-        yield StateBatch(reader.int64(), reader.int64(), reader.int8(), reader.int16())
-        reader.tags()
+# --- fields -----------------------------------------------------------------------------------------------------------
 
 
-def _done_count(reader: FieldReader) -> int:
-    data = reader.tags().get(0)
-    if data is None:
-        return NOT_KNOWN
-    if len(data) != INT32.size:
-        raise CorruptRecordError(f"{_WHAT}: a count of {len(data)} bytes")
-    return int(INT32.unpack(data)[0])
+def _put_batches(out: bytearray, batches: Sequence[StateBatch]) -> None:
+    put_count(out, len(batches), flexible=True)
+    for batch in batches:
+        out += _BATCH.pack(batch.first, batch.last, batch.state, batch.delivery_count, _NO_TAGS)
+
+
+_BATCHES = Form(_put_batches, array(struct(StateBatch, first=NUM64, last=NUM64, state=NUM8, delivery_count=NUM16)).read)
+_DONE_COUNT = TaggedForm(0, NUM32, NOT_KNOWN)
+_FORMS: Mapping[ShareRecordKind, Form[Any]] = {
+    ShareRecordKind.SNAPSHOT: struct(
+        ShareSnapshot,
+        snapshot_epoch=NUM32,
+        state_epoch=NUM32,
+        leader_epoch=NUM32,
+        start_offset=NUM64,
+        created_ms=NUM64,
+        written_ms=NUM64,
+        batches=_BATCHES,
+        done_count=_DONE_COUNT,
+    ),
+    ShareRecordKind.UPDATE: struct(
+        ShareUpdate,
+        snapshot_epoch=NUM32,
+        leader_epoch=NUM32,
+        start_offset=NUM64,
+        batches=_BATCHES,
+        done_count=_DONE_COUNT,
+    ),
+}

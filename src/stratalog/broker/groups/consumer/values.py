@@ -8,7 +8,7 @@ from enum import Enum, IntEnum
 from typing import TypeAlias
 from uuid import UUID
 
-from stratalog.broker.groups.modern import JOIN_EPOCH, GroupEpoch, Target, TargetEpoch
+from stratalog.broker.groups.modern import JOIN_EPOCH, GroupEpoch, ModernChange, Target, TargetEpoch
 from stratalog.broker.groups.values import Protocol
 
 #: Partitions by topic id, each with the epoch at which it was assigned.
@@ -149,13 +149,10 @@ ChangeValue: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class GroupChange:
-    """One record: a change of a group. `name` is a member id or a regular expression; no value means a tombstone."""
+class GroupChange(ModernChange[ChangeKind, ChangeValue]):
+    """A record of a consumer group."""
 
-    kind: ChangeKind
-    name: str = ""
-    value: ChangeValue | None = None
+    __slots__ = ()
 
 
 def member_change(member: ConsumerMember) -> GroupChange:

@@ -12,6 +12,7 @@ from .values import (
     LEAVE_EPOCH as LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH as LEAVE_STATIC_EPOCH,
     GroupEpoch as GroupEpoch,
+    ModernChange as ModernChange,
     Target as Target,
     TargetEpoch as TargetEpoch,
     TopicsView as TopicsView,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from enum import IntEnum
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 if TYPE_CHECKING:
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 
 #: The partitions of a target assignment, by topic id.
 Target: TypeAlias = Mapping[UUID, tuple[int, ...]]
+
+KindT = TypeVar("KindT", bound=IntEnum)
+ValueT = TypeVar("ValueT")
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
@@ -37,6 +41,15 @@ class TargetEpoch:
     def allows_next(self, interval_ms: int, now_ms: int) -> bool:
         """Return whether the interval between two assignments has passed."""
         return not self.timestamp_ms or not interval_ms or now_ms >= self.timestamp_ms + interval_ms
+
+
+@dataclass(frozen=True, slots=True)
+class ModernChange(Generic[KindT, ValueT]):
+    """One record: a change of a group. `name` is a member id or a regular expression; no value means a tombstone."""
+
+    kind: KindT
+    name: str = ""
+    value: ValueT | None = None
 
 
 class TopicsView(Protocol):

@@ -89,7 +89,7 @@ class ShareGroup(ModernGroup[ShareMember, ShareGroupChange]):
         super().apply(changes)
 
     def _apply(self, change: ShareGroupChange) -> None:
-        value, member_id = change.value, change.member_id
+        value, member_id = change.value, change.name
         if change.kind is ShareChangeKind.GROUP:
             if isinstance(value, GroupEpoch):
                 self.metadata = value

@@ -8,7 +8,7 @@ from enum import Enum, IntEnum
 from typing import TypeAlias
 from uuid import UUID
 
-from stratalog.broker.groups.modern import JOIN_EPOCH, GroupEpoch, Target, TargetEpoch
+from stratalog.broker.groups.modern import JOIN_EPOCH, GroupEpoch, ModernChange, Target, TargetEpoch
 
 
 class ShareGroupState(Enum):
@@ -89,13 +89,10 @@ class ShareChangeKind(IntEnum):
 ShareChangeValue: TypeAlias = ShareSubscription | GroupEpoch | TargetEpoch | Target | ShareAssignment | StatePartitions
 
 
-@dataclass(frozen=True, slots=True)
-class ShareGroupChange:
-    """One record: a change of a group; no value means a tombstone."""
+class ShareGroupChange(ModernChange[ShareChangeKind, ShareChangeValue]):
+    """A record of a share group."""
 
-    kind: ShareChangeKind
-    member_id: str = ""
-    value: ShareChangeValue | None = None
+    __slots__ = ()
 
 
 def share_removal(member_id: str) -> list[ShareGroupChange]:

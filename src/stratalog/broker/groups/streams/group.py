@@ -178,7 +178,7 @@ class StreamsGroup(ModernGroup[StreamsMember, StreamsGroupChange]):
     # --- changes ------------------------------------------------------------------------------------------------------
 
     def _apply(self, change: StreamsGroupChange) -> None:
-        value, member_id = change.value, change.member_id
+        value, member_id = change.value, change.name
         if change.kind is StreamsChangeKind.GROUP:
             if isinstance(value, StreamsGroupEpoch):
                 self.metadata = value

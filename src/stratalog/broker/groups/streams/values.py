@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from typing import TypeAlias
 
-from stratalog.broker.groups.modern import JOIN_EPOCH, GroupEpoch, TargetEpoch
+from stratalog.broker.groups.modern import JOIN_EPOCH, GroupEpoch, ModernChange, TargetEpoch
 
 #: The epoch of a topology, or of its description, that does not exist.
 NO_TOPOLOGY = -1
@@ -234,13 +234,10 @@ class StreamsChangeKind(IntEnum):
 StreamsChangeValue: TypeAlias = StreamsGroupEpoch | MemberFacts | TargetEpoch | Tasks | CurrentTasks | StreamsTopology
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsGroupChange:
-    """One record: a change of a group. No value means a tombstone."""
+class StreamsGroupChange(ModernChange[StreamsChangeKind, StreamsChangeValue]):
+    """A record of a streams group."""
 
-    kind: StreamsChangeKind
-    member_id: str = ""
-    value: StreamsChangeValue | None = None
+    __slots__ = ()
 
 
 def facts_change(member: StreamsMember) -> StreamsGroupChange:
