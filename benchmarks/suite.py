@@ -35,6 +35,14 @@ SUITE: Final = (
     Run("remote_read", (), ("--rounds", "1", "--megabytes", "32")),
     Run("cold_readers", (), ("--rounds", "1", "--readers", "2", "--seconds", "2")),
     Run("cold_start", (), ("--rounds", "1", "--segments", "1000", "--partitions", "10")),
+    Run(
+        "cluster",
+        (),
+        (
+            *("--rounds", "1", "--large-requests", "10", "--small-requests", "20", "--follow-megabytes", "10"),
+            *("--partitions", "30", "--idle-seconds", "1"),
+        ),
+    ),
     Run("spark_scan", (), ("--rounds", "1", "--megabytes", "16")),
     Run("bulk_ingest", (), ("--rounds", "1", "--megabytes", "16")),
     Run("spark_compaction", (), ("--rounds", "1", "--megabytes", "20")),

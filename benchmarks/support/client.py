@@ -50,10 +50,10 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def wait_for_partition(self, topic: str) -> None:
-        """Return once partition 0 of `topic` has its leader: a moment after the topic's creation was answered."""
+    def wait_for_partition(self, topic: str, partition: int = 0) -> None:
+        """Return once the broker leads this partition: a moment after the topic's creation was answered."""
         deadline = time.monotonic() + TIMEOUT_S
-        request = wire.fetch_request(topic, 0, partition_bytes_max=1, bytes_max=1, wait_ms_max=0)
+        request = wire.fetch_request(topic, 0, partition=partition, partition_bytes_max=1, bytes_max=1, wait_ms_max=0)
         while True:
             self._socket.sendall(request)
             size = bytearray(4)
