@@ -320,7 +320,7 @@ def test_a_topic_that_cannot_follow_does_not_hold_up_the_others(
     assert update_level(wire, 32).error_code == 0
     large = [partition.log.config.use_large_index_format for partition in broker.services.logs.partitions()]
     assert large == [True, False, True]
-    assert "Topic b keeps the configuration that it had" in caplog.text
+    assert "Topic b keeps its previous configuration" in caplog.text
 
 
 def index_entry_sizes(log: Path) -> set[int]:

@@ -85,7 +85,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
         ({"log.segment.bytes": "4294967296"}, "features upgrade"),
         ({"log.cleaner.dedupe.buffer.size": "1"}, "offset map is too small"),
         ({"log.cleaner.io.buffer.load.factor": "nan"}, "Not a number of type DOUBLE"),
-        ({"max.connections": "0"}, "it could not be changed again"),
+        ({"max.connections": "0"}, "it could not be changed back"),
         ({"num.recovery.threads.per.data.dir": "5"}, "should not be greater than double the current value 2"),
     ],
 )
@@ -258,7 +258,7 @@ def test_a_store_that_takes_no_notes_keeps_nothing_from_starting(
     monkeypatch.setattr(MetadataStore, "keep_good_topic_defaults", full)
     with Broker(tmp_path / "data") as broker, Wire(broker.bootstrap_servers) as wire:
         assert alter(wire, BROKER, "", ("log.retention.ms", SET, "5000")).error_code == 0
-    assert "cannot be noted: the disk is full" in caplog.text
+    assert "topic defaults cannot be stored: the disk is full" in caplog.text
 
 
 def test_a_topic_that_breaks_newer_rules_is_served_and_nothing_of_it_is_deleted_or_compacted(

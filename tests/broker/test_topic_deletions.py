@@ -198,7 +198,7 @@ def test_a_name_stays_taken_while_commits_cannot_be_removed(
 
     monkeypatch.setattr(broker.services.groups.log, "append_to", refuse)
     assert delete(broker) == 0
-    assert "its name stays taken until the next start" in caplog.text
+    assert "its name stays reserved until the next start" in caplog.text
     assert [topic.name for topic in broker.services.store.deleting_topics()] == [TOPIC]
     broker.close()
     with Broker(data_dir=tmp_path / "data", config=CONFIG) as again:

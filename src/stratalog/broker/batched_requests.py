@@ -1,7 +1,7 @@
-"""Batch requests to other brokers: one in flight to each, and the next one carries all that arrived since.
+"""Batch requests to other brokers: one in flight to each; the next one contains everything that arrived since.
 
-As Kafka's `TransactionMarkerChannelManager`, `AddPartitionsToTxnManager` and `PersisterStateManager`. Nothing is tried
-again here.
+As in Kafka's `TransactionMarkerChannelManager`, `AddPartitionsToTxnManager` and `PersisterStateManager`. There are no
+retries here.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _Answer = TypeVar("_Answer")
 
 
 class BatchedRequests(Generic[_To, _Asked, _Answer]):
-    """Puts what is asked while a request is under way into the next one. Belongs to the loop's thread."""
+    """Collects requests while one is in flight. Belongs to the loop's thread."""
 
     def __init__(
         self,
         send: Callable[[_To, Sequence[_Asked]], Awaitable[Sequence[_Answer]]],
         key_of: Callable[[_Asked], Hashable],
     ) -> None:
-        """`send` answers each, or raises for all; nothing of the same `key_of` is in one request twice."""
+        """`send` returns a result for each, or raises for all; one batch has no two requests with the same `key_of`."""
         self._send = send
         self._key_of = key_of
         self._waiting: dict[_To, list[tuple[_Asked, asyncio.Future[_Answer]]]] = {}
@@ -49,7 +49,7 @@ class BatchedRequests(Generic[_To, _Asked, _Answer]):
             while batch := self._next(to):
                 try:
                     answers = await self._send(to, [asked for asked, _ in batch])
-                except Exception as error:  # noqa: BLE001  whatever it is: each of them has to hear of it
+                except Exception as error:  # noqa: BLE001  # each request gets the error
                     for _, future in batch:
                         if not future.done():
                             future.set_exception(error)

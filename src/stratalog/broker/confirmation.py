@@ -1,4 +1,4 @@
-"""Waiting until the replicas of partitions have confirmed what was appended, or a time limit."""
+"""Wait until appended records are replicated, or for a time limit."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from stratalog.log.format import Isolation
 
 
 class Unconfirmed(NamedTuple):
-    """Records that were appended, and of which not all replicas are known to have them."""
+    """Appended records that may not be replicated yet."""
 
     partition: Partition
     topic: str
     last_offset: int
-    #: In which they were appended.
+    #: The leader epoch of the append.
     leader_epoch: int
 
     @property
@@ -27,9 +27,9 @@ class Unconfirmed(NamedTuple):
 
 
 class Confirmation:
-    """Waits for the replicas, or for the end of its time. Belongs to the loop's thread."""
+    """Waits for the replicas, or for its timeout. Belongs to the loop's thread."""
 
-    #: The high watermark is what is waited for, and each of its moves is looked at.
+    #: It waits for the high watermark, and checks each of its moves.
     isolation = Isolation.HIGH_WATERMARK
 
     def __init__(
@@ -40,7 +40,7 @@ class Confirmation:
         waiting: list[Unconfirmed],
         go_on: Callable[[dict[tuple[str, int], KafkaError]], object],
     ) -> None:
-        """`go_on` is called once, with what was not confirmed by topic and partition, unless this is cancelled."""
+        """`go_on` is called once, with the failures by topic and partition, unless this is cancelled."""
         self._purgatory = purgatory
         self._waiting = waiting
         self._go_on = go_on
@@ -50,7 +50,7 @@ class Confirmation:
         self.missing = 0
         self._timer = loop.call_later(max(timeout_ms, 0) / 1000, self._expire)
         purgatory.watch(self, self._watched)
-        loop.call_soon(self._look)  # what moved before it was watched
+        loop.call_soon(self._look)  # for changes before the watch
 
     def cancel(self) -> None:
         if not self._over:
@@ -73,7 +73,7 @@ class Confirmation:
         if not self._over:
             self._purgatory.expired += 1
             for each in self._waiting:
-                self._failed[each.place] = RequestTimedOutError("the replicas have not confirmed the records in time")
+                self._failed[each.place] = RequestTimedOutError("the replicas did not confirm the records in time")
             self._finish()
 
     def _finish(self) -> None:
@@ -82,7 +82,7 @@ class Confirmation:
 
 
 def still_unconfirmed(waiting: Iterable[Unconfirmed], failed: dict[tuple[str, int], KafkaError]) -> list[Unconfirmed]:
-    """Return what has still to be confirmed, and put into `failed` what will not be."""
+    """Return the records that are not confirmed yet, and add failed ones to `failed`."""
     left = []
     for each in waiting:
         try:
@@ -96,7 +96,7 @@ def still_unconfirmed(waiting: Iterable[Unconfirmed], failed: dict[tuple[str, in
 async def confirmed(
     loop: asyncio.AbstractEventLoop, purgatory: Purgatory, timeout_ms: int, appended: Iterable[Unconfirmed]
 ) -> dict[tuple[str, int], KafkaError]:
-    """Wait for the replicas; return what was not confirmed by topic and partition, and why."""
+    """Wait for the replicas; return the failures by topic and partition."""
     failed: dict[tuple[str, int], KafkaError] = {}
     waiting = still_unconfirmed(appended, failed)
     if waiting:

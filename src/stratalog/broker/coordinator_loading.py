@@ -1,13 +1,12 @@
-"""Reading the topic of a coordinator back, partition by partition, while the broker serves already.
+"""Load a coordinator's topic, partition by partition, while the broker serves clients.
 
-A broker by itself reads all partitions at its start. One of a cluster reads a partition when it is elected to lead it,
-and drops what it has of it when it resigns, or is elected again: another leader may have written in between. When the
-next leader epoch is its own too, no other has, and what was read stays, where `keeps` says so.
+A single broker loads all partitions at startup. A broker of a cluster loads a partition when it becomes its leader, and
+drops it when it resigns or is elected again: another leader may have written in between. If the next leader epoch is
+its own too, there was no other leader, and the loaded state is kept if `keeps`.
 
-What lies in a partition that is not read yet cannot be answered for: COORDINATOR_LOAD_IN_PROGRESS, and clients ask
-again. A partition that cannot be read is not coordinated: NOT_COORDINATOR. Both as Kafka does. A broker by itself
-leaves it so until its next start; one of a cluster reads it again after a pause. Little is read before anybody is
-served, so that the first request of a small broker finds everything there.
+As in Kafka, requests for a partition that is not loaded get COORDINATOR_LOAD_IN_PROGRESS, and clients retry. A
+partition that cannot be loaded is not coordinated: NOT_COORDINATOR. A single broker tries again at its next start; a
+broker of a cluster after a pause. A small topic is loaded before the broker serves, so that its first requests succeed.
 """
 
 from __future__ import annotations
@@ -30,19 +29,16 @@ logger = logging.getLogger(__name__)
 
 _Entry = TypeVar("_Entry")
 
-#: A topic that is no larger is read before the broker serves. That is some 2,000 commits, a few hundredths of a second.
+#: A topic up to this size is loaded before the broker serves: some 2,000 commits, a few hundredths of a second.
 _AT_ONCE_BYTES = 256 * 1024
-#: How many entries are taken in before the loop has its turn.
+#: Number of entries to process before the loop gets its turn.
 _PIECE = 500
-#: How long to wait before a partition that could not be read is read again; each time twice as long.
+#: Pause before a partition that could not be read is read again, doubled each time up to the limit.
 _PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 
 
 def in_pieces(entries: Iterable[_Entry], take: Callable[[_Entry], object]) -> Iterator[None]:
-    """Call `take` with each of `entries`.
-
-    Yields every so often, so that the caller can let others have their turn.
-    """
+    """Call `take` with each of `entries`. Yields regularly, so that the caller can let others have their turn."""
     for count, entry in enumerate(entries, 1):
         take(entry)
         if count % _PIECE == 0:
@@ -50,14 +46,13 @@ def in_pieces(entries: Iterable[_Entry], take: Callable[[_Entry], object]) -> It
 
 
 class CoordinatorLoading(Generic[_Entry]):
-    """Which partitions of a coordinator's topic are not there yet, and the work of getting them there.
+    """Loads the partitions of a coordinator's topic.
 
-    `decode` makes entries of what a partition holds, collected in `contents`; it runs on a worker thread and must not
-    look at anything else.
-    `take` takes the entries of a partition in, on the loop's thread, and yields every so often. Until it has ended,
-    requests for the partition are refused, so nothing is committed beside it. `drop` forgets what was taken in of a
-    partition, be it half of it. `keeps` leaves it when this broker leads on in the next epoch. Everything but
-    `decode` belongs to the loop's thread.
+    `decode` makes entries from a partition's records, which are collected in `contents`; it runs on a worker thread and
+    must not access anything else. `take` processes the entries on the loop's thread, and yields regularly. Until it
+    ends, requests for the partition are refused, so there are no concurrent commits. `drop` removes a partition's
+    state, even if it is half loaded. `keeps`: keep the state if this broker is the leader in the next epoch, too.
+    Everything but `decode` belongs to the loop's thread.
     """
 
     def __init__(
@@ -80,56 +75,57 @@ class CoordinatorLoading(Generic[_Entry]):
         self._drop = drop
         self._contents = contents
         self._keeps = keeps
-        #: By number, what is to be read; each election has a turn of its own, so that an earlier one is known as over.
+        #: By number, the partitions to load; each election has its own turn, so that an earlier one is known to be
+        #: over.
         self._waiting: dict[int, _Turn] = {}
         self._failed: dict[int, Partition] = {}
         self._ended = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
-    # --- asking -------------------------------------------------------------------------------------------------------
+    # --- questions ----------------------------------------------------------------------------------------------------
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to read; what could not be read counts as done."""
+        """Whether nothing is left to load; partitions that cannot be read count as done."""
         return self._ended.is_set()
 
     async def wait(self) -> None:
-        """Return once `is_over`."""
+        """Wait until `is_over`."""
         await self._ended.wait()
 
     def is_loading(self, number: int) -> bool:
         return number in self._waiting
 
     def partition_counts(self) -> Mapping[str, int]:
-        """Return how many partitions are coordinated, being read, and could not be read."""
+        """Return the numbers of active, loading and failed partitions."""
         epochs = self._log.epochs
         count = self._log.partition_count if epochs is None else len(epochs)
         loading, failed = len(self._waiting), len(self._failed)
         return {"active": max(count - loading - failed, 0), "loading": loading, "failed": failed}
 
     def check(self, owner: str) -> None:
-        """Raise CoordinatorLoadInProgressError or NotCoordinatorError unless what is of `owner` has been read."""
+        """Raise CoordinatorLoadInProgressError or NotCoordinatorError unless the partition of `owner` is loaded."""
         epochs = self._log.epochs
         if epochs is None and not self._waiting and not self._failed:
             return
         number = self._log.partition_number(owner)
         if epochs is not None and number not in epochs:
-            raise NotCoordinatorError(f"{self._log.topic}-{number} is not coordinated by this broker")
+            raise NotCoordinatorError(f"this broker does not coordinate {self._log.topic}-{number}")
         if number in self._waiting:
-            raise CoordinatorLoadInProgressError(f"{self._log.topic}-{number} is being read")
+            raise CoordinatorLoadInProgressError(f"{self._log.topic}-{number} is loading")
         if number in self._failed and self._is_served(self._failed[number]):
             raise NotCoordinatorError(f"{self._log.topic}-{number} could not be read")
 
     def check_all(self) -> None:
-        """Raise CoordinatorLoadInProgressError while there is any partition left to read."""
+        """Raise CoordinatorLoadInProgressError while any partition is loading."""
         if self._waiting:
-            raise CoordinatorLoadInProgressError(f"{self._log.topic} is being read")
+            raise CoordinatorLoadInProgressError(f"{self._log.topic} is loading")
 
-    # --- doing --------------------------------------------------------------------------------------------------------
+    # --- loading ------------------------------------------------------------------------------------------------------
 
     def start(self, then: Callable[[], object]) -> None:
-        """Read everything; `then` is called at the end, which is before this returns when there is little to read."""
+        """Load everything; `then` is called at the end, which is before this returns if the topic is small."""
         for number in range(self._log.partition_count):
             partition = self._storage.logs.get(self._log.topic, number)
             if partition is not None and partition.failure is not None:
@@ -138,7 +134,7 @@ class CoordinatorLoading(Generic[_Entry]):
         turns = [_Turn(partition) for partition in found]
         self._waiting = {turn.number: turn for turn in turns}
         if sum(partition.log.size_bytes for partition in found) > _AT_ONCE_BYTES:
-            logger.info("%s is read while the broker serves", self._log.topic)
+            logger.info("Loading %s while the broker serves", self._log.topic)
             self._begin(then)
             return
         for turn in turns:
@@ -148,13 +144,13 @@ class CoordinatorLoading(Generic[_Entry]):
         self._end(then)
 
     def go_by_partition(self) -> None:
-        """Read nothing but what `elect` says."""
+        """Load only partitions that are passed to `elect`."""
         self._ended.set()
 
     def elect(self, number: int, epoch: int) -> None:
-        """Read a partition that this broker leads in `epoch`; what an earlier epoch has left is dropped first.
+        """Load a partition that this broker leads in `epoch`; state of an earlier epoch is dropped first.
 
-        A group's members would have to join again; so nothing is dropped when there was no other leader since.
+        Members of a dropped group would have to rejoin, so nothing is dropped if there was no other leader in between.
         """
         epochs = self._log.epochs
         partition = self._storage.logs.get(self._log.topic, number)
@@ -168,7 +164,7 @@ class CoordinatorLoading(Generic[_Entry]):
         epochs[number] = epoch
         if partition is None or partition.failure is not None:
             del epochs[number]
-            logger.error("%s-%d cannot be read, as its replica is not here", self._log.topic, number)
+            logger.error("%s-%d cannot be read, as its replica is not on this broker", self._log.topic, number)
             return
         self._read_soon(_Turn(partition))
 
@@ -179,7 +175,7 @@ class CoordinatorLoading(Generic[_Entry]):
             self._begin(lambda: None)
 
     def _read_again(self, failed: _Turn, epoch: int) -> None:
-        """Read what could not be read, unless the reign that this was in is over."""
+        """Load a failed partition again, if this broker is still its leader in the same epoch."""
         number = failed.number
         is_same = self._log.epochs is not None and self._log.epochs.get(number) == epoch
         if self._closed or not is_same or self._failed.get(number) is not failed.partition:
@@ -187,11 +183,11 @@ class CoordinatorLoading(Generic[_Entry]):
         if not self._is_wanted(failed):
             return
         del self._failed[number]
-        self._drop(number)  # half of it may be there
+        self._drop(number)  # it may be half loaded
         self._read_soon(_Turn(failed.partition, failed.pause_s * 2))
 
     def resign(self, number: int) -> None:
-        """Drop what there is of a partition: this broker leads it no more."""
+        """Drop a partition that this broker no longer leads."""
         if self._log.epochs is None or self._log.epochs.pop(number, None) is None:
             return
         turn = self._waiting.pop(number, None)
@@ -199,10 +195,10 @@ class CoordinatorLoading(Generic[_Entry]):
             turn.is_over = True
         self._failed.pop(number, None)
         self._drop(number)
-        logger.info("%s-%d is not coordinated by this broker any more", self._log.topic, number)
+        logger.info("This broker no longer coordinates %s-%d", self._log.topic, number)
 
     def close(self) -> None:
-        """Break off. Nothing is left half-written by it: reading writes nothing."""
+        """Stop loading. Nothing is left half-written: loading writes nothing."""
         self._closed = True
         if self._task is not None and not self._task.done() and not self._workers.loop.is_closed():
             self._task.cancel()
@@ -220,7 +216,7 @@ class CoordinatorLoading(Generic[_Entry]):
                         await asyncio.sleep(0)
                         if not self._is_wanted(turn):
                             break
-        logger.info("%s has been read", self._log.topic)
+        logger.info("%s is loaded", self._log.topic)
         self._task = None
         self._end(then)
 
@@ -247,12 +243,12 @@ class CoordinatorLoading(Generic[_Entry]):
 
     @contextmanager
     def _reading(self, turn: _Turn) -> Iterator[None]:
-        """Whatever happens in the block, the other partitions go on."""
+        """Continue with other partitions after any error in the block."""
         number = turn.number
         try:
             yield
-        except Exception:  # damaged records of any kind must not keep other groups waiting
-            if self._is_wanted(turn):  # else it is gone, and so is all that was in it
+        except Exception:  # damaged records of one partition must not block other groups
+            if self._is_wanted(turn):  # else the partition was removed
                 self._failed[number] = turn.partition
                 epochs = self._log.epochs
                 logger.exception(
@@ -268,15 +264,15 @@ class CoordinatorLoading(Generic[_Entry]):
 
 
 class _Turn:
-    """The reading of one partition."""
+    """The loading of one partition."""
 
     __slots__ = ("is_over", "partition", "pause_s")
 
     def __init__(self, partition: Partition, pause_s: float = _PAUSE_S) -> None:
         self.partition = partition
-        #: How long to wait when it fails.
+        #: Pause after a failure.
         self.pause_s = min(pause_s, _LONGEST_PAUSE_S)
-        #: Whether the broker has resigned, or been elected again, since it began.
+        #: Whether the broker has resigned, or was elected again, since it started.
         self.is_over = False
 
     @property

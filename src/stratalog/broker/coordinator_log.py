@@ -1,12 +1,12 @@
-"""The topic of a coordinator: made when it is first needed, written by appending, read back by loading.
+"""The topic of a coordinator: created on demand, written by appends, and loaded.
 
-`__consumer_offsets`, `__transaction_state` and `__share_group_state` are of this kind. What belongs together (a group,
-a transactional id) lies in one partition, by the hash of its name.
+`__consumer_offsets`, `__transaction_state` and `__share_group_state` are such topics. All records of a group or
+transactional id are in one partition, by the hash of its name.
 
-A broker by itself coordinates all partitions. One of a cluster coordinates those that it leads, each in the leader
-epoch in which it was loaded: nothing is appended in another one. What is appended counts at once for the requests that
-follow, and is answered when the replicas have it (`settled`). When they never will, leadership has gone, and so goes
-what was loaded and all that was built on it.
+A single broker coordinates all partitions. A broker of a cluster coordinates those that it leads, each in the leader
+epoch in which it was loaded: appends in other epochs fail. An append takes effect at once for later requests, and is
+answered when it is replicated (`settled`). If that fails, leadership has been lost, and the loaded state with
+everything based on it is dropped.
 """
 
 from __future__ import annotations
@@ -59,15 +59,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _READ_BYTES = 1024 * 1024
-#: Keys and values of one piece: well below the default of max.message.bytes.
+#: Keys and values of one batch: well below the default of max.message.bytes.
 _PIECE_BYTES = 512 * 1024
 
 #: Key and value; a value of None is a tombstone.
 KeyValue = tuple[bytes, bytes | None]
 
-#: The error that clients get when the topic cannot be written, by the log's error code; UNKNOWN_SERVER_ERROR for the
-#: rest. Source: `appendGroupMetadataErrorToResponseError` and `TransactionStateManager.appendTransactionToLog` of
-#: Kafka.
+#: The error for clients when the topic cannot be written, by the log's error code; UNKNOWN_SERVER_ERROR for others.
+#: Source: `appendGroupMetadataErrorToResponseError` and `TransactionStateManager.appendTransactionToLog` of Kafka.
 _APPEND_ERRORS: dict[int, type[KafkaError]] = {
     UnknownTopicOrPartitionError.code: CoordinatorNotAvailableError,
     NotEnoughReplicasError.code: CoordinatorNotAvailableError,
@@ -82,10 +81,7 @@ _APPEND_ERRORS: dict[int, type[KafkaError]] = {
 
 @dataclass(frozen=True, slots=True)
 class TransactionalWrite:
-    """Who writes as part of a transaction, and the guard of its verification.
-
-    None: the partition is known to be in it.
-    """
+    """The producer of a transactional write, and its verification guard; None if the partition is verified already."""
 
     producer_id: int
     producer_epoch: int
@@ -93,10 +89,7 @@ class TransactionalWrite:
 
 
 def partition_for(name: str, partition_count: int) -> int:
-    """Return the partition that the records of a group or transactional id go to.
-
-    |Java's String.hashCode| modulo the count.
-    """
+    """Return the partition of a group or transactional id: |Java's String.hashCode| modulo the count."""
     value = string_hash(name)
     signed = value - (1 << 32) if value & 0x80000000 else value
     magnitude = 0 if signed == -(1 << 31) else abs(signed)
@@ -115,31 +108,31 @@ class CoordinatorLog:
         create: Callable[[], object],
         codec: Callable[[], Codec],
     ) -> None:
-        """`create` makes the topic and may block; `codec` is what batches are compressed with."""
+        """`create` creates the topic and may block; `codec` returns the compression of batches."""
         self._storage = storage
         self._workers = workers
         self.topic = topic
         self._create = create
         self._codec = codec
         self._creating: asyncio.Future[object] | None = None
-        #: In a cluster: by number, the partitions that are coordinated, and the leader epochs in which they are.
+        #: In a cluster: the coordinated partitions by number, with the leader epochs in which they were loaded.
         self.epochs: dict[int, int] | None = None
         self._purgatory: Purgatory | None = None
         self._timeout_ms = 0
 
     def go_by_partition(self, purgatory: Purgatory, timeout_ms: int) -> None:
-        """Coordinate nothing until `epochs` says so, and wait for replicas, each time for so long."""
+        """Coordinate only the partitions in `epochs`, and wait for replicas with this timeout."""
         self.epochs = {}
         self._purgatory, self._timeout_ms = purgatory, timeout_ms
 
     @property
     def exists(self) -> bool:
-        """Whether the topic is there, with all of its partitions."""
+        """Whether the topic exists with all its partitions."""
         is_made = self._creating is None or self._creating.done()
         return is_made and self._storage.metadata.topic(self.topic) is not None
 
     async def ensure(self) -> None:
-        """Create the topic unless it is there; however many ask at once, it is made once."""
+        """Create the topic if missing, once for concurrent calls."""
         if not self.exists:
             await asyncio.shield(self._creation())
 
@@ -168,7 +161,7 @@ class CoordinatorLog:
         return 0 if topic is None else topic.partition_count
 
     def partition_number(self, owner: str) -> int:
-        """Return the partition that the records of `owner` go to; 0 without the topic."""
+        """Return the partition of `owner`; 0 without the topic."""
         count = self.partition_count
         return partition_for(owner, count) if count else 0
 
@@ -179,24 +172,24 @@ class CoordinatorLog:
     def _partition(self, number: int) -> Partition:
         partition = self._storage.logs.get(self.topic, number)
         if partition is None:
-            raise CoordinatorNotAvailableError(f"{self.topic}-{number} is not there")
+            raise CoordinatorNotAvailableError(f"{self.topic}-{number} does not exist")
         return partition
 
     def end_offset(self, owner: str) -> int:
-        """Return where the next record of `owner` lies, unless others write first. Any thread may ask."""
+        """Return the offset of the next record of `owner`, unless others append first. Thread-safe."""
         return self.partition_of(owner).log.log_end_offset
 
     async def settled(self, owner: str) -> None:
-        """Return once the replicas have what the partition of `owner` holds now; an answer that rests on it may go.
+        """Wait until the current records of `owner`'s partition are replicated, so that responses may depend on them.
 
-        NotCoordinatorError when they never will, CoordinatorNotAvailableError when they take too long.
+        Raises NotCoordinatorError if they never will be, CoordinatorNotAvailableError after the time limit.
         """
         if self._purgatory is None or self.epochs is None:
             return
         number = self.partition_number(owner)
         epoch = self.epochs.get(number)
         if epoch is None:
-            raise NotCoordinatorError(f"{self.topic}-{number} is not coordinated by this broker")
+            raise NotCoordinatorError(f"this broker does not coordinate {self.topic}-{number}")
         try:
             partition = self._partition(number)
             written = Unconfirmed(partition, self.topic, partition.log.log_end_offset - 1, epoch)
@@ -208,20 +201,19 @@ class CoordinatorLog:
     def append(
         self, owner: str, entries: Sequence[KeyValue], transaction: TransactionalWrite | None = None
     ) -> list[int]:
-        """Append records of one owner; their offsets. With `transaction`, they count when it is committed.
+        """Append records of one owner, and return their offsets. With `transaction`, they take effect with its commit.
 
-        They are one batch, all of it in the log or nothing. Like Kafka, what is larger than max.message.bytes is
+        They are one batch, appended as a whole or not at all. As in Kafka, one larger than max.message.bytes is
         refused.
 
-        A failure is raised as what clients of a coordinator understand; those of a producer (fenced, not verified) as
-        they are.
+        Errors are converted to those of a coordinator; those of a producer (fenced, not verified) are raised unchanged.
         """
         if not entries:
             return []
         return self.append_batch(owner, self.batch(entries, transaction), transaction)
 
     def batch(self, entries: Sequence[KeyValue], transaction: TransactionalWrite | None = None) -> bytes:
-        """Return records of one owner as the batch that `append_batch` takes. Any thread may do it."""
+        """Return records of one owner as a batch for `append_batch`. Thread-safe."""
         now_ms = self._storage.clock.now_ms()
         return build_batch(
             [Record(at, now_ms, key, value) for at, (key, value) in enumerate(entries)],
@@ -232,14 +224,14 @@ class CoordinatorLog:
         )
 
     def append_batch(self, owner: str, batch: bytes, transaction: TransactionalWrite | None = None) -> list[int]:
-        """`append` of records that have become a batch, for the same transaction or for none."""
+        """Append records as `append`, from a batch for the same transaction or for none."""
         with self._failures_for_clients(owner, transaction):
             return self._append(self.partition_of(owner), batch, transaction)
 
     def append_to(self, number: int, entries: Iterable[KeyValue]) -> Partition:
-        """Append records of any owners whose partition has this number; that partition. Failures as `append`.
+        """Append records of owners in the partition with this number, and return the partition. Errors as `append`.
 
-        They may be several batches, of which the first are in the log when a later one fails.
+        There may be several batches; if one fails, those before it are in the log.
         """
         with self._failures_for_clients(f"partition {number}", None):
             partition = self._partition(number)
@@ -255,7 +247,7 @@ class CoordinatorLog:
             code = KafkaStorageError.code if isinstance(error, OSError) else wire_code(error)
             if transaction is not None and isinstance(error, KafkaError) and code not in _APPEND_ERRORS:
                 raise
-            moved = self.epochs is not None and code == NotLeaderOrFollowerError.code  # as it does in a cluster
+            moved = self.epochs is not None and code == NotLeaderOrFollowerError.code  # normal in a cluster
             level = logging.INFO if moved else logging.ERROR
             logger.log(level, "Records of %s cannot be appended to %s: %s", owner, self.topic, error)
             raise self._for_clients(owner, error) from error
@@ -274,7 +266,7 @@ class CoordinatorLog:
 
 
 def in_batches(entries: Iterable[KeyValue]) -> Iterator[list[KeyValue]]:
-    """Yield the entries in rows that fit in a batch each, for what need not be written all at once."""
+    """Split entries into batches, for writes that need not be atomic."""
     chunk: list[KeyValue] = []
     size = 0
     for key, value in entries:
@@ -288,12 +280,12 @@ def in_batches(entries: Iterable[KeyValue]) -> Iterator[list[KeyValue]]:
         yield chunk
 
 
-# --- reading back -----------------------------------------------------------------------------------------------------
+# --- loading ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class StoredValue:
-    """The latest value of a key, and the offset of its record; None for one that was deleted."""
+    """The latest value of a key, and its record's offset; the value is None if it was deleted."""
 
     offset: int
     value: bytes | None
@@ -301,16 +293,13 @@ class StoredValue:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The latest value by key of what counts, deleted keys included.
-
-    Also, by producer id, what open transactions wrote.
-    """
+    """The latest committed values by key, including deleted keys; and writes of open transactions, by producer id."""
 
     latest: dict[bytes, StoredValue] = field(default_factory=dict)
     in_transaction: dict[int, dict[bytes, StoredValue]] = field(default_factory=dict)
 
     def live(self) -> Iterator[tuple[bytes, int, bytes]]:
-        """(key, offset, value) of what counts and is not deleted."""
+        """Yield (key, offset, value) of committed values that are not deleted."""
         for key, entry in self.latest.items():
             if entry.value is not None:
                 yield key, entry.offset, entry.value
@@ -336,10 +325,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class OrderedContents(Contents):
-    """All records of a partition in their order, for a topic whose records build on those before them.
-
-    An entry is an offset, a key and a value.
-    """
+    """All records of a partition in order, as (offset, key, value), for records that depend on earlier ones."""
 
     entries: list[tuple[int, bytes, bytes | None]] = field(default_factory=list)
 
@@ -353,10 +339,10 @@ class OrderedContents(Contents):
 def read_contents(
     partition: Partition, *, is_over: Callable[[], bool] = lambda: False, into: Contents | None = None
 ) -> Contents:
-    """Read a partition from its start to its end, or until `is_over`. Any thread may do it.
+    """Read a partition from its start to its end, or until `is_over`. Thread-safe.
 
     A committed entry of a transaction counts at the offset of its record: a later plain one wins. A plain tombstone
-    also takes back what open transactions wrote under its key.
+    also deletes pending entries of open transactions with its key.
     """
     contents = Contents() if into is None else into
     for batch in _batches(partition, is_over):
@@ -368,7 +354,7 @@ def read_contents(
 
 
 def _batches(partition: Partition, is_over: Callable[[], bool]) -> Iterator[RecordBatch]:
-    """Yield all batches that are sound. What is damaged is passed over: no other owner's records depend on it."""
+    """Yield all valid batches. Damaged ones are skipped: records of other owners do not depend on them."""
     log = partition.log
     offset = log.log_start_offset
     is_damaged = False
@@ -399,5 +385,5 @@ def _batches(partition: Partition, is_over: Callable[[], bool]) -> Iterator[Reco
 
 
 def _commits(batch: RecordBatch) -> bool:
-    """Return whether a control batch ends its transaction well."""
+    """Return whether a control batch commits its transaction."""
     return any(parse_control_key(record.key) is ControlType.COMMIT for record in batch.records())

@@ -1,4 +1,4 @@
-"""What the answers that describe consumer, streams and share groups have in common (APIs 69, 77 and 89)."""
+"""Common code of the responses that describe consumer, streams and share groups (APIs 69, 77 and 89)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stratalog.errors import wire_code
 
 
 def refuse_groups(ctx: RequestContext, request: Any, error: BaseException) -> Any:
-    """Answer a request that failed as a whole: each of its groups gets the error."""
+    """Respond to a request that failed as a whole: each of its groups gets the error."""
     return ctx.respond(groups=[refused_group(ctx, group_id, wire_code(error), None) for group_id in request.group_ids])
 
 
@@ -28,7 +28,7 @@ def refused_group(ctx: RequestContext, group_id: str, code: int, message: str | 
 
 
 def described_assignment(ctx: RequestContext, partitions: Mapping[UUID, Iterable[int]]) -> Any:
-    """Return partitions by the id of their topic as an `Assignment`, without topics that are gone."""
+    """Return partitions by topic id as an `Assignment`, without deleted topics."""
     parts = []
     for topic_id, numbers in partitions.items():
         topic = ctx.broker.metadata.topic_by_id(topic_id)

@@ -1,7 +1,7 @@
-"""What the hand-made readers and writers of Produce and Fetch share: lengths, and how a topic begins.
+"""Common code of the hand-written encoding of Produce and Fetch: lengths, and the beginning of a topic.
 
-A topic is named by its name in UTF-8 or, `by_id`, by the 16 bytes of its id; either is its key. Then comes the number
-of its partitions. Flexible versions write lengths and numbers as varints of value + 1.
+A topic begins with its key, which is the name in UTF-8 or, `by_id`, the 16 bytes of its id. Then comes the number of
+its partitions. Flexible versions encode lengths and counts as varints of value + 1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ID_AND_EPOCH = struct.Struct(">ii")
 
 
 def compact_length(frame: memoryview, position: int) -> tuple[int, int]:
-    """Return a compact length (-1 for null) and the position behind it."""
+    """Return a compact length (-1 for null) and the position after it."""
     byte = frame[position]
     if byte < 0x80:
         return byte - 1, position + 1
@@ -50,7 +50,7 @@ _ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
 
 
 def legacy_topic(frame: memoryview, position: int) -> tuple[bytes, int, int]:
-    """Return a topic's name, its number of partitions, and the position behind."""
+    """Return a topic's name, its number of partitions, and the position after them."""
     (length,) = INT16.unpack_from(frame, position)
     position += 2
     name = bytes(frame[position : position + length])
@@ -62,7 +62,7 @@ def legacy_topic(frame: memoryview, position: int) -> tuple[bytes, int, int]:
 
 
 def flexible_topic(frame: memoryview, position: int, by_id: bool) -> tuple[bytes, int, int]:
-    """Return a topic's key, its number of partitions, and the position behind."""
+    """Return a topic's key, its number of partitions, and the position after them."""
     if by_id:
         length = 16
     else:
@@ -75,7 +75,7 @@ def flexible_topic(frame: memoryview, position: int, by_id: bool) -> tuple[bytes
 
 
 def encode_topic(out: bytearray, key: bytes, partition_count: int, *, flexible: bool, by_id: bool) -> None:
-    """Append what a topic begins with."""
+    """Append the beginning of a topic."""
     if not by_id:
         out += varint(len(key) + 1) if flexible else INT16.pack(len(key))
     out += key
@@ -88,7 +88,7 @@ def leader_hint(leader: tuple[int, int]) -> bytes:
 
 
 def node_endpoints(nodes: Sequence[tuple[int, str, int, str | None]]) -> bytes:
-    """Return the tagged fields of a response of which field 0 has brokers: id, host, port and rack of each."""
+    """Return tagged fields whose field 0 contains brokers: id, host, port and rack of each."""
     if not nodes:
         return b"\x00"
     value = bytearray(varint(len(nodes) + 1))

@@ -1,8 +1,8 @@
-"""Hashes of Java, and the order in which its hash collections are read.
+"""Java's hash functions, and the iteration order of its hash collections.
 
-Kafka places a group by the hash of its name, and its assignors go through hash maps of members and topics: who gets
-which partition follows from that order. A `HashMap` is read bucket by bucket; within a bucket, in the order of
-insertion. The bucket is the hash, its upper half folded into the lower, modulo a capacity that is a power of two.
+Kafka selects a group's partition by the hash of its name, and its assignors iterate over hash maps of members and
+topics, which determines the assignment. A `HashMap` is iterated by bucket, and within a bucket by insertion order. The
+bucket is the hash, its upper half folded into the lower, modulo the capacity, a power of two.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MASK = 0xFFFFFFFF
 
 
 def string_hash(text: str) -> int:
-    """Return `String.hashCode`, as an unsigned number of 32 bits."""
+    """Return `String.hashCode`, as an unsigned 32-bit number."""
     value = 0
     encoded = text.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(encoded), 2):
@@ -28,13 +28,13 @@ def string_hash(text: str) -> int:
 
 
 def uuid_hash(identifier: UUID) -> int:
-    """Return the hash of Kafka's `Uuid`, as an unsigned number of 32 bits."""
+    """Return the hash of Kafka's `Uuid`, as an unsigned 32-bit number."""
     mixed = (identifier.int >> 64) ^ (identifier.int & 0xFFFFFFFFFFFFFFFF)
     return (mixed >> 32) ^ (mixed & _MASK)
 
 
 def grown_capacity(count: int) -> int:
-    """Return the capacity of a `HashMap` that was made empty and got so many entries."""
+    """Return the capacity of a `HashMap` that was created empty and has `count` entries."""
     capacity = _CAPACITY_MIN
     while count > capacity * 3 // 4:
         capacity *= 2
@@ -42,7 +42,7 @@ def grown_capacity(count: int) -> int:
 
 
 def copied_capacity(count: int) -> int:
-    """Return the capacity of a `HashSet` that was made from a collection of so many elements."""
+    """Return the capacity of a `HashSet` that was created from a collection of `count` elements."""
     wanted = max(int(count / 0.75) + 1, _CAPACITY_MIN)
     return 1 << (wanted - 1).bit_length()
 
@@ -52,7 +52,7 @@ def in_hash_order(
     hash_of: Callable[[_Key], int],
     capacity_for: Callable[[int], int] = grown_capacity,
 ) -> list[_Key]:
-    """Return the keys as Java reads a hash collection into which they were put in this order."""
+    """Return the keys in the iteration order of a Java hash collection, given their insertion order."""
     mask = capacity_for(len(keys)) - 1
 
     def bucket(key: _Key) -> int:
@@ -63,7 +63,7 @@ def in_hash_order(
 
 
 def sized_capacity(size: int) -> Callable[[int], int]:
-    """Return the capacity of a `HashMap` that was made for a size, as a function of how many entries it got."""
+    """Return the capacity of a `HashMap` with an initial size, as a function of its number of entries."""
     first = 1 << (max(size, 1) - 1).bit_length()
 
     def capacity_for(count: int) -> int:
@@ -76,9 +76,9 @@ def sized_capacity(size: int) -> Callable[[int], int]:
 
 
 class JavaMap(Generic[_Key, _Value]):
-    """A `HashMap`: its entries come by bucket, within a bucket in the order of insertion. It grows, and never shrinks.
+    """A `HashMap`: iterates by bucket, within a bucket by insertion order. It grows, but never shrinks.
 
-    (Java makes trees of buckets with eight entries and more, which may then come in another order.)
+    (Java converts buckets with eight or more entries to trees, whose order may differ.)
     """
 
     def __init__(self, hash_of: Callable[[_Key], int], capacity: int = _CAPACITY_MIN) -> None:
@@ -93,7 +93,7 @@ class JavaMap(Generic[_Key, _Value]):
         return key in self._entries
 
     def __iter__(self) -> Iterator[_Key]:
-        """Yield the keys as they are now, whatever happens to the map afterwards."""
+        """Yield the current keys, regardless of later changes."""
         return iter(in_hash_order(self._entries.keys(), self._hash_of, lambda _: self._capacity))
 
     def items(self) -> list[tuple[_Key, _Value]]:
@@ -113,7 +113,7 @@ class JavaMap(Generic[_Key, _Value]):
         return self._entries[key]
 
     def remove(self, key: _Key) -> bool:
-        """Return whether it was there."""
+        """Remove a key; return whether it existed."""
         is_there = key in self._entries
         self._entries.pop(key, None)
         return is_there
@@ -122,7 +122,7 @@ class JavaMap(Generic[_Key, _Value]):
 def java_set(
     elements: Collection[_Key], hash_of: Callable[[_Key], int], capacity: int = _CAPACITY_MIN
 ) -> JavaMap[_Key, None]:
-    """Return a `HashSet`, which is the keys of a map, with these elements in it."""
+    """Return a `HashSet` of these elements, as the keys of a map."""
     made: JavaMap[_Key, None] = JavaMap(hash_of, capacity)
     for element in elements:
         made.put(element, None)
@@ -130,14 +130,14 @@ def java_set(
 
 
 class JavaHeap(Generic[_Key]):
-    """A `PriorityQueue`: which of several lowest elements comes first depends on how its heap was built."""
+    """A `PriorityQueue`: the order of equal elements depends on how its heap was built."""
 
     def __init__(self, rank_of: Callable[[_Key], float]) -> None:
         self._rank_of = rank_of
         self._heap: list[_Key] = []
 
     def add(self, element: _Key) -> None:
-        """Let an element rise from the end."""
+        """Append an element and sift it up."""
         heap, rank_of = self._heap, self._rank_of
         rank = rank_of(element)
         heap.append(element)
@@ -151,7 +151,7 @@ class JavaHeap(Generic[_Key]):
         heap[at] = element
 
     def poll(self) -> _Key | None:
-        """Take out the first element; the last one sinks from its place. None for an empty heap."""
+        """Remove and return the first element, and sift the last one down from its place. None for an empty heap."""
         heap, rank_of = self._heap, self._rank_of
         if not heap:
             return None

@@ -1,7 +1,7 @@
-"""A copy of the broker's metadata in the bucket of its remote tier, so that a lost disk does not lose settings.
+"""A copy of the broker's metadata in the bucket of its remote tier, to preserve settings if a disk is lost.
 
-The copy is the document of `stratalog metadata export`, without credentials. It is made once the broker has run for a
-while, and soon after each change. Only the owner of the bucket copies. A failure is logged once and tried again.
+The copy is the document of `stratalog metadata export`, without credentials. It is made some time after startup, and
+soon after each change. Only the owner of the bucket copies. A failure is logged once and retried.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stratalog.util import Clock, Schedule
 
 logger = logging.getLogger(__name__)
 
-#: How soon after a change, and after the start, the metadata are copied.
+#: Delay of the copy after startup and after a change.
 _LOOK_MS = 10_000
 
 
@@ -33,7 +33,7 @@ class MetadataCopies:
         self._schedule.add("the copy of the metadata", self.copy, delay_ms=_LOOK_MS)
 
     def copy(self) -> bool:
-        """Copy what has changed since the last copy; whether the bucket has all of it now."""
+        """Copy the metadata if changed; return whether the bucket is up to date."""
         with self._copying:
             changes = self._store.changes
             if self._storage.is_read_only or changes == self._copied:
@@ -44,14 +44,14 @@ class MetadataCopies:
                 self._storage.store.put(METADATA_COPY, document_bytes(document))
             except (StratalogError, OSError) as error:
                 level = logging.DEBUG if self._is_failing else logging.WARNING
-                logger.log(level, "The metadata cannot be copied to the bucket, which is tried again: %s", error)
+                logger.log(level, "The metadata cannot be copied to the bucket; the copy will be retried: %s", error)
                 self._is_failing = True
                 return False
             self._copied, self._is_failing = changes, False
             return True
 
     def close(self) -> None:
-        """Stop. What has changed since the last copy is copied, if that one went well."""
+        """Stop, after copying the changes since the last copy if that one succeeded."""
         self._schedule.close()
         if self._copied is not None and not self._is_failing:
             self.copy()

@@ -1,6 +1,6 @@
-"""Metrics of the broker around its logs: waiting requests, groups, the metadata.
+"""Metrics of the broker besides its logs: waiting requests, groups, metadata.
 
-`METRICS` are read on the loop's thread, `LAG_METRICS` on any other from what was copied there.
+`METRICS` are read on the loop's thread, `LAG_METRICS` on any other from a copy made there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SOCKETS = "kafka.server:type=socket-server-metrics"
 _REQUESTS = "kafka.network:type=RequestMetrics,name="
 _GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
 
-#: Kafka's number for a broker that serves.
+#: Kafka's number of a running broker.
 _RUNNING = 3
 _STATES = {
     "PreparingRebalance": GroupState.PREPARING_REBALANCE,
@@ -70,7 +70,7 @@ def _levels(broker: BrokerServices) -> Iterable[Sample]:
 
 
 def _java_name(feature: str) -> str:
-    """group.version as Kafka's metrics spell it: groupVersion."""
+    """Return the form of a feature in Kafka's metrics: groupVersion for group.version."""
     first, *rest = feature.split(".")
     return first + "".join(part.capitalize() for part in rest)
 
@@ -168,14 +168,14 @@ def _accepts(value: Callable[[AcceptReading], float]) -> Callable[[BrokerService
 
 
 def _sanitized(user: str) -> str:
-    """Return a user as Kafka's metrics name it."""
+    """Return a user's name in Kafka's metrics."""
     return quote(user, safe="-._").replace("~", "%7E")
 
 
 def _of_quota(
     type_: str, meter: Callable[[ClientQuotas], QuotaMeter], attribute: str, help_text: str
 ) -> tuple[Metric[BrokerServices], ...]:
-    """Return the metrics that each kind of quota has."""
+    """Return the metrics of one kind of quota."""
     mbean, who = f"kafka.server:type={type_}", ("user", "client_id")
     return (
         kafka_metric(mbean, _readings(meter, lambda reading: reading.value), help_text, who, attribute=attribute),
@@ -239,14 +239,14 @@ def _build(_: BrokerServices) -> Iterable[Sample]:
 
 @dataclass(frozen=True, slots=True)
 class LagSources:
-    """What groups have committed, copied on the loop's thread, and the logs that it is about."""
+    """Committed offsets of groups, copied on the loop's thread, and the logs."""
 
     committed: Mapping[str, Mapping[str, Mapping[int, CommittedOffset]]]
     logs: LogManager
 
     @classmethod
     def of(cls, broker: BrokerServices) -> LagSources:
-        """Copy them; on the loop's thread."""
+        """Copy them; call on the loop's thread."""
         return cls(broker.groups.commits.committed.snapshot(), broker.logs)
 
 

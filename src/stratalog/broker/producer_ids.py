@@ -1,4 +1,4 @@
-"""Producer ids for idempotent producers: unique in the cluster for all time, also across restarts."""
+"""Producer ids for idempotent producers: unique in the cluster forever, even across restarts."""
 
 from __future__ import annotations
 
@@ -16,30 +16,27 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: With no more ids than that left, the next block is asked for. Source: a tenth of a block in Kafka.
+#: When this few ids are left, the next block is requested. Source: a tenth of a block in Kafka.
 _FEW = 100
 
 
 class ProducerIds:
-    """Hands out producer ids from blocks that `source` gives for good. Thread-safe.
+    """Allocates producer ids from blocks of `source`. Thread-safe.
 
-    Ids left over in a block when the broker stops are never used, as in Kafka.
+    Ids that are left in a block when the broker stops are never used, as in Kafka.
     """
 
     def __init__(self, source: ProducerIdSource, reserved_max: Callable[[], int] = lambda: -1) -> None:
-        """`reserved_max`: the largest id that came with logs of other clusters, whose block `source` has passed by."""
+        """`reserved_max`: the largest id in logs of other clusters, which the blocks of `source` skip."""
         self._source = source
         self._reserved_max = reserved_max
-        #: What is left of blocks, in order.
+        #: The unused parts of blocks, in order.
         self._left: deque[range] = deque()
         self._lock = threading.Lock()
         self._taking: asyncio.Future[None] | None = None
 
     def next(self) -> int:
-        """Return a producer id that is not in use; may block on disk where `ready` was not awaited before.
-
-        Raises KafkaStorageError when a new block cannot be written down.
-        """
+        """Return an unused producer id; may block on disk unless `ready` was awaited. Raises KafkaStorageError."""
         with self._lock:
             if not self._count():
                 self._left.append(_ids(self._source.allocate_producer_ids()))
@@ -48,9 +45,10 @@ class ProducerIds:
             return ids[0]
 
     async def ready(self, workers: Workers) -> None:
-        """Return once `next` gives an id without a wait, which holds for the caller's next step on the loop.
+        """Wait until `next` returns an id without blocking, which holds for the caller's next step on the loop.
 
-        Blocks are taken on a worker, the next one before the last is used up. When none can be had, `next` says why.
+        Blocks are allocated on a worker, the next one before the last is used up. If that fails, `next` raises the
+        error.
         """
         while True:
             with self._lock:
@@ -62,7 +60,7 @@ class ProducerIds:
                 self._taking.add_done_callback(_say_failure)
             if count:
                 return
-            taking = self._taking  # by the time that the caller goes on, another may have begun the next block
+            taking = self._taking  # another request may have started the next block before the caller resumes
             await asyncio.wait([taking])
             if taking.cancelled() or taking.exception() is not None:
                 return
@@ -73,7 +71,7 @@ class ProducerIds:
             self._left.append(ids)
 
     def _count(self) -> int:
-        """Return how many ids are left, after letting go of those that may not be used."""
+        """Return how many ids are left, after dropping reserved ones."""
         reserved_max = self._reserved_max()
         while self._left and (not self._left[0] or self._left[0][0] <= reserved_max):
             self._left.popleft()
@@ -86,4 +84,4 @@ def _ids(block: ProducerIdBlock) -> range:
 
 def _say_failure(taking: asyncio.Future[None]) -> None:
     if not taking.cancelled() and (error := taking.exception()) is not None:
-        logger.warning("A block of producer ids cannot be taken: %s", error)
+        logger.warning("A block of producer ids cannot be allocated: %s", error)

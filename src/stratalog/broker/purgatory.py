@@ -1,8 +1,8 @@
 """Requests that wait for records to arrive.
 
-An append must not cost a call for each of them: a request says how many bytes it misses, the purgatory subtracts the
-bytes that arrive, and asks it once it may have enough. How much arrives is known from two ends of the log in one
-segment; where it is not known, all requests that wait for the partition are checked.
+An append must not cost a call for each of them: a request states how many bytes it is missing, the purgatory subtracts
+the bytes that arrive, and calls it once it may have enough. The bytes are computed from two log ends in one segment; if
+they are unknown, all requests that wait for the partition are called.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ logger = logging.getLogger(__name__)
 
 
 class Waiter(Protocol):
-    """Something that waits for partitions to change."""
+    """An object that waits for changes of partitions."""
 
     isolation: Isolation
-    #: Bytes, over all of its partitions, before which the waiter need not be asked. The purgatory subtracts what
-    #: arrives; the waiter sets it again whenever it is asked and has to go on waiting.
+    #: Bytes, over all of its partitions, before which the waiter need not be called. The purgatory subtracts what
+    #: arrives; the waiter sets it again whenever it is called and has to continue waiting.
     missing: int
 
     def changed(self, partition: Partition) -> bool:
-        """Look whether there is enough now, or the partition's leadership ended. Called on the loop's thread.
+        """Check whether there is enough now, or the partition's leadership ended. Called on the loop's thread.
 
         Return True when the wait is over and the waiter needs no more calls. Must not raise.
         """
         ...
 
 
-#: Numbers that say where the last readable byte lies, if its segment is known.
+#: Numbers that identify the last readable byte's position, if its segment is known.
 _WITH_SEGMENT = 4
 
 
 class Growth:
-    """Measures the bytes that arrive in a partition for readers of one isolation."""
+    """Measures the bytes that arrive in a partition for one isolation level."""
 
     __slots__ = ("_isolation", "_partition", "_position", "_segment")
 
@@ -52,9 +52,9 @@ class Growth:
         self._segment, self._position = self._end()
 
     def take(self) -> int | None:
-        """Return the bytes that arrived since the last call, None if that cannot be said.
+        """Return the bytes that arrived since the last call, None if unknown.
 
-        Never too few: what arrives while this looks is counted now or at the next call.
+        Never too few: bytes that arrive during this call are counted now or at the next call.
         """
         segment, position = self._segment, self._position
         self._segment, self._position = now, end = self._end()
@@ -67,7 +67,7 @@ class Growth:
     def _end(self) -> tuple[tuple[int, ...], int]:
         """Return the epoch and the segment of the last readable byte, and its position.
 
-        Where only the offset is known, or nothing may be read: the epoch without a segment, and the offset or -1.
+        If only the offset is known, or nothing is readable: the epoch without a segment, and the offset or -1.
         """
         partition, isolation = self._partition, self._isolation
         epoch = partition.read_epoch
@@ -82,18 +82,18 @@ class Growth:
 
 
 class _Waiters:
-    """Those who wait for one partition with one isolation."""
+    """The waiters for one partition with one isolation level."""
 
     __slots__ = ("asked", "growth", "waiters")
 
     def __init__(self, growth: Growth) -> None:
         self.growth = growth
         self.waiters: dict[Waiter, None] = {}
-        #: Those who are about to be asked.
+        #: Waiters that are about to be called.
         self.asked: set[Waiter] = set()
 
     def due(self) -> list[Waiter]:
-        """Return those who have to be asked now."""
+        """Return the waiters to call now."""
         grown = self.growth.take()
         if grown is None:
             return list(self.waiters)
@@ -107,9 +107,10 @@ class _Waiters:
 
 
 class Purgatory:
-    """Knows who waits for which partition. Everything but `notify` belongs to the loop's thread.
+    """Tracks which requests wait for which partitions. Everything but `notify` belongs to the loop's thread.
 
-    Waiters are asked in a later turn of the loop, once for all appends of this turn; when they are many, in several.
+    Waiters are called in a later turn of the loop, once for all appends of this turn; if there are many, in several
+    turns.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -118,17 +119,17 @@ class Purgatory:
         self._waiting: dict[Partition, dict[Isolation, _Waiters]] = {}
         self._changed: dict[Partition, None] = {}
         self._turns = LoopTurns(loop)
-        #: Waits that ended because their time was over.
+        #: Waits that timed out.
         self.expired = 0
-        #: The same of fetches of share groups.
+        #: The same for fetches of share groups.
         self.share_expired = 0
-        #: Requests that wait for the remote tier, which keeps its own books, and those that did so for too long.
+        #: Requests that wait for the remote tier, which are tracked elsewhere, and those that timed out.
         self.remote_waiting = 0
         self.remote_expired = 0
 
     @property
     def watch_count(self) -> int:
-        """Waiters, each counted once for each of its partitions."""
+        """Number of waiters, each counted once for each of its partitions."""
         return sum(len(each.waiters) for waiting in self._waiting.values() for each in waiting.values())
 
     def __len__(self) -> int:
@@ -137,7 +138,7 @@ class Purgatory:
         )
 
     def watch(self, waiter: Waiter, partitions: Iterable[Partition]) -> None:
-        """Ask `waiter` after changes from now on; what happened before is the caller's to check."""
+        """Call `waiter` after changes from now on; the caller has to check for earlier ones."""
         isolation = waiter.isolation
         for partition in partitions:
             waiting = self._waiting.get(partition)
@@ -150,7 +151,7 @@ class Purgatory:
             each.waiters[waiter] = None
 
     def forget(self, waiter: Waiter, partitions: Iterable[Partition]) -> None:
-        """Undo `watch`; do nothing when the waiter is not known."""
+        """Undo `watch`; unknown waiters are ignored."""
         isolation = waiter.isolation
         for partition in partitions:
             each = self._waiting.get(partition, {}).get(isolation)
@@ -158,7 +159,7 @@ class Purgatory:
                 self._drop_empty(partition)
 
     def _drop_empty(self, partition: Partition) -> None:
-        """Stop listening to a partition that nothing waits for."""
+        """Stop listening to a partition without waiters."""
         waiting = self._waiting.get(partition)
         if waiting is None:
             return
@@ -169,13 +170,13 @@ class Purgatory:
             partition.remove_listener(self.notify)
 
     def notify(self, partition: Partition) -> None:
-        """Note that a partition changed. Thread-safe."""
+        """Record a change of a partition. Thread-safe."""
         if threading.get_ident() == self._thread:
             self._note(partition)
         else:
             try:
                 self._loop.call_soon_threadsafe(self._note, partition)
-            except RuntimeError:  # the loop is closed, and with it all that waited
+            except RuntimeError:  # the loop is closed
                 return
 
     def _note(self, partition: Partition) -> None:
@@ -197,11 +198,11 @@ class Purgatory:
         try:
             if waiter in each.waiters and waiter.changed(partition):
                 each.waiters.pop(waiter, None)
-        except Exception:  # the others wait too; this one has a timer of its own
+        except Exception:  # other waiters must be called too; this one has its own timer
             logger.exception("A request that waits for %s-%d failed", partition.topic, partition.partition)
         if not each.waiters:
             self._drop_empty(partition)
 
     def end_wait(self, end: Callable[[], object]) -> None:
-        """Call `end` of a wait whose time is over; when there are many of them, in a later turn of the loop."""
+        """Call `end` for a wait that timed out; if there are many, in a later turn of the loop."""
         self._turns.run(end)

@@ -1,4 +1,4 @@
-"""Fields of the records in a coordinator's topic: Kafka's message encoding, old and flexible, for records by hand.
+"""Fields of records in a coordinator's topic: Kafka's message encoding, old and flexible, written by hand.
 
 All integers are big-endian. In old versions a STRING is an int16 length and UTF-8 bytes, an array or BYTES has an int32
 count; in flexible ones (KIP-482) both have an unsigned varint of the count plus one, and every struct ends with tagged
@@ -41,7 +41,7 @@ def put_tags(out: bytearray, fields: Mapping[int, bytes]) -> None:
 
 
 class FieldReader:
-    """Reads fields one after the other; anything that does not fit is a CorruptRecordError that begins with `what`."""
+    """Reads fields in order; invalid data raises a CorruptRecordError that begins with `what`."""
 
     def __init__(self, data: bytes, what: str) -> None:
         self._data = data
@@ -50,7 +50,7 @@ class FieldReader:
         self._flexible = False
 
     def version(self, highest: int, flexible_from: int) -> int:
-        """Return the int16 that a value begins with; what follows is read as of this version."""
+        """Return the int16 that a value begins with; the rest is read in this version."""
         version = self.int16()
         if not 0 <= version <= highest:
             raise CorruptRecordError(f"{self._what}: version {version}, known are 0 to {highest}")
@@ -99,7 +99,7 @@ class FieldReader:
         return self._unsigned_varint() - 1 if self._flexible else self.int32()
 
     def tags(self) -> dict[int, bytes]:
-        """Return the tagged fields at the end of a struct; none in a version that is not flexible."""
+        """Return the tagged fields at the end of a struct; empty in a version that is not flexible."""
         if not self._flexible:
             return {}
         return {self._unsigned_varint(): self._take(self._unsigned_varint()) for _ in range(self._unsigned_varint())}
@@ -118,7 +118,7 @@ class FieldReader:
         return value
 
     def damaged(self, why: str) -> CorruptRecordError:
-        """Return what to raise for a value that cannot be."""
+        """Return the error for an invalid value."""
         return CorruptRecordError(f"{self._what} is damaged at byte {self._at}: {why}")
 
     def _unsigned_varint(self) -> int:

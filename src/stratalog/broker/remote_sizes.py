@@ -1,7 +1,7 @@
-"""Sizes of the remote tier in DescribeLogDirs: a tagged field of our own at the end of the response.
+"""Sizes of the remote tier in DescribeLogDirs: our own tagged field at the end of the response.
 
-Kafka's protocol has no place for them. The field is there only when a partition has a remote tier; clients that do not
-know it skip it (KIP-482). Its data is JSON: {topic: {partition: bytes of finished remote segments}}.
+Kafka's protocol has no field for them. It is included only if a partition has a remote tier; clients that do not know
+it skip it (KIP-482). Its data is JSON: {topic: {partition: bytes of finished remote segments}}.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Far above the tags that Kafka gives out one by one.
+#: Far above the tags that Kafka assigns.
 TAG = 10_000
 
 
 def remote_sizes(partitions: Iterable[Partition]) -> dict[tuple[str, int], int]:
-    """Bytes in the remote tier of each partition that has one; may block. Sizes that are not known now are left out."""
+    """Return the bytes in the remote tier of each partition that has one, if currently known; may block."""
     sizes = {}
     for partition in partitions:
         if partition.remote is None:
@@ -45,7 +45,7 @@ def encode(sizes: Mapping[tuple[str, int], int]) -> bytes:
 
 
 def decode(data: bytes) -> dict[tuple[str, int], int]:
-    """Return the sizes. Raises ValueError for anything else than what `encode` makes."""
+    """Return the sizes. Raises ValueError unless the data is from `encode`."""
     by_topic: Any = json.loads(data)
     try:
         return {

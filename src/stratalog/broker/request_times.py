@@ -1,10 +1,10 @@
-"""How long requests took, by the name of the request: Kafka's RequestMetrics.
+"""Durations of requests by name: Kafka's RequestMetrics.
 
-A connection notes a few clock readings a request, or once for a run of requests that were answered together. They are
-counted when there are many of them or when they are read. So a request costs about a microsecond.
+A connection records a few clock readings per request, or per run of requests that were answered together. They are
+aggregated when there are many, or when metrics are read. So a request costs about a microsecond.
 
-Quantiles are of the last minutes: what is older weighs less, as in Kafka. They are right within 5 %. When there are
-many requests, each eighth of them stands for all; counts and sums are exact all the same.
+Quantiles are those of the last minutes: older values have less weight, as in Kafka. They are accurate within 5 %. With
+many requests, every eighth one is sampled for them; counts and sums are exact.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from operator import mul, sub
 from time import perf_counter
 from typing import Final, NamedTuple
 
-#: As many notes are counted together, of which only some are looked at for the quantiles.
+#: Number of notes to aggregate together, of which every `_STRIDE`th is sampled for quantiles.
 _NOTES_MAX: Final = 512
 _STRIDE: Final = 8
-#: What is this old weighs half.
+#: Age at which a value has half its weight.
 _HALF_LIFE_S: Final = 46.0
-#: Steps in which values double, so that neighbours differ by 9 %.
+#: Steps per doubling, so that neighbours differ by 9 %.
 _STEPS: Final = 8
-#: Seconds are counted in units of this, so that what is below has the value 0.
+#: Unit of seconds; smaller values are 0.
 _UNIT_S: Final = 1e-6
-#: Kafka's, in JMX.
+#: As in Kafka's JMX metrics.
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 
 
 class RequestPart(Enum):
-    """What is measured of a request; the value is Kafka's name for it. All but the size in milliseconds."""
+    """The measured parts of a request; the value is Kafka's name. All but the size are in milliseconds."""
 
     TOTAL = "TotalTimeMs"
     QUEUE = "RequestQueueTimeMs"
@@ -44,23 +44,23 @@ class RequestPart(Enum):
 
 
 class RequestNote(NamedTuple):
-    """Readings of `perf_counter` for requests that were answered together, without those of their sending."""
+    """Readings of `perf_counter` for requests that were answered together, except those of their sending."""
 
     version: int
     requests: int
-    #: Of the requests on the average.
+    #: Average size of the requests.
     size: float
     received: float
     begun: float
-    #: When the broker had done its own part.
+    #: When the broker's own work ended.
     worked: float
-    #: When the answer was there: later than `worked` if it had to wait for something else.
+    #: When the answer was ready: later than `worked` if it had to wait.
     answered: float
     throttle_ms: float = 0.0
 
 
 class Summary(NamedTuple):
-    """Values of one part so far, in all; and of the last minutes those at `QUANTILES`."""
+    """Total count and sum of one part, and its recent values at `QUANTILES`."""
 
     requests: int
     total: float
@@ -68,7 +68,7 @@ class Summary(NamedTuple):
 
 
 class NamedRequestTimes:
-    """Of the requests of one name. Belongs to the loop's thread."""
+    """The durations of requests of one name. Belongs to the loop's thread."""
 
     __slots__ = ("_decayed_at", "_notes", "_sums", "_weights", "max_ms", "versions")
 
@@ -77,9 +77,9 @@ class NamedRequestTimes:
         self._sums = dict.fromkeys(RequestPart, 0.0)
         self._weights: dict[RequestPart, dict[int, float]] = {part: {} for part in RequestPart}
         self._decayed_at = perf_counter()
-        #: How many there were of each version; as of the last `settle`, like `max_ms`.
+        #: Counts by version; as of the last `settle`, like `max_ms`.
         self.versions: Counter[int] = Counter()
-        #: The longest time that one took in all.
+        #: The longest total time.
         self.max_ms = 0.0
 
     def add(self, note: RequestNote, flushed: float, sent: float) -> None:
@@ -90,11 +90,11 @@ class NamedRequestTimes:
             self._settle(_STRIDE)
 
     def settle(self) -> None:
-        """Bring all figures up to date."""
+        """Aggregate all notes."""
         self._settle(1)
 
     def summary(self, part: RequestPart) -> Summary:
-        """Return the figures of a part, as of the last `settle`."""
+        """Return the values of a part, as of the last `settle`."""
         count, total, weights = self.versions.total(), self._sums[part], self._weights[part]
         if part is RequestPart.BYTES:
             return Summary(count, total, tuple(map(_value, _at_quantiles(weights))))
@@ -112,7 +112,7 @@ class NamedRequestTimes:
             for version, count in zip(versions, counts, strict=True):
                 self.versions[int(version)] += int(count)
         self.max_ms = max(self.max_ms, max(map(sub, sent, received)) * 1000)
-        # Times are differences, and so are their sums.
+        # Times are differences, so their sums are differences of sums.
         of = [sum(map(mul, counts, column)) for column in (received, begun, worked, answered, flushed, sent)]
         sums = self._sums
         sums[RequestPart.TOTAL] += of[5] - of[0]
@@ -152,25 +152,25 @@ class NamedRequestTimes:
         share = 0.5 ** ((now - self._decayed_at) / _HALF_LIFE_S)
         self._decayed_at = now
         for part, weights in self._weights.items():
-            # What is a thousandth of one request is no longer seen by any quantile.
+            # A thousandth of a request affects no quantile.
             self._weights[part] = {step: weight * share for step, weight in weights.items() if weight * share > 1e-3}
 
 
 class RequestTimes:
-    """Of all requests of a broker, by name. Belongs to the loop's thread."""
+    """The durations of all requests of a broker, by name. Belongs to the loop's thread."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, NamedRequestTimes] = {}
 
     def of(self, name: str) -> NamedRequestTimes:
-        """Return those of a name, which need not have been used."""
+        """Return the durations of a name, created if needed."""
         found = self._by_name.get(name)
         if found is None:
             found = self._by_name[name] = NamedRequestTimes()
         return found
 
     def items(self) -> Iterator[tuple[str, NamedRequestTimes]]:
-        """Yield what there were requests of, up to date and in the order of their names."""
+        """Yield the names with requests and their aggregated durations, sorted."""
         for name, times in sorted(self._by_name.items()):
             times.settle()
             if times.versions:
@@ -178,7 +178,7 @@ class RequestTimes:
 
 
 def _at_quantiles(weights: dict[int, float]) -> list[int]:
-    """Return the steps at `QUANTILES`; of nothing, zeros."""
+    """Return the steps at `QUANTILES`; zeros without weights."""
     left = sum(weights.values())
     found: list[int] = []
     below, at = 0.0, 0
@@ -194,5 +194,5 @@ def _at_quantiles(weights: dict[int, float]) -> list[int]:
 
 
 def _value(step: int) -> float:
-    """Return the middle of a step."""
+    """Return the middle value of a step."""
     return float(2 ** ((step - 0.5) / _STEPS)) if step else 0.0

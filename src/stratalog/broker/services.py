@@ -1,4 +1,4 @@
-"""Everything that one broker is made of while it serves: built once on its loop, taken down in the opposite order."""
+"""The services of a running broker: created on its loop, closed in reverse order."""
 
 from __future__ import annotations
 
@@ -40,10 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerServices:
-    """What the APIs work on; each takes what it needs.
-
-    Belongs to the loop's thread, except for what `BrokerStorage` says is thread-safe.
-    """
+    """The services of the APIs. Belongs to the loop's thread, except for thread-safe parts of `BrokerStorage`."""
 
     node_id: int
     cluster_id: str
@@ -75,27 +72,27 @@ class BrokerServices:
     encoded_topics: TopicEncodings
     #: None in a cluster, where the controllers delete topics.
     topic_deletions: TopicDeletions | None
-    #: The cluster that the broker is a member of; None for a broker by itself.
+    #: None for a single broker.
     cluster: ClusterMembership | None = None
-    #: Decides who may do what; None: everybody may do everything.
+    #: None if every client may do everything.
     access: AccessControl | None = None
-    #: Of a broker without a cluster that has a bucket: the copies of its metadata there.
+    #: Copies of the metadata in the bucket, for a single broker with a remote tier.
     metadata_copies: MetadataCopies | None = None
 
     @property
     def config(self) -> BrokerConfig:
-        """The settings in force."""
+        """The current settings."""
         return self.settings.current
 
     @property
     def store(self) -> MetadataStore:
-        """The metadata of a broker by itself, which it changes; in a cluster the controllers do."""
+        """The metadata store of a single broker; in a cluster the controllers make changes."""
         assert isinstance(self.metadata, MetadataStore)
         return self.metadata
 
     @property
     def topics(self) -> TopicManager:
-        """As `store`: what changes the topics."""
+        """As `store`: changes topics."""
         assert isinstance(self.control, TopicManager)
         return self.control
 
@@ -103,7 +100,7 @@ class BrokerServices:
         return self.logs.get(topic, partition)
 
     def has_partition(self, topic: str, partition: int) -> bool:
-        """Return whether there is such a partition, on this broker or on another one of its cluster."""
+        """Return whether a partition exists, on this broker or on others of its cluster."""
         known = self.metadata.topic(topic)
         return known is not None and 0 <= partition < known.partition_count
 
@@ -133,7 +130,7 @@ class BrokerServices:
 
 
 def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.AbstractEventLoop) -> BrokerServices:
-    """Go to work on the loop's thread: waiting requests, groups, tiering. What fails leaves nothing running."""
+    """Start all services on the loop's thread. After an error nothing is left running."""
     access = access_control(storage.config, storage.metadata.acls)
     with ExitStack() as undo:
         workers = Workers(loop)
@@ -166,7 +163,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
             transactions.start_by_partition(purgatory, storage.cluster)
             share_states.start_by_partition(purgatory)
         tokens = IssuedTokens(storage.metadata, storage.config, storage.clock.now_ms)
-        if storage.cluster is None:  # else the controllers remove what has expired
+        if storage.cluster is None:  # in a cluster the controllers remove expired tokens
             tokens.start(workers)
         undo.pop_all()
     return BrokerServices(
@@ -206,7 +203,7 @@ def start_services(storage: BrokerStorage, listener: Listener, loop: asyncio.Abs
 
 
 def _metadata_copies(storage: BrokerStorage) -> MetadataCopies | None:
-    """Begin to copy the metadata to the bucket, if the remote tier is in one that this package writes itself."""
+    """Start copying the metadata to the bucket, if this package itself writes the remote tier."""
     remote, metadata = storage.logs.remote, storage.metadata
     if remote is None or not isinstance(metadata, MetadataStore):
         return None
@@ -220,10 +217,10 @@ def _metadata_copies(storage: BrokerStorage) -> MetadataCopies | None:
 
 
 def _remote_readers(storage: BrokerStorage, listener: Listener) -> WorkerPool:
-    """Start tiering, if it is switched on; the threads that read the remote tier."""
+    """Start tiering, if enabled; return the threads that read the remote tier."""
     if not storage.config[TIERING_KEY]:
         return WorkerPool("remote-log-reader", 1)
-    # Object stores and what reads them are loaded by brokers that tier only.
+    # Object stores and their readers are loaded only by brokers with a remote tier.
     from stratalog.engine.tiering import start_tiering
 
     def partition_count(topic_id: UUID) -> int | None:

@@ -1,4 +1,4 @@
-"""The broker's configuration: what it was started with, and what is set dynamically over it."""
+"""The broker's configuration: the static one, and dynamic changes on top of it."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ logger = logging.getLogger(__name__)
 
 
 class BrokerSettings:
-    """What is in force, and its changes. `current` may be read on any thread; it is replaced, never changed."""
+    """The current configuration, and changes to it. Any thread may read `current`, which is replaced, never changed."""
 
     def __init__(self, static: BrokerConfig, metadata: ClusterMetadata, logs: LogManager) -> None:
-        #: What the broker was started with, without dynamic configuration.
+        #: The configuration at startup, without dynamic changes.
         self.static = static
         self.current = static
         self._metadata = metadata
         self._logs = logs
         self._node_id: int = static["node.id"]
         self._ignored: Mapping[str, str] = {}
-        #: The TLS of the listeners that speak it, by name; replaced when its settings change.
+        #: TLS by listener; replaced when its settings change.
         self.tls: dict[str, ServerTls] = {}
         self.take_stored()
 
     def take_stored(self) -> None:
-        """Put in force what the metadata has as dynamic configuration, as far as it goes together."""
+        """Apply the stored dynamic configuration, as far as it is consistent."""
         found = in_force(self.static, self._dynamic(), large=self._large_segments())
         for name, why in found.ignored.items():
             logger.warning(
@@ -47,9 +47,9 @@ class BrokerSettings:
         self._put_in_force(found)
 
     def open_tls(self, tls: Mapping[str, ServerTls]) -> Mapping[str, ServerTls]:
-        """Take the TLS of the listeners as the file has it; what is in force, now and later.
+        """Set the listeners' TLS from the configuration file, and return the current one.
 
-        What is set dynamically and cannot be used any more does not count: it must not keep a broker down.
+        Dynamic settings that are no longer usable are ignored: they must not prevent a broker from starting.
         """
         self.tls.update(tls)
         for name, each in tls.items():
@@ -72,10 +72,7 @@ class BrokerSettings:
             self._logs.remote.reconfigure(self.current)
 
     def _dynamic(self, changes: Mapping[int | None, Mapping[str, str]] | None = None) -> dict[str, str]:
-        """Return what is set dynamically, or would be with other values of one level.
-
-        This broker's over the cluster's.
-        """
+        """Return the dynamic settings, this broker's over the cluster's, optionally with other values of one level."""
         levels = {
             None: self._metadata.broker_configs(None),
             self._node_id: self._metadata.broker_configs(self._node_id),
@@ -89,10 +86,9 @@ class BrokerSettings:
     def set(
         self, node_id: int | None, configs: Mapping[str, str], topics: TopicManager, *, validate_only: bool = False
     ) -> None:
-        """Replace the dynamic configuration of one broker or (None) of all, in force at once.
+        """Replace the dynamic configuration of one broker, or (None) of all, with immediate effect.
 
-        Checked first against the file's, against itself and against every topic: InvalidConfigError leaves all as it
-        was.
+        It is checked against the file, itself and every topic; after an InvalidConfigError nothing has changed.
         """
         with topics.changing:
             before = self._dynamic()

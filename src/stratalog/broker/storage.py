@@ -1,4 +1,4 @@
-"""What a broker keeps on disk: opened before anything is served, closed last."""
+"""The broker's data on disk: opened before clients are served, closed last."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TIERING_KEY = "remote.log.storage.system.enable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerStorage:
-    """Topics and their logs, with the settings that rule them. Its parts are thread-safe."""
+    """Topics and their logs, with their settings. Its parts are thread-safe."""
 
     data_dirs: list[Path]
     clock: Clock
@@ -53,22 +53,22 @@ class BrokerStorage:
     control: ClusterControl
     producer_ids: ProducerIds
     load_report: LoadReport
-    #: The cluster that the broker is a member of; None for a broker by itself.
+    #: None for a single broker.
     cluster: ClusterMembership | None = None
 
     @property
     def topics(self) -> TopicManager:
-        """The topics of a broker by itself; in a cluster the controllers have them."""
+        """The topics of a single broker; in a cluster the controllers manage them."""
         assert isinstance(self.control, TopicManager)
         return self.control
 
     @property
     def config(self) -> BrokerConfig:
-        """The settings in force."""
+        """The current settings."""
         return self.settings.current
 
     def close(self, *, clean: bool = True) -> None:
-        """Leave the directories flushed."""
+        """Flush and close the directories."""
         if self.cluster is not None:
             self.cluster.close(clean=clean)
         self.logs.close(clean=clean, broker_epoch=-1 if self.cluster is None else self.cluster.broker_epoch)
@@ -78,9 +78,9 @@ class BrokerStorage:
 def open_storage(
     data_dirs: list[Path], config: BrokerConfig, *, clock: Clock = SYSTEM_CLOCK, fs: FileSystem = REAL_FILESYSTEM
 ) -> BrokerStorage:
-    """Open the store and the data directories, load every partition.
+    """Open the store and the data directories, and load every partition.
 
-    DataDirError for a directory that cannot be used; nothing is written to one of another format or owner.
+    Raises DataDirError for an unusable directory; directories of another format or cluster are not written to.
     """
     first = data_dirs[0]
     store = MetadataStore.open(first) if (first / STORE_FILE).is_file() else None
@@ -116,10 +116,10 @@ def _load(
     topics = TopicManager(store, logs, lambda: settings.current, clock)
     if settings.current[PRODUCE_VALIDATION] == "header":
         logger.warning(
-            "%s=header: records of clients are not looked at; one faulty client can make a partition unreadable",
+            "%s=header: records of clients are not checked; one faulty client can make a partition unreadable",
             PRODUCE_VALIDATION,
         )
-    # Topics whose deletion was interrupted are loaded too, so that a start can delete both of their tiers.
+    # Topics whose deletion was interrupted are loaded too, so that startup can delete both of their tiers.
     stored = [*store.topics(), *store.deleting_topics()]
     topics.warn_of_settings()
     return BrokerStorage(
@@ -135,10 +135,9 @@ def _load(
 
 
 def _check_level(store: MetadataStore | None, config: BrokerConfig) -> None:
-    """Check the level of `metadata.version` before anything is written: the store's, or the first one of a new store.
+    """Check the level of `metadata.version` before anything is written: the store's, or the initial one.
 
-    InvalidConfigError when the file gives topics larger segments than the level allows, or does not go together
-    otherwise.
+    Raises InvalidConfigError if the topic defaults have larger segments than the level allows, or are inconsistent.
     """
     initial = config[INITIAL_METADATA_VERSION]
     level = initial if store is None else store.metadata_version
@@ -146,7 +145,7 @@ def _check_level(store: MetadataStore | None, config: BrokerConfig) -> None:
         config.check_segment_size(large=is_large_index_format_supported(level))
     except InvalidConfigError as error:
         how = (
-            f"A new data directory may also begin there: {INITIAL_METADATA_VERSION}={LARGE_SEGMENTS_LEVEL}."
+            f"A new data directory may also start there: {INITIAL_METADATA_VERSION}={LARGE_SEGMENTS_LEVEL}."
             if store is None
             else "Start without it, upgrade, and set it then."
         )
@@ -167,9 +166,9 @@ def _check_level(store: MetadataStore | None, config: BrokerConfig) -> None:
 
 
 def _refuse_untiered(store: MetadataStore | None, config: BrokerConfig) -> None:
-    """InvalidConfigError for tiered topics without a remote tier: what is only there could not be read, nor deleted.
+    """Raise InvalidConfigError for tiered topics without a remote tier: remote records could not be read or deleted.
 
-    Kafka refuses too. No client can bring this about: the switch is in the file.
+    Kafka refuses too. Clients cannot cause this: the switch is in the file.
     """
     if store is None or config[TIERING_KEY]:
         return
@@ -184,7 +183,7 @@ def _refuse_untiered(store: MetadataStore | None, config: BrokerConfig) -> None:
 
 
 def _cluster_id(store: MetadataStore | None, data_dirs: list[Path]) -> str:
-    """Return the id of the cluster that the directories belong to; a fresh one when they are new."""
+    """Return the cluster id of the directories; a random one if they are new."""
     stored = {path: found for path in data_dirs if (found := stored_cluster_id(path)) is not None}
     if store is None:
         return next(iter(stored.values()), None) or uuid_to_base64(random_uuid())

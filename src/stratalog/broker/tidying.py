@@ -1,7 +1,7 @@
-"""Work that comes back every so often, and may look at everything there is: done in slices between requests.
+"""Periodic work over large collections, done in slices between requests.
 
-A coordinator may have 100,000 groups or transactional ids. To look at all of them in one turn of the loop would keep
-every client waiting for tens of milliseconds.
+A coordinator may have 100,000 groups or transactional ids. Iterating over all of them in one turn of the loop would
+delay every client by tens of milliseconds.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Final
 
 logger = logging.getLogger(__name__)
 
-#: After so long the clients have their turn.
+#: Length of a slice, after which clients get their turn.
 _SLICE_S: Final = 0.001
 
-#: What is to be done, step by step. Requests may be answered between two steps.
+#: Work in steps. Requests may be handled between two steps.
 Steps = Callable[[], Iterator[object]]
 
 
 class Tidying:
-    """Starts each piece of work again and again. Belongs to the loop's thread."""
+    """Runs work periodically. Belongs to the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -30,13 +30,13 @@ class Tidying:
         self._closed = False
 
     def close(self) -> None:
-        """Stop; what is half done stays so."""
+        """Stop; unfinished work is abandoned."""
         self._closed = True
         for handle in self._handles.values():
             handle.cancel()
 
     def every(self, name: str, interval_s: Callable[[], float], work: Steps) -> None:
-        """Do `work` after each interval, which begins when it has ended. What fails is logged, and tried again then."""
+        """Run `work` periodically; the interval starts when it has ended. A failure is logged."""
         if not self._closed:
             self._handles[name] = self._loop.call_later(interval_s(), self._go_on, name, interval_s, work, None)
 
@@ -49,6 +49,6 @@ class Tidying:
                     if not self._closed:
                         self._handles[name] = self._loop.call_soon(self._go_on, name, interval_s, work, steps)
                     return
-        except Exception:  # whatever it is: nothing else would ever do this work again
-            logger.exception("%s failed; it is tried again in %.0f s", name, interval_s())
+        except Exception:  # without further runs, this work would never be done again
+            logger.exception("%s failed; it will be retried in %.0f s", name, interval_s())
         self.every(name, interval_s, work)

@@ -1,7 +1,7 @@
-"""Tier status in DescribeLogDirs: a tagged field of our own, beside that of `remote_sizes`, for our own client only.
+"""Tier status in DescribeLogDirs: our own tagged field, besides that of `remote_sizes`, for our own client only.
 
-Its data is the JSON of `/api/tier-status` with the tiered ones of the partitions that were asked for: so `stratalog
-tier status` needs no web address.
+Its data is the JSON of `/api/tier-status` for the tiered ones of the requested partitions, so that `stratalog tier
+status` needs no web address.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from stratalog.engine import LogManager, Partition
 from stratalog.engine.tiering import status_json, tier_statuses
 
 TAG = 10_001
-#: Clients that get it; others have no use for it, and it takes some hundred bytes a partition.
+#: Only this client gets it: it takes some hundred bytes per partition.
 CLIENT_ID = "stratalog"
 
 

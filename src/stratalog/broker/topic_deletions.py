@@ -1,14 +1,14 @@
-"""Deleting topics, with all that groups have committed for them; share groups forget that they read them.
+"""Delete topics, with the commits of groups and the share states for them.
 
-The steps, and what a crash after each of them leaves to the next start, which goes on with the second:
+The steps, the second of which the next start resumes after a crash:
 
-    1. the store says that the topic is being deleted    clients do not see it any more; its name stays taken
+    1. the store marks the topic as being deleted        clients no longer see it; its name stays reserved
     2. its directories are renamed, its remote segments marked for deletion
-    3. tombstones for its commits, on disk               a new topic of its name must not begin at an old commit
-    4. the store forgets the topic                       its name is free
+    3. tombstones for its commits, on disk               a new topic of its name must not use old commits
+    4. the store removes the topic                       its name is free
 
-Who asked for it may be gone before it is done. Kafka writes the tombstones after the name is free, and a new topic may
-come before them; there and here a commit also has the id of its topic, and does not count for another one.
+The client may disconnect before the end. Kafka writes the tombstones after the name is free, so a new topic may come
+before them; both there and here a commit has the id of its topic, and does not apply to another one.
 """
 
 from __future__ import annotations
@@ -40,10 +40,7 @@ class TopicDeletions:
         self._going_on: set[asyncio.Task[Topic]] = set()
 
     def resume(self) -> None:
-        """At startup, before clients are served: go on with what was interrupted, as far as commits are there.
-
-        May block.
-        """
+        """Resume interrupted deletions at startup, as far as commits are loaded. May block."""
         for topic in self._topics.resume_deletions():
             if self._groups.loading.is_over:
                 try:
@@ -58,10 +55,10 @@ class TopicDeletions:
                 self._go_on(self._forget(topic))
 
     async def delete(self, name: str) -> Topic:
-        """Delete a topic; it goes on when the caller is cancelled. UnknownTopicOrPartitionError when there is none.
+        """Delete a topic, even if the caller is cancelled. UnknownTopicOrPartitionError if it does not exist.
 
-        While commits are still read back at a start, this waits for them: they can be forgotten only then. If the disk
-        refuses the tombstones, the topic is gone and its name taken until the next start can write them.
+        Waits while commits are loading, as they have to be deleted too. If the tombstones cannot be written, the topic
+        is deleted but its name stays reserved until the next start can write them.
         """
         return await asyncio.shield(self._go_on(self._delete(name)))
 
@@ -81,7 +78,7 @@ class TopicDeletions:
             self._groups.shares.forget_topics()
             for piece in self._groups.commits.remove_topic(topic.name):
                 written |= piece
-                await asyncio.sleep(0)  # others have their turn
+                await asyncio.sleep(0)  # other requests get their turn
             await self._workers.run(self._finish, topic, written)
         except (StratalogError, OSError):
             self._leave_unfinished(topic)
@@ -95,6 +92,6 @@ class TopicDeletions:
     @staticmethod
     def _leave_unfinished(topic: Topic) -> None:
         logger.exception(
-            "Commits for %s, which is deleted, cannot be removed; its name stays taken until the next start can",
+            "Commits for the deleted topic %s cannot be removed; its name stays reserved until the next start can",
             topic.name,
         )

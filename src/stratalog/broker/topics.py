@@ -1,4 +1,4 @@
-"""What can be done to a topic: the store, the logs and everybody who has to know, in that order."""
+"""Operations on topics, which update the store, the logs and their listeners, in that order."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from stratalog.util import Clock
 
 logger = logging.getLogger(__name__)
 
-#: Topics that belong to brokers: clients may not write to them.
+#: Internal topics, which clients may not write to.
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 _NAME_LENGTH_MAX = 249
@@ -47,7 +47,7 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic_name(name: str) -> None:
-    """Raise InvalidTopicError unless `name` may be a topic's. Source: Kafka's `Topic.validate`."""
+    """Raise InvalidTopicError for an invalid topic name. Source: Kafka's `Topic.validate`."""
     if not name:
         why = "the empty string is not allowed"
     elif name in (".", ".."):
@@ -62,7 +62,7 @@ def check_topic_name(name: str) -> None:
 
 
 def is_topic_name(name: str) -> bool:
-    """Return whether `name` may be a topic's."""
+    """Return whether `name` is a valid topic name."""
     try:
         check_topic_name(name)
     except InvalidTopicError:
@@ -79,9 +79,9 @@ def _conflicts(topic: Topic, stored: StoredConfig) -> Iterator[str]:
 
 
 class TopicManager:
-    """Creates, changes and deletes topics. Thread-safe; every method is durable when it returns, and may block on disk.
+    """Creates, changes and deletes topics. Thread-safe; methods may block on disk, and are durable when they return.
 
-    A failure half-way is undone, or finished at the next start.
+    A partial failure is undone, or finished at the next start.
     """
 
     def __init__(
@@ -94,12 +94,12 @@ class TopicManager:
         self._lock = threading.RLock()
 
     def log_config(self, configs: Mapping[str, str]) -> LogConfig:
-        """Return the typed configuration of a topic with these properties; InvalidConfigError names what is wrong."""
+        """Return the typed configuration of a topic with these properties; InvalidConfigError names the problem."""
         large = self.store.large_segments
         return LogConfig.from_properties(configs, self._config(), use_large_index_format=large)
 
     def new_config(self, configs: Mapping[str, str]) -> LogConfig:
-        """`log_config` of properties that are about to be set, which must also suit the remote tier's plugin."""
+        """Return the `log_config` of new properties, which must also be compatible with the remote tier's plugin."""
         config = self.log_config(configs)
         self._check_positions(config)
         return config
@@ -116,9 +116,9 @@ class TopicManager:
             )
 
     def check_broker_defaults(self, broker: BrokerConfig) -> None:
-        """Raise InvalidConfigError, naming topics, when this configuration would put one of them in conflict.
+        """Raise InvalidConfigError if this configuration would make that of a topic inconsistent.
 
-        Topics that are in conflict already do not count.
+        Topics that are already inconsistent are ignored.
         """
         now = self._config()
         if broker.topic_defaults() == now.topic_defaults():
@@ -137,15 +137,15 @@ class TopicManager:
         if refused:
             name, why = next(iter(refused.items()))
             others = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
-            raise InvalidConfigError(f"Topic {name}{others} inherits it and does not go together with it: {why}")
+            raise InvalidConfigError(f"Topic {name}{others} inherits it and is incompatible with it: {why}")
 
     @property
     def changing(self) -> threading.RLock:
-        """Held while topics are made and changed: with it, what is checked against all topics stays true."""
+        """Held while topics are created and changed, so that checks against all topics stay valid."""
         return self._lock
 
     def in_force(self, topic: Topic) -> StoredConfig:
-        """Return the configuration of a topic that is there, whatever is set on it and around it; never an error."""
+        """Return the effective configuration of an existing topic, even if its settings conflict; never an error."""
         return stored_config(
             topic.configs,
             self._config(),
@@ -154,22 +154,22 @@ class TopicManager:
         )
 
     def spec(self, topic: Topic) -> TopicSpec:
-        """Return what the logs of a topic are opened with."""
+        """Return the specification to open a topic's logs with."""
         return TopicSpec(topic.name, topic.topic_id, topic.partition_count, self.in_force(topic).config)
 
     def specs(self, topics: Iterable[Topic]) -> list[TopicSpec]:
-        """`spec` of all topics, at a start. If none is in conflict, the broker's values are kept as good ones."""
+        """Return the `spec` of all topics at startup; store the broker's values as good ones if none conflicts."""
         found = [(topic, self.in_force(topic)) for topic in topics]
         self._warn(warning for topic, stored in found for warning in _conflicts(topic, stored))
         if all(stored.problem is None for _, stored in found):
             try:
                 self.store.keep_good_topic_defaults(topic_default_properties(self._config()))
-            except KafkaStorageError as error:  # only a later conflict would miss them
-                logger.warning("What topics get from the broker cannot be noted: %s", error)
+            except KafkaStorageError as error:  # only needed for a later conflict
+                logger.warning("The broker's topic defaults cannot be stored: %s", error)
         return [TopicSpec(topic.name, topic.topic_id, topic.partition_count, stored.config) for topic, stored in found]
 
     def check_new(self, name: str, partition_count: int, configs: Mapping[str, str]) -> None:
-        """Raise what `create` would raise for these, without doing anything."""
+        """Raise the errors of `create` for these arguments, without doing anything."""
         check_topic_name(name)
         if self.store.topic(name) is not None:
             raise TopicAlreadyExistsError(f"Topic '{name}' already exists.")
@@ -179,31 +179,32 @@ class TopicManager:
         self.new_config(configs)
 
     def check_partition_count(self, name: str, count: int) -> None:
-        """InvalidPartitionsError for a topic of the broker's own with another count than it must have to start.
+        """Raise InvalidPartitionsError for an internal topic with another count than startup requires.
 
-        Source: a broker with tiering on ends where `__remote_log_metadata` has another count than configured.
+        Source: a broker with tiering stops if `__remote_log_metadata` has another count than configured.
         """
         wanted = self._config()[PARTITIONS_KEY]
         if name == REMOTE_LOG_METADATA_TOPIC and count != wanted:
             raise InvalidPartitionsError(
-                f"{name} has {PARTITIONS_KEY}={wanted} partitions for good: its events would no longer be found"
+                f"{name} has {PARTITIONS_KEY}={wanted} partitions permanently: its events would no longer be found"
             )
 
     def _check_collision(self, name: str) -> None:
-        """Names that differ in '.' and '_' only would share their metrics' names; Kafka refuses the second."""
+        """Raise InvalidTopicError if another name differs only in '.' and '_': they would share their metrics."""
         other = self.store.colliding_topic(name)
         if other is not None:
             raise InvalidTopicError(f"Topic '{name}' collides with existing topic: {other}")
 
     def create(self, name: str, partition_count: int | None = None, configs: Mapping[str, str] | None = None) -> Topic:
-        """Create a topic and its partitions; `num.partitions` of them when no count is given.
+        """Create a topic and its partitions; `num.partitions` by default.
 
-        InvalidTopicError, TopicAlreadyExistsError, InvalidPartitionsError, InvalidConfigError, KafkaStorageError;
-        RequestTimedOutError when the broker stops: the topic is there, with all its partitions from the next start on.
+        Raises InvalidTopicError, TopicAlreadyExistsError, InvalidPartitionsError, InvalidConfigError,
+        KafkaStorageError; RequestTimedOutError if the broker stops: the topic then exists, with all its partitions from
+        the next start on.
         """
         if (
             name == REMOTE_LOG_METADATA_TOPIC and partition_count is None
-        ):  # somebody has asked for it before tiering did
+        ):  # a client has requested it before tiering did
             partition_count, configs = self._config()[PARTITIONS_KEY], metadata_topic_configs(self._config())
         count = self._config()["num.partitions"] if partition_count is None else partition_count
         with self._lock:
@@ -222,22 +223,19 @@ class TopicManager:
             return topic
 
     def ensure(self, name: str, partition_count: int, configs: Mapping[str, str] | None = None) -> Topic:
-        """Return the topic of this name, created with these when there is none."""
+        """Return the topic of this name, created with these arguments if missing."""
         with self._lock:
             return self.store.topic(name) or self.create(name, partition_count, configs)
 
     def delete(self, name: str) -> None:
-        """Delete a topic of which no group has read anything: `TopicDeletions` forgets commits too.
-
-        UnknownTopicOrPartitionError when there is none of this name.
-        """
+        """Delete a topic without commits; `TopicDeletions` also deletes those. UnknownTopicOrPartitionError."""
         with self._lock:
             self.finish_deletion(self.begin_deletion(name))
 
     def begin_deletion(self, name: str) -> Topic:
-        """Delete a topic's data. Its name stays taken until `finish_deletion`, also over restarts.
+        """Delete a topic's data. Its name stays reserved until `finish_deletion`, even across restarts.
 
-        UnknownTopicOrPartitionError when there is none of this name.
+        Raises UnknownTopicOrPartitionError if it does not exist.
         """
         with self._lock:
             topic = self.store.begin_delete_topic(name)
@@ -245,10 +243,7 @@ class TopicManager:
             return topic
 
     def finish_internal_deletions(self) -> None:
-        """At a start, before anything reads or needs an internal topic.
-
-        Finish the deletion of those that were to go.
-        """
+        """Finish deletions of internal topics at startup, before they are read or needed."""
         with self._lock:
             for topic in self.store.deleting_topics():
                 if topic.name in NEVER_TIERED:
@@ -264,11 +259,11 @@ class TopicManager:
             return topics
 
     def finish_deletion(self, topic: Topic) -> None:
-        """Nothing is left of a topic: give its name free."""
+        """Remove a topic whose data is deleted: its name is free again."""
         self.store.finish_delete_topic(topic.topic_id)
 
     def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
-        """Replace what is set on a topic, in force at once; InvalidConfigError leaves everything as it was."""
+        """Replace a topic's settings with immediate effect; after an InvalidConfigError nothing has changed."""
         with self._lock:
             checked = self.new_config(configs)
             self._warn(small_index_warnings(name, configs, checked))
@@ -277,7 +272,7 @@ class TopicManager:
             self._logs.update_config(name, checked)
 
     def warn_of_settings(self) -> None:
-        """At a start: what is allowed and likely not meant, of the broker and of every topic."""
+        """Warn at startup of valid settings that are probably not intended, of the broker and of every topic."""
         broker = self._config()
         self._warn(small_broker_index_warnings(broker))
         for topic in self.store.topics():
@@ -292,22 +287,22 @@ class TopicManager:
             logger.warning("%s", warning)
 
     def add_partitions(self, name: str, partition_count: int) -> Topic:
-        """Give a topic more partitions; InvalidPartitionsError unless the count grows."""
+        """Add partitions to a topic; InvalidPartitionsError unless the count increases."""
         with self._lock:
             topic = self.store.set_partition_count(name, partition_count)
             self._reserve_producer_ids(self._logs.create_topic(self.spec(topic)))
             return topic
 
     def _reserve_producer_ids(self, partitions: Iterable[Partition]) -> None:
-        """Keep new producers apart from those of directories that were taken over, which may be another cluster's."""
+        """Skip producer ids in existing directories, which may come from another cluster."""
         known = [each.log.active_producers() for each in partitions if each.log.log_end_offset]
         if used := [entry.producer_id for entries in known for entry in entries]:
             self.store.reserve_producer_ids(max(used))
 
     def finalize_features(self, levels: Mapping[str, int], check: Callable[[FinalizedFeatures], None]) -> None:
-        """Finalize levels of features and put them in force for every log.
+        """Finalize levels of features and apply them to every log.
 
-        `check` gets the levels in force, which do not change in between, and raises what speaks against the change.
+        `check` gets the current levels, which do not change concurrently, and raises to refuse the change.
         """
         with self._lock:
             before = self.store.metadata_version
@@ -317,16 +312,16 @@ class TopicManager:
                 self.refresh_configs()
 
     def refresh_configs(self) -> None:
-        """Put changed broker defaults, or another level of `metadata.version`, in force for every topic.
+        """Apply changed broker defaults, or another level of `metadata.version`, to every topic.
 
-        A topic that cannot follow is named in the log and does so at the next start; the others follow now.
+        A topic that cannot be updated is logged and updated at the next start; the others are updated now.
         """
         with self._lock:
             for spec in self.specs(self.store.topics()):
                 try:
                     self._logs.update_config(spec.name, spec.config)
                 except (OSError, StratalogError):
-                    logger.exception("Topic %s keeps the configuration that it had", spec.name)
+                    logger.exception("Topic %s keeps its previous configuration", spec.name)
 
     def known(self, name: str) -> Topic:
         topic = self.store.topic(name)

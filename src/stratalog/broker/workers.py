@@ -1,4 +1,4 @@
-"""Threads beside the loop, for work that may block: searches by time, creation and deletion of topics."""
+"""Worker threads for blocking work, such as searches by time, and creation and deletion of topics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WORKERS = 4
 
 
 class Workers:
-    """Belongs to the loop's thread."""
+    """The threads. Belongs to the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -24,9 +24,9 @@ class Workers:
         return await self.submit(function, *arguments)
 
     def submit(self, function: Callable[..., _T], *arguments: object) -> asyncio.Future[_T]:
-        """Like `run`, for callers that are no coroutine."""
+        """Like `run`, for callers that are not coroutines."""
         return self.loop.run_in_executor(self._pool, function, *arguments)
 
     def close(self) -> None:
-        """Wait for what is running; what has not begun never will."""
+        """Wait for running calls, and cancel the others."""
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""The metadata of a broker by itself: topics, configurations, features, producer ids, in an embedded store."""
+"""The metadata of a single broker: topics, configurations, features, producer ids, in an embedded store."""
 
 import lazy_loader
 

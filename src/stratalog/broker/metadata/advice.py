@@ -1,7 +1,4 @@
-"""What the log warns of in settings that are allowed: segments below the operator's minimums, indexes too small.
-
-Pure.
-"""
+"""Warnings about valid settings: segments below the operator's minimums, indexes that are too small. Pure."""
 
 from __future__ import annotations
 
@@ -9,17 +6,17 @@ from collections.abc import Mapping
 
 from stratalog.config import TOPIC_KEYS, BrokerConfig, LogConfig, index_size_needed
 
-#: KIP-760: topic keys that have a minimum set by the operator, with the broker key of that minimum.
+#: KIP-760: topic keys with a minimum set by the operator, and the broker key of that minimum.
 SEGMENT_MINIMUMS = {"segment.ms": "min.topic.segment.ms", "segment.bytes": "min.topic.segment.bytes"}
 
 _INDEX_SIZE = "segment.index.bytes"
 _INDEX_INTERVAL = "index.interval.bytes"
-#: The keys that say whether a full segment's indexes fit.
+#: The keys that determine whether a full segment's indexes fit.
 INDEX_KEYS = frozenset({_INDEX_SIZE, _INDEX_INTERVAL, "segment.bytes"})
 
 
 def below_minimum(topic: str, key: str, value: int, broker: BrokerConfig) -> str | None:
-    """KIP-760's words for a segment setting of a topic that is below the operator's minimum; None when it is not."""
+    """Return KIP-760's message for a topic's segment setting below the operator's minimum; None if it is not."""
     minimum_key = SEGMENT_MINIMUMS[key]
     minimum = broker[minimum_key]
     if value >= minimum:
@@ -28,10 +25,9 @@ def below_minimum(topic: str, key: str, value: int, broker: BrokerConfig) -> str
 
 
 def small_segment_warnings(topic: str, configs: Mapping[str, str], broker: BrokerConfig) -> list[str]:
-    """Return what to warn of at a start: what is set on a topic and below the operator's minimums.
+    """Return warnings at startup for topic settings below the operator's minimums.
 
-    Source: KIP-760. What a topic gets from the broker's own defaults is the operator's choice, and no matter for a
-    warning.
+    Source: KIP-760. Values that a topic inherits from the broker are the operator's choice, so there is no warning.
     """
     found = (
         below_minimum(topic, key, TOPIC_KEYS[key].parse(configs[key]), broker)
@@ -42,9 +38,9 @@ def small_segment_warnings(topic: str, configs: Mapping[str, str], broker: Broke
 
 
 def small_index_warnings(topic: str, configs: Mapping[str, str], config: LogConfig) -> list[str]:
-    """Return what to warn of when a topic's segments will be rolled by full indexes before they reach `segment.bytes`.
+    """Return warnings if full indexes will roll a topic's segments before they reach `segment.bytes`.
 
-    Only where the topic itself sets one of the keys: for all others `small_broker_index_warnings` speaks once.
+    Only if the topic itself sets one of the keys: `small_broker_index_warnings` covers all others.
     """
     if INDEX_KEYS.isdisjoint(configs):
         return []
@@ -52,7 +48,7 @@ def small_index_warnings(topic: str, configs: Mapping[str, str], config: LogConf
 
 
 def small_broker_index_warnings(broker: BrokerConfig) -> list[str]:
-    """Return the same for what the broker gives to topics that set nothing themselves."""
+    """Return the same for the broker's defaults."""
     config = LogConfig.from_properties({}, broker, use_large_index_format=True)
     return _small_index("The broker", config, {key: TOPIC_KEYS[key].broker_key for key in INDEX_KEYS})
 

@@ -1,7 +1,4 @@
-"""Change configurations.
-
-From a resource of AlterConfigs or IncrementalAlterConfigs to what is stored and in force.
-"""
+"""Change configurations of the resources in AlterConfigs and IncrementalAlterConfigs."""
 
 from __future__ import annotations
 
@@ -22,19 +19,18 @@ if TYPE_CHECKING:
 #: Resource types of the configuration APIs.
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
-#: What is set before -> what is to be set after.
+#: Current settings -> new settings.
 Make = Callable[[Mapping[str, str]], dict[str, str]]
 
-#: Between reading what is set and replacing it no other request may.
+#: Held while settings are read and replaced.
 _altering = threading.Lock()
 
 
 async def answer_each(ctx: RequestContext, request: Any, alter_one: Callable[[RequestContext, Any, bool], None]) -> Any:
     """Return the response to a request of either API.
 
-    `alter_one(ctx, resource, validate_only)` for each of its resources.
-
-    It runs on a worker thread; what it raises is that resource's error. A resource that is named twice is refused.
+    Calls `alter_one(ctx, resource, validate_only)` for each resource on a worker thread; an exception becomes that
+    resource's error. A resource that appears twice is refused.
     """
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     responses = []
@@ -66,9 +62,9 @@ def alter(
     *,
     validate_only: bool,
 ) -> None:
-    """Change the configs of one resource, durable and in force on return; may block on disk.
+    """Change the configs of one resource; they are durable and in force on return. May block on disk.
 
-    Raises the error for the client, and then nothing has changed.
+    After an exception nothing has changed.
     """
     check_resource_type(resource_type)
     with _altering:
@@ -81,7 +77,7 @@ def alter(
 
 
 def check_resource_type(resource_type: int) -> None:
-    """Raise InvalidRequestError for a type of which nothing can be changed by `alter`."""
+    """Raise InvalidRequestError for a type that `alter` does not support."""
     if resource_type not in (TOPIC, BROKER, *_RESOURCES):
         raise InvalidRequestError(f"Unknown resource type {resource_type}")
 
@@ -127,7 +123,7 @@ def _check_client_metrics(name: str, configs: Mapping[str, str], _config: Broker
     ClientMetricsConfig.from_properties(configs)
 
 
-#: What is neither topic nor broker, with what looks at its configs.
+#: Checks of the configs of other resource types.
 _RESOURCES: Mapping[int, Callable[[str, Mapping[str, str], BrokerConfig], None]] = {
     GROUP: _check_group,
     CLIENT_METRICS: _check_client_metrics,
@@ -135,10 +131,7 @@ _RESOURCES: Mapping[int, Callable[[str, Mapping[str, str], BrokerConfig], None]]
 
 
 def broker_of(name: str, node_id: int) -> int | None:
-    """Return the broker that a resource's name means, or None for all.
-
-    Raises InvalidRequestError unless it is this one.
-    """
+    """Return the broker id in a resource's name, or None for all. InvalidRequestError unless it is this broker."""
     if not name:
         return None
     try:

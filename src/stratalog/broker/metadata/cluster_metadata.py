@@ -1,7 +1,7 @@
-"""What a broker knows about its cluster, and what it can ask for, wherever the metadata is kept.
+"""The interfaces of a broker to its cluster's metadata, wherever they are stored.
 
-A broker by itself keeps it in a `MetadataStore` and changes it through a `TopicManager`. A broker of a cluster reads it
-from the controllers' log and asks the controllers for changes.
+A single broker stores them in a `MetadataStore` and changes them through a `TopicManager`. A broker of a cluster reads
+them from the controllers' log and requests changes from the controllers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ClusterMetadata(Protocol):
-    """What is known. Thread-safe; nothing waits."""
+    """The metadata. Thread-safe and non-blocking."""
 
     @property
     def cluster_id(self) -> str: ...
@@ -28,22 +28,22 @@ class ClusterMetadata(Protocol):
     def metadata_version(self) -> int: ...
     @property
     def large_segments(self) -> bool:
-        """Whether segments may pass 2 GiB, and offset indexes have 12-byte entries (KIP-1333)."""
+        """Whether segments may exceed 2 GiB, and offset indexes have 12-byte entries (KIP-1333)."""
         ...
 
     @property
     def topics_version(self) -> int:
-        """How often topics have come, changed or gone since the start."""
+        """Number of topic changes since startup."""
         ...
 
     @property
     def new_topics_version(self) -> int:
-        """`topics_version` when the latest topic came."""
+        """`topics_version` at the latest new topic."""
         ...
 
     @property
     def good_topic_defaults(self) -> Mapping[str, str]:
-        """The broker's values for topics, by broker key, that last suited every topic."""
+        """The broker's last topic defaults that were valid for every topic, by broker key."""
         ...
 
     def topics(self) -> list[Topic]:
@@ -55,55 +55,53 @@ class ClusterMetadata(Protocol):
     def topic_by_id(self, topic_id: UUID) -> Topic | None: ...
 
     def broker_configs(self, node_id: int | None) -> Mapping[str, str]:
-        """Return what was set dynamically on one broker, or (None) for all of them."""
+        """Return the dynamic settings of one broker, or (None) of all."""
         ...
 
     def resource_configs(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """Return what is set on a group or on a subscription to client metrics, by Kafka's number of the type."""
+        """Return the settings of a group or client metrics subscription, by Kafka's number of the type."""
         ...
 
     def configured_resources(self, resource_type: int) -> list[str]:
-        """Return the names of the resources of such a type on which something is set."""
+        """Return the names of resources of a type that have settings."""
         ...
 
-    def acls(self) -> list[Acl]:
-        """Return the access rules."""
-        ...
+    def acls(self) -> list[Acl]: ...
 
     def client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
-        """Return the quotas of clients by entity and key."""
+        """Return the client quotas by entity and key."""
         ...
 
     def credentials(self, kind: str) -> dict[str, str]:
-        """Return what clients prove themselves by, of one kind, by name."""
+        """Return the credentials of one kind, by name."""
         ...
 
     def change_credentials(self, kind: str, changes: Mapping[str, str | None]) -> None:
-        """Put credentials, or (None) forget them. Not in a cluster, whose controllers do it."""
+        """Put credentials, or (None) delete them. Not in a cluster, where the controllers do this."""
         ...
 
     def close(self) -> None: ...
 
 
 class ClusterControl(Protocol):
-    """What can be asked for by the broker itself. Thread-safe; blocks until it is done."""
+    """Changes that the broker itself requests. Thread-safe; blocks until they are done."""
 
     def create(self, name: str, partition_count: int | None = None, configs: Mapping[str, str] | None = None) -> Topic:
-        """Create a topic. Raises TopicAlreadyExistsError, InvalidTopicError and what else speaks against it."""
+        """Create a topic. Raises TopicAlreadyExistsError, InvalidTopicError and other errors."""
         ...
 
     def ensure(self, name: str, partition_count: int, configs: Mapping[str, str] | None = None) -> Topic:
-        """Return the topic of this name, created with these when there is none."""
+        """Return the topic of this name, created with these arguments if missing."""
         ...
 
     def known(self, name: str) -> Topic:
-        """Return the topic of this name. Raises UnknownTopicOrPartitionError when there is none."""
+        """Return the topic of this name. Raises UnknownTopicOrPartitionError if missing."""
         ...
 
 
 class ProducerIdSource(Protocol):
-    """Where blocks of producer ids come from."""
+    """The source of blocks of producer ids."""
 
     def allocate_producer_ids(self) -> ProducerIdBlock:
-        """Take the next block of producer ids, for good. May block."""
+        """Allocate the next block of producer ids permanently. May block."""
         ...

@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs make of the configs that are set: pure, with Kafka's errors."""
+"""Compute settings after AlterConfigs and IncrementalAlterConfigs, and check them: pure, with Kafka's errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from stratalog.errors import InvalidConfigError, InvalidRequestError
 REMOTE_STORAGE_ENABLE = "remote.storage.enable"
 REMOTE_LOG_DELETE_ON_DISABLE = "remote.log.delete.on.disable"
 
-#: Sizes of pools that one change may halve or double at most.
+#: Pool sizes that one change may at most halve or double.
 _POOLS = (
     "num.recovery.threads.per.data.dir",
     "num.replica.fetchers",
@@ -36,12 +36,12 @@ _POOLS = (
     "remote.log.manager.follower.thread.pool.size",
     "remote.log.reader.threads",
 )
-#: Those without an effect here, and their defaults.
+#: Those that have no effect here, with their defaults.
 _POOLS_OF_KAFKA = {"background.threads": 10, "num.io.threads": 8}
 
 
 class Operation(IntEnum):
-    """What to do with a key; the numbers are those of IncrementalAlterConfigs."""
+    """The operation on a key; the numbers are those of IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1
@@ -51,7 +51,7 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of one key. Only DELETE goes without a value."""
+    """One change of one key. Only DELETE has no value."""
 
     name: str
     operation: Operation
@@ -59,10 +59,7 @@ class Change:
 
 
 def parse_changes(parts: Iterable[tuple[str, int, str | None]]) -> list[Change]:
-    """Return changes from (name, operation, value).
-
-    Raises InvalidRequestError for doubles, nulls and unknown operations.
-    """
+    """Return changes from (name, operation, value), or raise InvalidRequestError for invalid ones."""
     given = list(parts)
     check_names_and_values(given)
     unknown = [operation for _, operation, _ in given if operation not in set(Operation)]
@@ -72,7 +69,7 @@ def parse_changes(parts: Iterable[tuple[str, int, str | None]]) -> list[Change]:
 
 
 def check_names_and_values(given: Sequence[tuple[str, int, str | None]]) -> None:
-    """Raise InvalidRequestError for a name that is given twice, and for a null where a value is needed."""
+    """Raise InvalidRequestError for duplicate names, and for nulls where a value is required."""
     if any(count > 1 for count in Counter(name for name, _, _ in given).values()):
         raise InvalidRequestError("Error due to duplicate config keys")
     nulls = [name for name, operation, value in given if value is None and operation != Operation.DELETE]
@@ -81,17 +78,14 @@ def check_names_and_values(given: Sequence[tuple[str, int, str | None]]) -> None
 
 
 def changed_topic_configs(current: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
-    """Return what is set on a topic after the changes.
-
-    Raises InvalidConfigError for APPEND and SUBTRACT on what is no list.
-    """
+    """Return a topic's settings after the changes. InvalidConfigError for APPEND and SUBTRACT without a list."""
     return _changed(current, changes, TOPIC_KEYS.get)
 
 
 def changed_resource_configs(current: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
-    """Return what is set on a group, or on a subscription to client metrics, after the changes.
+    """Return the settings of a group or client metrics subscription after the changes.
 
-    Raises InvalidConfigError for APPEND and SUBTRACT: to Kafka's controller, none of their keys is a list.
+    Raises InvalidConfigError for APPEND and SUBTRACT: in Kafka's controller, none of their keys is a list.
     """
     return _changed(current, changes, lambda _name: None)
 
@@ -106,7 +100,7 @@ def _changed(
 
 
 def changed_broker_configs(current: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
-    """Return what is set dynamically on a broker, or on all, after the changes."""
+    """Return the dynamic settings of a broker, or of all, after the changes."""
     after = dict(current)
     for change in changes:
         if change.operation in (Operation.APPEND, Operation.SUBTRACT) and broker_key(change.name) is None:
@@ -141,7 +135,7 @@ def _parts(value: str | None, key: ConfigKey) -> list[str]:
 
 
 def _is_fixed(name: str) -> bool:
-    """Return whether a key, also of one listener or its mechanism, is known and cannot be set while a broker runs."""
+    """Return whether a key, possibly of one listener or mechanism, is known and cannot be changed at runtime."""
     of_listener = key_of_listener(name)
     if of_listener in DYNAMIC_TLS_KEYS:
         return False
@@ -152,7 +146,7 @@ def _is_fixed(name: str) -> bool:
 
 
 def _check_security_configs(configs: Mapping[str, str], *, for_all: bool) -> None:
-    """Raise InvalidRequestError for keys of TLS that are not those of one listener of one broker, in Kafka's words."""
+    """Raise InvalidRequestError, with Kafka's message, for TLS keys that are not of one listener of one broker."""
     bare = sorted(name for name in configs if name in DYNAMIC_TLS_KEYS)
     if bare:
         raise InvalidRequestError(
@@ -169,10 +163,9 @@ def _check_security_configs(configs: Mapping[str, str], *, for_all: bool) -> Non
 def check_broker_configs(
     configs: Mapping[str, str], static: BrokerConfig, *, current: BrokerConfig, for_all: bool = False
 ) -> None:
-    """Raise InvalidRequestError unless these may be set dynamically and are good values, also after `current`.
+    """Raise InvalidRequestError unless these may be set dynamically and are valid, also as changes of `current`.
 
-    `for_all` says that they are meant for all brokers.
-    Whether they go together with everything else that is set, and with the topics, is another question.
+    `for_all`: they are for all brokers. Conflicts with other settings and with topics are not checked here.
     """
     _check_security_configs(configs, for_all=for_all)
     fixed = sorted(filter(_is_fixed, configs))
@@ -181,7 +174,7 @@ def check_broker_configs(
     for name, raw in configs.items():
         asked = asks_for(name, raw, static.properties)
         if asked is not None:
-            raise InvalidRequestError(f"{name} asks for {asked}, which this broker does not have")
+            raise InvalidRequestError(f"{name} requires {asked}, which this broker does not have")
     try:
         for name, raw in configs.items():
             if name not in BROKER_KEYS and (key := broker_key(name)) is not None:
@@ -196,9 +189,9 @@ def check_broker_configs(
 
 
 def _check_local_retention(unit: str, current: BrokerConfig, effective: BrokerConfig) -> None:
-    """Check as Kafka's `DynamicLogConfig`, whether a topic is tiered or not.
+    """Check local retention as Kafka's `DynamicLogConfig`, whether a topic is tiered or not.
 
-    What is so already keeps nothing from changing.
+    Values that are already in force do not prevent other changes.
     """
     local_key, total_key = f"log.local.retention.{unit}", f"log.retention.{unit}"
     local, total = effective[local_key], effective[total_key]
@@ -211,7 +204,7 @@ def _check_local_retention(unit: str, current: BrokerConfig, effective: BrokerCo
 
 
 def _check_pool_sizes(current: BrokerConfig, effective: BrokerConfig) -> None:
-    """Check them as Kafka's `DynamicThreadPool` and `DynamicRemoteLogConfig` do."""
+    """Check pool sizes as Kafka's `DynamicThreadPool` and `DynamicRemoteLogConfig`."""
     sizes = [(name, current[name], effective[name]) for name in _POOLS]
     for name, default in _POOLS_OF_KAFKA.items():
         before, after = (int(config.properties.get(name) or default) for config in (current, effective))
@@ -225,11 +218,10 @@ def _check_pool_sizes(current: BrokerConfig, effective: BrokerConfig) -> None:
 
 
 def check_topic_configs(topic: str, before: Mapping[str, str], after: Mapping[str, str], broker: BrokerConfig) -> None:
-    """Raise InvalidConfigError for what only a broker can judge of a topic's configs (each of them is already good).
+    """Raise InvalidConfigError for settings of a topic that depend on the broker (each of them is valid by itself).
 
-    `before` is what is set on the topic now. The minimums of KIP-760 hold for what is set for the first time or to
-    another value, not for what is there: a topic that is below a later minimum can still be changed otherwise, by
-    either API.
+    `before` are the current settings. The minimums of KIP-760 apply to new and changed values only: a topic below a
+    later minimum can still be changed otherwise, by either API.
     """
     for key in SEGMENT_MINIMUMS:
         if key not in after:
@@ -255,7 +247,7 @@ def check_topic_configs(topic: str, before: Mapping[str, str], after: Mapping[st
 
 
 def is_tiered(configs: Mapping[str, str]) -> bool:
-    """Return whether the configs of a topic ask for a remote tier."""
+    """Return whether the settings of a topic enable the remote tier."""
     return _is_true(configs, REMOTE_STORAGE_ENABLE)
 
 

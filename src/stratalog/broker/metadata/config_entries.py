@@ -1,8 +1,8 @@
-"""What DescribeConfigs says of a topic or a broker: values, where each comes from, and its synonyms. Pure.
+"""Entries of DescribeConfigs: values, their sources, and their synonyms. Pure.
 
-A value is looked for, from strong to weak, on the topic, among the dynamic configs of the broker, those of all brokers,
-in the file that the broker was started with, and in the defaults. Synonyms are the other keys that would have set it (a
-topic's `retention.ms`: `log.retention.ms`, `log.retention.minutes`, `log.retention.hours`).
+The sources of a value, by precedence, are the topic, the dynamic configs of the broker, those of all brokers, the
+broker's configuration file, and the defaults. Synonyms are the other keys that would have set it (a topic's
+`retention.ms`: `log.retention.ms`, `log.retention.minutes`, `log.retention.hours`).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from stratalog.errors import InvalidConfigError
 if TYPE_CHECKING:
     from stratalog.broker.services import BrokerServices
 
-#: Keys that are not shown unless they are set.
+#: Prefix of keys that are hidden unless they are set.
 _INTERNAL_PREFIX = "internal."
 _UNKNOWN_TYPE = 0
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from; the numbers are those of DescribeConfigs."""
+    """The source of a value; the numbers are those of DescribeConfigs."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -49,7 +49,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """A key that sets, or would set, the value, with what it says; None for a secret."""
+    """A key that sets, or would set, the value; its own value is None if it is secret."""
 
     name: str
     value: str | None
@@ -58,7 +58,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One configuration. `type` is the number of its `ConfigType`, 0 for a key that is not known here."""
+    """One configuration entry. `type` is the number of its `ConfigType`, 0 for an unknown key."""
 
     name: str
     value: str | None
@@ -72,10 +72,7 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLevels:
-    """All that configures a broker.
-
-    From its file, from the cluster's dynamic configs, from its own, and the outcome.
-    """
+    """All configuration levels of a broker: file, dynamic configs of the cluster and of the broker, and the result."""
 
     static: Mapping[str, str | None]
     cluster: Mapping[str, str]
@@ -95,10 +92,10 @@ class BrokerLevels:
 
 
 class TopicDescriber:
-    """The configurations of topics under one configuration of the broker, for one response.
+    """The configuration entries of topics, for one response.
 
-    What topics do not set is the same for all of them: it is found and encoded once. `encode` makes the bytes of an
-    entry and of the text that the topic itself has set, None for an entry that it does not set.
+    Entries that topics do not set are equal for all: they are computed and encoded once. `encode` returns the bytes of
+    an entry, given the topic's own text, or None if the topic does not set it.
     """
 
     def __init__(self, broker: BrokerLevels, encode: Callable[[ConfigEntry, str | None], bytes]) -> None:
@@ -108,7 +105,7 @@ class TopicDescriber:
         self._unset: dict[str, bytes] = {}
 
     def encoded(self, configs: Mapping[str, str], only: Collection[str] | None = None) -> dict[str, bytes]:
-        """By key, the entries of a topic on which `configs` are set; all of them, or `only` some."""
+        """Return a topic's entries by key, given its own `configs`; all, or `only` some."""
         found = {}
         for key in TOPIC_KEYS:
             name = key.name
@@ -133,19 +130,19 @@ class TopicDescriber:
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """Return a key of the broker, of ours or, without effect, of Kafka's."""
+    """Return a key of the broker, or one of Kafka's without effect here."""
     return BROKER_KEYS.get(name) or kafka_broker_keys().get(name)
 
 
 def broker_entries(broker: BrokerLevels, only: Collection[str] | None = None) -> list[ConfigEntry]:
-    """Return the configuration of a broker; keys that are set but not known are shown without their values."""
+    """Return the configuration of a broker; unknown keys that are set are included without values."""
     effective = broker.effective
     entries = []
     for key in BROKER_KEYS:
         if not _is_wanted(key.name, effective.properties, only):
             continue
         synonyms = _synonyms(key.name, broker)
-        # A key with coarser spellings has no default of its own: it may be null while one of them rules.
+        # The default of a key with coarser synonyms may be null while one of those applies.
         derived = bool(key.coarser) and not effective.is_set(key.name)
         value = None if derived else render(key, effective[key.name])
         entries.append(_entry(key, value, synonyms, is_read_only=not key.dynamic))
@@ -174,7 +171,7 @@ def broker_entries(broker: BrokerLevels, only: Collection[str] | None = None) ->
 
 
 def cluster_entries(broker: BrokerLevels, only: Collection[str] | None = None) -> list[ConfigEntry]:
-    """Return what is set dynamically for all brokers."""
+    """Return the dynamic settings for all brokers."""
     entries = []
     for name, value in broker.cluster.items():
         if only is not None and name not in only:
@@ -202,7 +199,7 @@ def cluster_entries(broker: BrokerLevels, only: Collection[str] | None = None) -
 def group_entries(
     configs: Mapping[str, str], broker: BrokerLevels, only: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """Return the configuration of a group on which `configs` are set."""
+    """Return the configuration of a group with its own `configs`."""
     entries = []
     for key in GROUP_KEYS:
         name = key.name
@@ -212,7 +209,7 @@ def group_entries(
             continue
         default = render(key, group_default(key, broker.effective))
         synonyms = _synonyms(key.broker_key, broker) if key.broker_key else []
-        if not synonyms:  # a key of the group alone, or one that no broker of ours knows
+        if not synonyms:  # a key of groups only
             synonyms = [Synonym(key.broker_key or name, default, ConfigSource.DEFAULT)]
         if name in configs:
             value = render(key, _parsed(key, configs[name]))
@@ -224,7 +221,7 @@ def group_entries(
 
 
 def client_metrics_entries(configs: Mapping[str, str], only: Collection[str] | None = None) -> list[ConfigEntry]:
-    """Return the configuration of a subscription to metrics of clients."""
+    """Return the configuration of a client metrics subscription."""
     entries = []
     for key in CLIENT_METRICS_KEYS:
         if only is None or key.name in only:
@@ -236,7 +233,7 @@ def client_metrics_entries(configs: Mapping[str, str], only: Collection[str] | N
 
 
 def _parsed(key: ConfigKey, raw: str) -> Any:
-    """Return the typed value of what is stored; its text if this version's rules no longer allow it."""
+    """Return the typed value of stored text, or the text if this version does not accept it."""
     try:
         return key.parse(raw)
     except InvalidConfigError:
@@ -244,7 +241,7 @@ def _parsed(key: ConfigKey, raw: str) -> Any:
 
 
 def render(key: ConfigKey, value: Any) -> str | None:
-    """Return a typed value as text, as Java's ConfigDef prints it."""
+    """Return a typed value as text, in the format of Java's ConfigDef."""
     text = key.render(value)
     if key.type is ConfigType.DOUBLE and text is not None:
         return text.replace("e+", "E").replace("e", "E")
@@ -272,13 +269,13 @@ def _entry(key: ConfigKey, value: str | None, synonyms: Iterable[Synonym], *, is
 
 
 def _shown_type(key: ConfigKey) -> ConfigType:
-    """Return the type that Kafka names, also where this broker reads the text in another way; KIP-1333's is ours."""
+    """Return Kafka's type of a key, even if this broker parses it differently; KIP-1333's LONG is ours."""
     kafkas = kafka_broker_keys().get(key.name)
     return key.type if kafkas is None or key.type is ConfigType.LONG else kafkas.type
 
 
 def _synonyms(name: str, broker: BrokerLevels) -> list[Synonym]:
-    """Return every level's say on a broker key, strong to weak; nothing unless the key itself is among it."""
+    """Return the synonyms of a broker key by precedence; empty unless the key itself is among them."""
     key = broker_key(name)
     names = [name] if key is None else [name, *(coarse for coarse, _ in key.coarser)]
     levels: tuple[tuple[Mapping[str, str | None], ConfigSource], ...] = (

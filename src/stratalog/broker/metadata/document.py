@@ -1,8 +1,8 @@
-"""The metadata of a broker as one JSON document: made from its store, checked, and made into a store again.
+"""The metadata of a broker as one JSON document: export, checks and import.
 
-The document holds what a broker knows beside its logs: cluster id, features, topics with their ids and settings,
-dynamic configurations, access rules and the next producer id. Credentials, and settings that are secrets, are in it
-only on demand. `version` rises when older releases could misread it; a higher one than ours is refused.
+The document has everything that a broker stores besides its logs: cluster id, features, topics with ids and settings,
+dynamic configurations, access rules and the next producer id. Credentials and secret settings are included only on
+request. `version` is incremented when older releases could misread it; a higher one is refused.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _DIGITS_MAX = len(str(_NODE_ID_MAX))
 
 
 def export_document(data_dir: Path, *, with_credentials: bool = False) -> dict[str, Any]:
-    """Return the metadata of a directory, as of one moment. A broker may be serving it; nothing is changed.
+    """Return the metadata of a directory, from one consistent read. A broker may be using it.
 
-    Raises DataDirError when there is none or it cannot be read.
+    Raises DataDirError if there is none or it cannot be read.
     """
     with closing(open_read_only(data_dir / STORE_FILE)) as db:
         db.execute("BEGIN")
@@ -57,14 +57,14 @@ def export_document(data_dir: Path, *, with_credentials: bool = False) -> dict[s
 
 
 def document_bytes(document: Mapping[str, Any]) -> bytes:
-    """Return the document as it stands in a file or a bucket."""
+    """Return the document as stored in a file or a bucket."""
     return (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
 
 
 def parse_document(data: bytes, name: str) -> dict[str, Any]:
-    """Return a document that is whole: of this format, every field of its kind. `name` is for errors.
+    """Return a structurally valid document: of this format, with fields of the right types. `name` is for errors.
 
-    Raises UsageError. Whether its values are good is for `document_problems`.
+    Raises UsageError. `document_problems` checks the values.
     """
     try:
         document = json.loads(data)
@@ -72,7 +72,7 @@ def parse_document(data: bytes, name: str) -> dict[str, Any]:
     except (
         ValueError,
         RecursionError,
-    ) as error:  # an escaped half of a surrogate pair is no text, and no error of JSON
+    ) as error:  # an escaped lone surrogate is valid JSON, but not valid text
         raise UsageError(f"{name} is not a JSON document: {error}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise UsageError(f"{name} is not a copy of metadata: its format is not {FORMAT}")
@@ -101,17 +101,17 @@ def parse_document(data: bytes, name: str) -> dict[str, Any]:
 
 
 def document_problems(document: Mapping[str, Any]) -> list[str]:
-    """Return what keeps a parsed document from being imported, one line each; nothing for a good one."""
+    """Return the problems that prevent the import of a parsed document, one line each."""
     return list(_problems(document))
 
 
 def import_document(
     document: Mapping[str, Any], data_dir: Path, *, replace: bool = False, fs: FileSystem = REAL_FILESYSTEM
 ) -> None:
-    """Make the document the metadata of a directory that no broker serves: all of it, or nothing.
+    """Replace the metadata of a directory that is not in use by the document, atomically.
 
-    A crash leaves the directory as it was, or with the whole of the document. Raises UsageError for a bad document and
-    DataDirError for a directory that has metadata already, unless it is to be replaced.
+    After a crash the directory is unchanged, or contains the whole document. Raises UsageError for an invalid document,
+    and DataDirError if the directory already has metadata, unless `replace`.
     """
     bad = document_problems(document)
     if bad:
@@ -126,10 +126,10 @@ def import_document(
             fs.remove(left)
     with closing(open_file(made, document["clusterId"], document["features"][METADATA_VERSION])) as db:
         _fill(db, document)
-        db.execute("PRAGMA journal_mode=DELETE")  # one file, which a rename puts in its place
+        db.execute("PRAGMA journal_mode=DELETE")  # a single file, to be renamed
     sync_file(made, fs)
     if fs.exists(path):
-        # What the old store has in its write-ahead log must not be taken for the new one's.
+        # The write-ahead log of the old store must not be applied to the new one.
         with closing(sqlite3.connect(path, isolation_level=None)) as old:
             old.execute("PRAGMA journal_mode=DELETE")
     for beside in _files_of(path)[1:]:
@@ -194,7 +194,7 @@ def _document(db: sqlite3.Connection, with_credentials: bool) -> dict[str, Any]:
 
 
 def _is_secret(name: str) -> bool:
-    """Return whether a setting is one that DescribeConfigs hides: a password, or a key that is not known."""
+    """Return whether DescribeConfigs hides a setting: a password, or an unknown key."""
     key = broker_key(name)
     return key is None or key.type is ConfigType.PASSWORD
 
@@ -269,7 +269,7 @@ def _credential_problems(document: Mapping[str, Any]) -> Iterator[str]:
         try:
             if credential["kind"] == "scram":
                 check_stored_user(credential["name"], credential["value"])
-        except (TypeError, ValueError):  # not why: it is a secret
+        except (TypeError, ValueError):  # without the reason, which may be secret
             yield f"credentials[{at}] is no credential of a user: {credential['name']!r}"
 
 
@@ -317,7 +317,7 @@ def _topic_problems(topic: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _fill(db: sqlite3.Connection, document: Mapping[str, Any]) -> None:
-    """Put the document into a new store, in one transaction."""
+    """Insert the document into a new store, in one transaction."""
     rows = {
         **{name: str(level) for name, level in document["features"].items()},
         FEATURES_EPOCH: str(document["featuresEpoch"]),

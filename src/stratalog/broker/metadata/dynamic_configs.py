@@ -1,8 +1,8 @@
-"""The broker's dynamic configuration: whether it goes together with the file's, and what of it counts at a start. Pure.
+"""The broker's dynamic configuration: its compatibility with the file, and its effect at startup. Pure.
 
-It is checked before it is stored. What it was checked against may change later (the file, `--set`, a newer version's
-rules), so a start leaves out what no longer fits instead of failing: nothing that a client has set may keep a broker
-down.
+It is checked before it is stored. But the other settings may change later (the file, `--set`, a newer version's rules).
+So startup ignores what is no longer valid instead of failing: a client's setting must not prevent a broker from
+starting.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from stratalog.errors import InvalidConfigError
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """The configuration that counts, and by key why what is set dynamically does not."""
+    """The effective configuration, and by key why dynamic settings are ignored."""
 
     config: BrokerConfig
     ignored: Mapping[str, str] = field(default_factory=dict)
 
 
 def check_rules(config: BrokerConfig, *, large: bool) -> None:
-    """Raise InvalidConfigError unless the broker's values go together: the cleaner's, and what topics get from them.
+    """Raise InvalidConfigError unless the broker's values are consistent: the cleaner's, and the topic defaults.
 
-    `large` says whether the level in force supports large segments.
+    `large`: the current level supports large segments.
     """
     CleanerConfig.of(config)
     config.check_segment_size(large=large)
@@ -34,7 +34,7 @@ def check_rules(config: BrokerConfig, *, large: bool) -> None:
 
 
 def in_force(static: BrokerConfig, dynamic: Mapping[str, str], *, large: bool) -> InForce:
-    """Return the file's values and over them as many of the dynamic ones as go together. `static` alone has to."""
+    """Return the file's values with as many dynamic ones as are consistent. `static` must be consistent by itself."""
     usable, ignored = {}, {}
     for name, raw in dynamic.items():
         why = _unusable(static, name, raw)
@@ -45,7 +45,7 @@ def in_force(static: BrokerConfig, dynamic: Mapping[str, str], *, large: bool) -
     why = _conflict(static, usable, large)
     if why is None:
         return InForce(static.with_overrides(usable) if usable else static, ignored)
-    # Seldom: one after the other, in any order that works.
+    # Rare: add one at a time, in any order that works.
     taken: dict[str, str] = {}
     waiting = dict(sorted(usable.items()))
     grew = True
@@ -63,16 +63,16 @@ def in_force(static: BrokerConfig, dynamic: Mapping[str, str], *, large: bool) -
 
 
 def _unusable(static: BrokerConfig, name: str, raw: str) -> str | None:
-    """Return why a stored value cannot be used at all; None when it can."""
+    """Return why a stored value cannot be used at all; None if it can."""
     key = BROKER_KEYS.get(name)
     if key is None:
         return None
     if not key.dynamic:
-        return "this version does not take it dynamically"
+        return "this version does not support it dynamically"
     try:
         value = key.parse(raw)
         if name == "max.connections" and value < min(1, static[name]):
-            raise invalid(name, value, "without a connection it could not be changed again")
+            raise invalid(name, value, "without a connection it could not be changed back")
     except InvalidConfigError as error:
         return str(error)
     return None

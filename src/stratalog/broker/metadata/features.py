@@ -1,7 +1,7 @@
-"""Which updates of features are allowed: pure, with the errors of Kafka's `FeatureControlManager`.
+"""Check updates of features: pure, with the errors of Kafka's `FeatureControlManager`.
 
-From level 32 of `metadata.version` on (4.4-IV1) segments may pass 2 GiB and new offset indexes have 12-byte entries
-(KIP-1333); there is no way back below it. The other features of Kafka are kept at the level that they are given.
+From level 32 of `metadata.version` on (4.4-IV1), segments may exceed 2 GiB and new offset indexes have 12-byte entries
+(KIP-1333); a downgrade below it is impossible. Other features of Kafka are stored at any given level.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stratalog.errors import InvalidUpdateVersionError
 
 
 def supported_levels(feature: str) -> range | None:
-    """Return the levels of a feature that can be finalized, or None for one that is not known."""
+    """Return the levels of a feature that can be finalized, or None for an unknown one."""
     if feature == METADATA_VERSION:
         return range(LEVEL_MIN, LEVEL_MAX + 1)
     highest = OTHER_FEATURES.get(feature)
@@ -30,7 +30,7 @@ def supported_levels(feature: str) -> range | None:
 
 
 class UpgradeType(IntEnum):
-    """What a client is ready for; the numbers are those of UpdateFeatures."""
+    """The kind of upgrade that a client allows; the numbers are those of UpdateFeatures."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -39,7 +39,7 @@ class UpgradeType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FeatureUpdate:
-    """Finalize `level` of `feature`. `kind` is an `UpgradeType`, or a number that is none."""
+    """Finalize `level` of `feature`. `kind` is an `UpgradeType`, or an unknown number."""
 
     feature: str
     level: int
@@ -47,7 +47,7 @@ class FeatureUpdate:
 
 
 def check_update(update: FeatureUpdate, current: int, *, node_id: int) -> None:
-    """Raise InvalidUpdateVersionError unless the feature may go from level `current` to that of `update`."""
+    """Raise InvalidUpdateVersionError unless the feature may change from level `current` to that of `update`."""
     if update.kind not in set(UpgradeType):
         raise _invalid(update, "The controller does not support the given upgrade type.")
     if update.level < 0:

@@ -1,7 +1,7 @@
-"""The levels of this process's loggers, as DescribeConfigs and IncrementalAlterConfigs of a broker logger have them.
+"""Levels of this process's loggers, for DescribeConfigs and IncrementalAlterConfigs of a broker logger.
 
-A level is what is in force: a logger without a level of its own has that of the nearest one above it. A change holds
-until the process ends. Names of levels are Kafka's: FATAL is Python's CRITICAL, TRACE is below DEBUG.
+A level is the effective one: a logger without its own inherits that of its nearest parent. A change lasts until the
+process ends. Names of levels are Kafka's: FATAL is Python's CRITICAL, TRACE is below DEBUG.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _UNKNOWN_TYPE = 0
 
 
 def logger_entries(only: Collection[str] | None = None) -> list[ConfigEntry]:
-    """Return every logger with its level, in the order of the names."""
+    """Return every logger with its level, sorted by name."""
     names = sorted({ROOT, *logging.root.manager.loggerDict})
     return [
         ConfigEntry(
@@ -45,9 +45,9 @@ def logger_entries(only: Collection[str] | None = None) -> list[ConfigEntry]:
 
 
 def alter_loggers(changes: Sequence[tuple[str, int, str | None]], *, validate_only: bool) -> None:
-    """Set and reset levels from (logger, operation, level), of each logger once: all of them, or none.
+    """Set and reset levels from (logger, operation, level), each logger once: all, or none.
 
-    Raises InvalidRequestError and InvalidConfigError as Kafka words them.
+    Raises InvalidRequestError and InvalidConfigError with Kafka's messages.
     """
     for name, operation, level in changes:
         _check(name, operation, level)
@@ -78,7 +78,7 @@ def _logger(name: str) -> logging.Logger:
 
 
 def _effective_level(name: str) -> int:
-    """Return the level in force, without making a logger of a name that only others have as a part."""
+    """Return the effective level, without creating loggers for parents that do not exist."""
     while name and name != ROOT:
         found = logging.root.manager.loggerDict.get(name)
         if isinstance(found, logging.Logger) and found.level:
@@ -88,5 +88,5 @@ def _effective_level(name: str) -> int:
 
 
 def _name(level: int) -> str:
-    """Return Kafka's name of a level; one between two names has that of the more important one below it."""
+    """Return Kafka's name of a level; for one between two names, the lower."""
     return next((name for name, number in LEVELS.items() if level >= number), "TRACE")

@@ -1,12 +1,12 @@
 """The cluster's metadata in one SQLite file, `stratalog.sqlite` in the first data directory.
 
-A change is durable when the method that makes it returns (write-ahead log, synchronous=FULL); after a crash the store
-holds all of a change or nothing of it. Readers never wait: topics are kept in a map that may be read while it changes,
-broker configurations in immutable ones that a change replaces.
+A change is durable when the method returns (write-ahead log, synchronous=FULL); after a crash, the store has all or
+nothing of a change. Readers never wait: topics are in a map that may be read while it changes, broker configurations in
+immutable mappings that a change replaces.
 
-Deleting a topic takes two steps, so that a crash between the store and the data directories is finished at the next
-start: `begin_delete_topic` takes the topic out of sight (its name stays taken), and `finish_delete_topic` forgets it
-once its directories are gone. `deleting_topics` is what a start has to finish.
+The deletion of a topic has two steps, so that startup can finish it after a crash between the store and the data
+directories: `begin_delete_topic` hides the topic (its name stays reserved), and `finish_delete_topic` removes it once
+its directories are deleted. `deleting_topics` returns what startup has to finish.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from stratalog.util import random_uuid, uuid_to_base64
 
 __all__ = ["FinalizedFeatures", "MetadataStore", "ProducerIdBlock", "Topic"]
 
-#: How many producer ids a broker takes at a time, as Kafka's `ProducerIdsBlock`.
+#: Number of producer ids that a broker allocates at a time, as in Kafka's `ProducerIdsBlock`.
 PRODUCER_ID_BLOCK_SIZE = 1000
 
 #: Row of `meta`: see `good_topic_defaults`.
@@ -56,15 +56,15 @@ _GOOD_DEFAULTS = "topic.defaults.good"
 
 _ACL_COLUMNS = tuple(each.name for each in fields(Acl))
 
-#: The row of `broker_configs` that holds for all brokers (in AlterConfigs: the broker named "").
+#: The row of `broker_configs` for all brokers (in AlterConfigs: the broker named "").
 _CLUSTER_DEFAULT = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FinalizedFeatures:
-    """Levels of features, and a number that grows with every change of one: clients keep the newest.
+    """Finalized levels of features, and an epoch that is incremented by every change: clients keep the newest.
 
-    `others` has what is finalized besides `metadata.version`; a feature at level 0 is not in it.
+    `others` has the features besides `metadata.version`; a feature at level 0 is not in it.
     """
 
     metadata_version: int
@@ -77,7 +77,7 @@ class FinalizedFeatures:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """Producer ids `first` to `first + size - 1`, never handed out before."""
+    """Producer ids `first` to `first + size - 1`, never allocated before."""
 
     first: int
     size: int
@@ -90,7 +90,7 @@ class MetadataStore(TopicLookup):
         self.path = path
         self._db = connection
         self._lock = threading.RLock()
-        #: How many changes have been made since it was opened.
+        #: Number of changes since it was opened.
         self.changes = 0
         self._load()
 
@@ -100,10 +100,10 @@ class MetadataStore(TopicLookup):
     def open(
         cls, directory: Path, *, cluster_id: str | None = None, metadata_version: int = INITIAL_LEVEL
     ) -> MetadataStore:
-        """Open the store of a data directory, making it when there is none.
+        """Open the store of a data directory, or create it.
 
-        `cluster_id` and `metadata_version` are for a new store only (a fresh id without one). Raises DataDirError when
-        the directory cannot be written, the file is damaged, or a newer stratalog wrote it.
+        `cluster_id` (default: random) and `metadata_version` are for a new store only. Raises DataDirError if the
+        directory is not writable, the file is damaged, or a newer stratalog wrote it.
         """
         path = Path(directory) / STORE_FILE
         connection = open_file(path, cluster_id or uuid_to_base64(random_uuid()), metadata_version)
@@ -114,14 +114,14 @@ class MetadataStore(TopicLookup):
             raise_clearer(path, error)
 
     def close(self) -> None:
-        """Close the file; harmless when called again."""
+        """Close the file. Idempotent."""
         with self._lock:
             self._db.close()
 
     def _load(self) -> None:
         meta = dict(self._db.execute("SELECT key, value FROM meta"))
         self._cluster_id: str = meta["cluster.id"]
-        # One object, so that a reader never sees the level of one change with the epoch of another.
+        # One object, so that readers always see a level with the epoch of the same change.
         others = {name: int(meta[name]) for name in OTHER_FEATURES if int(meta.get(name, 0))}
         self._features = FinalizedFeatures(
             int(meta[METADATA_VERSION]), int(meta.get(FEATURES_EPOCH, 0)), MappingProxyType(others)
@@ -153,10 +153,7 @@ class MetadataStore(TopicLookup):
 
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:
-        """One durable transaction under the lock.
-
-        KafkaStorageError when the disk refuses it, and nothing has changed.
-        """
+        """Run one durable transaction under the lock. After a KafkaStorageError nothing has changed."""
         with self._lock:
             try:
                 self._db.execute("BEGIN IMMEDIATE")
@@ -175,7 +172,7 @@ class MetadataStore(TopicLookup):
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
         except sqlite3.Error:
-            return  # closed or lost: there is nothing to take back
+            return  # closed or lost: there is nothing to roll back
 
     # --- the cluster --------------------------------------------------------------------------------------------------
 
@@ -189,18 +186,18 @@ class MetadataStore(TopicLookup):
 
     @property
     def metadata_version(self) -> int:
-        """The finalized level of the feature `metadata.version`."""
+        """The finalized level of `metadata.version`."""
         return self._features.metadata_version
 
     @property
     def large_segments(self) -> bool:
-        """Whether segments may pass 2 GiB, and offset indexes have 12-byte entries (KIP-1333)."""
+        """Whether segments may exceed 2 GiB, and offset indexes have 12-byte entries (KIP-1333)."""
         return is_large_index_format_supported(self._features.metadata_version)
 
     def finalize(self, levels: Mapping[str, int]) -> None:
-        """Finalize levels of features, together, and let the epoch grow if one is another than before.
+        """Finalize levels of features together, and increment the epoch if one has changed.
 
-        InvalidUpdateVersionError for a level of `metadata.version` that is not supported; ValueError for another
+        Raises InvalidUpdateVersionError for an unsupported level of `metadata.version`, ValueError for an unknown
         feature.
         """
         with self._lock:
@@ -222,14 +219,14 @@ class MetadataStore(TopicLookup):
             self._features = FinalizedFeatures(metadata_version, old.epoch + 1, MappingProxyType(others))
 
     def allocate_producer_ids(self, size: int = PRODUCER_ID_BLOCK_SIZE) -> ProducerIdBlock:
-        """Take the next block of producer ids, for good."""
+        """Allocate the next block of producer ids permanently."""
         with self._change() as db:
             (first,) = db.execute("SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'producer.ids.next'").fetchone()
             db.execute("UPDATE meta SET value = ? WHERE key = 'producer.ids.next'", (str(first + size),))
         return ProducerIdBlock(first, size)
 
     def reserve_producer_ids(self, used_max: int) -> None:
-        """Let new producers get ids beyond `used_max`, the largest that logs know; -1 for none."""
+        """Skip producer ids up to `used_max`, the largest one in logs; -1 for none."""
         with self._change() as db:
             db.execute(
                 "UPDATE meta SET value = ? WHERE key = 'producer.ids.next' AND CAST(value AS INTEGER) <= ?",
@@ -240,11 +237,11 @@ class MetadataStore(TopicLookup):
     # --- topics -------------------------------------------------------------------------------------------------------
 
     def colliding_topic(self, name: str) -> str | None:
-        """Another topic's name that differs from `name` in '.' and '_' only."""
+        """Return another topic's name that differs from `name` only in '.' and '_'."""
         return self._topics.colliding(name)
 
     def deleting_topics(self) -> list[Topic]:
-        """Topics whose deletion has begun and not been finished."""
+        """Return topics whose deletion is not finished."""
         with self._lock:
             return sorted(self._deleting.values(), key=lambda topic: topic.name)
 
@@ -257,9 +254,9 @@ class MetadataStore(TopicLookup):
         created_ms: int,
         topic_id: UUID | None = None,
     ) -> Topic:
-        """Add a topic, with a fresh id unless one is given. The name and configs are the caller's to validate.
+        """Add a topic, with a random id unless one is given. The caller validates the name and configs.
 
-        TopicAlreadyExistsError also while a topic of that name is being deleted.
+        Raises TopicAlreadyExistsError even while a topic of that name is being deleted.
         """
         with self._lock:
             if self._topics.get(name) is not None:
@@ -276,7 +273,7 @@ class MetadataStore(TopicLookup):
             return topic
 
     def set_topic_configs(self, name: str, configs: Mapping[str, str]) -> Topic:
-        """Replace what is set on a topic; UnknownTopicOrPartitionError when there is none of that name."""
+        """Replace a topic's settings; UnknownTopicOrPartitionError if it does not exist."""
         with self._lock:
             topic = replace(self._known(name), configs=_frozen(configs))
             with self._change() as db:
@@ -285,7 +282,7 @@ class MetadataStore(TopicLookup):
             return topic
 
     def set_partition_count(self, name: str, partition_count: int) -> Topic:
-        """Give a topic more partitions; InvalidPartitionsError unless the count grows."""
+        """Add partitions to a topic; InvalidPartitionsError unless the count increases."""
         with self._lock:
             old = self._known(name)
             if partition_count <= old.partition_count:
@@ -303,7 +300,7 @@ class MetadataStore(TopicLookup):
             return topic
 
     def begin_delete_topic(self, name: str) -> Topic:
-        """First step of a deletion: the topic is gone for clients, and a restart will finish what is left to do."""
+        """Start a deletion: the topic disappears for clients, and startup will finish it if needed."""
         with self._lock:
             topic = self._known(name)
             with self._change() as db:
@@ -313,7 +310,7 @@ class MetadataStore(TopicLookup):
             return topic
 
     def finish_delete_topic(self, topic_id: UUID) -> None:
-        """Second step, once the data is gone; harmless for an id that is not being deleted."""
+        """Finish a deletion after the data is deleted; an id that is not being deleted is ignored."""
         with self._lock:
             with self._change() as db:
                 db.execute("DELETE FROM topics WHERE topic_id = ? AND deleting = 1", (topic_id.bytes,))
@@ -328,13 +325,13 @@ class MetadataStore(TopicLookup):
     # --- access rules -------------------------------------------------------------------------------------------------
 
     def acls(self) -> list[Acl]:
-        """Return the access rules, the oldest first. Reads the file."""
+        """Return the access rules, oldest first. Reads the file."""
         with self._lock:
             rows = self._db.execute(f"SELECT {', '.join(_ACL_COLUMNS)} FROM acls ORDER BY rowid").fetchall()
         return [acl_of(**dict(zip(_ACL_COLUMNS, row, strict=True))) for row in rows]
 
     def add_acls(self, acls: Iterable[Acl]) -> None:
-        """Keep access rules; those that are there already stay."""
+        """Add access rules, except those that exist."""
         values = ", ".join("?" * len(_ACL_COLUMNS))
         with self._change() as db:
             db.executemany(
@@ -342,7 +339,7 @@ class MetadataStore(TopicLookup):
             )
 
     def remove_acls(self, acls: Iterable[Acl]) -> None:
-        """Forget access rules; those that are not there do no harm."""
+        """Delete access rules; ones that do not exist are ignored."""
         condition = " AND ".join(f"{column} = ?" for column in _ACL_COLUMNS)
         with self._change() as db:
             db.executemany(f"DELETE FROM acls WHERE {condition}", map(_acl_row, acls))
@@ -360,7 +357,7 @@ class MetadataStore(TopicLookup):
         return found
 
     def change_client_quotas(self, changes: Mapping[QuotaEntity, Mapping[str, float | None]]) -> None:
-        """Put quotas by entity and key, or (None) forget them, all together."""
+        """Put quotas by entity and key, or (None) delete them, in one change."""
         with self._change() as db:
             for entity, values in changes.items():
                 row = json.dumps(entity)
@@ -373,13 +370,13 @@ class MetadataStore(TopicLookup):
     # --- dynamic broker configurations --------------------------------------------------------------------------------
 
     def broker_configs(self, node_id: int | None) -> Mapping[str, str]:
-        """Return what was set dynamically on one broker, or (None) for all of them."""
+        """Return the dynamic settings of one broker, or (None) of all."""
         return self._broker_configs.get(_broker_row(node_id), _frozen({}))
 
     def set_broker_configs(self, node_id: int | None, configs: Mapping[str, str]) -> None:
-        """Replace what is set dynamically on one broker, or (None) for all of them."""
+        """Replace the dynamic settings of one broker, or (None) of all."""
         row = _broker_row(node_id)
-        make_private(self.path)  # there may be passwords of key stores among them
+        make_private(self.path)  # they may include passwords of key stores
         with self._lock:
             with self._change() as db:
                 db.execute(
@@ -389,18 +386,18 @@ class MetadataStore(TopicLookup):
                 )
             self._broker_configs = {**self._broker_configs, row: _frozen(configs)}
 
-    # --- configurations of what is neither topic nor broker -----------------------------------------------------------
+    # --- configurations of other resources ----------------------------------------------------------------------------
 
     def resource_configs(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """Return what is set on a resource; groups and client metrics, by Kafka's number of their type."""
+        """Return a resource's settings; groups and client metrics, by Kafka's number of their type."""
         return self._resource_configs.get((resource_type, name), _frozen({}))
 
     def configured_resources(self, resource_type: int) -> list[str]:
-        """Return the names of the resources of a type on which something is set."""
+        """Return the names of resources of a type that have settings."""
         return [name for each, name in self._resource_configs if each == resource_type]
 
     def set_resource_configs(self, resource_type: int, name: str, configs: Mapping[str, str]) -> None:
-        """Replace what is set on a resource. One without anything is forgotten."""
+        """Replace a resource's settings. A resource without settings is removed."""
         with self._lock:
             after = {key: each for key, each in self._resource_configs.items() if key != (resource_type, name)}
             with self._change() as db:
@@ -415,12 +412,12 @@ class MetadataStore(TopicLookup):
     # --- credentials --------------------------------------------------------------------------------------------------
 
     def credentials(self, kind: str) -> dict[str, str]:
-        """Return what clients prove themselves by, of one kind, by name. Reads the file."""
+        """Return the credentials of one kind, by name. Reads the file."""
         with self._lock:
             return dict(self._db.execute("SELECT name, value FROM credentials WHERE kind = ?", (kind,)))
 
     def change_credentials(self, kind: str, changes: Mapping[str, str | None]) -> None:
-        """Put credentials of one kind, or (None) forget them, all together; only its owner may read the file then."""
+        """Put credentials of one kind, or (None) delete them, in one change. Only the file's owner may read it then."""
         make_private(self.path)
         with self._change() as db:
             for name, value in changes.items():
@@ -433,14 +430,11 @@ class MetadataStore(TopicLookup):
 
     @property
     def good_topic_defaults(self) -> Mapping[str, str]:
-        """The broker's values for topics, by broker key, that last suited every topic.
-
-        Empty when there never were any.
-        """
+        """The broker's last topic defaults that were valid for every topic, by broker key; empty if there were none."""
         return self._good_defaults
 
     def keep_good_topic_defaults(self, defaults: Mapping[str, str]) -> None:
-        """Remember the broker's values for topics, which suit every topic; costs nothing when they are known."""
+        """Store the broker's topic defaults, which are valid for every topic, if they have changed."""
         with self._lock:
             if defaults == self._good_defaults:
                 return

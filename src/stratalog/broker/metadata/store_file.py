@@ -1,4 +1,4 @@
-"""The file of the metadata store: its tables and format, how it is made, and what is said when it cannot be used."""
+"""The file of the metadata store: its tables and format, creation, and errors for unusable files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TABLES = (
     "CREATE TABLE broker_configs (broker TEXT PRIMARY KEY, configs TEXT NOT NULL) WITHOUT ROWID",
 )
 
-#: Tables that an older store of this format may lack; without them it is as if they were empty.
+#: Tables that an older store of this format may lack; they are then created empty.
 _LATER_TABLES = (
     """CREATE TABLE IF NOT EXISTS acls (
         resource_type INTEGER NOT NULL, name TEXT NOT NULL, pattern_type INTEGER NOT NULL, principal TEXT NOT NULL,
@@ -60,15 +60,15 @@ _LATER_TABLES = (
 
 
 def open_file(path: Path, cluster_id: str, metadata_version: int) -> sqlite3.Connection:
-    """Open a store's file, making it with this cluster id and level when there is none.
+    """Open a store's file, or create it with this cluster id and level.
 
-    DataDirError when it cannot be written, is damaged, or was written by a newer stratalog.
+    Raises DataDirError if it is not writable, is damaged, or was written by a newer stratalog.
     """
     connection = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            path.touch(mode=_PRIVATE)  # the files that SQLite puts beside it have the same mode
+            path.touch(mode=_PRIVATE)  # SQLite's auxiliary files get the same mode
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
@@ -85,7 +85,7 @@ def open_file(path: Path, cluster_id: str, metadata_version: int) -> sqlite3.Con
 
 
 def open_read_only(path: Path) -> sqlite3.Connection:
-    """Open a store to read it, also while a broker changes it. DataDirError when it does not exist or is damaged."""
+    """Open a store for reading, even while a broker changes it. DataDirError if it is missing or damaged."""
     if not path.is_file():
         raise DataDirError(f"{path} does not exist; give the first data directory of a broker")
     connection = None
@@ -100,21 +100,21 @@ def open_read_only(path: Path) -> sqlite3.Connection:
 
 
 def make_private(path: Path) -> None:
-    """Let only its owner read a store, which an older release made for all to read."""
+    """Make a store readable by its owner only, in case an older release made it world-readable."""
     for each in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
         if each.exists() and each.stat().st_mode & ~_PRIVATE & 0o777:
             each.chmod(_PRIVATE)
 
 
 def raise_clearer(path: Path, error: BaseException) -> NoReturn:
-    """Raise DataDirError in place of an error that does not tell the user what is wrong with the store."""
+    """Raise DataDirError instead of an error that does not explain the problem with the store to the user."""
     clearer = _open_error(path, error)
     if clearer is None:
         raise error
     raise clearer from error
 
 
-#: Those that a new store has at the level of its metadata version.
+#: Features whose level in a new store follows its metadata version.
 _FEATURES_WITH_EFFECT = (GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION, TRANSACTION_VERSION)
 
 
@@ -155,8 +155,8 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _open_error(path: Path, error: BaseException) -> DataDirError | None:
-    """Return what to tell the user when the store cannot be opened, or None when `error` says it already."""
-    is_foreign = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR  # a database without our tables
+    """Return the error for a store that cannot be opened, or None if `error` is clear enough."""
+    is_foreign = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR  # a database with other tables
     if isinstance(error, (OSError, sqlite3.OperationalError)) and not is_foreign:
         return DataDirError(f"{path} cannot be opened: {error}; give a data directory that this user can write")
     if isinstance(error, (sqlite3.DatabaseError, ValueError, KeyError, TypeError)):

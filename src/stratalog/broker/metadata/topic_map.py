@@ -1,4 +1,4 @@
-"""The topics of a broker in memory: by name, by id, in order."""
+"""The topics of a broker in memory: by name, by id, and sorted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as the cluster knows it. `configs` holds only what was set on the topic, as text."""
+    """A topic of the cluster. `configs` has only the topic's own settings, as text."""
 
     name: str
     topic_id: UUID
@@ -20,19 +20,19 @@ class Topic:
 
 
 class TopicMap:
-    """See the module. A change costs the same however many topics there are, but for moving pointers in a list.
+    """See the module. The cost of a change does not depend on the number of topics, except for a memmove in a list.
 
-    One thread at a time may change it, which is the caller's to see to. Any thread may read concurrently and needs no
-    lock: every step of a change is one operation of a dict or list that the interpreter does not interrupt.
+    Callers must serialize changes. Reads are thread-safe without a lock: every step of a change is one atomic operation
+    of a dict or list.
     """
 
     def __init__(self, topics: Iterable[Topic] = ()) -> None:
         self._by_name = {topic.name: topic for topic in topics}
         self._by_id = {topic.topic_id: topic for topic in self._by_name.values()}
         self._names = sorted(self._by_name)
-        #: Names by what metrics call them. Kafka lets no two collide, but older stores may hold some.
+        #: Names by their form in metrics. Kafka allows no collisions, but older stores may contain some.
         self._by_metric_name: dict[str, list[str]] = {}
-        #: How many changes there have been, and how many there had been with the latest new topic.
+        #: Number of changes, in total and at the latest new topic.
         self.version = 0
         self.new_topics_version = 0
         for name in self._names:
@@ -48,19 +48,19 @@ class TopicMap:
         return self._by_id.get(topic_id)
 
     def in_order(self) -> list[Topic]:
-        """Return all topics, by name."""
+        """Return all topics, sorted by name."""
         found = map(self._by_name.get, self._names.copy())
         return [topic for topic in found if topic is not None]
 
     def colliding(self, name: str) -> str | None:
-        """Return the name of another topic that differs from `name` in '.' and '_' only."""
+        """Return the name of another topic that differs from `name` only in '.' and '_'."""
         for other in tuple(self._by_metric_name.get(_metric_name(name), ())):
             if other != name:
                 return other
         return None
 
     def put(self, topic: Topic) -> None:
-        """Take a topic in, or what has changed of one that is known."""
+        """Add or update a topic."""
         is_new = topic.name not in self._by_name
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
@@ -83,13 +83,13 @@ class TopicMap:
 
 
 class TopicLookup:
-    """What is asked of the topics of a broker, whether the metadata are its own or its cluster's."""
+    """Lookups of topics, for the metadata of a single broker and of a cluster."""
 
     def __init__(self, topics: Iterable[Topic] = ()) -> None:
         self._topics = TopicMap(topics)
 
     def topics(self) -> list[Topic]:
-        """Return all topics, by name; without those that are being deleted."""
+        """Return all topics, sorted by name; without those that are being deleted."""
         return self._topics.in_order()
 
     def topic(self, name: str) -> Topic | None:
@@ -100,12 +100,12 @@ class TopicLookup:
 
     @property
     def topics_version(self) -> int:
-        """How often topics have come, changed or gone since the start."""
+        """Number of topic changes since startup."""
         return self._topics.version
 
     @property
     def new_topics_version(self) -> int:
-        """`topics_version` when the latest topic came."""
+        """`topics_version` at the latest new topic."""
         return self._topics.new_topics_version
 
 

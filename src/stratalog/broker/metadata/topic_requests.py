@@ -1,4 +1,4 @@
-"""What is wrong with a request for topics or partitions: pure, with Kafka's errors, for a cluster of one broker."""
+"""Check requests to create topics or partitions: pure, with Kafka's errors, for a cluster of one broker."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from stratalog.errors import (
     PolicyViolationError,
 )
 
-#: "Not given", for counts of partitions and replicas.
+#: "Unspecified", for counts of partitions and replicas.
 UNSET = -1
-#: As many partitions may be made by one request. Source: Kafka's `QuorumController.MAX_RECORDS_PER_USER_OP`.
+#: Maximum of partitions in one request. Source: Kafka's `QuorumController.MAX_RECORDS_PER_USER_OP`.
 PARTITIONS_MAX = 10_000
 
 
@@ -28,7 +28,7 @@ class Assignment:
 
 
 def check_partition_total(partitions: int, what: str = "partitions") -> None:
-    """PolicyViolationError when one request would make more partitions than `PARTITIONS_MAX`."""
+    """Raise PolicyViolationError if one request would create more than `PARTITIONS_MAX` partitions."""
     if partitions > PARTITIONS_MAX:
         raise PolicyViolationError(f"Excessively large number of {what} per request.")
 
@@ -41,7 +41,7 @@ def new_topic_partitions(
     node_id: int,
     defaults: tuple[int, int],
 ) -> int:
-    """Return how many partitions a new topic gets. `defaults` are the broker's counts of partitions and replicas."""
+    """Return the number of partitions of a new topic. `defaults` are the broker's counts of partitions and replicas."""
     if assignments:
         return _assigned_partitions(partitions, replicas, assignments, node_id)
     if replicas < UNSET or replicas == 0:
@@ -78,7 +78,7 @@ def _assigned_partitions(partitions: int, replicas: int, assignments: Sequence[A
 
 
 def check_replicas(brokers: Sequence[int], node_id: int) -> None:
-    """InvalidReplicaAssignmentError unless the one broker is named once."""
+    """Raise InvalidReplicaAssignmentError unless the only broker appears exactly once."""
     if not brokers:
         raise InvalidReplicaAssignmentError("The manual partition assignment includes an empty replica list.")
     previous = None
