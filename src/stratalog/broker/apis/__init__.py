@@ -1,4 +1,4 @@
-"""One file for each API, named by its key: this listing is the table of the APIs that the broker serves."""
+"""One module for each API, named by its key: this listing is the table of the APIs of the broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _API_MODULE = re.compile(r"(k\d\d_\w+)\.py")
 
 @cache
 def load_apis() -> Registry:
-    """Import every `kNN_*.py` here, so that each registers what it handles; the registry."""
+    """Import every `kNN_*.py` in this package, which registers its handler; return the registry."""
     for entry in sorted(entry.name for entry in files(__name__).iterdir()):
         match = _API_MODULE.fullmatch(entry)
         if match:

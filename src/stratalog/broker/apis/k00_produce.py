@@ -1,10 +1,10 @@
 """Produce (0): append batches to partitions.
 
-v3 to v13. v7: zstd. v8: error messages and the records at fault. v9: flexible. v11: TRANSACTION_ABORTABLE. v12:
-partitions are added to the transaction by the broker (KIP-890). v13: topics by id. acks=0 gets no response, and a
-failure closes the connection so that the client notices (as Kafka does); acks=all waits for the replicas of a
-partition that has several. v10: the leader of a partition that is led elsewhere. ApiVersions advertises v0 for
-librdkafka's sake, as Kafka does (KAFKA-18659); v0 to v2 themselves are refused.
+v3 to v13. v7: zstd. v8: error messages and invalid records. v9: flexible. v10: the current leader. v11:
+TRANSACTION_ABORTABLE. v12: the broker adds partitions to the transaction (KIP-890). v13: topic ids. With acks=0 there
+is no response, and an error closes the connection so that the client notices, as in Kafka; acks=all waits for all
+in-sync replicas. ApiVersions advertises v0 for librdkafka, as Kafka does (KAFKA-18659); v0 to v2 themselves are
+refused.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ from stratalog.wire import read_client_id
 _ACKS = (-1, 0, 1)
 _LEADER_HINTS_FROM = 10
 
-#: The client that Kafka's own tools use to write to internal topics.
+#: The client with which Kafka's own tools write to internal topics.
 _ADMIN_CLIENT = "__admin_client"
 
 
 @handles_frames(ApiKey.PRODUCE, versions=(3, 13), flexible_from=FLEXIBLE_FROM, advertised_min=0)
 class Produce:
-    """Answers the Produce requests of one connection, and remembers what the next ones may be like."""
+    """Answers the Produce requests of one connection, with a template for similar ones."""
 
     __slots__ = ("_caller", "_last_partition", "template")
 
@@ -75,7 +75,7 @@ class Produce:
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
-        #: Where the last request went.
+        #: The partition of the last request.
         self._last_partition: Partition | None = None
         self.template: ProduceTemplate | None = None
 
@@ -86,7 +86,7 @@ class Produce:
         access = state.access
         refusal = self._refusal(access, request)
         acks_error = None if request.acks in _ACKS else InvalidRequiredAcksError(f"acks is {request.acks}")
-        # All names before the first append: one that is no UTF-8 refuses the request as a whole.
+        # Decode all names before the first append: an invalid one refuses the whole request.
         names = [_topic_name(state, key, version) for key, _ in asked]
         topics = []
         for (key, partitions), (name, unknown) in zip(asked, names, strict=True):
@@ -133,7 +133,7 @@ class Produce:
         return TopicAuthorizationFailedError("Topic authorization failed.")
 
     def _refusal(self, access: AccessControl | None, request: ProduceRequest) -> KafkaError | None:
-        """Return why nothing of the request is done."""
+        """Return the error that refuses the whole request, if any."""
         try:
             if not _has_transactional(request):
                 return None
@@ -226,7 +226,7 @@ class Produce:
         return ()
 
     def _remember(self, frame: memoryview, version: int, request: ProduceRequest, partition: Partition) -> None:
-        """Make a template of a request that succeeded. It pays from the second of a row on."""
+        """Make a template from a successful request, if it is the second in a row for a partition."""
         if self._last_partition is partition:
             self.template = ProduceTemplate.of(frame, version, request, partition)
         self._last_partition = partition

@@ -1,10 +1,9 @@
-"""Fetch (1): read batches from partitions, and wait for them when there are none.
+"""Fetch (1): read batches from partitions, and wait if there are too few.
 
 v4 to v18. v5: log start offset. v7: sessions (KIP-227). v9: leader epochs (KIP-320). v10: zstd. v11: racks, and reads
-from followers (KIP-392). v12: flexible, last fetched epoch (KIP-595). v13: topics by id. v15: replica id as a tagged
-field. Batches are sent from the segment's file
-by the kernel; a fetch at an offset inside a batch gets the whole batch. Below the local log start the remote tier is
-read on a thread.
+from followers (KIP-392). v12: flexible, last fetched epoch (KIP-595). v13: topic ids. v15: replica id as a tagged
+field. The kernel sends batches from the segment's file; a fetch at an offset inside a batch gets the whole batch.
+Offsets below the local log start are read from the remote tier on a thread.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ _ASKED_WRONG = (NotLeaderOrFollowerError.code, FencedLeaderEpochError.code)
 
 @handles_frames(ApiKey.FETCH, versions=(4, 18), flexible_from=FLEXIBLE_FROM)
 class Fetch:
-    """_Shown the Fetch requests of one connection."""
+    """Answers the Fetch requests of one connection."""
 
     __slots__ = ("_caller", "second_name")
 
@@ -129,7 +128,7 @@ class Fetch:
 def _paced(
     pace: QuotaPace, caller: Caller, request: FetchRequest, frame: memoryview, version: int
 ) -> _PacedFetch | None:
-    """Return what quotas count of a request; None for that of another broker."""
+    """Return the quota measurement of a consumer's request; None for a follower's."""
     if request.replica_id >= 0:
         return None
     client = QuotaClient(caller.peer.principal.name, read_client_id(frame)[0] or "")
@@ -137,7 +136,7 @@ def _paced(
 
 
 class _PacedFetch:
-    """What quotas count of one request of a consumer."""
+    """Measures one request of a consumer for its quotas."""
 
     __slots__ = ("_begun_s", "_client", "_pace", "_version", "_worked_s", "bytes_max")
 
@@ -147,27 +146,27 @@ class _PacedFetch:
         self._version = version
         self._begun_s = pace.now_s()
         self._worked_s = 0.0
-        #: The most that can be read without having to wait for it in any case.
+        #: Bytes that can be read without ever being throttled.
         self.bytes_max = pace.fetch_bytes_max(client)
 
     def stop(self) -> None:
-        """Count no more time as work: what follows may be a wait for records."""
+        """End the time that counts as work: a wait for records may follow."""
         self._worked_s = self._pace.now_s() - self._begun_s
 
     def throttle(self, results: _Shown) -> QuotaThrottle | None:
-        """Count an answer; return whether the client has to wait, without it."""
+        """Count a response; return its throttling, in which case it is not sent."""
         return self._pace.after_fetch(self._client, _size(self._version, results), self._worked_s)
 
 
 def _size(version: int, results: _Shown) -> int:
-    """Return how large an answer is, as Kafka's quotas count it: without the header of the response."""
+    """Return the size of a response as Kafka's quotas count it: without its header."""
     chunks = encode_fetch(version, 0, results)
     size = sum(chunk.size if isinstance(chunk, FileSlice) else len(chunk) for chunk in chunks)
     return size - INT32.size - (version >= FLEXIBLE_FROM)
 
 
 def _count_throttled(state: BrokerServices, plan: FetchPlan, version: int, results: _Shown) -> None:
-    """Count what goes to a follower of partitions whose replication is throttled, whether or not it is in sync."""
+    """Count bytes of throttled partitions that are sent to a follower, whether or not it is in sync."""
     replication = state.logs.replication
     if plan.replica_id < 0 or replication is None:
         return
@@ -197,7 +196,7 @@ def _throttled(exchange: FetchExchange, version: int, correlation_id: int, throt
 def _failed(
     caller: Caller, paced: _PacedFetch | None, version: int, correlation_id: int, error: KafkaError
 ) -> Sequence[Chunk]:
-    """Answer a request whose session is not there, or is further."""
+    """Respond to a request with an unknown session, or a wrong session epoch."""
     throttle_ms = 0
     if paced is not None:
         paced.stop()
@@ -205,7 +204,7 @@ def _failed(
         if throttle is not None:
             throttle_ms = throttle.ms
             caller.throttle(throttle)
-    code = 0 if throttle_ms else error.code  # the client asks again in full either way
+    code = 0 if throttle_ms else error.code  # the client sends a full request in either case
     return encode_fetch(version, correlation_id, (), error_code=code, throttle_ms=throttle_ms)
 
 
@@ -214,7 +213,7 @@ def _finds_any(plan: FetchPlan) -> bool:
 
 
 def _refused(request: FetchRequest, version: int, correlation_id: int) -> Sequence[Chunk]:
-    """Answer an isolation level that does not exist: for each partition, as long as topics have names."""
+    """Respond to an unknown isolation level: with an error for each partition, if topics have names."""
     code = UnknownServerError.code
     results = [
         (key, [FetchedPartition(entry.partition, code, aborted=()) for entry in partitions])
@@ -274,7 +273,7 @@ def _plan(
 
 
 def _selector(caller: Caller, request: FetchRequest) -> Callable[[Partition, int], int] | None:
-    """Return what says from which broker a consumer had better read."""
+    """Return the function that selects the preferred read replica, if any."""
     cluster = caller.broker.cluster
     if cluster is None or not request.rack or request.replica_id >= 0:
         return None
@@ -305,7 +304,7 @@ def _wanted(state: BrokerServices, name: str, entry: FetchPartition, error: Kafk
 
 
 def _with_hints(caller: Caller, plan: FetchPlan, version: int, results: _Shown) -> tuple[_Shown, Nodes]:
-    """Return answers that name the leader where the wrong broker was asked, and where those leaders are."""
+    """Return results with current leaders where this broker is not the leader, and the leaders' endpoints."""
     cluster = caller.broker.cluster
     if cluster is None or version < _LEADER_HINTS_FROM:
         return results, ()
@@ -324,7 +323,7 @@ def _with_hints(caller: Caller, plan: FetchPlan, version: int, results: _Shown) 
 
 
 def _forbidden(access: AccessControl, peer: Peer, request: FetchRequest, name: str) -> KafkaError | None:
-    """Return why nothing of a topic may be read: replicas ask for the cluster, consumers for the topic."""
+    """Return the error if reading a topic is not authorized: followers need CLUSTER_ACTION, consumers READ."""
     operation, resource_type, resource = AclOperation.READ, ResourceType.TOPIC, name
     if request.replica_id >= 0:
         operation, resource_type, resource = AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME

@@ -1,10 +1,10 @@
-"""ListOffsets (2): offsets by time, or the special ones.
+"""ListOffsets (2): offsets by time, or special ones.
 
-v1 to v11. v2: isolation level. v4: leader epochs. v6: flexible. Instead of a time: -1 latest, -2 earliest, v7 -3 the
+v1 to v11. v2: isolation level. v4: leader epochs. v6: flexible. Special values: -1 latest, -2 earliest, v7 -3 the
 record with the largest timestamp (KIP-734), v8 -4 earliest local (KIP-405), v9 -5 latest tiered (KIP-1005), v11 -6
-earliest that waits for upload (KIP-1023). A search by time that has to read the remote tier runs on the threads of its
-readers, those of several partitions side by side; it is given up as REQUEST_TIMED_OUT after
-`remote.list.offsets.request.timeout.ms`, or what the request says from v10 on (KIP-1075).
+earliest pending upload (KIP-1023). A search that has to read the remote tier runs on the threads of its readers,
+concurrently for several partitions; it ends with REQUEST_TIMED_OUT after `remote.list.offsets.request.timeout.ms`, or
+from v10 on the request's timeout (KIP-1075).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
     -6,
 )
 
-#: First version in which each special time may be asked for.
+#: First version of each special value.
 _SINCE = {
     LATEST: 1,
     EARLIEST: 1,
@@ -66,7 +66,7 @@ async def list_offsets(ctx: RequestContext, request: Any) -> Any:
     if level not in (0, 1):
         return _refused(ctx, request)
     isolation = Isolation.TXN_COMMITTED if level == 1 else Isolation.HIGH_WATERMARK
-    if request.replica_id >= 0:  # a follower looks for a place in the log
+    if request.replica_id >= 0:  # a follower needs the end of the log
         isolation = Isolation.LOG_END
     asked = Counter((topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions)
     timeout_ms = _timeout_ms(ctx, request)
@@ -87,7 +87,7 @@ async def list_offsets(ctx: RequestContext, request: Any) -> Any:
 
 
 def _refused(ctx: RequestContext, request: Any) -> Any:
-    """Answer an isolation level that does not exist."""
+    """Respond to an unknown isolation level."""
     return ctx.respond(
         topics=[
             ctx.make(
@@ -101,7 +101,7 @@ def _refused(ctx: RequestContext, request: Any) -> Any:
 
 
 def _timeout_ms(ctx: RequestContext, request: Any) -> int:
-    """Return how long a search of the remote tier may take."""
+    """Return the time limit of a search of the remote tier."""
     asked = getattr(request, "timeout", None)
     asked_ms = 0 if asked is None else int(asked.total_seconds() * 1000)
     return asked_ms if asked_ms > 0 else int(ctx.broker.config["remote.list.offsets.request.timeout.ms"])
@@ -113,7 +113,7 @@ async def _answer(
     code, found = 0, _Found()
     try:
         if is_double:
-            raise InvalidRequestError(f"{topic}-{entry.partition_index} is asked for twice")
+            raise InvalidRequestError(f"{topic}-{entry.partition_index} is requested twice")
         found = await _find(ctx, topic, entry, isolation, timeout_ms)
     except (KafkaError, RemoteStorageError, OSError) as error:
         if not isinstance(error, KafkaError):
@@ -138,14 +138,14 @@ async def _find(ctx: RequestContext, topic: str, entry: Any, isolation: Isolatio
     if time_ms < 0:
         since = _SINCE.get(time_ms)
         if since is None or ctx.version < since:
-            raise UnsupportedVersionError(f"timestamp {time_ms} means nothing in ListOffsets v{ctx.version}")
+            raise UnsupportedVersionError(f"timestamp {time_ms} is invalid in ListOffsets v{ctx.version}")
     partition = ctx.broker.partition(topic, entry.partition_index)
     if partition is None:
         raise not_here(ctx.broker, topic, entry.partition_index)
     partition.check_epoch(getattr(entry, "current_leader_epoch", -1))
     if time_ms == LATEST and isolation is not Isolation.LOG_END and partition.is_behind_its_epoch(isolation):
         error = OffsetNotAvailableError if ctx.version >= _NOT_AVAILABLE_FROM else LeaderNotAvailableError
-        raise error("a leader that was just elected does not know yet how far its replicas are")
+        raise error("a newly elected leader does not know the positions of its replicas yet")
     if time_ms >= 0:
         if not partition.is_remote(partition.log.log_start_offset):
             return _by_time(partition, time_ms, isolation)
@@ -179,7 +179,7 @@ def _special(partition: Partition, which: int, isolation: Isolation) -> _Found:
     if partition.remote is None:
         return _Found()
     if tiered < 0 and log.local_log_start_offset > log.log_start_offset:
-        return _Found()  # there are remote segments; how far they reach is not known yet
+        return _Found()  # there are remote segments, but their end is not known yet
     return _at(partition, max(tiered + 1, log.log_start_offset))
 
 

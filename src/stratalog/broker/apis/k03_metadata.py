@@ -1,6 +1,6 @@
-"""Metadata (3): the broker, the topics, who leads what; creates topics that are asked for, where that is allowed.
+"""Metadata (3): the broker, topics and leaders; creates requested topics where allowed.
 
-v0 to v13. v0: an empty list asks for all topics; from v1 null does. v4: allow_auto_topic_creation. v8 to v10:
+v0 to v13. v0: an empty list means all topics; from v1 on null does. v4: allow_auto_topic_creation. v8 to v10:
 authorized operations of the cluster; v8: of topics. v9: flexible. v10: topic ids in the response, v12: in the request.
 Without an authorizer every operation is authorized, as in Kafka.
 """
@@ -34,11 +34,11 @@ logger = logging.getLogger(__name__)
 _TOPIC_OPERATIONS = sum(1 << n for n in (3, 4, 5, 6, 7, 8, 10, 11))
 _CLUSTER_OPERATIONS = sum(1 << n for n in (5, 7, 8, 9, 10, 11, 12))
 
-#: Bytes behind the array of topics: the cluster's operations, and later an error code.
+#: Size of the fields after the array of topics: the cluster's operations, and later an error code.
 _BEHIND_TOPICS = {8: 4, 9: 4, 10: 4, 13: 2}
 _TOPIC_IDS_FROM = 10
 _BY_ID_FROM = 12
-#: How many topics and partitions are looked at before the loop has its turn: some milliseconds.
+#: Topics and partitions to process before the loop gets its turn: some milliseconds.
 _PIECE = 5000
 
 
@@ -69,7 +69,7 @@ async def metadata(ctx: RequestContext, request: Any) -> Any:
 
 
 def _names_wrongly(ctx: RequestContext, request: Any) -> bool:
-    """Return whether the request names a topic as its version may not: 10 and 11 have ids in their schema alone."""
+    """Return whether the request names a topic invalidly: versions 10 and 11 have ids only in their schema."""
     if ctx.version < _TOPIC_IDS_FROM or request.topics is None:
         return False
     if ctx.version < _BY_ID_FROM:
@@ -121,7 +121,7 @@ async def _asked_topics(ctx: RequestContext, request: Any) -> list[bytes]:
             )
             answers.append(write_message(refused))
         else:
-            if topic.name not in described:  # named twice: by its name and by its id
+            if topic.name not in described:  # it may be requested by name and by id
                 described.add(topic.name)
                 answers.append(encoded.of(topic))
     return answers
@@ -141,7 +141,7 @@ async def _all(encoded: EncodedTopics, topics: list[Topic]) -> list[bytes]:
 
 
 def _keys(request: Any) -> list[tuple[str | None, Any]]:
-    """Return the topics by name and id; once one is asked for by its id, those count that are."""
+    """Return the topics by name and id; if any are requested by id, only those."""
     keys: list[tuple[str | None, Any]] = [(entry.name, getattr(entry, "topic_id", None)) for entry in request.topics]
     by_id: list[tuple[str | None, Any]] = [(None, topic_id) for _, topic_id in keys if topic_id is not None]
     return by_id or keys
@@ -152,7 +152,7 @@ def _distinct(entries: Iterable[Any]) -> list[Any]:
 
 
 async def _create(ctx: RequestContext, name: str | None, may_create: bool) -> Topic:
-    """Return the unknown topic that was asked for, made now; or the error that says that it is not there."""
+    """Create and return an unknown topic; raise if it may not be created."""
     if name is None:
         raise InvalidTopicError("neither a name nor an id")
     check_topic_name(name)
@@ -164,10 +164,10 @@ async def _create(ctx: RequestContext, name: str | None, may_create: bool) -> To
         if permit is not None:
             permit.take(ctx.broker.config["num.partitions"])
         return await ctx.broker.workers.run(topics.create, name)
-    except ThrottlingQuotaExceededError as error:  # the client asks again
+    except ThrottlingQuotaExceededError as error:  # the client retries
         raise UnknownTopicOrPartitionError(str(error)) from error
-    except TopicAlreadyExistsError:  # somebody else was quicker
+    except TopicAlreadyExistsError:  # another request was faster
         return topics.known(name)
     except KafkaError as error:
-        logger.warning("Topic %s was asked for and cannot be created: %s", name, error)
+        logger.warning("Topic %s was requested but cannot be created: %s", name, error)
         raise

@@ -1,8 +1,8 @@
-"""OffsetCommit: store how far a group has read.
+"""OffsetCommit: store committed offsets of a group.
 
-Version 2 is the first that stores in `__consumer_offsets`; 2 to 4 may ask for a retention of their own; 6 adds the
-leader epoch, 7 the group instance id; from 9 on an unknown group is GROUP_ID_NOT_FOUND (before: ILLEGAL_GENERATION); 10
-names topics by id. A group without members may be committed to by anyone, with generation -1 and no member id.
+Version 2 is the first that stores in `__consumer_offsets`; 2 to 4 may set a retention; 6 adds the leader epoch, 7 the
+group instance id; from 9 on an unknown group is GROUP_ID_NOT_FOUND (before: ILLEGAL_GENERATION); 10 has topic ids. Any
+client may commit to a group without members, with generation -1 and no member id.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stratalog.errors import (
 _GROUP_NOT_FOUND_FROM = 9
 _TOPIC_IDS_FROM = 10
 _FLEXIBLE_FROM = 8
-#: How many partitions are looked at before the loop has its turn.
+#: Partitions to process before the loop gets its turn.
 _PIECE = 500
 #: A partition of the response: its index, the error code.
 _PARTITION = struct.Struct(">ih")
@@ -35,7 +35,7 @@ _PARTITION = struct.Struct(">ih")
 async def offset_commit(ctx: RequestContext, request: Any) -> Any:
     codes: dict[tuple[int, int], int] = {}
     unknown: set[int] = set()
-    #: Commits and where they stand in the request; a partition that is named again is in another one.
+    #: Commits with their positions in the request; duplicates of a partition are in another dict.
     turns: list[dict[TopicPartition, tuple[tuple[int, int], CommittedOffset]]] = []
     named: dict[TopicPartition, int] = {}
     now_ms = ctx.broker.clock.now_ms()
@@ -89,7 +89,7 @@ async def offset_commit(ctx: RequestContext, request: Any) -> Any:
         except KafkaError as error:
             stored = dict.fromkeys(commits, wire_code(error))
             if as_asked:
-                unknown.update(range(len(request.topics)))  # an error of the group is answered for all that was asked
+                unknown.update(range(len(request.topics)))  # an error of the group applies to the whole request
         codes.update({turn[key][0]: code for key, code in stored.items()})
     return _response(ctx, request, codes, as_asked=as_asked, kept=unknown)
 

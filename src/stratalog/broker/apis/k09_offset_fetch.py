@@ -1,10 +1,9 @@
-"""OffsetFetch: how far a group has read; -1 where it has not committed.
+"""OffsetFetch: committed offsets of groups; -1 where there is none.
 
-From version 2 on a null list of topics asks for all; from 8 on several groups can be asked for at once; 10 names topics
-by id. With `require_stable` (7) a partition for which an open transaction has a commit is answered with
-UNSTABLE_OFFSET_COMMIT: the client asks again until it is known which offset counts (KIP-447). A group that is still
-read back at a start is answered with COORDINATOR_LOAD_IN_PROGRESS. Version 9 adds the
-member and its epoch, for groups of the new protocol.
+From version 2 on a null list means all topics; from 8 on there may be several groups; 10 has topic ids. With
+`require_stable` (7), a partition with a commit in an open transaction gets UNSTABLE_OFFSET_COMMIT: the client retries
+until the transaction has ended (KIP-447). A group that is still loading gets COORDINATOR_LOAD_IN_PROGRESS. Version 9
+adds the member and its epoch, for groups of the consumer protocol.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ async def offset_fetch(ctx: RequestContext, request: Any) -> Any:
 
 
 async def _group(ctx: RequestContext, group: Any, stable: bool) -> Any:
-    """Return the commits of one group, or why they are not for this member, or not there."""
+    """Return the commits of one group, or the error for this member."""
     member_id, member_epoch = getattr(group, "member_id", None), getattr(group, "member_epoch", -1)
     try:
         ctx.broker.groups.check_fetch(group.group_id, member_id, member_epoch)
@@ -52,7 +51,7 @@ async def _group(ctx: RequestContext, group: Any, stable: bool) -> Any:
 
 
 def _refused(ctx: RequestContext, request: Any, code: int) -> list[Any]:
-    """Return the same error for each partition, before there was a place for that of the whole group."""
+    """Return the same error for each partition: these versions have no error code for the group."""
     return [
         ctx.make(
             "OffsetFetchResponseTopic",
@@ -66,7 +65,7 @@ def _refused(ctx: RequestContext, request: Any, code: int) -> list[Any]:
 
 
 def _topics(ctx: RequestContext, group: Any, topic_type: str, partition_type: str, stable: bool) -> list[Any]:
-    """Return the answer for one group, whose parts have other names before and after version 8."""
+    """Return the result for one group, whose messages have other names before and after version 8."""
     if group.topics is None:
         return _all_topics(ctx, group.group_id, topic_type, partition_type, stable)
     answers = []
@@ -100,7 +99,7 @@ def _topics(ctx: RequestContext, group: Any, topic_type: str, partition_type: st
 def _committed(
     ctx: RequestContext, group_id: str, partition: TopicPartition, topic: Topic | None
 ) -> CommittedOffset | None:
-    """Return the commit that counts for the topic as it is now."""
+    """Return the commit if it is for the current topic of that name."""
     found = ctx.broker.groups.commits.committed.get(group_id, partition)
     if found is None or topic is None or found.counts_for(topic.topic_id):
         return found
@@ -120,7 +119,7 @@ def _all_topics(ctx: RequestContext, group_id: str, topic_type: str, partition_t
     for name, commits in by_topic.items():
         topic = ctx.broker.metadata.topic(name)
         if topic is None and ctx.version >= _TOPIC_IDS_FROM:
-            continue  # it has no id any more by which the client could know it
+            continue  # a deleted topic has no id
         counting = [(index, found) for index, found in commits if topic is None or found.counts_for(topic.topic_id)]
         if not counting:
             continue

@@ -1,8 +1,7 @@
-"""FindCoordinator: who looks after a group or a transactional id. This broker does.
+"""FindCoordinator: the coordinator of a group or transactional id. It is this broker.
 
-Asking creates `__consumer_offsets`, `__transaction_state` or `__share_group_state` if it is not there yet. Version 1
-adds the type of the key, 4 asks for several at once, 6 for states of share groups (type 2) by group, topic id and
-partition.
+A request creates `__consumer_offsets`, `__transaction_state` or `__share_group_state` if missing. Version 1 adds the
+type of the key, 4 several keys, 6 states of share groups (type 2) by group, topic id and partition.
 """
 
 from __future__ import annotations

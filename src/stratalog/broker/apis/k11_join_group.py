@@ -1,8 +1,7 @@
-"""JoinGroup: become, or stay, a member of a classic group; answered when all members have joined.
+"""JoinGroup: join or rejoin a classic group; the response is sent when all members have joined.
 
-Version 0 has no rebalance timeout of its own (the session timeout counts); from 4 on a dynamic member is first given an
-id with MEMBER_ID_REQUIRED; 5 adds static members; 7 the protocol type, 8 the reason, 9 lets a leader skip the
-assignment.
+Version 0 has no rebalance timeout (the session timeout applies); from 4 on a dynamic member first gets an id with
+MEMBER_ID_REQUIRED; 5 adds static members; 7 the protocol type, 8 the reason, 9 lets a leader skip the assignment.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Heartbeat: a member of a classic group is alive; REBALANCE_IN_PROGRESS asks it to join again.
+"""Heartbeat: a member of a classic group is alive; REBALANCE_IN_PROGRESS asks it to rejoin.
 
-Version 3 adds the group instance id. While the group is still read back at a start, every heartbeat is taken for good.
+Version 3 adds the group instance id. While the group is loading, every heartbeat succeeds.
 """
 
 from __future__ import annotations

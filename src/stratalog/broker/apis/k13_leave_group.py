@@ -1,6 +1,6 @@
-"""LeaveGroup: members go, so that the others need not wait for their sessions to end.
+"""LeaveGroup: members leave, so that others need not wait for their sessions to expire.
 
-One member up to version 2, whose error is that of the response; from 3 on several, also by group instance id alone (an
+Up to version 2 one member, whose error is that of the response; from 3 on several, also by group instance id alone (an
 administrator removing static members); 5 adds a reason.
 """
 

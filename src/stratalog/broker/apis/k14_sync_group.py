@@ -1,6 +1,6 @@
-"""SyncGroup: the leader of a classic group hands in the assignments, every member gets its own.
+"""SyncGroup: the leader of a classic group sends the assignments, and every member gets its own.
 
-Version 3 adds the group instance id, 5 protocol type and name, which have to be those of the group.
+Version 3 adds the group instance id, 5 protocol type and name, which must be those of the group.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DescribeGroups: state and members of classic groups; what members said and got only while the group is stable.
+"""DescribeGroups: state and members of classic groups; metadata and assignments only while the group is stable.
 
 An unknown group is described as Dead; from version 6 on it is GROUP_ID_NOT_FOUND with a message. Version 3 adds
 authorized operations, 4 the group instance id.

@@ -1,6 +1,6 @@
-"""ListGroups: all groups, by choice only those in some states (version 4) or of some types (5).
+"""ListGroups: all groups, optionally only those in some states (version 4) or of some types (5).
 
-While any group is still read back at a start: COORDINATOR_LOAD_IN_PROGRESS.
+While any group is loading: COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from stratalog.broker.server import ApiKey, RequestContext, handles
 
 
 def _filter_name(state: Enum) -> str:
-    """Return the name by which a filter finds a state; Kafka's has an underline in one of them."""
+    """Return the name of a state in filters; Kafka's has an underscore in one of them."""
     return "not_ready" if state is StreamsGroupState.NOT_READY else str(state.value).lower()
 
 

@@ -1,7 +1,7 @@
-"""SaslHandshake (17): which mechanism a client wants to authenticate by.
+"""SaslHandshake (17): the mechanism with which a client wants to authenticate.
 
-v0, v1 (tokens come in SaslAuthenticate then). Answered here is one that comes too late, or at a listener without SASL:
-ILLEGAL_SASL_STATE. The others are answered by the connection itself.
+v0, v1 (tokens are in SaslAuthenticate requests). This handler answers late requests, and those to a listener without
+SASL: ILLEGAL_SASL_STATE. The connection itself answers the others.
 """
 
 from __future__ import annotations

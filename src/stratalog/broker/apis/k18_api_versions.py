@@ -1,8 +1,8 @@
-"""ApiVersions (18): what this broker speaks, from the registry itself.
+"""ApiVersions (18): the APIs of this broker, from the registry.
 
-v0 to v4. v3: flexible (but never the response's header), the client's software name is checked, features are listed. A
-version that is not known is answered in v0 with UNSUPPORTED_VERSION and the range of this API, so that the client can
-come back (KIP-511).
+v0 to v4. v3: flexible (but never the response's header), the client's software name is checked, features are listed. An
+unknown version is answered in v0 with UNSUPPORTED_VERSION and the range of this API, so that the client can retry
+(KIP-511).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stratalog.errors import InvalidRequestError, UnsupportedVersionError
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_FROM = 3
 _LEVEL_ZERO_FROM = 4
-#: Told to clients only where something is done with what they push.
+#: Advertised only if pushed metrics are used.
 _TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 
 
@@ -54,7 +54,7 @@ def api_versions(ctx: RequestContext, request: Any) -> Any:
 
 
 def _supported(ctx: RequestContext) -> list[Any]:
-    """Since v4 a lowest level of 0 may be listed; before, such a feature is left out (KAFKA-17011)."""
+    """Return the supported features. Before v4 those with a minimum level of 0 are left out (KAFKA-17011)."""
     ranges: Mapping[str, tuple[int, int]] = {METADATA_VERSION: (LEVEL_MIN, LEVEL_MAX)} | {
         name: (0, highest) for name, highest in OTHER_FEATURES.items()
     }

@@ -1,7 +1,7 @@
-"""CreateTopics: new topics, each for itself; `validate_only` says what would become of them.
+"""CreateTopics: create topics independently of each other, or check them with `validate_only`.
 
-Version 2 is the first that Kafka 4 speaks; 5 adds the configs of what was made to the response, 7 its id. Topics get
-segments no smaller than the operator's minimums (KIP-760).
+Version 2 is the first that Kafka 4 supports; 5 adds the configs of the new topic to the response, 7 its id. Segments
+may not be smaller than the operator's minimums (KIP-760).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _METADATA_TOPIC = "__cluster_metadata"
 _REPLICAS = 1
 _CONFIGS_FROM = 5
 _STRICT_QUOTA_FROM = 6
-#: How many topics are checked before the loop has its turn.
+#: Topics to check before the loop gets its turn.
 _PIECE = 25
 
 
@@ -80,14 +80,14 @@ async def create_topics(ctx: RequestContext, request: Any) -> Any:
 
 
 def _asked_partitions(ctx: RequestContext, topic: Any) -> int:
-    """Return how many partitions a topic would have, whatever else is wrong with it."""
+    """Return the number of partitions requested for a topic, even if the request is otherwise invalid."""
     if topic.assignments:
         return len(topic.assignments)
     return int(ctx.broker.config["num.partitions"] if topic.num_partitions == UNSET else max(topic.num_partitions, 0))
 
 
 def _checked_partitions(ctx: RequestContext, topic: Any, times: int) -> int:
-    """Return the partitions that the topic is to have; raises what is wrong with the request for it."""
+    """Return the number of partitions of a valid topic; raise if the request for it is invalid."""
     if times > 1:
         raise InvalidRequestError("Duplicate topic name.")
     if topic.name == _METADATA_TOPIC:
@@ -125,7 +125,7 @@ async def _create(
     validate_only: bool,
 ) -> bytes:
     created: Topic | None = None
-    topic_id = random_uuid()  # as Kafka, which names an id for a topic that is only validated too
+    topic_id = random_uuid()  # as in Kafka, even if the topic is only validated
     if not validate_only:
         try:
             created = await ctx.broker.workers.run(ctx.broker.topics.create, name, partitions, configs)

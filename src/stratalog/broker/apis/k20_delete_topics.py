@@ -1,4 +1,4 @@
-"""DeleteTopics: topics with all their records, and the commits that groups have for them.
+"""DeleteTopics: delete topics with all their records and commits.
 
 By name; from version 6 on also by id. With `delete.topic.enable=false` nothing is deleted: TOPIC_DELETION_DISABLED
 (before version 3: INVALID_REQUEST).

@@ -1,7 +1,7 @@
-"""DeleteRecords: move the log start offset of partitions up; -1 means up to the high watermark.
+"""DeleteRecords: increase the log start offset of partitions; -1 means the high watermark.
 
-What was answered is durable, and done by all replicas that are alive. Only topics that are cleaned by deletion alone
-can lose records this way (POLICY_VIOLATION otherwise), and no internal ones.
+The response is sent when the change is durable and applied by all replicas that are alive. The cleanup policy must be
+`delete` (otherwise POLICY_VIOLATION), and the topic must not be internal.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NO_OFFSET = -1
 
 @handles(ApiKey.DELETE_RECORDS, versions=(0, 2))
 async def delete_records(ctx: RequestContext, request: Any) -> Any:
-    asked: dict[str, dict[int, Any]] = {}  # the last offset for a partition counts, as in Kafka's map
+    asked: dict[str, dict[int, Any]] = {}  # the last offset for a partition wins, as in Kafka's map
     for topic in request.topics:
         if topic.partitions:
             asked.setdefault(topic.name, {}).update((wanted.partition_index, wanted) for wanted in topic.partitions)
@@ -53,16 +53,15 @@ async def delete_records(ctx: RequestContext, request: Any) -> Any:
                 )
             )
         topics.append(ctx.make("DeleteRecordsTopicResult", name=name, partitions=partitions))
-    # The leader epochs below are gone from the disk by now: a log that began earlier again after a crash would lack
-    # them.
+    # The leader epochs below are deleted on disk: a log that started earlier again after a crash would lack them.
     await ctx.broker.workers.run(ctx.broker.logs.write_checkpoints)
     return ctx.respond(topics=topics)
 
 
 async def _deleted_everywhere(ctx: RequestContext, partition: Partition, offset: int, deadline_s: float) -> int:
-    """Return where the replicas begin, once none that is alive begins below `offset`.
+    """Return the lowest log start offset of the replicas, once all that are alive start at `offset` or above.
 
-    NotLeaderOrFollowerError, RequestTimedOutError.
+    Raises NotLeaderOrFollowerError, RequestTimedOutError.
     """
     loop = ctx.broker.loop
     moved = asyncio.Event()
@@ -76,7 +75,7 @@ async def _deleted_everywhere(ctx: RequestContext, partition: Partition, offset:
         while (low := partition.low_watermark()) < offset:
             if loop.time() >= deadline_s:
                 raise RequestTimedOutError(
-                    f"{partition.topic}-{partition.partition}: the followers have not deleted yet"
+                    f"{partition.topic}-{partition.partition}: the followers have not deleted the records yet"
                 )
             moved.clear()
             await moved.wait()
@@ -88,7 +87,7 @@ async def _deleted_everywhere(ctx: RequestContext, partition: Partition, offset:
 
 
 def _delete(ctx: RequestContext, topic: str, index: int, offset: int) -> Partition:
-    """Delete what is below `offset` from this replica; the partition."""
+    """Delete the records below `offset` on this replica; return the partition."""
     partition = ctx.broker.partition(topic, index)
     if partition is None:
         raise not_here(ctx.broker, topic, index)

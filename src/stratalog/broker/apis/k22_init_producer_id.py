@@ -1,8 +1,8 @@
-"""InitProducerId (22): a producer id for an idempotent producer, or the beginning of a transactional one.
+"""InitProducerId (22): a producer id for an idempotent producer, or the initialization of a transactional one.
 
-v0 to v5. v2: flexible. v3: the producer's old id and epoch, to go on after an error; without a transactional id they do
-not matter, a fresh id is always given, as Kafka does. v4: PRODUCER_FENCED (before: INVALID_PRODUCER_EPOCH). v6
-(two-phase commit, KIP-939) is not stable in Kafka 4.4, whose brokers do not speak it either.
+v0 to v5. v2: flexible. v3: the producer's previous id and epoch, to continue after an error; without a transactional id
+they are ignored and a new id is returned, as in Kafka. v4: PRODUCER_FENCED (before: INVALID_PRODUCER_EPOCH). v6
+(two-phase commit, KIP-939) is not stable in Kafka 4.4, whose brokers do not support it either.
 """
 
 from __future__ import annotations

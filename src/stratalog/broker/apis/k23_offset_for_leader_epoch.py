@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23): where a leader epoch ended, so that a reader can find out what it lost (KIP-101, KIP-320).
+"""OffsetForLeaderEpoch (23): the end offset of a leader epoch, to detect truncation (KIP-101, KIP-320).
 
 v2 to v4. v2: the leader epoch that the client knows. v3: replica id. v4: flexible.
 """

@@ -1,8 +1,8 @@
-"""AddPartitionsToTxn (24): partitions take part in a transaction.
+"""AddPartitionsToTxn (24): add partitions to a transaction.
 
-v0 to v5. v0 to v3 come from clients, for one transactional id; v2: PRODUCER_FENCED (before: INVALID_PRODUCER_EPOCH);
-v3: flexible. v4 and later come from brokers, for several ids at once, and may only ask whether the partitions take part
-(KIP-890). All partitions of an id are added or none: if one does not exist, the others are OPERATION_NOT_ATTEMPTED.
+v0 to v5. v0 to v3 are for clients, with one transactional id; v2: PRODUCER_FENCED (before: INVALID_PRODUCER_EPOCH); v3:
+flexible. v4 and later are for brokers, with several ids, and may only verify partitions (KIP-890). All partitions of an
+id are added or none: if one does not exist, the others get OPERATION_NOT_ATTEMPTED.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ async def _add(
 
 
 def _impossible(ctx: RequestContext, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the code of every partition if there is one that cannot take part; empty otherwise."""
+    """Return the codes of all partitions if one of them is invalid; empty otherwise."""
     codes = {}
     for partition in wanted:
         if ctx.version < _BROKERS_FROM and partition.topic in INTERNAL_TOPICS:
@@ -128,7 +128,7 @@ def _results(
 
 
 def _joined(codes: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
-    """Return each topic once, as Kafka answers partitions that it refuses by itself."""
+    """Return each topic once, as Kafka does for partitions that it refuses."""
     topics: dict[str, list[int]] = {}
     for partition in codes:
         topics.setdefault(partition.topic, []).append(partition.partition)

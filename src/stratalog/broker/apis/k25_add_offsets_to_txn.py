@@ -1,7 +1,7 @@
-"""AddOffsetsToTxn (25): the commits of a group take part in a transaction.
+"""AddOffsetsToTxn (25): add the commits of a group to a transaction.
 
-v0 to v4. v2: PRODUCER_FENCED (before: INVALID_PRODUCER_EPOCH). v3: flexible. v4: TRANSACTION_ABORTABLE. What is added
-is the group's partition of `__consumer_offsets`. Clients with transactions version 2 leave it to TxnOffsetCommit.
+v0 to v4. v2: PRODUCER_FENCED (before: INVALID_PRODUCER_EPOCH). v3: flexible. v4: TRANSACTION_ABORTABLE. Adds the
+group's partition of `__consumer_offsets`. Clients with transactions version 2 use TxnOffsetCommit alone.
 """
 
 from __future__ import annotations

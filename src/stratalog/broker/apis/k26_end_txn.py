@@ -1,9 +1,8 @@
 """EndTxn (26): commit or abort.
 
 v0 to v5. v2: PRODUCER_FENCED (before: INVALID_PRODUCER_EPOCH). v3: flexible. v4: TRANSACTION_ABORTABLE. v5: the
-producer's epoch rises, and the answer has the producer id and epoch to go on with (KIP-890). It may come over any
-connection, and may be repeated: the outcome is stored before it is answered, and the same question gets the same answer
-until the next transaction.
+producer's epoch is incremented, and the response has its next producer id and epoch (KIP-890). The request may come
+over any connection, and may be repeated until the next transaction: the outcome is stored before the response.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""WriteTxnMarkers (27): put the end of a transaction into partitions.
+"""WriteTxnMarkers (27): write the end of a transaction to partitions.
 
-Brokers send it, and `kafka-transactions.sh abort`.
-
-v1 and v2. v2: the transactions version of the marker, by which the epoch is checked (KIP-1228).
+Brokers and `kafka-transactions.sh abort` send it. v1 and v2. v2: the transactions version of the marker, by which the
+epoch is checked (KIP-1228).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ async def write_txn_markers(ctx: RequestContext, request: Any) -> Any:
     answers = [_write(ctx, markers, asked) for asked in request.markers if _is_about_any(asked)]
     if ctx.broker.transactions.peers is None:
         return ctx.respond(markers=[await answer for answer in answers])
-    return ctx.respond(markers=await asyncio.gather(*answers))  # their replicas are waited for together
+    return ctx.respond(markers=await asyncio.gather(*answers))  # wait for their replicas concurrently
 
 
 def _is_about_any(asked: Any) -> bool:

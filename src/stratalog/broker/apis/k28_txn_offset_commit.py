@@ -1,9 +1,9 @@
-"""TxnOffsetCommit (28): store how far a group has read, as part of a transaction.
+"""TxnOffsetCommit (28): store committed offsets of a group as part of a transaction.
 
 v0 to v6. v3: flexible; member and generation, so that a member that has left the group is fenced (KIP-447). v4:
-TRANSACTION_ABORTABLE. v5: the group's partition of `__consumer_offsets` is added to the transaction here (KIP-890);
-before, AddOffsetsToTxn has done that. v6: topics by id, members of the consumer protocol with their epoch. Offsets
-count from the commit on.
+TRANSACTION_ABORTABLE. v5: adds the group's partition of `__consumer_offsets` to the transaction (KIP-890); before,
+AddOffsetsToTxn does that. v6: topic ids, and members of the consumer protocol with their epoch. Offsets take effect
+with the transaction's commit.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ async def txn_offset_commit(ctx: RequestContext, request: Any) -> Any:
     answers = answered_topics(
         request.topics, lambda topic: topic.topic_id if by_id else topic.name, as_asked=as_asked, kept=kept
     )
-    if by_id:  # what was refused before the coordinator was asked comes first
+    if by_id:  # results of topics that were refused before the coordinator come first
         answers.sort(key=lambda answer: not any(at in unknown for at, _, _ in answer[1]))
     return ctx.respond(topics=[_answer(ctx, request, key, partitions, codes) for key, partitions in answers])
 
 
 def _named(ctx: RequestContext, requested: Any) -> str:
-    """Return the name of a topic of the request; of one that is not known by its id, that id."""
+    """Return the name of a topic in the request; if its id is unknown, that id."""
     if ctx.version < _TOPIC_IDS_FROM:
         return str(requested.name)
     topic, _ = requested_topic(ctx.broker, requested, by_id=True)
@@ -110,7 +110,7 @@ async def _store(
             begin,
             tells_epochs=ctx.version >= _TOPIC_IDS_FROM,
         )
-    except NotEnoughReplicasError:  # a client of a coordinator tries again after this one
+    except NotEnoughReplicasError:  # clients of a coordinator retry after this error
         return dict.fromkeys(commits, CoordinatorLoadInProgressError.code)
     except KafkaError as error:
         return dict.fromkeys(commits, error.code)

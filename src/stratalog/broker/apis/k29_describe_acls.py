@@ -1,4 +1,4 @@
-"""DescribeAcls (29): access rules that a filter chooses, by resource.
+"""DescribeAcls (29): access rules that match a filter, by resource.
 
 v1 to v3. v1: types of patterns. v2: flexible. v3: resources of type USER.
 """

@@ -1,4 +1,4 @@
-"""CreateAcls (30): add access rules; each is durable and in force when the answer goes out.
+"""CreateAcls (30): add access rules; each is durable and in force before the response is sent.
 
 v1 to v3. v1: types of patterns. v2: flexible. v3: resources of type USER.
 """

@@ -1,4 +1,4 @@
-"""DeleteAcls (31): remove the access rules that filters choose, and name them.
+"""DeleteAcls (31): delete and return the access rules that match filters.
 
 v1 to v3. v1: types of patterns. v2: flexible. v3: resources of type USER.
 """

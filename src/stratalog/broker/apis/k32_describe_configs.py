@@ -1,7 +1,7 @@
 """DescribeConfigs: the configuration of topics, groups and this broker, with the source of each value; loggers' levels.
 
-Version 1 adds sources and synonyms, 3 types and documentation. A broker named "" stands for what is set dynamically for
-all of them. Values of secrets, and of keys that are not known, are never told.
+Version 1 adds sources and synonyms, 3 types and documentation. A broker named "" means the dynamic settings of all.
+Values of secrets and unknown keys are never returned.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from stratalog.broker.topics import check_topic_name
 from stratalog.errors import INVALID_REQUEST_MESSAGE, InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
 from stratalog.wire import write_message
 
-#: How many resources are described before the loop has its turn.
+#: Resources to describe before the loop gets its turn.
 _PIECE = 25
 #: Topics, brokers, loggers of brokers, client metrics, groups.
 _KNOWN_TYPES = (2, 4, 8, 16, 32)
@@ -76,7 +76,7 @@ async def describe_configs(ctx: RequestContext, request: Any) -> Any:
 
 
 def _refused(ctx: RequestContext, request: Any) -> Any:
-    """Answer a type of resource that does not exist: Kafka refuses the whole request."""
+    """Respond to an unknown resource type: Kafka refuses the whole request."""
     return ctx.respond(
         results=[
             ctx.make(

@@ -1,4 +1,4 @@
-"""AlterConfigs: replace everything that is set on topics or brokers. Clients of today use IncrementalAlterConfigs."""
+"""AlterConfigs: replace all settings of topics or brokers. Current clients use IncrementalAlterConfigs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""AlterReplicaLogDirs (34): move partitions to other log directories of this broker, while they are served.
+"""AlterReplicaLogDirs (34): move partitions to other log directories of this broker while they are in use.
 
-A partition that moves already goes on to where it was sent last; sent to where it lies, it stays there.
+A partition that is being moved changes its destination; moved to its current directory, it stays there.
 """
 
 from __future__ import annotations

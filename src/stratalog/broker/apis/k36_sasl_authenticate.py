@@ -1,7 +1,7 @@
 """SaslAuthenticate (36): a message of a SASL mechanism.
 
-v0 to v2. v1: how long the session lasts (KIP-368). v2: flexible. Answered here is one that comes too late, or at a
-listener without SASL: ILLEGAL_SASL_STATE. The others are answered by the connection itself.
+v0 to v2. v1: the session lifetime (KIP-368). v2: flexible. This handler answers late requests, and those to a listener
+without SASL: ILLEGAL_SASL_STATE. The connection itself answers the others.
 """
 
 from __future__ import annotations

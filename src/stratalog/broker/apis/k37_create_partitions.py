@@ -1,4 +1,4 @@
-"""CreatePartitions: more partitions for topics that exist; never fewer."""
+"""CreatePartitions: add partitions to existing topics."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def _result(ctx: RequestContext, name: str, error_code: int, message: str | None
 
 
 def _added(ctx: RequestContext, topic: Any) -> int:
-    """Return how many partitions more a topic would have; 0 for one that does not exist."""
+    """Return how many partitions would be added to a topic; 0 if it does not exist."""
     known = ctx.broker.metadata.topic(topic.name)
     return 0 if known is None else topic.count - known.partition_count
 
 
 def _check(ctx: RequestContext, topic: Any) -> int:
-    """Return how many partitions are to be added."""
+    """Return how many partitions to add."""
     known = ctx.broker.metadata.topic(topic.name)
     if known is None:
         raise UnknownTopicOrPartitionError

@@ -1,6 +1,6 @@
 """CreateDelegationToken (38): a credential in the name of its owner, for a limited time. v1 to v3.
 
-v2: flexible. v3: an owner other than the client; the requester in the answer.
+v2: flexible. v3: an owner other than the client; the requester in the response.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def create_delegation_token(ctx: RequestContext, request: Any) -> Any:
 
 
 def token_owner(ctx: RequestContext, request: Any) -> Principal:
-    """Return in whose name a token is asked for."""
+    """Return the owner of a requested token."""
     name = getattr(request, "owner_principal_name", None)
     if not name:
         return ctx.principal
@@ -51,7 +51,7 @@ def token_owner(ctx: RequestContext, request: Any) -> Principal:
 
 
 def refused_creation(ctx: RequestContext, owner: Principal, error_code: int, *, time_ms: int = -1) -> Any:
-    """Return the answer that only says why there is no token; Kafka's controllers leave the times at 0."""
+    """Return a response with an error code only; Kafka's controllers leave the times at 0."""
     times = dict.fromkeys(("issue_timestamp", "expiry_timestamp", "max_timestamp"), time_ms)
     return _respond(ctx, owner, error_code=error_code, **times)
 

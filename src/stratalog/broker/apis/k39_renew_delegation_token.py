@@ -1,6 +1,6 @@
-"""RenewDelegationToken (39): let a token live on, up to its longest lifetime. v1 and v2.
+"""RenewDelegationToken (39): extend a token, up to its maximum lifetime. v1 and v2.
 
-v2: flexible. A period below 1 stands for the longest. Only its owner and its renewers may.
+v2: flexible. A period below 1 means the maximum. Only the owner and renewers may do this.
 """
 
 from __future__ import annotations

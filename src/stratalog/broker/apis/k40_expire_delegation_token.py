@@ -1,6 +1,6 @@
-"""ExpireDelegationToken (40): let a token end, at once or after a time. v1 and v2.
+"""ExpireDelegationToken (40): expire a token, at once or after a period. v1 and v2.
 
-v2: flexible. A period below 0 removes the token. Only its owner and its renewers may.
+v2: flexible. A period below 0 removes the token. Only the owner and renewers may do this.
 """
 
 from __future__ import annotations

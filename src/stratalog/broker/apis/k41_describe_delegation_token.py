@@ -1,6 +1,6 @@
-"""DescribeDelegationToken (41): the tokens of some owners, or of all, with their secrets. v1 to v3.
+"""DescribeDelegationToken (41): the tokens of some owners, or of all, with their HMACs. v1 to v3.
 
-v2: flexible. v3: the requester. Without an authorizer each client that may ask at all sees all tokens, as in Kafka.
+v2: flexible. v3: the requester. Without an authorizer, each client that may list tokens sees all, as in Kafka.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DeleteGroups: forget groups that have no members, with their commits and what they know of records."""
+"""DeleteGroups: delete groups without members, with their commits and share states."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """ElectLeaders (43): with one replica, which leads unless its directory has failed, there is nothing to elect.
 
-v0 to v2. v1: the type of election and an error code of its own (KIP-460). v2: flexible.
+v0 to v2. v1: the type of election and an error code of the response (KIP-460). v2: flexible.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from stratalog.errors import InvalidRequestError, UnknownTopicOrPartitionError
 _PREFERRED, _UNCLEAN = 0, 1
 
 _NOT_NEEDED = (84, "Leader election not needed for topic partition.")
-#: By type of election, for a partition whose only replica is offline.
+#: By type of election: the error for a partition whose only replica is offline.
 _NOT_AVAILABLE = {
     _PREFERRED: (80, "The preferred leader was not available."),
     _UNCLEAN: (83, "Eligible topic partition leaders are not available."),
@@ -27,7 +27,7 @@ def elect_leaders(ctx: RequestContext, request: Any) -> Any:
     election = getattr(request, "election_type", _PREFERRED)
     is_known = election in _NOT_AVAILABLE
     if request.topic_partitions is None:
-        # As in Kafka, partitions whose leader is the right one are left out.
+        # As in Kafka, partitions that already have the right leader are left out.
         topics = [(topic.name, ()) for topic in ctx.broker.metadata.topics()] if is_known else []
     else:
         topics = [(topic.topic, topic.partitions) for topic in request.topic_partitions]

@@ -1,9 +1,7 @@
-"""IncrementalAlterConfigs: set, delete, append to and subtract from single configs of topics, brokers and groups.
+"""IncrementalAlterConfigs: set, delete, append to and subtract from configs of topics, brokers and groups, and loggers.
 
-Levels of loggers are set and deleted too.
-
-Each resource is changed as a whole or not at all; what is changed is in force when the answer is sent. A broker named
-"" stands for all of them. Segment settings of topics may not go below the operator's minimums (KIP-760).
+Each resource is changed as a whole or not at all; changes are in force before the response is sent. A broker named ""
+means all of them. Segment settings of topics may not be below the operator's minimums (KIP-760).
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from stratalog.errors import InvalidRequestError, UnknownServerError
 
 _OPERATIONS = frozenset(Operation)
 _CHANGES = {TOPIC: changed_topic_configs, BROKER: changed_broker_configs}
-#: What is looked at by Kafka's controller alone.
+#: Resource types that only Kafka's controller checks.
 _OF_THE_CONTROLLER = (TOPIC, CLIENT_METRICS, GROUP)
 
 
@@ -49,11 +47,11 @@ async def incremental_alter_configs(ctx: RequestContext, request: Any) -> Any:
 
 
 def _fails_in_the_controller(resource: Any) -> bool:
-    """Return whether Kafka's controller fails over the resource, and with it over all that the request brings it."""
+    """Return whether Kafka's controller fails for the resource, and so for all of the request that reaches it."""
     try:
         parse_changes((config.name, Operation.SET, config.value) for config in resource.configs)
     except InvalidRequestError:
-        return False  # the broker refuses it before
+        return False  # the broker itself refuses it earlier
     return resource.resource_type in _OF_THE_CONTROLLER and _has_unknown_operation(resource)
 
 
@@ -63,7 +61,7 @@ def _has_unknown_operation(resource: Any) -> bool:
 
 def _fail(ctx: RequestContext, resource: Any, validate_only: bool) -> None:  # noqa: ARG001
     if resource.resource_type not in _OF_THE_CONTROLLER:
-        _alter(ctx, resource, True)  # raises what the broker itself refuses
+        _alter(ctx, resource, True)  # raises the broker's own errors
     elif not _has_unknown_operation(resource):
         parse_changes((config.name, config.config_operation, config.value) for config in resource.configs)
     raise UnknownServerError

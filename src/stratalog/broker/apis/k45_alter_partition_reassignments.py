@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (45): the one broker is the only place that a partition can be assigned to (KIP-455).
+"""AlterPartitionReassignments (45): partitions can only be assigned to the single broker (KIP-455).
 
 v0 to v1. v1: whether the number of replicas may change (KIP-860).
 """
@@ -41,7 +41,7 @@ def _answer(ctx: RequestContext, topic: str, entry: Any) -> Any:
             raise UnknownTopicOrPartitionError(f"Unable to find a topic named {topic}.")
         if ctx.broker.partition(topic, number) is None:
             raise UnknownTopicOrPartitionError(f"Unable to find partition {topic}:{number}.")
-        if replicas is None:  # asks to stop what is under way
+        if replicas is None:  # cancels a reassignment
             code = _NO_REASSIGNMENT_IN_PROGRESS
         else:
             _check_replicas(replicas, ctx.broker.node_id)
@@ -51,7 +51,7 @@ def _answer(ctx: RequestContext, topic: str, entry: Any) -> Any:
 
 
 def _check_replicas(replicas: Sequence[int], node_id: int) -> None:
-    """Raise InvalidReplicaAssignmentError unless they are this broker alone."""
+    """Raise InvalidReplicaAssignmentError unless this broker is the only replica."""
     if not replicas:
         raise InvalidReplicaAssignmentError("The manual partition assignment includes an empty replica list.")
     for replica in sorted(replicas):

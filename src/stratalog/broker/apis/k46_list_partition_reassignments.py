@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (46): with one broker, no partition is ever on its way to another. v0 (KIP-455)."""
+"""ListPartitionReassignments (46): a single broker never has reassignments. v0 (KIP-455)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetDelete: forget single commits of a group, unless it is subscribed to their topic."""
+"""OffsetDelete: delete single commits of a group, unless it is subscribed to their topic."""
 
 from __future__ import annotations
 

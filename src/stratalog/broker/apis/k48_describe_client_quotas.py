@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (48): the quotas of users, client ids and addresses that a filter chooses. v0 and v1."""
+"""DescribeClientQuotas (48): quotas of users, client ids and addresses that match a filter. v0 and v1."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""AlterClientQuotas (49): set and remove quotas; each entity for itself, durable and in force at the answer. v0, v1.
+"""AlterClientQuotas (49): set and remove quotas, independently for each entity; durable and in force. v0, v1.
 
-As in Kafka, an entity that is named twice gets the first of its changes, and an error as its answer.
+As in Kafka, the first change of a duplicate entity is applied, and its result is an error.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from stratalog.broker.quotas import QuotaEntity, address_of, addresses_of, check
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidRequestError, KafkaError
 
-#: Types and names as the request has them: its answers have them too.
+#: Types and names as in the request and its response.
 _Named = tuple[tuple[str, str | None], ...]
 _Changes = dict[QuotaEntity, dict[str, float | None]]
 
@@ -32,7 +32,7 @@ async def alter_client_quotas(ctx: RequestContext, request: Any) -> Any:
 
 
 def _checked(entries: Any) -> tuple[_Changes, dict[_Named, KafkaError | None]]:
-    """Return what is to be changed, and the answer of each entity. Blocks: hosts are looked up."""
+    """Return the changes, and the result for each entity. Blocks: hosts are resolved."""
     changes: _Changes = {}
     results: dict[_Named, KafkaError | None] = {}
     for entry in entries:
@@ -58,7 +58,7 @@ def _checked(entries: Any) -> tuple[_Changes, dict[_Named, KafkaError | None]]:
 
 
 def _as_java(named: _Named) -> str:
-    """Return an entity as Kafka's messages show it."""
+    """Return an entity in the form of Kafka's messages."""
     return f"ClientQuotaEntity(entries={{{', '.join(f'{kind}={name}' for kind, name in named)}}})".replace(
         "=None", "=null"
     )

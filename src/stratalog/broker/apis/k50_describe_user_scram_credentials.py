@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (50): which users have SCRAM credentials, and of how many iterations. v0."""
+"""DescribeUserScramCredentials (50): users with SCRAM credentials, and their iterations. v0."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """AlterUserScramCredentials (51): set and remove SCRAM credentials. v0.
 
-The client salts the password; the broker never sees it. A user is changed once in a request, or not at all.
+The client salts the password; the broker never sees it. A request may change a user only once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def alter_user_scram_credentials(ctx: RequestContext, request: Any) -> Any
         name = change.name
         if name in errors:
             continue
-        if name in put or name in remove:  # of another mechanism or not: as in Kafka
+        if name in put or name in remove:  # even of another mechanism, as in Kafka
             errors[name] = DuplicateResourceError("A user credential cannot be altered twice in the same request")
             put.pop(name, None)
             remove.pop(name, None)
@@ -62,7 +62,7 @@ async def alter_user_scram_credentials(ctx: RequestContext, request: Any) -> Any
 
 
 def _check(change: Any) -> str:
-    """Return the mechanism of a change that may be made."""
+    """Return the mechanism of a valid change."""
     if not change.name:
         raise UnacceptableCredentialError("Username must not be empty")
     mechanism = _MECHANISMS.get(change.mechanism)

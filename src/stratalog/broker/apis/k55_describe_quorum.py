@@ -1,7 +1,7 @@
-"""DescribeQuorum (55): the one broker is the quorum's one voter, its leader, and always caught up.
+"""DescribeQuorum (55): the single broker is the quorum's only voter and leader, and always caught up.
 
 v0 to v2. v1: times of the last fetch (KIP-836). v2: ids of directories, endpoints of the voters (KIP-853). The metadata
-is in a store instead of a log, so its offsets and its epoch stay 0.
+is in a store instead of a log, so its offsets and epoch are 0.
 """
 
 from __future__ import annotations

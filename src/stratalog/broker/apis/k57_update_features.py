@@ -1,7 +1,7 @@
-"""UpdateFeatures: finalize levels of features; in force when the answer is sent.
+"""UpdateFeatures: finalize levels of features, in force before the response is sent.
 
-All updates of a request are made, or none. Version 0 only ever goes up (as in Kafka, its `allow_downgrade` is not
-used); version 1 adds the kinds of downgrade and `validate_only`; 2 has a single error for all features.
+All updates of a request are applied, or none. Version 0 allows upgrades only (as in Kafka, `allow_downgrade` is
+ignored); version 1 adds the kinds of downgrade and `validate_only`; 2 has a single error for all features.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.config import SHARE_VERSION
 from stratalog.errors import KafkaError
 
-#: What Kafka says in the message of each feature that was updated, up to version 1.
+#: Kafka's message for each updated feature, up to version 1.
 _NO_ERROR = "NONE"
 
 
 @handles(ApiKey.UPDATE_FEATURES, versions=(0, 2))
 async def update_features(ctx: RequestContext, request: Any) -> Any:
-    # The last of several updates of one feature counts.
+    # The last of several updates of a feature wins.
     updates = {
         update.feature: FeatureUpdate(
             update.feature, update.max_version_level, getattr(update, "upgrade_type", UpgradeType.UPGRADE)

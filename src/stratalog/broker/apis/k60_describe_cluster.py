@@ -1,6 +1,6 @@
-"""DescribeCluster: the id of the cluster and its one broker, which is also the controller.
+"""DescribeCluster: the cluster id and the single broker, which is also the controller.
 
-Version 1 adds the type of endpoint that is asked (brokers, 1), 2 fenced brokers.
+Version 1 adds the requested type of endpoint (brokers, 1), 2 fenced brokers.
 """
 
 from __future__ import annotations

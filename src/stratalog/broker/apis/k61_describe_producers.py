@@ -1,4 +1,4 @@
-"""DescribeProducers (61): what a partition remembers of its producers, open transactions among it. v0 (KIP-664)."""
+"""DescribeProducers (61): the producer state of partitions, including open transactions. v0 (KIP-664)."""
 
 from __future__ import annotations
 

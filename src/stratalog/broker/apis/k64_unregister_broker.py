@@ -1,6 +1,6 @@
-"""UnregisterBroker (64): no broker but this one is ever registered, and it stays. v0 (KIP-631).
+"""UnregisterBroker (64): only this broker is registered, and it cannot be unregistered. v0 (KIP-631).
 
-Kafka lets its only broker be unregistered; every partition is then without a leader, and the broker does not stop.
+Kafka allows that; every partition is then without a leader, and the broker does not stop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DescribeTransactions (65): the state of transactional ids, with the partitions of open transactions. v0 (KIP-664)."""
+"""DescribeTransactions (65): the state of transactional ids, with partitions of open transactions. v0 (KIP-664)."""
 
 from __future__ import annotations
 

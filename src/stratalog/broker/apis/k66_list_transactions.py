@@ -1,9 +1,7 @@
 """ListTransactions (66): the transactional ids of this broker.
 
-v0 to v2. Of choice are states, producer ids, from v1 on those that have been open for longer than a duration (KIP-994),
-and from v2 on ids that match a pattern as a whole (KIP-1152).
-
-While any id is still read back at a start: COORDINATOR_LOAD_IN_PROGRESS.
+v0 to v2. Filters: states, producer ids, from v1 on the minimum duration of an open transaction (KIP-994), from v2 on a
+pattern for the whole id (KIP-1152). While any id is loading: COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""ConsumerGroupDescribe (69): state, epochs and members of groups of the new protocol (KIP-848).
+"""ConsumerGroupDescribe (69): state, epochs and members of consumer protocol groups (KIP-848).
 
-v0 and v1. v1: whether a member speaks the classic protocol. A group of another kind is GROUP_ID_NOT_FOUND. While the
+v0 and v1. v1: whether a member uses the classic protocol. A group of another type is GROUP_ID_NOT_FOUND. While the
 feature `group.version` is 0: UNSUPPORTED_VERSION for every group.
 """
 

@@ -1,7 +1,7 @@
-"""GetTelemetrySubscriptions (71): which metrics a client is to push, and how often (KIP-714).
+"""GetTelemetrySubscriptions (71): the metrics that a client should push, and the interval (KIP-714).
 
-Answered always, told to clients by ApiVersions only where `stratalog.client.metrics` keeps what they push: as Kafka
-without, and with, a plug-in for it.
+Always answered, but advertised in ApiVersions only if `stratalog.client.metrics` enables a use of the metrics: as
+Kafka without, and with, a telemetry plug-in.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import KafkaError
 from stratalog.records import Codec
 
-#: The best first.
+#: In order of preference.
 _CODECS = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 
 

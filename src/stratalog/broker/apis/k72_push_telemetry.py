@@ -1,4 +1,4 @@
-"""PushTelemetry (72): metrics of a client (KIP-714). What can be read of them is kept where the settings say so."""
+"""PushTelemetry (72): metrics of a client (KIP-714), kept or logged according to the settings."""
 
 from __future__ import annotations
 

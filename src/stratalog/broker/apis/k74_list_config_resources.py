@@ -1,6 +1,6 @@
-"""ListConfigResources (74): what has a configuration (KIP-1142).
+"""ListConfigResources (74): resources with a configuration (KIP-1142).
 
-v0 asks for client metrics alone; v1 for types, or for all of them.
+v0 is for client metrics only; v1 for given types, or for all.
 """
 
 from __future__ import annotations

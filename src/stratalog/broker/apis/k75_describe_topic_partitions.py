@@ -1,7 +1,7 @@
-"""DescribeTopicPartitions: topics and their partitions in the order of their names, page by page.
+"""DescribeTopicPartitions: topics and their partitions sorted by name, page by page.
 
-An empty list asks for all topics. A page holds `response_partition_limit` partitions at most, and 2000 in any case; the
-cursor that ends it is where the next one begins.
+An empty list means all topics. A page has at most `response_partition_limit` partitions, and never more than 2000; its
+cursor is the start of the next page.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stratalog.wire import write_message
 
 _PARTITIONS_MAX = 2000
 _PARTITION = struct.Struct(">hiii")
-# What the fields behind an array take.
+# Sizes of the fields after an array.
 _OPERATIONS_BYTES = 4
 _NO_CURSOR_BYTES = 1
 #: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS; a bit for each.
@@ -25,7 +25,7 @@ _TOPIC_OPERATIONS = sum(1 << n for n in (3, 4, 5, 6, 7, 8, 10, 11))
 
 
 def _refuse(ctx: RequestContext, request: Any, error: BaseException) -> Any:
-    """Answer the error for each topic that was asked for."""
+    """Respond with the error for each requested topic."""
     code = wire_code(error)
     return ctx.respond(
         topics=[
@@ -103,10 +103,7 @@ def _describe(ctx: RequestContext, topic: Topic, partitions: list[bytes]) -> byt
 
 
 class _Partitions:
-    """Partitions as bytes.
-
-    Error code int16, index int32, leader id int32, leader epoch int32, and a rest that is alike.
-    """
+    """Encoded partitions: error code int16, index int32, leader id int32, leader epoch int32, and a constant rest."""
 
     def __init__(self, ctx: RequestContext) -> None:
         self._node_id = ctx.broker.node_id

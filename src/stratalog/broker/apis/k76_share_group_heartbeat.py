@@ -18,7 +18,7 @@ from stratalog.errors import (
     wire_code,
 )
 
-#: Errors that Kafka gives without words.
+#: Errors that have no message in Kafka.
 _WORDLESS = (GroupAuthorizationFailedError, TopicAuthorizationFailedError, UnsupportedVersionError)
 
 

@@ -1,6 +1,6 @@
 """ShareGroupDescribe (77): state, epochs and members of share groups (KIP-932).
 
-v1. A group of another kind is GROUP_ID_NOT_FOUND. While the feature `share.version` is 0: UNSUPPORTED_VERSION for every
+v1. A group of another type is GROUP_ID_NOT_FOUND. While the feature `share.version` is 0: UNSUPPORTED_VERSION for every
 group.
 """
 

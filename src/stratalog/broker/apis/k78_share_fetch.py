@@ -1,7 +1,7 @@
-"""ShareFetch (78): records for a member of a share group (KIP-932), and what it says of those that it has.
+"""ShareFetch (78): records for a member of a share group (KIP-932), and its acknowledgements.
 
-v1 and v2. v2: strict limits of records, and locks that last longer. Requests belong to a share session. What is said of
-records is taken in before anything is handed out. While the feature `share.version` is 0: UNSUPPORTED_VERSION.
+v1 and v2. v2: strict limits of records, and renewal of locks. Requests belong to a share session. Acknowledgements are
+applied before new records are acquired. While the feature `share.version` is 0: UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ async def share_fetch(ctx: RequestContext, request: Any) -> Any:
 
 
 def _check_renewal(request: Any) -> None:
-    """Raise unless a request that renews locks wants no records."""
+    """Raise unless a request that renews locks requests no records."""
     wishes = {
         "maxBytes": request.max_bytes,
         "minBytes": request.min_bytes,
@@ -95,7 +95,7 @@ def _check_renewal(request: Any) -> None:
 async def _session(
     ctx: RequestContext, request: Any, names: Mapping[SharePlace, str | None], *, says_something: bool
 ) -> ShareSession | None:
-    """Return the session with what the request changes about it; None for one that it closes."""
+    """Return the session after the changes of the request; None if it closes the session."""
     sessions = ctx.broker.share_leader.sessions
     group_id, member_id, epoch = request.group_id, request.member_id, request.share_session_epoch
     if epoch == FINAL_EPOCH:
@@ -107,7 +107,7 @@ async def _session(
         try:
             return sessions.open(group_id, member_id, names.items(), ctx.peer)
         except ShareSessionLimitReachedError:
-            await asyncio.sleep(max(to_ms(request.max_wait), 0) / 1000)  # or the member would ask again at once
+            await asyncio.sleep(max(to_ms(request.max_wait), 0) / 1000)  # so that the member does not retry at once
             raise
     session = sessions.go_on(group_id, member_id, epoch)
     forgotten = (place_of(topic, number) for topic in request.forgotten_topics_data for number in topic.partitions)
@@ -147,12 +147,12 @@ async def _fetched(
         max_wait_ms=to_ms(request.max_wait),
         isolation=Isolation.TXN_COMMITTED if is_committed else Isolation.HIGH_WATERMARK,
     )
-    ctx.end_work()  # what follows may be a wait for records
+    ctx.end_work()  # a wait for records may follow
     return {**await SharedFetch(broker, wish).answers(), **results}
 
 
 def _rotated(wanted: Sequence[tuple[SharePlace, str]], epoch: int) -> Sequence[tuple[SharePlace, str]]:
-    """Begin with another partition each time, so that each is the first one now and then."""
+    """Rotate the partitions, so that each is first now and then."""
     at = epoch % len(wanted) if wanted else 0
     return (*wanted[at:], *wanted[:at])
 

@@ -1,6 +1,6 @@
-"""ShareAcknowledge (79): what a member of a share group says of records that it has (KIP-932), without a fetch.
+"""ShareAcknowledge (79): acknowledgements of a member of a share group (KIP-932), without a fetch.
 
-v1 and v2. v2: locks that last longer. While the feature `share.version` is 0: UNSUPPORTED_VERSION.
+v1 and v2. v2: renewal of locks. While the feature `share.version` is 0: UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""InitializeShareGroupState (83): a group begins to read a partition, or begins again somewhere else.
+"""InitializeShareGroupState (83): set a group's start offset of partitions.
 
-v0. The group coordinator asks the share coordinator (KIP-932); here both are in one broker, and other tools may ask.
+v0. The group coordinator sends it to the share coordinator (KIP-932); in a single broker only tools use it.
 """
 
 from __future__ import annotations

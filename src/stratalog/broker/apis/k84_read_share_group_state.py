@@ -1,6 +1,6 @@
-"""ReadShareGroupState (84): what a group knows of partitions, for the broker that begins to lead them (KIP-932).
+"""ReadShareGroupState (84): a group's state of partitions, for their new leader (KIP-932).
 
-v0. The leader epoch of the request is kept: what leaders before it say is refused from then on.
+v0. The leader epoch of the request is stored, which fences earlier leaders.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""WriteShareGroupState (85): the leader of partitions has what became of records kept (KIP-932).
+"""WriteShareGroupState (85): store a group's state of partitions for their leader (KIP-932).
 
 v0 and v1. v1: how many of the records in flight are done.
 """

@@ -1,4 +1,4 @@
-"""DeleteShareGroupState (86): a group forgets what it knows of partitions (KIP-932). v0."""
+"""DeleteShareGroupState (86): delete a group's state of partitions (KIP-932). v0."""
 
 from __future__ import annotations
 

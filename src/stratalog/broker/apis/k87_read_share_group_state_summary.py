@@ -1,6 +1,6 @@
-"""ReadShareGroupStateSummary (87): how far a group has got in partitions (KIP-932).
+"""ReadShareGroupStateSummary (87): a group's start offsets of partitions (KIP-932).
 
-v0 and v1. v1: how many of the records in flight are done. A partition that the group knows nothing of is at -1.
+v0 and v1. v1: how many of the records in flight are done. Without a state the offset is -1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """StreamsGroupHeartbeat (88): a member of a streams group (KIP-1071) joins, stays or leaves.
 
-v0 and v1. v1: the lag at which a task counts as caught up is an int64, and members learn which tags they lack. The
-broker makes the internal topics of the application, if the client may. While the feature `streams.version` is 0:
+v0 and v1. v1: the acceptable recovery lag is an int64, and members get the status MISSING_CLIENT_TAGS. The broker
+creates the application's internal topics, if the client may. While the feature `streams.version` is 0:
 UNSUPPORTED_VERSION.
 """
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _FAILURES_SHOWN_MAX = 3
 
 
-#: Errors that Kafka gives without words.
+#: Errors that have no message in Kafka.
 _WORDLESS = (GroupAuthorizationFailedError, TopicAuthorizationFailedError, UnsupportedVersionError)
 
 
@@ -132,7 +132,7 @@ def _offsets(said: Any) -> tuple[tuple[str, int, int], ...] | None:
 
 
 def _check_topics(ctx: RequestContext, topology: StreamsTopology) -> None:
-    """Raise unless all topics of a topology have names that they may have, and the client may describe them."""
+    """Raise unless all topics of a topology have valid names, and the client may describe them."""
     names = list(
         dict.fromkeys(
             name
@@ -159,11 +159,11 @@ def _check_topics(ctx: RequestContext, topology: StreamsTopology) -> None:
             raise TopicAuthorizationFailedError
 
 
-# --- the answer -------------------------------------------------------------------------------------------------------
+# --- the response -----------------------------------------------------------------------------------------------------
 
 
 def _statuses_with_topics(ctx: RequestContext, outcome: StreamsOutcome) -> tuple[StatusDetail, ...]:
-    """Begin to make the internal topics that lack; the statuses of the answer with what stands in the way."""
+    """Start creating missing internal topics; return the statuses of the response, including errors."""
     reply, missing = outcome.reply, outcome.configured.to_create
     if not missing:
         return reply.statuses

@@ -1,7 +1,7 @@
 """StreamsGroupDescribe (89): state, epochs, topology and members of streams groups (KIP-1071).
 
-v0 and v1. v1: the assignor, and the status of a stored description of the topology: never stored here, as in Kafka
-without a plug-in for it. A group of another kind is GROUP_ID_NOT_FOUND. While the feature `streams.version` is 0:
+v0 and v1. v1: the assignor, and the status of a stored topology description: never stored here, as in Kafka without a
+plug-in for it. A group of another type is GROUP_ID_NOT_FOUND. While the feature `streams.version` is 0:
 UNSUPPORTED_VERSION for every group.
 """
 
@@ -17,7 +17,7 @@ from stratalog.broker.java_hashing import in_hash_order, string_hash
 from stratalog.broker.server import ApiKey, RequestContext, handles
 from stratalog.errors import InvalidGroupIdError, KafkaError
 
-#: Whether a description of the topology was asked for and is there.
+#: Status of the topology description.
 _NOT_REQUESTED, _NOT_STORED = 0, 1
 
 
@@ -54,7 +54,7 @@ def _describe(ctx: RequestContext, group_id: str, operations: int, status: int) 
 
 
 def _topology(ctx: RequestContext, group: StreamsGroup) -> Any:
-    """Describe what the application said, with the numbers of partitions once all of its topics are there."""
+    """Describe the application's topology, with partition counts once all of its topics exist."""
     assert group.topology is not None
     configured = group.configured
     parts = {} if configured is None or not configured.is_ready else configured.parts or {}

@@ -1,6 +1,6 @@
-"""DescribeShareGroupOffsets (90): where share groups (KIP-932) are in partitions: in some, or in all that they read.
+"""DescribeShareGroupOffsets (90): offsets of share groups (KIP-932), of some or all of their partitions.
 
-v0 and v1. v1: the lag, how many records are there that are not done; -1 when the group has not begun to read. While the
+v0 and v1. v1: the lag, the number of records that are not done; -1 if the group has not started to read. While the
 feature `share.version` is 0: UNSUPPORTED_VERSION for every group.
 """
 
@@ -19,7 +19,7 @@ from stratalog.errors import KafkaError, UnknownServerError, wire_code
 
 _NOT_KNOWN = -1
 _NO_TOPIC = UUID(int=0)
-#: After so many partitions others have their turn.
+#: Partitions after which other requests get their turn.
 _PIECE = 100
 
 
@@ -50,14 +50,14 @@ async def _group(ctx: RequestContext, group: Any) -> Any:
 
 
 def _check(group_id: str, asked: Iterable[tuple[Topic, Sequence[int]]]) -> None:
-    """Raise for what Kafka's share coordinator is not asked for, and which is an error of the server there."""
+    """Raise for requests that Kafka does not send to its share coordinator and treats as a server error."""
     for _, numbers in asked:
         if not group_id or not numbers or min(numbers) < 0:
             raise UnknownServerError("The server experienced an unexpected error when processing the request.")
 
 
 def _asked(ctx: RequestContext, group: Any) -> tuple[list[tuple[Topic, Sequence[int]]], list[Any]]:
-    """Return the topics that there are, with the partitions that are asked for; and the answers for the others."""
+    """Return the existing topics with the requested partitions, and the results for the others."""
     metadata = ctx.broker.metadata
     if group.topics is None:
         ctx.broker.groups.loading.check(group.group_id)
@@ -105,7 +105,7 @@ async def _topic(ctx: RequestContext, group_id: str, topic: Topic, numbers: Sequ
 
 
 async def _answer(ctx: RequestContext, key: ShareKey, topic: str, ends: LatestOffsets) -> Any:
-    """Answer for a partition; as in Kafka, one whose state cannot be asked for is one without a state."""
+    """Return the result for a partition; as in Kafka, one whose state cannot be read has none."""
     try:
         found = await ctx.broker.share_persister.summary(key)
     except KafkaError:

@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets (91): let a share group (KIP-932) without members begin elsewhere; it is made if need be.
+"""AlterShareGroupOffsets (91): set start offsets of a share group (KIP-932) without members, created if missing.
 
 v0. While the feature `share.version` is 0: UNSUPPORTED_VERSION.
 """

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (92): let a share group (KIP-932) without members forget what it knows of topics.
+"""DeleteShareGroupOffsets (92): delete the offsets of topics of a share group (KIP-932) without members.
 
 v0. While the feature `share.version` is 0: UNSUPPORTED_VERSION.
 """
