@@ -22,7 +22,7 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 @dataclass(frozen=True, slots=True)
 class CommandSpec:
-    """A command: `target` is "module:function", `summary` the line in the listing of its group."""
+    """A command: `target` is ".module:function" below `stratalog.cli`, `summary` the line in the listing of its group."""
 
     name: str
     target: str
@@ -40,22 +40,22 @@ class GroupSpec:
 
 
 COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
-    CommandSpec("demo", "stratalog.cli.demo:demo", "Run the main job end to end on real data and check every answer."),
-    CommandSpec("serve", "stratalog.cli.serve:serve", "Serve a data directory to Kafka clients."),
-    CommandSpec("top", "stratalog.cli.top.command:top", "Show a broker live: rates, times, lag, tiers and disks."),
-    CommandSpec("completion", "stratalog.cli.completion:completion", "Print a script for the completion of a shell."),
-    CommandSpec("produce", "stratalog.cli.produce.command:produce", "Write records to a topic."),
-    CommandSpec("consume", "stratalog.cli.consume.command:consume", "Read records of topics, and follow them."),
+    CommandSpec("demo", ".demo:demo", "Run the main job end to end on real data and check every answer."),
+    CommandSpec("serve", ".serve:serve", "Serve a data directory to Kafka clients."),
+    CommandSpec("top", ".top.command:top", "Show a broker live: rates, times, lag, tiers and disks."),
+    CommandSpec("completion", ".completion:completion", "Print a script for the completion of a shell."),
+    CommandSpec("produce", ".produce.command:produce", "Write records to a topic."),
+    CommandSpec("consume", ".consume.command:consume", "Read records of topics, and follow them."),
     GroupSpec(
         "topics",
         "Create, list, describe, alter and delete topics.",
         ("topics create orders --partitions 3 -b localhost:9092", "topics list -b localhost:9092"),
         (
-            CommandSpec("create", "stratalog.cli.topics:create", "Create a topic."),
-            CommandSpec("list", "stratalog.cli.topics:list_", "List topics."),
-            CommandSpec("describe", "stratalog.cli.topics:describe", "Describe topics and their partitions."),
-            CommandSpec("alter", "stratalog.cli.topics:alter", "Add partitions to a topic."),
-            CommandSpec("delete", "stratalog.cli.topics:delete", "Delete topics and everything in them."),
+            CommandSpec("create", ".topics:create", "Create a topic."),
+            CommandSpec("list", ".topics:list_", "List topics."),
+            CommandSpec("describe", ".topics:describe", "Describe topics and their partitions."),
+            CommandSpec("alter", ".topics:alter", "Add partitions to a topic."),
+            CommandSpec("delete", ".topics:delete", "Delete topics and everything in them."),
         ),
     ),
     GroupSpec(
@@ -63,18 +63,14 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         "List, describe and delete groups, and reset or delete their offsets.",
         ("groups list -b localhost:9092", "groups describe billing -b localhost:9092"),
         (
-            CommandSpec("list", "stratalog.cli.groups.listing:list_", "List groups, their types and states."),
-            CommandSpec("describe", "stratalog.cli.groups.describe:describe", "Describe offsets, lags and members."),
-            CommandSpec("delete", "stratalog.cli.groups.listing:delete", "Delete groups with their offsets."),
+            CommandSpec("list", ".groups.listing:list_", "List groups, their types and states."),
+            CommandSpec("describe", ".groups.describe:describe", "Describe offsets, lags and members."),
+            CommandSpec("delete", ".groups.listing:delete", "Delete groups with their offsets."),
             CommandSpec(
-                "delete-offsets",
-                "stratalog.cli.groups.delete_offsets:delete_offsets",
-                "Delete a group's offsets of topics.",
+                "delete-offsets", ".groups.delete_offsets:delete_offsets", "Delete a group's offsets of topics."
             ),
             CommandSpec(
-                "reset-offsets",
-                "stratalog.cli.groups.reset:reset_offsets",
-                "Set the offsets from which a group continues.",
+                "reset-offsets", ".groups.reset:reset_offsets", "Set the offsets from which a group continues."
             ),
         ),
     ),
@@ -83,13 +79,11 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         "List, describe and abort transactions, and find those that hang.",
         ("transactions list --state Ongoing -b localhost:9092", "transactions find-hanging -b localhost:9092"),
         (
-            CommandSpec("list", "stratalog.cli.transactions.command:list_", "List transactional ids and their states."),
-            CommandSpec("describe", "stratalog.cli.transactions.command:describe", "Describe transactional ids."),
-            CommandSpec("abort", "stratalog.cli.transactions.command:abort", "Abort a transaction."),
+            CommandSpec("list", ".transactions.command:list_", "List transactional ids and their states."),
+            CommandSpec("describe", ".transactions.command:describe", "Describe transactional ids."),
+            CommandSpec("abort", ".transactions.command:abort", "Abort a transaction."),
             CommandSpec(
-                "find-hanging",
-                "stratalog.cli.transactions.command:find_hanging",
-                "Find transactions that no coordinator knows.",
+                "find-hanging", ".transactions.command:find_hanging", "Find transactions that no coordinator knows."
             ),
         ),
     ),
@@ -101,8 +95,8 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
             "configs alter --entity-type topics --entity-name orders --add-config retention.ms=3600000",
         ),
         (
-            CommandSpec("describe", "stratalog.cli.configs:describe", "Describe the settings of topics or brokers."),
-            CommandSpec("alter", "stratalog.cli.configs:alter", "Change the settings of a topic or a broker."),
+            CommandSpec("describe", ".configs:describe", "Describe the settings of topics or brokers."),
+            CommandSpec("alter", ".configs:alter", "Change the settings of a topic or a broker."),
         ),
     ),
     GroupSpec(
@@ -113,9 +107,9 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
             "acls add --allow-principal User:alice --producer --topic orders -b localhost:9092",
         ),
         (
-            CommandSpec("list", "stratalog.cli.acls:list_", "List access rules."),
-            CommandSpec("add", "stratalog.cli.acls:add", "Add access rules."),
-            CommandSpec("remove", "stratalog.cli.acls:remove", "Remove access rules."),
+            CommandSpec("list", ".acls:list_", "List access rules."),
+            CommandSpec("add", ".acls:add", "Add access rules."),
+            CommandSpec("remove", ".acls:remove", "Remove access rules."),
         ),
     ),
     GroupSpec(
@@ -123,9 +117,9 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         "List, set and remove users with passwords (SCRAM).",
         ("users list -b localhost:9092", "users set alice -b localhost:9092"),
         (
-            CommandSpec("list", "stratalog.cli.users:list_", "List users and their mechanisms."),
-            CommandSpec("set", "stratalog.cli.users:set_", "Make a user, or set its password."),
-            CommandSpec("remove", "stratalog.cli.users:remove", "Remove a user."),
+            CommandSpec("list", ".users:list_", "List users and their mechanisms."),
+            CommandSpec("set", ".users:set_", "Make a user, or set its password."),
+            CommandSpec("remove", ".users:remove", "Remove a user."),
         ),
     ),
     GroupSpec(
@@ -136,10 +130,10 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
             "tokens list --command-config alice.properties -b localhost:9093",
         ),
         (
-            CommandSpec("create", "stratalog.cli.tokens:create", "Make a token to log in by."),
-            CommandSpec("list", "stratalog.cli.tokens:list_", "List tokens."),
-            CommandSpec("renew", "stratalog.cli.tokens:renew", "Let a token live on."),
-            CommandSpec("expire", "stratalog.cli.tokens:expire", "End a token."),
+            CommandSpec("create", ".tokens:create", "Make a token to log in by."),
+            CommandSpec("list", ".tokens:list_", "List tokens."),
+            CommandSpec("renew", ".tokens:renew", "Let a token live on."),
+            CommandSpec("expire", ".tokens:expire", "End a token."),
         ),
     ),
     GroupSpec(
@@ -150,9 +144,9 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
             "quotas set --user alice producer_byte_rate=1048576 -b localhost:9092",
         ),
         (
-            CommandSpec("list", "stratalog.cli.quotas:list_", "List quotas."),
-            CommandSpec("set", "stratalog.cli.quotas:set_", "Set quotas."),
-            CommandSpec("remove", "stratalog.cli.quotas:remove", "Remove quotas."),
+            CommandSpec("list", ".quotas:list_", "List quotas."),
+            CommandSpec("set", ".quotas:set_", "Set quotas."),
+            CommandSpec("remove", ".quotas:remove", "Remove quotas."),
         ),
     ),
     GroupSpec(
@@ -160,9 +154,9 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         "Describe and change the feature levels of a cluster.",
         ("features describe -b localhost:9092", "features upgrade --release-version 4.4 -b localhost:9092"),
         (
-            CommandSpec("describe", "stratalog.cli.features:describe", "Describe supported and finalized levels."),
-            CommandSpec("upgrade", "stratalog.cli.features:upgrade", "Raise levels, to a release or by feature."),
-            CommandSpec("downgrade", "stratalog.cli.features:downgrade", "Lower levels, to a release or by feature."),
+            CommandSpec("describe", ".features:describe", "Describe supported and finalized levels."),
+            CommandSpec("upgrade", ".features:upgrade", "Raise levels, to a release or by feature."),
+            CommandSpec("downgrade", ".features:downgrade", "Lower levels, to a release or by feature."),
         ),
     ),
     GroupSpec(
@@ -170,64 +164,54 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         "Show the state of a cluster of brokers, and run one for development.",
         ("cluster status -b localhost:9092", "cluster dev --brokers 3"),
         (
-            CommandSpec(
-                "status", "stratalog.cli.cluster.status:status", "Show brokers, controllers and replicas behind."
-            ),
-            CommandSpec(
-                "check",
-                "stratalog.cli.cluster.check:check_",
-                "Say what would stop a take-over of a broker's directories.",
-            ),
-            CommandSpec("dev", "stratalog.cli.cluster.dev:dev", "Run a cluster for development in one terminal."),
+            CommandSpec("status", ".cluster.status:status", "Show brokers, controllers and replicas behind."),
+            CommandSpec("check", ".cluster.check:check_", "Say what would stop a take-over of a broker's directories."),
+            CommandSpec("dev", ".cluster.dev:dev", "Run a cluster for development in one terminal."),
         ),
     ),
     GroupSpec(
         "storage",
         "Format the log directories of a broker that joins a cluster.",
         ("storage format --cluster-id 5L6g3nShT-eMCtK--X86sw --config server.properties",),
-        (CommandSpec("format", "stratalog.cli.storage:format_", "Format the log directories of a broker."),),
+        (CommandSpec("format", ".storage:format_", "Format the log directories of a broker."),),
     ),
     GroupSpec(
         "metadata",
         "Back up and restore the metadata that a broker keeps outside its logs.",
         ("metadata export --data-dir D -o metadata.json", "metadata import metadata.json --data-dir D"),
         (
-            CommandSpec("export", "stratalog.cli.metadata.commands:export", "Write it as one JSON document."),
-            CommandSpec("import", "stratalog.cli.metadata.commands:import_", "Make it of a document, or nothing."),
-            CommandSpec("check", "stratalog.cli.metadata.commands:check", "Check a document, and against a directory."),
+            CommandSpec("export", ".metadata.commands:export", "Write it as one JSON document."),
+            CommandSpec("import", ".metadata.commands:import_", "Make it of a document, or nothing."),
+            CommandSpec("check", ".metadata.commands:check", "Check a document, and against a directory."),
         ),
     ),
     GroupSpec(
         "log-dirs",
         "Describe the log directories of brokers and their remote tier.",
         ("log-dirs describe --topic orders -b localhost:9092",),
-        (CommandSpec("describe", "stratalog.cli.log_dirs:describe", "Describe the sizes of partitions by directory."),),
+        (CommandSpec("describe", ".log_dirs:describe", "Describe the sizes of partitions by directory."),),
     ),
     GroupSpec(
         "index",
         "Inspect, verify, rebuild and convert offset and time indexes.",
         ("index verify data", "index convert --to 12 data/flights-0"),
         (
-            CommandSpec("inspect", "stratalog.cli.index.command:inspect", "Show the format and entries of indexes."),
-            CommandSpec("verify", "stratalog.cli.index.command:verify", "Check every index entry against the log."),
-            CommandSpec("rebuild", "stratalog.cli.index.command:rebuild", "Rebuild indexes from their logs."),
-            CommandSpec("convert", "stratalog.cli.index.command:convert", "Convert offset indexes between formats."),
+            CommandSpec("inspect", ".index.command:inspect", "Show the format and entries of indexes."),
+            CommandSpec("verify", ".index.command:verify", "Check every index entry against the log."),
+            CommandSpec("rebuild", ".index.command:rebuild", "Rebuild indexes from their logs."),
+            CommandSpec("convert", ".index.command:convert", "Convert offset indexes between formats."),
         ),
     ),
-    CommandSpec(
-        "dump", "stratalog.cli.dump.command:dump", "Print segment, index and checkpoint files as kafka-dump-log does."
-    ),
-    CommandSpec("doctor", "stratalog.cli.doctor.command:doctor", "Say what is wrong, and the command that mends it."),
-    CommandSpec("fsck", "stratalog.cli.fsck.command:fsck", "Check log directories offline, and repair them."),
+    CommandSpec("dump", ".dump.command:dump", "Print segment, index and checkpoint files as kafka-dump-log does."),
+    CommandSpec("doctor", ".doctor.command:doctor", "Say what is wrong, and the command that mends it."),
+    CommandSpec("fsck", ".fsck.command:fsck", "Check log directories offline, and repair them."),
     GroupSpec(
         "retention",
         "Explain why records are kept and when they are deleted.",
         ("retention explain orders --data-dir D --what-if retention.ms=3600000",),
         (
             CommandSpec(
-                "explain",
-                "stratalog.cli.retention.explain:explain",
-                "Explain why each segment is kept and when it is deleted.",
+                "explain", ".retention.explain:explain", "Explain why each segment is kept and when it is deleted."
             ),
         ),
     ),
@@ -240,9 +224,9 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
             "spark stats --remote s3://bucket/tiered --master spark://host:7077",
         ),
         (
-            CommandSpec("read", "stratalog.cli.spark.read:read", "Print records, or write them to files."),
-            CommandSpec("ingest", "stratalog.cli.spark.ingest:ingest", "Load files into a topic."),
-            CommandSpec("compact", "stratalog.cli.spark.compact:compact", "Compact topics."),
+            CommandSpec("read", ".spark.read:read", "Print records, or write them to files."),
+            CommandSpec("ingest", ".spark.ingest:ingest", "Load files into a topic."),
+            CommandSpec("compact", ".spark.compact:compact", "Compact topics."),
             GroupSpec(
                 "index",
                 "Verify, rebuild and convert indexes of whole directories and buckets.",
@@ -251,18 +235,18 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
                     "spark index convert --to 12 --remote s3://bucket/tiered --dry-run",
                 ),
                 (
-                    CommandSpec("verify", "stratalog.cli.spark.index:verify", "Check every entry against the records."),
-                    CommandSpec("rebuild", "stratalog.cli.spark.index:rebuild", "Rebuild indexes from the records."),
-                    CommandSpec("convert", "stratalog.cli.spark.index:convert", "Convert offset indexes."),
+                    CommandSpec("verify", ".spark.index:verify", "Check every entry against the records."),
+                    CommandSpec("rebuild", ".spark.index:rebuild", "Rebuild indexes from the records."),
+                    CommandSpec("convert", ".spark.index:convert", "Convert offset indexes."),
                 ),
             ),
-            CommandSpec("audit", "stratalog.cli.spark.audit:audit", "Check every segment of directories and buckets."),
-            CommandSpec("retention", "stratalog.cli.spark.retention:retention", "Report what retention will delete."),
-            CommandSpec("export", "stratalog.cli.spark.export:export", "Write topics as tables."),
-            CommandSpec("restore", "stratalog.cli.spark.restore:restore", "Restore topics from a bucket."),
-            CommandSpec("stats", "stratalog.cli.spark.stats:stats", "Measure topics: records, bytes, keys, times."),
-            CommandSpec("doctor", "stratalog.cli.spark.doctor:doctor", "Examine a Spark session and its executors."),
-            CommandSpec("package", "stratalog.cli.spark.package:package", "Build the archive that executors need."),
+            CommandSpec("audit", ".spark.audit:audit", "Check every segment of directories and buckets."),
+            CommandSpec("retention", ".spark.retention:retention", "Report what retention will delete."),
+            CommandSpec("export", ".spark.export:export", "Write topics as tables."),
+            CommandSpec("restore", ".spark.restore:restore", "Restore topics from a bucket."),
+            CommandSpec("stats", ".spark.stats:stats", "Measure topics: records, bytes, keys, times."),
+            CommandSpec("doctor", ".spark.doctor:doctor", "Examine a Spark session and its executors."),
+            CommandSpec("package", ".spark.package:package", "Build the archive that executors need."),
         ),
     ),
     GroupSpec(
@@ -270,15 +254,13 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         "List, check, repair and restore tiered topics in a bucket.",
         ("tier ls s3://bucket/tiered", "tier audit s3://bucket/tiered --data-dir /var/lib/stratalog"),
         (
-            CommandSpec("ls", "stratalog.cli.tier.ls:ls", "List the topics, partitions and segments in a bucket."),
-            CommandSpec("stat", "stratalog.cli.tier.stat:stat", "Show one segment, or sums over a bucket."),
-            CommandSpec(
-                "status", "stratalog.cli.tier.status:status", "Show what waits for upload or deletion, and why."
-            ),
-            CommandSpec("audit", "stratalog.cli.tier.audit:audit", "Check what a bucket holds."),
-            CommandSpec("repair", "stratalog.cli.tier.repair:repair", "Repair what an audit finds, after asking."),
-            CommandSpec("restore", "stratalog.cli.tier.restore:restore", "Restore topics into a data directory."),
-            CommandSpec("owner", "stratalog.cli.tier.owner:owner", "Show or change the cluster that owns a bucket."),
+            CommandSpec("ls", ".tier.ls:ls", "List the topics, partitions and segments in a bucket."),
+            CommandSpec("stat", ".tier.stat:stat", "Show one segment, or sums over a bucket."),
+            CommandSpec("status", ".tier.status:status", "Show what waits for upload or deletion, and why."),
+            CommandSpec("audit", ".tier.audit:audit", "Check what a bucket holds."),
+            CommandSpec("repair", ".tier.repair:repair", "Repair what an audit finds, after asking."),
+            CommandSpec("restore", ".tier.restore:restore", "Restore topics into a data directory."),
+            CommandSpec("owner", ".tier.owner:owner", "Show or change the cluster that owns a bucket."),
         ),
     ),
 )
@@ -317,5 +299,5 @@ def load(spec: CommandSpec) -> Any:
     """Import the module of a command and return the command that its function defines."""
     module, _, function = spec.target.partition(":")
     app = typer.Typer(add_completion=False, context_settings=CONTEXT_SETTINGS)
-    app.command(cls=HelpfulCommand)(flattened(getattr(importlib.import_module(module), function)))
+    app.command(cls=HelpfulCommand)(flattened(getattr(importlib.import_module(module, __package__), function)))
     return get_command(app)
