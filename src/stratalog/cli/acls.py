@@ -7,7 +7,16 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from stratalog.broker.access import CLUSTER_NAME, Acl, AclFilter, AclOperation, PatternType, Permission, ResourceType
+from stratalog.broker.access import (
+    CLUSTER_NAME,
+    Acl,
+    AclFilter,
+    AclOperation,
+    PatternType,
+    Permission,
+    ResourceType,
+    acl_of_message,
+)
 from stratalog.cli.connection import ClusterOptions
 from stratalog.cli.option_groups import OptionGroup
 from stratalog.cli.options import DryRun, Json
@@ -229,7 +238,7 @@ def remove(
             answer = connection.any.call(ApiKey.DELETE_ACLS, _VERSIONS, filters=[_asked(each) for each in filters])
             for result in answer.filter_results:
                 check(result.error_code, result.error_message, "Could not remove rules")
-            gone = [_acl_of(each, each) for result in answer.filter_results for each in result.matching_acls]
+            gone = [acl_of_message(each, each) for result in answer.filter_results for each in result.matching_acls]
     _show(list(dict.fromkeys(gone)), json_=json_)
     return 0
 
@@ -275,7 +284,7 @@ def _shown(code: Any) -> str:
 def _described(connection: Cluster, chosen: AclFilter) -> list[Acl]:
     answer = connection.any.call(ApiKey.DESCRIBE_ACLS, _VERSIONS, **_asked(chosen))
     check(answer.error_code, answer.error_message, "Could not list rules")
-    return [_acl_of(resource, acl) for resource in answer.resources for acl in resource.acls]
+    return [acl_of_message(resource, acl) for resource in answer.resources for acl in resource.acls]
 
 
 def _asked(chosen: AclFilter) -> dict[str, Any]:
@@ -300,18 +309,6 @@ def _creation(acl: Acl) -> dict[str, Any]:
         "operation": int(acl.operation),
         "permission_type": int(acl.permission),
     }
-
-
-def _acl_of(resource: Any, entry: Any) -> Acl:
-    return Acl(
-        resource_type=ResourceType(resource.resource_type),
-        name=resource.resource_name,
-        pattern_type=PatternType(resource.pattern_type),
-        principal=entry.principal,
-        host=entry.host,
-        operation=AclOperation(entry.operation),
-        permission=Permission(entry.permission_type),
-    )
 
 
 def _show(acls: list[Acl], *, json_: bool) -> None:

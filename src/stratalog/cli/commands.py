@@ -22,7 +22,7 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 @dataclass(frozen=True, slots=True)
 class CommandSpec:
-    """A command: `target` is ".module:function" below `stratalog.cli`, `summary` the line in the listing of its group."""
+    """A command: `target` is ".module:function" in `stratalog.cli`, `summary` the line in the listing of its group."""
 
     name: str
     target: str

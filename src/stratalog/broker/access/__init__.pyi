@@ -7,6 +7,7 @@ from .acls import (
     Permission as Permission,
     ResourceType as ResourceType,
     acl_of as acl_of,
+    acl_of_message as acl_of_message,
     check_new_acl as check_new_acl,
 )
 from .authorizer import Authorizer as Authorizer

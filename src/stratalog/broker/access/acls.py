@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from stratalog.errors import InvalidRequestError, UnsupportedVersionError
 
@@ -120,6 +120,19 @@ def acl_of(
     )
 
 
+def acl_of_message(pattern: Any, entry: Any) -> Acl:
+    """Return a rule from Kafka's messages, where the pattern of resources may be apart from the entry for it."""
+    return acl_of(
+        resource_type=pattern.resource_type,
+        name=pattern.resource_name,
+        pattern_type=pattern.pattern_type,
+        principal=entry.principal,
+        host=entry.host,
+        operation=entry.operation,
+        permission=entry.permission_type,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class AclFilter:
     """A filter of rules. None and ANY match all; MATCH matches every rule that applies to `name`."""
@@ -133,26 +146,16 @@ class AclFilter:
     permission: Permission = Permission.ANY
 
     @classmethod
-    def of(
-        cls,
-        *,
-        resource_type: int,
-        name: str | None,
-        pattern_type: int,
-        principal: str | None,
-        host: str | None,
-        operation: int,
-        permission: int,
-    ) -> AclFilter:
-        """Return a filter from the numbers of the protocol."""
+    def of(cls, asked: Any) -> AclFilter:
+        """Return the filter of a DescribeAcls request, or one of a DeleteAcls request."""
         return cls(
-            resource_type=ResourceType(resource_type),
-            name=name,
-            pattern_type=PatternType(pattern_type),
-            principal=principal,
-            host=host,
-            operation=AclOperation(operation),
-            permission=Permission(permission),
+            resource_type=ResourceType(asked.resource_type_filter),
+            name=asked.resource_name_filter,
+            pattern_type=PatternType(asked.pattern_type_filter),
+            principal=asked.principal_filter,
+            host=asked.host_filter,
+            operation=AclOperation(asked.operation),
+            permission=Permission(asked.permission_type),
         )
 
     @property

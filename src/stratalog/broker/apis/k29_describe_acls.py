@@ -17,15 +17,7 @@ def describe_acls(ctx: RequestContext, request: Any) -> Any:
     access = ctx.broker.access
     if access is None:
         raise SecurityDisabledError("No Authorizer is configured on the broker")
-    chosen = AclFilter.of(
-        resource_type=request.resource_type_filter,
-        name=request.resource_name_filter,
-        pattern_type=request.pattern_type_filter,
-        principal=request.principal_filter,
-        host=request.host_filter,
-        operation=request.operation,
-        permission=request.permission_type,
-    )
+    chosen = AclFilter.of(request)
     if chosen.is_unknown_pattern or chosen.is_unknown_entry:
         raise InvalidRequestError("the filter has an unknown element")
     by_pattern: dict[tuple[int, str, int], list[Acl]] = {}

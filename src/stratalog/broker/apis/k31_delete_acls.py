@@ -18,7 +18,7 @@ async def delete_acls(ctx: RequestContext, request: Any) -> Any:
     if access is None:
         refusal = SecurityDisabledError("No Authorizer is configured.")
         return ctx.respond(filter_results=[_result(ctx, refusal, ()) for _ in request.filters])
-    filters = [_asked(each) for each in request.filters]
+    filters = [AclFilter.of(each) for each in request.filters]
     if any(chosen.is_unknown_pattern or chosen.is_unknown_entry for chosen in filters):
         raise InvalidRequestError("a filter has an unknown element")
     async with access.changing:
@@ -30,18 +30,6 @@ async def delete_acls(ctx: RequestContext, request: Any) -> Any:
             return ctx.respond(filter_results=[_result(ctx, refused, ()) for _ in found])
         access.authorizer.remove(gone)
     return ctx.respond(filter_results=[_result(ctx, None, acls) for acls in found])
-
-
-def _asked(each: Any) -> AclFilter:
-    return AclFilter.of(
-        resource_type=each.resource_type_filter,
-        name=each.resource_name_filter,
-        pattern_type=each.pattern_type_filter,
-        principal=each.principal_filter,
-        host=each.host_filter,
-        operation=each.operation,
-        permission=each.permission_type,
-    )
 
 
 def _result(ctx: RequestContext, error: KafkaError | None, acls: list[Acl] | tuple[Acl, ...]) -> Any:

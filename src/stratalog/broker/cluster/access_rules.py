@@ -6,20 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from stratalog.broker.access import Acl, acl_of
+from stratalog.broker.access import Acl, acl_of_message
 from stratalog.wire.metadata_records import AccessControlEntryRecord
 
 
 def acl_of_record(record: AccessControlEntryRecord) -> Acl:
-    return acl_of(
-        resource_type=record.resource_type,
-        name=record.resource_name,
-        pattern_type=record.pattern_type,
-        principal=record.principal,
-        host=record.host,
-        operation=record.operation,
-        permission=record.permission_type,
-    )
+    return acl_of_message(record, record)
 
 
 class EnforcedRules:

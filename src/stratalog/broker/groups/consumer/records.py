@@ -71,7 +71,7 @@ def _put_current(out: bytearray, current: CurrentAssignment) -> None:
 
 def _read_current(reader: FieldReader) -> CurrentAssignment:
     epoch, previous = reader.int32(), reader.int32()
-    state = MemberState.of_record(reader.int8())
+    state = MemberState(reader.int8())
     assigned, revoking = [read_epochs(reader, UUID_BYTES, max(epoch, 0)) for _ in ("assigned", "revoking")]
     reader.tags()
     return CurrentAssignment(epoch, previous, state, assigned, revoking)

@@ -33,11 +33,8 @@ class MemberState(IntEnum):
     UNKNOWN = 127
 
     @classmethod
-    def of_record(cls, number: int) -> MemberState:
-        return _STATES.get(number, cls.UNKNOWN)
-
-
-_STATES = {state.value: state for state in MemberState}
+    def _missing_(cls, _value: object) -> MemberState:
+        return cls.UNKNOWN
 
 
 class ConsumerGroupState(Enum):

@@ -82,7 +82,7 @@ def _put_current(out: bytearray, current: CurrentTasks) -> None:
 
 def _read_current(reader: FieldReader) -> CurrentTasks:
     epoch, previous = reader.int32(), reader.int32()
-    state = TaskState.of_record(reader.int8())
+    state = TaskState(reader.int8())
     assigned, revoking = [
         HeldTasks(read_epochs(reader, STRING, epoch), _TASKS.read(reader), _TASKS.read(reader))
         for _ in ("assigned", "revoking")

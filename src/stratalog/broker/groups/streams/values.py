@@ -36,11 +36,8 @@ class TaskState(IntEnum):
     UNKNOWN = 127
 
     @classmethod
-    def of_record(cls, number: int) -> TaskState:
-        return _STATES.get(number, cls.UNKNOWN)
-
-
-_STATES = {state.value: state for state in TaskState}
+    def _missing_(cls, _value: object) -> TaskState:
+        return cls.UNKNOWN
 
 
 class StreamsGroupState(Enum):
