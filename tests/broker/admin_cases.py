@@ -520,6 +520,33 @@ CASES = [
     _alter("bad and good together", (TOPIC, "configured", [("retention.ms", SET, "77"), ("flush.ms", SET, "x")])),
     _alter("only validated", (TOPIC, "configured", [("retention.ms", SET, "55")]), validate_only=True),
     _describe("after the failures", TOPIC, "configured", "cleanup.policy", "retention.ms", "flush.ms"),
+    # --- IncrementalAlterConfigs, operations that do not exist
+    _alter("no such operation", (TOPIC, "configured", [("flush.messages", 4, "7")])),
+    _alter(
+        "no such operation, another topic beside it",
+        (TOPIC, "configured", [("flush.messages", 4, "7")]),
+        (TOPIC, "twice", [("flush.messages", SET, "7")]),
+    ),
+    # The controller goes through the keys in the order of a hash map: these two of them are in each other's place.
+    _alter(
+        "no such operation behind an append to no list",
+        (TOPIC, "configured", [("min.insync.replicas", 127, "2"), ("", APPEND, "1")]),
+        (TOPIC, "twice", [("flush.messages", SET, "7")]),
+    ),
+    _alter(
+        "no such operation before an append to no list",
+        (TOPIC, "configured", [("min.insync.replicas", APPEND, "2"), ("", 127, "1")]),
+        (TOPIC, "twice", [("flush.messages", SET, "8")]),
+    ),
+    _alter(
+        "two appends to no list",
+        (TOPIC, "configured", [("retention.ms", SUBTRACT, "1"), ("compression.type", APPEND, "producer")]),
+    ),
+    _alter("group: no such operation behind another", (GROUP, "g", [("b", 4, "1"), ("a", APPEND, "1")])),
+    _alter("broker: no such operation", (BROKER, "1", [("log.cleaner.threads", 4, "2")])),
+    _alter("broker: another one, no such operation", (BROKER, "-1", [("log.cleaner.threads", 4, "2")])),
+    _alter("no such type, no such operation", (99, "x", [("retention.ms", 4, "1")])),
+    _describe("after the operations", TOPIC, "twice", "flush.messages"),
     # --- IncrementalAlterConfigs, brokers
     _alter("broker: dynamic", (BROKER, "1", [("log.cleaner.threads", SET, "2")])),
     _alter("cluster: dynamic", (BROKER, "", [("log.retention.ms", SET, "86400000")])),

@@ -89,7 +89,7 @@ def _elections(ask: _Ask) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 def _reassignments(ask: _Ask) -> Iterator[tuple[str, Callable[[], Any]]]:
     for version in (0, 1):
-        for replicas in ((1,), None, (), (2,), (1, 2), (2, 1), (1, 1), (-1,)):
+        for replicas in ((1,), None, (), (2,), (1, 2), (2, 1), (1, 1), (1, 1, 7), (-1,)):
             for allow in (True, False) if version else (True,):
                 fields = {"allow_replication_factor_change": allow} if version else {}
                 partitions = [{"partition_index": 0, "replicas": replicas}]

@@ -9,7 +9,7 @@ import dataclasses
 import datetime
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -247,6 +247,24 @@ def _produce_cases(asker: Asker) -> Iterator[tuple[str, Callable[[], Any]]]:
             _produce(asker, "zstd", records),
         )
 
+    for name, pair in {
+        "zstd last": ("one", "codec zstd"),
+        "zstd first": ("codec zstd", "one"),
+        "both good": ("one", "three"),
+        "both zstd": ("codec zstd", "codec zstd"),
+        "zstd between": ("one", "codec zstd", "three"),
+    }.items():
+        for topic, partition in (("plain", 0), ("plain", 9)):
+            yield f"Produce twice to {topic}-{partition}: {name}", _produce_all(asker, topic, partition, pair)
+        yield f"Produced twice to plain: {name}", _fetch(asker, "plain", entry={"partition_max_bytes": 10**6})
+
+
+def _produce_all(asker: Asker, topic: str, partition: int, names: Sequence[str]) -> Callable[[], Any]:
+    """One request with several batches for the same partition, in a version that does not take zstd."""
+    entries = [{"index": partition, "records": RECORDS[name]} for name in names]
+    wanted = [{"name": topic, "partition_data": entries}]
+    return lambda: asker.ask(ApiKey.PRODUCE, 6, acks=-1, timeout=5000, topic_data=wanted)
+
 
 # --- Fetch ------------------------------------------------------------------------------------------------------------
 
@@ -276,6 +294,24 @@ def _fetch(
     return ask
 
 
+def _fetch_all(
+    asker: Asker, wanted: Sequence[tuple[str, int, int]], *, version: int = 12, **fields: Any
+) -> Callable[[], Any]:
+    """Several partitions: topic, number and bytes of each, from offset 1 on."""
+
+    def ask() -> Any:
+        topics = []
+        for topic, partition, limit in wanted:
+            ids = asker.topic_ids
+            key = {"topic_id": ids.get(topic, UNKNOWN_ID)} if version >= 13 else {"topic": topic}
+            entry = {"partition": partition, "fetch_offset": 1, "partition_max_bytes": limit}
+            topics.append({**key, "partitions": [entry]})
+        defaults = {"replica_id": -1, "max_wait": 0, "min_bytes": 1, "max_bytes": 10_000_000, "session_epoch": -1}
+        return asker.ask(ApiKey.FETCH, version, **{**defaults, **fields, "topics": topics})
+
+    return ask
+
+
 def _fetch_cases(asker: Asker) -> Iterator[tuple[str, Callable[[], Any]]]:
     for version in range(4, 19):
         yield f"Fetch v{version}", _fetch(asker, "plain", 1, version=version)
@@ -299,6 +335,19 @@ def _fetch_cases(asker: Asker) -> Iterator[tuple[str, Callable[[], Any]]]:
             _fetch(asker, "plain", entry={"current_leader_epoch": epoch}),
         )
         yield f"Fetch with last epoch {epoch}", _fetch(asker, "plain", 1, entry={"last_fetched_epoch": epoch})
+    for limit in (0, 1, 70, 10_000):
+        for total in (0, 70, 10_000):
+            yield (
+                f"Fetch of {limit} bytes behind another partition, {total} in all, committed",
+                _fetch_all(asker, [("compacted", 1, 300), ("plain", 0, limit)], max_bytes=total, isolation_level=1),
+            )
+    known, unknown = "plain", "nobody-knows"
+    asked = [(unknown, 1, 300), (known, 9, 300), (unknown, 0, 300), (known, 0, 300), (unknown, 2, 300), (known, 8, 300)]
+    for replica_id in (-1, 7):
+        yield (
+            f"Fetch of what is there and what is not, by {replica_id}",
+            _fetch_all(asker, asked, version=13, replica_id=replica_id),
+        )
     yield "Fetch by a broker", _fetch(asker, "plain", replica_id=7)
     yield "Fetch of an unknown session", _fetch(asker, "plain", session_id=12_345, session_epoch=2)
 

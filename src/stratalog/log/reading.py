@@ -129,7 +129,8 @@ def _read(local: LocalLog, offset: int, max_bytes: int, isolation: Isolation, mi
                 continue
             start = LogOffset(found.base_offset, segment.base_offset, found.position)
             if found.size > max_bytes and not min_one_message:
-                return _fetched(local, start, None, isolation, [])
+                # as Kafka: where a batch is too large, nothing is said of aborted transactions, but for 0 bytes
+                return _fetched(local, start, None, isolation, None if max_bytes > 0 else [])
             size = min(end - found.position, max(max_bytes, found.size))
             if found.position < segment.sound.unchecked_end:
                 behind = segments.all[number + 1].base_offset if number + 1 < len(segments) else local.end.offset
@@ -148,7 +149,7 @@ def _fetched(
     start: LogOffset,
     part: FileSlice | None,
     isolation: Isolation,
-    aborted: list[AbortedTransaction],
+    aborted: list[AbortedTransaction] | None,
 ) -> FetchData:
     return FetchData(
         start,

@@ -467,6 +467,51 @@ def other_apis(talk: Talk) -> None:
     talk.describe("listed: described at the end", "listed")
 
 
+def commits_that_are_not_taken(talk: Talk) -> None:
+    """A group that nothing is stored for is there, but those who only read see it with the next record of any group."""
+
+    def commit(step: str, group: str, metadata: str) -> None:
+        partition = {"partition_index": 0, "committed_offset": 1, "committed_metadata": metadata}
+        topics = [{"name": "three", "partitions": [partition]}]
+        talk.ask(
+            step,
+            ApiKey.OFFSET_COMMIT,
+            8,
+            group_id=group,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            topics=topics,
+        )
+
+    def look(when: str) -> None:
+        answer = talk.wire.call(ApiKey.LIST_GROUPS, 5, states_filter=(), types_filter=())
+        talk.answers[f"unstored: listed {when}"] = [
+            talk.plain(group) for group in answer.groups if group.group_id == "unstored"
+        ]
+        talk.describe(f"unstored: described {when}", "unstored")
+        for key in (ApiKey.SHARE_GROUP_DESCRIBE, ApiKey.STREAMS_GROUP_DESCRIBE):
+            talk.ask(
+                f"unstored: {key.message} {when}",
+                key,
+                1 if key is ApiKey.SHARE_GROUP_DESCRIBE else 0,
+                group_ids=("unstored",),
+            )
+        for version in (5, 6):
+            talk.ask(f"unstored: as classic {version} {when}", ApiKey.DESCRIBE_GROUPS, version, groups=("unstored",))
+
+    commit("unstored: not taken", "unstored", "m" * 5000)
+    look("at once")
+    commit("unstored: not taken again", "unstored", "m" * 5000)
+    look("after another")
+    commit("unstored: one of another group", "stored", "")
+    look("after one of another group")
+    talk.ask("unstored: deleted", ApiKey.DELETE_GROUPS, 2, groups_names=("unstored", "stored"))
+    look("when deleted")
+    commit("unstored: not taken once more", "unstored", "m" * 5000)
+    talk.ask("unstored: deleted unseen", ApiKey.DELETE_GROUPS, 2, groups_names=("unstored",))
+    look("when deleted unseen")
+
+
 def migration(talk: Talk) -> None:
     """A classic group takes in a member of the new protocol, and is a classic one again when that is gone."""
     first = talk.classic_join("moves: c asks", "moves", "", ["three"])
@@ -561,6 +606,7 @@ CONVERSATIONS = [
     topics_come_and_grow,
     offsets,
     other_apis,
+    commits_that_are_not_taken,
     migration,
 ]
 

@@ -35,6 +35,7 @@ from stratalog.broker.produce import (
     once_each,
     parse_produce,
     producer_of,
+    refusal_of,
 )
 from stratalog.broker.quotas import QuotaClient
 from stratalog.broker.server import ApiKey, Caller, Chunk, Deferred, handles_frames
@@ -81,8 +82,11 @@ class Produce:
 
     def answer(self, version: int, correlation_id: int, frame: memoryview, position: int) -> Sequence[Chunk] | Deferred:
         request = parse_produce(frame, position, version)
-        asked = once_each(request.topics)
         state = self._caller.broker
+        asked = once_each(
+            request.topics,
+            lambda key, entry: refusal_of(_topic_name(state, key, version)[0], entry, version),
+        )
         access = state.access
         refusal = self._refusal(access, request)
         acks_error = None if request.acks in _ACKS else InvalidRequiredAcksError(f"acks is {request.acks}")

@@ -24,7 +24,7 @@ def describe_groups(ctx: RequestContext, request: Any) -> Any:
 
 def _describe(ctx: RequestContext, group_id: str, operations: int) -> Any:
     try:
-        group = ctx.broker.groups.known_as(group_id, ClassicGroup)
+        group = ctx.broker.groups.described_as(group_id, ClassicGroup)
     except GroupIdNotFoundError as error:
         found = ctx.version < _NOT_FOUND_FROM
         return ctx.make(

@@ -32,7 +32,7 @@ def list_groups(ctx: RequestContext, request: Any) -> Any:
                 group_state=group.state.value,
                 group_type=group.type_name,
             )
-            for group in ctx.broker.groups.all_groups()
+            for group in ctx.broker.groups.listed_groups()
             if (not states or _filter_name(group.state) in states) and (not types or group.type_name in types)
         ],
     )

@@ -38,9 +38,7 @@ async def _write(ctx: RequestContext, markers: MarkerWriter, asked: Any) -> Any:
         asked.coordinator_epoch,
         getattr(asked, "transaction_version", 0),
     )
-    impossible = marker.producer.id == _NONE or (
-        marker.producer.id >= 0 and (marker.producer.epoch == _NONE or marker.transaction_version < 0)
-    )
+    impossible = marker.producer.id == _NONE or (marker.producer.id >= 0 and marker.producer.epoch == _NONE)
     wanted = [TopicPartition(topic.name, number) for topic in asked.topics for number in topic.partition_indexes]
     possible = [each for each in wanted if not impossible or ctx.broker.partition(each.topic, each.partition) is None]
     codes = dict.fromkeys(wanted, UnknownServerError.code)

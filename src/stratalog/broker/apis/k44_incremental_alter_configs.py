@@ -20,11 +20,13 @@ from stratalog.broker.metadata import (
     alter,
     alter_loggers,
     answer_each,
+    broker_of,
     changed_broker_configs,
     changed_resource_configs,
     changed_topic_configs,
     check_names_and_values,
     check_resource_type,
+    meets_unknown_operation,
     parse_changes,
 )
 from stratalog.broker.server import ApiKey, RequestContext, handles
@@ -48,32 +50,42 @@ async def incremental_alter_configs(ctx: RequestContext, request: Any) -> Any:
 
 def _fails_in_the_controller(resource: Any) -> bool:
     """Return whether Kafka's controller fails for the resource, and so for all of the request that reaches it."""
+    if resource.resource_type not in _OF_THE_CONTROLLER:
+        return False
+    parts = _parts(resource)
     try:
-        parse_changes((config.name, Operation.SET, config.value) for config in resource.configs)
+        check_names_and_values(parts)
     except InvalidRequestError:
         return False  # the broker itself refuses it earlier
-    return resource.resource_type in _OF_THE_CONTROLLER and _has_unknown_operation(resource)
+    return meets_unknown_operation(parts, of_topic=resource.resource_type == TOPIC)
 
 
-def _has_unknown_operation(resource: Any) -> bool:
-    return any(config.config_operation not in _OPERATIONS for config in resource.configs)
-
-
-def _fail(ctx: RequestContext, resource: Any, validate_only: bool) -> None:  # noqa: ARG001
-    if resource.resource_type not in _OF_THE_CONTROLLER:
+def _fail(ctx: RequestContext, resource: Any, validate_only: bool) -> None:
+    if resource.resource_type == BROKER_LOGGER:
+        _alter(ctx, resource, validate_only)  # the controller never gets it
+        return
+    if resource.resource_type in _OF_THE_CONTROLLER:
+        check_names_and_values(_parts(resource))
+    else:
         _alter(ctx, resource, True)  # raises the broker's own errors
-    elif not _has_unknown_operation(resource):
-        parse_changes((config.name, config.config_operation, config.value) for config in resource.configs)
     raise UnknownServerError
 
 
+def _parts(resource: Any) -> list[tuple[str, int, str | None]]:
+    return [(config.name, config.config_operation, config.value) for config in resource.configs]
+
+
 def _alter(ctx: RequestContext, resource: Any, validate_only: bool) -> None:
-    parts = [(config.name, config.config_operation, config.value) for config in resource.configs]
+    parts = _parts(resource)
     check_names_and_values(parts)
     if resource.resource_type == BROKER_LOGGER:
         _alter_loggers(ctx, resource.resource_name, parts, validate_only)
         return
     check_resource_type(resource.resource_type)
+    if resource.resource_type == BROKER:
+        broker_of(resource.resource_name, ctx.broker.node_id)
+    else:  # an unknown operation that is still here stands behind one that is refused
+        parts = [part for part in parts if part[1] in _OPERATIONS]
     changes = parse_changes(parts)
     change = _CHANGES.get(resource.resource_type, changed_resource_configs)
 

@@ -54,12 +54,14 @@ def _check_replicas(replicas: Sequence[int], node_id: int) -> None:
     """Raise InvalidReplicaAssignmentError unless this broker is the only replica."""
     if not replicas:
         raise InvalidReplicaAssignmentError("The manual partition assignment includes an empty replica list.")
+    before = None
     for replica in sorted(replicas):
         if replica != node_id:
             raise InvalidReplicaAssignmentError(
                 f"The manual partition assignment includes broker {replica}, but no such broker is registered."
             )
-    if len(replicas) > 1:
-        raise InvalidReplicaAssignmentError(
-            f"The manual partition assignment includes the broker {node_id} more than once."
-        )
+        if replica == before:
+            raise InvalidReplicaAssignmentError(
+                f"The manual partition assignment includes the broker {replica} more than once."
+            )
+        before = replica

@@ -31,7 +31,7 @@ def consumer_group_describe(ctx: RequestContext, request: Any) -> Any:
 
 def _describe(ctx: RequestContext, group_id: str, operations: int) -> Any:
     try:
-        group = ctx.broker.groups.known_as(group_id, ConsumerGroup)
+        group = ctx.broker.groups.described_as(group_id, ConsumerGroup)
     except KafkaError as error:
         return refused_group(ctx, group_id, error.code, str(error))
     default = ctx.broker.groups.consumers.assignors[0]

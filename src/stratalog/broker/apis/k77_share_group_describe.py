@@ -26,7 +26,7 @@ def _describe(ctx: RequestContext, group_id: str, operations: int) -> Any:
     try:
         if not group_id:
             raise InvalidGroupIdError
-        group = ctx.broker.groups.known_as(group_id, ShareGroup)
+        group = ctx.broker.groups.described_as(group_id, ShareGroup)
     except KafkaError as error:
         return refused_group(ctx, group_id, error.code, str(error) or None)
     return ctx.make(

@@ -33,7 +33,7 @@ def _describe(ctx: RequestContext, group_id: str, operations: int, status: int) 
     try:
         if not group_id:
             raise InvalidGroupIdError
-        group = ctx.broker.groups.known_as(group_id, StreamsGroup)
+        group = ctx.broker.groups.described_as(group_id, StreamsGroup)
     except InvalidGroupIdError as error:
         return refused_group(ctx, group_id, error.code, None)
     except KafkaError as error:

@@ -11,8 +11,9 @@ to reduce lock contention; here one thread owns them all.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, NamedTuple
 
 from stratalog.broker.fetch.fetch_frames import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
@@ -34,7 +35,8 @@ FINAL_EPOCH: Final = -1
 EVICTION_MS: Final = 120_000
 
 _INT_MAX: Final = 2**31 - 1
-_MISSING: Final = frozenset({UnknownTopicOrPartitionError.code, UnknownTopicIdError.code})
+_MISSING_BY_KIND: Final = (frozenset({UnknownTopicIdError.code}), frozenset({UnknownTopicOrPartitionError.code}))
+_MISSING: Final = frozenset().union(*_MISSING_BY_KIND)
 
 #: A topic's key in requests, and a partition's number.
 _PartitionKey = tuple[bytes, int]
@@ -303,7 +305,7 @@ class FetchExchange:
     def answer(self, results: _TopicResults) -> Answered:
         """Return the response with the results for `topics`."""
         session, request = self._session, self._request
-        results = _missing_behind(results)
+        results = _missing_behind(results, of_replica=request.replica_id >= 0)
         if session is not None:
             if self._is_overtaken(session):
                 return Answered((), session.id, InvalidFetchSessionEpochError.code)
@@ -337,20 +339,25 @@ def _by_topic(entries: Iterable[tuple[bytes, FetchPartition]]) -> list[FetchTopi
     return topics
 
 
-def _missing_behind(results: _TopicResults) -> _TopicResults:
-    """Move results for partitions that do not exist to the end, as in Kafka."""
+def _missing_behind(results: _TopicResults, *, of_replica: bool) -> _TopicResults:
+    """Move results for partitions that do not exist to the end, as in Kafka.
+
+    For a consumer, results without a topic come before those without a partition.
+    """
     for _, answers in results:
         for answer in answers:
             if answer.error_code in _MISSING:
-                return _reordered(results)
+                return _reordered(results, [_MISSING] if of_replica else _MISSING_BY_KIND)
     return results
 
 
-def _reordered(results: _TopicResults) -> _TopicResults:
-    found = ((key, [each for each in answers if each.error_code not in _MISSING]) for key, answers in results)
-    missing = ((key, [each for each in answers if each.error_code in _MISSING]) for key, answers in results)
+def _reordered(results: _TopicResults, missing: Sequence[frozenset[int]]) -> _TopicResults:
+    def those(pick: Callable[[int], bool]) -> list[tuple[bytes, list[FetchedPartition]]]:
+        return [(key, [each for each in answers if pick(each.error_code)]) for key, answers in results]
+
+    parts = [those(lambda code: code not in _MISSING), *(those(codes.__contains__) for codes in missing)]
     ordered: list[tuple[bytes, list[FetchedPartition]]] = []
-    for key, answers in (*found, *missing):
+    for key, answers in chain.from_iterable(parts):
         if ordered and ordered[-1][0] == key:  # grouped as in Kafka: consecutive results of a topic
             ordered[-1][1].extend(answers)
         elif answers:

@@ -49,6 +49,8 @@ class ClassicCoordinator:
         self._clock = clock
         self._log = log
         self._groups: dict[str, ClassicGroup] = {}
+        #: Of groups without any record: where their partition of `__consumer_offsets` ended when they were made.
+        self._made_at: dict[str, int] = {}
         self._alarms = GroupAlarms(clock, workers.loop, self._on_alarm)
         #: All members of a group are answered in the same turn of the loop.
         self._turns = LoopTurns(workers.loop)
@@ -75,9 +77,18 @@ class ClassicCoordinator:
         """Start a loaded group's timers; a group above the current member limit rebalances."""
         self._carry_out(group, group.shrink_to_limit(self._now()))
 
-    def begin(self, group_id: str) -> None:
-        """Add a group that has only commits; nothing is stored."""
+    def begin(self, group_id: str, *, made_at: int | None = None) -> None:
+        """Add a group that has only commits; nothing is stored.
+
+        `made_at` is the end of its partition of `__consumer_offsets` if none of the commits was stored either.
+        """
         self._groups[group_id] = ClassicGroup(group_id, self.settings, self._now())
+        if made_at is not None:
+            self._made_at[group_id] = made_at
+
+    def made_at(self, group: ClassicGroup) -> int | None:
+        """Return where its partition of `__consumer_offsets` ended if the group was made without any record there."""
+        return self._made_at.get(group.group_id)
 
     def create(self, group_id: str, before: Sequence[KeyValue]) -> ClassicGroup:
         """Return a new group, stored as empty, so that it exists even if its first rebalance never ends.
@@ -101,6 +112,7 @@ class ClassicCoordinator:
     def forget(self, group: ClassicGroup, answer: Answer = Answer.COORDINATOR_NOT_AVAILABLE) -> None:
         """Drop a group that was deleted or moved to another broker; waiting clients get `answer`."""
         del self._groups[group.group_id]
+        self._made_at.pop(group.group_id, None)
         self._carry_out(group, group.die(answer, self._now()))
 
     # --- members ------------------------------------------------------------------------------------------------------

@@ -271,7 +271,7 @@ class GroupCoordinator(LoadedGroups):
             _check_commit(group, member_id, instance_id, generation, commits, version)
         codes = self.commits.store(encoded)
         if group is None:
-            self.classics.begin(group_id)
+            self.classics.begin(group_id, made_at=None if encoded.batch else self.log.end_offset(group_id))
         await self.log.settled(group_id)
         return codes
 
@@ -312,7 +312,7 @@ class GroupCoordinator(LoadedGroups):
                 raise IllegalGenerationError(str(error)) from error
         codes = self.commits.store(encoded, transaction)
         if group is None:
-            self.classics.begin(group_id)
+            self.classics.begin(group_id, made_at=None if encoded.batch else self.log.end_offset(group_id))
         await self.log.settled(group_id)
         return codes
 

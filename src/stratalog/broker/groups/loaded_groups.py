@@ -209,5 +209,25 @@ class LoadedGroups:
             return group
         raise GroupIdNotFoundError(f"Group {group_id} is not a {kind.type_name} group.")
 
+    def described_as(self, group_id: str, kind: type[_GroupT]) -> _GroupT:
+        """Return the group of this type as requests see it that only read, or GroupIdNotFoundError."""
+        group = self.known(group_id)
+        if not self._is_seen(group):
+            raise GroupIdNotFoundError(f"Group {group_id} not found.")
+        return self.known_as(group_id, kind)
+
+    def listed_groups(self) -> list[AnyGroup]:
+        """Return the groups that requests see which only read."""
+        return [group for group in self.all_groups() if self._is_seen(group)]
+
+    def _is_seen(self, group: AnyGroup) -> bool:
+        """Return whether something was written since the group was made.
+
+        Kafka reads from what is committed: a group that nothing was stored for becomes visible with the next record
+        of its partition, whatever that is about.
+        """
+        made_at = self.classics.made_at(group) if isinstance(group, ClassicGroup) else None
+        return made_at is None or self.log.end_offset(group.group_id) > made_at
+
     def all_groups(self) -> list[AnyGroup]:
         return [group for coordinator in self._coordinators.values() for group in coordinator.groups()]

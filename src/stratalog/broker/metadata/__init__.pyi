@@ -11,6 +11,7 @@ from .alter_configs import (
     TOPIC as TOPIC,
     alter as alter,
     answer_each as answer_each,
+    broker_of as broker_of,
     check_resource_type as check_resource_type,
 )
 from .cluster_metadata import (
@@ -26,6 +27,7 @@ from .config_changes import (
     check_names_and_values as check_names_and_values,
     check_topic_configs as check_topic_configs,
     is_tiered as is_tiered,
+    meets_unknown_operation as meets_unknown_operation,
     parse_changes as parse_changes,
 )
 from .config_entries import (

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from stratalog.broker.java_hashing import in_hash_order, string_hash
 from stratalog.broker.metadata.advice import SEGMENT_MINIMUMS, below_minimum
 from stratalog.broker.metadata.config_entries import broker_key
 from stratalog.config import (
@@ -77,6 +78,31 @@ def check_names_and_values(given: Sequence[tuple[str, int, str | None]]) -> None
         raise InvalidRequestError(f"Null value not supported for : {', '.join(nulls)}")
 
 
+def meets_unknown_operation(parts: Sequence[tuple[str, int, str | None]], *, of_topic: bool) -> bool:
+    """Return whether Kafka's controller meets an operation that does not exist before one that it refuses."""
+    find = TOPIC_KEYS.get if of_topic else _no_key
+    operations = {name: operation for name, operation, _ in parts}
+    for name in _in_order(operations):
+        if operations[name] not in set(Operation):
+            return True
+        if operations[name] in (Operation.APPEND, Operation.SUBTRACT) and not _is_list(find(name)):
+            return False
+    return False
+
+
+def _in_order(names: Collection[str]) -> list[str]:
+    """Return the keys of one resource in the order of the hash map in which Kafka's controller has them."""
+    return in_hash_order(names, string_hash)
+
+
+def _no_key(_name: str) -> None:
+    """Find no key: to Kafka's controller, those of groups and of client metrics have no type."""
+
+
+def _is_list(key: ConfigKey | None) -> bool:
+    return key is not None and key.type is ConfigType.LIST
+
+
 def changed_topic_configs(current: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
     """Return a topic's settings after the changes. InvalidConfigError for APPEND and SUBTRACT without a list."""
     return _changed(current, changes, TOPIC_KEYS.get)
@@ -87,14 +113,16 @@ def changed_resource_configs(current: Mapping[str, str], changes: Sequence[Chang
 
     Raises InvalidConfigError for APPEND and SUBTRACT: in Kafka's controller, none of their keys is a list.
     """
-    return _changed(current, changes, lambda _name: None)
+    return _changed(current, changes, _no_key)
 
 
 def _changed(
     current: Mapping[str, str], changes: Sequence[Change], find: Callable[[str], ConfigKey | None]
 ) -> dict[str, str]:
     after = dict(current)
-    for change in changes:
+    by_name = {change.name: change for change in changes}
+    for name in _in_order(by_name):
+        change = by_name[name]
         _apply(after, change, find, "Can't {operation} to key {name} because its type is not LIST.")
     return after
 
@@ -117,7 +145,7 @@ def _apply(configs: dict[str, str], change: Change, find: Callable[[str], Config
         configs.pop(change.name, None)
         return
     key = find(change.name)
-    if key is None or key.type is not ConfigType.LIST:
+    if key is None or not _is_list(key):
         operation = change.operation.name
         raise InvalidConfigError(refusal.format(operation=operation, lower=operation.lower(), name=change.name))
     parts = _parts(configs.get(change.name), key)

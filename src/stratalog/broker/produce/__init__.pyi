@@ -20,4 +20,5 @@ from .producing import (
     PendingAcks as PendingAcks,
     PendingAppends as PendingAppends,
     begins_transactional as begins_transactional,
+    refusal_of as refusal_of,
 )

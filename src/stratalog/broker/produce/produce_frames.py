@@ -11,7 +11,8 @@ Source: ProduceRequest.json, ProduceResponse.json of Kafka 4.4.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from stratalog.broker.frame_fields import (
@@ -23,7 +24,7 @@ from stratalog.broker.frame_fields import (
     node_endpoints,
     varint,
 )
-from stratalog.errors import InvalidRequestError, RecordError
+from stratalog.errors import InvalidRequestError, KafkaError, RecordError
 from stratalog.wire import INT16, INT32, skip_tagged_fields
 
 FLEXIBLE_FROM = 9
@@ -39,10 +40,15 @@ _RESULT_V5 = struct.Struct(">ihqqq")
 
 
 class ProducedPartition(NamedTuple):
-    """Records for one partition; `records` is a writable view into the request, None for null."""
+    """Records for one partition; `records` is a writable view into the request, None for null.
+
+    `refusal` is the answer whether or not the records are appended: the request has other, invalid ones for the same
+    partition.
+    """
 
     partition: int
     records: memoryview | None
+    refusal: KafkaError | None = None
 
 
 class ProducedTopic(NamedTuple):
@@ -143,18 +149,35 @@ def _parse_flexible(frame: memoryview, position: int, version: int) -> ProduceRe
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
-def once_each(topics: list[ProducedTopic]) -> list[ProducedTopic]:
-    """Return the topics with each partition once, as Kafka's map has it: the last records win.
+def once_each(
+    topics: list[ProducedTopic], refusal_of: Callable[[bytes, ProducedPartition], KafkaError | None]
+) -> list[ProducedTopic]:
+    """Return the topics with each partition once, as Kafka's maps have it: the last valid records win.
 
-    A topic without partitions is left out.
+    `refusal_of` returns the error for invalid records; that of the last ones is the answer for the partition. A topic
+    without partitions is left out.
     """
     if len(topics) == 1 and len(topics[0].partitions) == 1:
         return topics
     found: dict[bytes, dict[int, ProducedPartition]] = {}
     for key, partitions in topics:
         if partitions:
-            found.setdefault(key, {}).update((entry.partition, entry) for entry in partitions)
+            kept = found.setdefault(key, {})
+            for entry in partitions:
+                before = kept.get(entry.partition)
+                kept[entry.partition] = entry if before is None else _both(before, entry, partial(refusal_of, key))
     return [ProducedTopic(key, list(partitions.values())) for key, partitions in found.items()]
+
+
+def _both(
+    before: ProducedPartition, entry: ProducedPartition, refusal_of: Callable[[ProducedPartition], KafkaError | None]
+) -> ProducedPartition:
+    """Return what is to be done with two entries for one partition."""
+    refused = refusal_of(entry)
+    if refused is None:
+        earlier = before.refusal or refusal_of(before)
+        return entry._replace(refusal=earlier)
+    return before._replace(refusal=refused) if refusal_of(before) is None else entry
 
 
 def encode_produce(

@@ -89,7 +89,7 @@ class ProduceTemplate:
         if request.transactional_id is not None:
             return None  # transactional batches may have to be verified
         key, partitions = request.topics[0]
-        index, records = partitions[0]
+        index, records, _ = partitions[0]
         if len(partitions) != 1 or records is None:
             return None
         length = varint(len(records) + 1)

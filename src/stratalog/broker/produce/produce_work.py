@@ -141,8 +141,9 @@ class ProduceWork:
                         assert partition is not None
                         self._stopped = topic, partition
                         raise
-                else:
-                    result = PartitionResult(entry.partition, error.code, error_message=str(error))
+                refusal = error or (entry.refusal if partition is not None else None)
+                if refusal is not None:
+                    result = PartitionResult(entry.partition, refusal.code, error_message=str(refusal))
                 self.failed = self.failed or result.error_code != 0
                 done.append(result)
         return partition

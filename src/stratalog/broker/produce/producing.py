@@ -174,13 +174,26 @@ def _count_refusal(traffic: TopicTraffic, entry: ProducedPartition, error: Kafka
             traffic.invalid_offset_or_sequence += 1
 
 
+def refusal_of(topic: str, entry: ProducedPartition, version: int) -> KafkaError | None:
+    """Return the error for records that are invalid in a request of this version, for any partition; or None."""
+    try:
+        _checked(topic, entry, version)
+    except KafkaError as error:
+        return error
+    return None
+
+
 def _accepted(
     partition: Partition | None, topic: str, entry: ProducedPartition, version: int, missing: KafkaError | None = None
 ) -> memoryview:
     """Return the records if they are valid for this request."""
-    index, records = entry
     if partition is None:
         raise missing or UnknownTopicOrPartitionError("This server does not host this topic-partition.")
+    return _checked(topic, entry, version)
+
+
+def _checked(topic: str, entry: ProducedPartition, version: int) -> memoryview:
+    index, records, _ = entry
     if not records:
         raise InvalidRecordError(f"no record batch for {topic}-{index}, expected exactly one")
     if len(records) < fmt.HEADER_SIZE_UP_TO_MAGIC:

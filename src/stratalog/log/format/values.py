@@ -79,7 +79,8 @@ class FetchData:
     #: Where the slice begins; without a slice, where the next record will be.
     start: LogOffset
     slice: FileSlice | None
-    #: Aborted transactions that overlap the slice; None unless the isolation was TXN_COMMITTED.
+    #: Aborted transactions that overlap the slice; None unless the isolation was TXN_COMMITTED, and where the first
+    #: batch is larger than what was asked for.
     aborted: list[AbortedTransaction] | None
     high_watermark: int
     last_stable_offset: int

@@ -16,6 +16,7 @@ from stratalog.errors import (
     InvalidTxnStateError,
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
+    UnknownServerError,
 )
 from stratalog.log.producers.producer_entry import BatchMetadata, ProducerEntry
 from stratalog.log.producers.producer_verification import OpenVerifications, VerificationGuard
@@ -37,6 +38,8 @@ logger = logging.getLogger(__name__)
 AppendOrigin = Literal["client", "coordinator", "internal", "replication"]
 
 PRODUCER_EPOCH_MAX: Final = 0x7FFF
+#: That of a marker whose sender does not say what it ends.
+UNKNOWN_TRANSACTION_VERSION: Final = -1
 _TRANSACTION_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 
 
@@ -108,7 +111,8 @@ class ProducerUpdates:
 
         A batch without a producer id is nothing to us. `transaction_version` 2 demands that a marker's epoch is above
         the producer's (KIP-890). Raises OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError,
-        TransactionCoordinatorFencedError; CorruptRecordError or InvalidRecordError for a damaged marker.
+        TransactionCoordinatorFencedError; CorruptRecordError or InvalidRecordError for a damaged marker;
+        UnknownServerError for one without the version of its transaction.
         """
         producer_id = batch.producer_id
         if producer_id < 0:
@@ -202,6 +206,8 @@ class ProducerUpdates:
             return
         control_type, coordinator_epoch, timestamp_ms = marker
         self._check_marker_epoch(updated, batch.producer_epoch, offset, transaction_version)
+        if transaction_version == UNKNOWN_TRANSACTION_VERSION and self._origin != "replication":
+            raise UnknownServerError(f"{self._name}: a marker without the version of its transaction")
         if updated.coordinator_epoch > coordinator_epoch:
             message = (
                 f"{self._name}: marker of producer {updated.producer_id} at offset {offset} comes from coordinator "

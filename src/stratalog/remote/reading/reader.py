@@ -123,7 +123,8 @@ class RemoteLogReader:
                 segment = again
                 continue
             if found is not None:
-                aborted = self._aborted(log, partition, found) if read_committed else None
+                is_held_back = not found.records  # as Kafka: then nothing is said of aborted transactions
+                aborted = self._aborted(log, partition, found) if read_committed and not is_held_back else None
                 return RemoteReadResult(found.records, aborted)
             segment = self._segment_for(log, partition, segment.end_offset + 1)  # compacted away in this one
         return RemoteReadResult(b"", [] if read_committed else None)
