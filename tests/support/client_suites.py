@@ -219,20 +219,25 @@ def run(command: Sequence[str], directory: Path, timeout_s: float, **environment
         return process.communicate()[0] + f"\nended after {timeout_s:.0f} s\n"
 
 
-_GO_RESULT = re.compile(r"^--- (PASS|FAIL|SKIP): (\S+)", re.MULTILINE)
-_GO_STARTED = re.compile(r"^=== RUN +(Test[^/\s]*)$", re.MULTILINE)
+_GO_RESULT = re.compile(r"^( *)--- (PASS|FAIL|SKIP): (\S+)", re.MULTILINE)
+_GO_STARTED = re.compile(r"^=== RUN +(\S+)$", re.MULTILINE)
 
 
-def go_outcome(printed: str) -> Outcome:
-    """Of `go test -v`: top-level tests. One that was begun and did not end has failed."""
+def go_outcome(printed: str, *, subtests: bool = False) -> Outcome:
+    """Of `go test -v`: top-level tests, or with `subtests` their parts. One that was begun and did not end has failed.
+
+    With `subtests` a test that failed only for its parts does not count itself.
+    """
     by_word: dict[str, set[str]] = {"PASS": set(), "FAIL": set(), "SKIP": set()}
-    for word, name in _GO_RESULT.findall(printed):
-        by_word[word].add(name)
-    ended = set().union(*by_word.values())
-    unfinished = set(_GO_STARTED.findall(printed)) - ended
+    for indent, word, name in _GO_RESULT.findall(printed):
+        if subtests or not indent:
+            by_word[word].add(name)
+    begun = {name for name in _GO_STARTED.findall(printed) if subtests or "/" not in name}
+    failed = by_word["FAIL"] | (begun - set().union(*by_word.values()))
+    whole = {name for name in failed if any(other.startswith(f"{name}/") for other in failed)}
     return Outcome(
         frozenset(by_word["PASS"]),
-        frozenset(by_word["FAIL"] | unfinished),
+        frozenset(failed - whole),
         frozenset(by_word["SKIP"]),
         printed,
     )

@@ -5,16 +5,26 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.interop.clients import test_franz_go, test_kafka_python_suite, test_kafkajs, test_rdkafka_rust, test_sarama
+from tests.interop.clients import (
+    test_confluent_kafka_javascript,
+    test_franz_go,
+    test_kafka_python_suite,
+    test_kafkajs,
+    test_rdkafka_rust,
+    test_sarama,
+    test_spark_connector,
+)
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "clients.md"
 
 SUITES = {
+    "test_confluent_kafka_javascript.py": test_confluent_kafka_javascript.CONFLUENT_KAFKA_JAVASCRIPT,
     "test_franz_go.py": test_franz_go.FRANZ_GO,
     "test_kafka_python_suite.py": test_kafka_python_suite.KAFKA_PYTHON,
     "test_kafkajs.py": test_kafkajs.KAFKAJS,
     "test_rdkafka_rust.py": test_rdkafka_rust.RDKAFKA,
     "test_sarama.py": test_sarama.SARAMA,
+    "test_spark_connector.py": test_spark_connector.SPARK,
 }
 
 
