@@ -139,8 +139,7 @@ def failover(cluster: BrokerCluster) -> Sample:
 def restart(topic: str, cluster: BrokerCluster) -> Sample:
     cluster.stop()
     begun = time.perf_counter()
-    for each in cluster.nodes.values():
-        each.begin()
+    cluster.start()
     cluster.wait_until_whole(topic, len(NODES))
     seconds = time.perf_counter() - begun
     cpu = sum(cluster.cpu_seconds().values())
