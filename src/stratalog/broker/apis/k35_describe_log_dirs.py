@@ -1,8 +1,8 @@
-"""DescribeLogDirs: what lies in each log directory, and how much room is left. Sizes are those of the local tier.
+"""DescribeLogDirs: partitions and free space of each log directory. Sizes are those of the local tier.
 
-Those of the remote tier are in a tagged field of our own (`broker/remote_sizes.py`) when there is one, and for our own
-client the tier status of the partitions in another (`broker/tier_status_field.py`). Version 2 is the first with tagged
-fields; 3 adds an error of the whole response, 4 the sizes of the volume, 5 whether a directory takes no new partitions.
+Sizes of the remote tier are in a tagged field of our own (`broker/remote_sizes.py`), and for our own client the tier
+status is in another (`broker/tier_status_field.py`). Version 2 is the first with tagged fields; 3 adds an error of the
+whole response, 4 the sizes of the volume, 5 whether a directory is cordoned.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def describe_log_dirs(ctx: RequestContext, request: Any) -> Any:
 
 
 def _asked(ctx: RequestContext, request: Any) -> Sequence[Partition]:
-    """Return the partitions of a request; runs beside the loop, as a partition that is being made keeps them locked."""
+    """Return the requested partitions. Call it on a worker thread: creating a partition holds their lock."""
     logs = ctx.broker.logs
     if request.topics is None:
         return logs.partitions()
@@ -48,7 +48,7 @@ def _asked(ctx: RequestContext, request: Any) -> Sequence[Partition]:
 
 
 def _response(ctx: RequestContext, partitions: Sequence[Partition]) -> Any:
-    """Return the answer to a request; runs beside the loop, as there may be many partitions, and slow disks."""
+    """Return the response. Call it on a worker thread: there may be many partitions and slow disks."""
     logs, asked = ctx.broker.logs, set(map(id, partitions))
     moves = [move for move in logs.moves.all() if id(move.partition) in asked]
     results = [_directory(ctx, path, partitions, moves) for path in logs.dirs.paths]
