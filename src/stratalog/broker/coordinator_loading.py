@@ -264,8 +264,6 @@ class CoordinatorLoading(Generic[_Entry]):
 
 
 class _Turn:
-    """The loading of one partition."""
-
     __slots__ = ("is_over", "partition", "pause_s")
 
     def __init__(self, partition: Partition, pause_s: float = _PAUSE_S) -> None:

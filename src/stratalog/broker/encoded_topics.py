@@ -80,7 +80,6 @@ class EncodedTopics:
         self._known_max = _KNOWN_MAX
 
     def of(self, topic: Topic) -> bytes:
-        """Return a topic as bytes."""
         epochs = self._logs.leader_epochs(topic.name, topic.partition_count) if self._has_epoch else ()
         known = self._known.get(topic.name)
         if known is not None and known[0] is topic and known[1] == epochs:

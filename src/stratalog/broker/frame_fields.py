@@ -35,7 +35,6 @@ def compact_length(frame: memoryview, position: int) -> tuple[int, int]:
 
 
 def varint(value: int) -> bytes:
-    """Return an unsigned varint."""
     if value < 0x80:
         return _ONE_BYTE[value]
     out = bytearray()

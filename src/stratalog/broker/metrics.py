@@ -175,20 +175,17 @@ def _sanitized(user: str) -> str:
 def _of_quota(
     type_: str, meter: Callable[[ClientQuotas], QuotaMeter], attribute: str, help_text: str
 ) -> tuple[Metric[BrokerServices], ...]:
-    """Return the metrics of one kind of quota."""
     mbean, who = f"kafka.server:type={type_}", ("user", "client_id")
     return (
         kafka_metric(mbean, _readings(meter, lambda reading: reading.value), help_text, who, attribute=attribute),
         kafka_metric(
             mbean,
             _readings(meter, lambda reading: reading.throttle_time),
-            "Milliseconds that clients of the quota had to wait, on the average.",
+            "Average throttle time of clients under the quota, in milliseconds.",
             who,
             attribute="throttle-time",
         ),
-        kafka_metric(
-            mbean, _queue(meter), "Connections whose clients have to wait because of the quota.", attribute="queue-size"
-        ),
+        kafka_metric(mbean, _queue(meter), "Connections throttled because of the quota.", attribute="queue-size"),
     )
 
 
@@ -218,15 +215,14 @@ def _longest_requests(broker: BrokerServices) -> Iterable[Sample]:
 
 
 _PARTS = {
-    RequestPart.TOTAL: "Milliseconds from the arrival of a request until its answer was sent.",
-    RequestPart.QUEUE: "Milliseconds that a request waited for those before it, on the same connection.",
+    RequestPart.TOTAL: "Milliseconds from the arrival of a request until its response was sent.",
+    RequestPart.QUEUE: "Milliseconds that a request waited for earlier ones on its connection.",
     RequestPart.LOCAL: "Milliseconds of the broker's own work on a request.",
-    RequestPart.REMOTE: "Milliseconds that a request waited for something else: records, replicas, other members, a "
-                        "thread.",
-    RequestPart.THROTTLE: "Milliseconds that the client of a request had to wait because of its quotas.",
-    RequestPart.RESPONSE_QUEUE: "Milliseconds that an answer waited for those that went out with it.",
-    RequestPart.SEND: "Milliseconds until a client had taken an answer.",
-    RequestPart.BYTES: "Sizes of requests in bytes.",
+    RequestPart.REMOTE: "Milliseconds that a request waited for records, replicas, other members, or a thread.",
+    RequestPart.THROTTLE: "Milliseconds that the client of a request was throttled by its quotas.",
+    RequestPart.RESPONSE_QUEUE: "Milliseconds that a response waited for the others sent with it.",
+    RequestPart.SEND: "Milliseconds until a response was written to its connection.",
+    RequestPart.BYTES: "Size of requests in bytes.",
 }  # fmt: skip
 
 
@@ -246,7 +242,7 @@ class LagSources:
 
     @classmethod
     def of(cls, broker: BrokerServices) -> LagSources:
-        """Copy them; call on the loop's thread."""
+        """Copy the offsets; call on the loop's thread."""
         return cls(broker.groups.commits.committed.snapshot(), broker.logs)
 
 
@@ -261,21 +257,21 @@ def _lags(commits: LagSources) -> Iterable[Sample]:
 
 
 LAG_METRICS: tuple[Metric[LagSources], ...] = (
-    own_metric("group_lag_records", _lags, "Records of a partition of this broker that come after what a group has "
-               "committed.", ("group", "topic", "partition")),
+    own_metric("group_lag_records", _lags, "Records of a partition of this broker after a group's "
+               "committed offset.", ("group", "topic", "partition")),
 )  # fmt: skip
 
 METRICS: tuple[Metric[BrokerServices], ...] = (
     kafka_metric(_PURGATORY + "PurgatorySize", _waiting(lambda broker: broker.purgatory.watch_count),
-                 "Requests that wait, each counted once for each of its partitions.", ("delayedOperation",)),
+                 "Waiting requests, counted once for each of their partitions.", ("delayedOperation",)),
     kafka_metric(_PURGATORY + "NumDelayedOperations", _waiting(lambda broker: len(broker.purgatory)),
-                 "Requests that wait.", ("delayedOperation",)),
+                 "Waiting requests.", ("delayedOperation",)),
     kafka_metric("kafka.server:type=DelayedFetchMetrics,name=ExpiresPerSec",
                  lambda broker: [Sample(("consumer",), broker.purgatory.expired)],
-                 "Fetch requests whose wait ended before fetch.min.bytes were there.", ("fetcherType",)),
+                 "Fetch requests whose wait ended before fetch.min.bytes were available.", ("fetcherType",)),
     kafka_metric("kafka.server:type=DelayedRemoteFetchMetrics,name=ExpiresPerSec",
                  lambda broker: single(broker.purgatory.remote_expired),
-                 "Fetch requests that did not get an answer of the remote tier within remote.fetch.max.wait.ms."),
+                 "Fetch requests that the remote tier did not answer within remote.fetch.max.wait.ms."),
     kafka_metric("kafka.server:type=KafkaServer,name=BrokerState", lambda _: single(_RUNNING),
                  "3: the broker is running."),
     kafka_metric(_LOADER + "CurrentMetadataVersion", lambda broker: single(broker.metadata.metadata_version),
@@ -284,7 +280,8 @@ METRICS: tuple[Metric[BrokerServices], ...] = (
     kafka_metric(_REQUESTS + "RequestsPerSec", _requests, "Requests that were answered.", ("request", "version")),
     *(kafka_metric(_REQUESTS + part.value, _parts(part), help_text, ("request",), kind=MetricKind.TIMER)
       for part, help_text in _PARTS.items()),
-    own_metric("request_time_max_ms", _longest_requests, "The longest time that a request took in all.", ("request",)),
+    own_metric("request_time_max_ms", _longest_requests, "The longest total time of a request, in milliseconds.",
+               ("request",)),
     kafka_metric(_CONTROLLER + "ActiveControllerCount", lambda _: single(1),
                  "1: the broker is its own controller."),
     kafka_metric(_CONTROLLER + "ActiveBrokerCount", lambda _: single(1), "Brokers of the cluster: this one."),
@@ -295,14 +292,14 @@ METRICS: tuple[Metric[BrokerServices], ...] = (
     kafka_metric(_CONTROLLER + "OfflinePartitionsCount", lambda broker: single(broker.logs.offline_count()),
                  "Partitions without a leader, because their log directory failed."),
     kafka_metric(_FETCH_SESSIONS + "NumIncrementalFetchSessions", lambda broker: single(len(broker.fetch_sessions)),
-                 "Fetch sessions that are open."),
+                 "Open fetch sessions."),
     kafka_metric(_FETCH_SESSIONS + "NumIncrementalFetchPartitionsCached",
                  lambda broker: single(broker.fetch_sessions.partition_count), "Partitions of all fetch sessions."),
     kafka_metric(_FETCH_SESSIONS + "IncrementalFetchSessionEvictionsPerSec",
                  lambda broker: single(broker.fetch_sessions.evictions),
-                 "Fetch sessions that were evicted by others."),
+                 "Fetch sessions evicted to make room for others."),
     kafka_metric(_SHARE_SESSIONS + "ShareSessionsCount", lambda broker: single(len(broker.share_leader.sessions)),
-                 "Share sessions that are open."),
+                 "Open share sessions."),
     kafka_metric(_SHARE_SESSIONS + "SharePartitionsCount",
                  lambda broker: single(broker.share_leader.sessions.partition_count),
                  "Partitions of all share sessions."),
@@ -310,77 +307,76 @@ METRICS: tuple[Metric[BrokerServices], ...] = (
                  lambda broker: single(broker.share_leader.sessions.evictions),
                  "Share sessions that ended with their connections."),
     kafka_metric(_SHARE_GROUPS + "RecordAcknowledgementsPerSec", _share_acknowledged,
-                 "Records by what members of share groups said of them.", ("ackType",)),
+                 "Records acknowledged by members of share groups, by type of acknowledgement.", ("ackType",)),
     kafka_metric(_SHARE_GROUPS + "DeadLetterQueueRecordCount", _dead_letters(lambda counts: counts.records),
-                 "Records that dead-letter topics of share groups were told of.", ("group",),
+                 "Records written to dead-letter topics of share groups.", ("group",),
                  attribute="Count", kind=MetricKind.COUNTER),
     kafka_metric(_SHARE_GROUPS + "DeadLetterQueueTotalProduceRequestsPerSec",
                  _dead_letters(lambda counts: counts.requests), "Writes to dead-letter topics of share groups.",
                  ("group",)),
     kafka_metric(_SHARE_GROUPS + "DeadLetterQueueFailedProduceRequestsPerSec",
                  _dead_letters(lambda counts: counts.failed),
-                 "Writes to dead-letter topics of share groups that were given up.", ("group",)),
+                 "Failed writes to dead-letter topics of share groups.", ("group",)),
     kafka_metric(_SHARE_PARTITIONS + "InFlightMessageCount", _of_share_partitions(lambda shared: len(shared.delivery)),
-                 "Records of a partition that a share group was handed out and is not done with.",
+                 "Records of a partition acquired by a share group and not yet acknowledged.",
                  ("group", "topic", "partition")),
     kafka_metric(_SHARE_PARTITIONS + "AcquisitionLockTimeoutPerSec",
                  _of_share_partitions(lambda shared: shared.timeouts),
-                 "Records whose locks were over before their consumers said anything.",
+                 "Records whose acquisition locks expired before they were acknowledged.",
                  ("group", "topic", "partition")),
     kafka_metric("kafka.server:type=DelayedShareFetchMetrics,name=ExpiresPerSec",
                  lambda broker: single(broker.purgatory.share_expired),
-                 "Fetches of share groups whose time was over before there was enough for them."),
+                 "Share fetches whose wait ended before enough records were available."),
     kafka_metric(_GROUPS + "NumGroups", lambda broker: single(len(broker.groups.classics.groups())),
                  "Groups of the classic protocol."),
     *(kafka_metric(_GROUPS + f"NumGroups{name}", _groups_in(state),
                    f"Groups of the classic protocol in the state {name}.")
       for name, state in _STATES.items()),
-    kafka_metric(_GROUP_COORDINATOR, _groups_by_protocol, "Groups, by their protocol.", ("protocol",),
+    kafka_metric(_GROUP_COORDINATOR, _groups_by_protocol, "Groups, by protocol.", ("protocol",),
                  attribute="group-count"),
     *(kafka_metric(_GROUP_COORDINATOR, _groups_by_state(protocol), f"Groups of the {protocol} protocol, by state.",
                    ("state",), attribute=f"{protocol}-group-count")
       for protocol in _OF_PROTOCOL),
     kafka_metric(_GROUP_COORDINATOR, _partitions_of(lambda broker: broker.groups.loading),
-                 "Partitions of __consumer_offsets that are coordinated, by whether they have been read.", ("state",),
+                 "Partitions of __consumer_offsets that this broker coordinates, by loading state.", ("state",),
                  attribute="num-partitions"),
     kafka_metric("kafka.server:type=share-coordinator-metrics",
                  _partitions_of(lambda broker: broker.share_states.loading),
-                 "Partitions of __share_group_state that are coordinated, by whether they have been read.", ("state",),
+                 "Partitions of __share_group_state that this broker coordinates, by loading state.", ("state",),
                  attribute="num-partitions"),
     kafka_metric(_MARKERS + "LogAppendRetryQueueSize", lambda broker: single(broker.transactions.unfinished),
-                 "Transactions whose outcome is decided, and whose end cannot be written at the moment."),
+                 "Transactions whose outcome is decided but whose markers are not all written."),
     *_of_quota("Produce", lambda quotas: quotas.produce, "byte-rate",
-               "Bytes per second of Produce requests, by those who share a quota."),
+               "Bytes per second of Produce requests, by quota."),
     *_of_quota("Fetch", lambda quotas: quotas.fetch, "byte-rate",
-               "Bytes per second of Fetch responses, by those who share a quota."),
+               "Bytes per second of Fetch responses, by quota."),
     *_of_quota("Request", lambda quotas: quotas.request, "request-time",
-               "Time of requests in percent of a second per second, by those who share a quota."),
+               "Percentage of time spent on requests, by quota."),
     kafka_metric("kafka.server:type=Request", lambda broker: single(broker.quotas.pacing.exempt_percentage()),
-                 "Time of requests that no quota is for, in percent of a second per second.",
+                 "Percentage of time spent on requests exempt from quotas.",
                  attribute="exempt-request-time"),
     *_of_quota("ControllerMutation", lambda quotas: quotas.mutation, "tokens",
-               "Partitions that may be made or deleted at once, by those who share a quota."),
+               "Partitions that may be created or deleted at once, by quota."),
     kafka_metric("kafka.server:type=ControllerMutation",
                  _readings(lambda quotas: quotas.mutation, lambda reading: reading.rate),
-                 "Partitions that are made and deleted per second, by those who share a quota.",
+                 "Partitions created and deleted per second, by quota.",
                  ("user", "client_id"), attribute="mutation-rate"),
     kafka_metric(_SOCKETS, _accepts(lambda reading: reading.rate),
-                 "Connections that a listener accepted per second.", ("listener",), attribute="connection-accept-rate"),
+                 "Connections accepted per second, by listener.", ("listener",), attribute="connection-accept-rate"),
     kafka_metric(_SOCKETS, lambda broker: [Sample((name,), count) for name, count in broker.quotas.accepted.open()],
-                 "Connections of a listener that are open.", ("listener",), attribute="connection-count"),
+                 "Open connections, by listener.", ("listener",), attribute="connection-count"),
     kafka_metric(_SOCKETS, _accepts(lambda reading: reading.throttle_time),
-                 "Milliseconds that a listener waited for max.connection.creation.rate, on the average of its waits.",
+                 "Average wait of a listener for max.connection.creation.rate, in milliseconds.",
                  ("listener",), attribute="connection-accept-throttle-time"),
     kafka_metric(_SOCKETS, _accepts(lambda reading: reading.ip_throttle_time),
-                 "Milliseconds that clients waited whose addresses open connections faster than their quota, on the "
-                 "average.",
+                 "Average throttle time of clients whose addresses exceed their connection rate, in milliseconds.",
                  ("listener",), attribute="ip-connection-accept-throttle-time"),
-    own_metric("consumer_groups", _consumer_groups, "Groups of the consumer protocol (KIP-848), by their state.",
+    own_metric("consumer_groups", _consumer_groups, "Groups of the consumer protocol (KIP-848), by state.",
                ("state",), kind=MetricKind.GAUGE),
-    own_metric("transactional_ids", _transactional_ids, "Transactional ids, by the state of their transactions.",
+    own_metric("transactional_ids", _transactional_ids, "Transactional ids, by transaction state.",
                ("state",), kind=MetricKind.GAUGE),
     own_metric("client_metric", _pushed_by_clients,
-               "What clients pushed last of their own metrics, with `stratalog.client.metrics`.",
+               "The last values of metrics pushed by clients; needs `stratalog.client.metrics`.",
                ("client_id", "client_instance_id", "metric", "attributes"), kind=MetricKind.GAUGE),
     own_metric("build_info", _build, "1, with the version of the broker.", ("version",), kind=MetricKind.GAUGE),
 )  # fmt: skip

@@ -194,5 +194,4 @@ def _at_quantiles(weights: dict[int, float]) -> list[int]:
 
 
 def _value(step: int) -> float:
-    """Return the middle value of a step."""
     return float(2 ** ((step - 0.5) / _STEPS)) if step else 0.0

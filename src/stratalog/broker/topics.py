@@ -62,7 +62,6 @@ def check_topic_name(name: str) -> None:
 
 
 def is_topic_name(name: str) -> bool:
-    """Return whether `name` is a valid topic name."""
     try:
         check_topic_name(name)
     except InvalidTopicError:

@@ -55,8 +55,6 @@ class PatternType(_Code):
 
 
 class AclOperation(_Code):
-    """An operation on a resource."""
-
     UNKNOWN = 0
     ANY = 1
     ALL = 2

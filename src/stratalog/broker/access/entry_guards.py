@@ -116,8 +116,6 @@ def refuse_partitions(
     name_field: str = "name",
     **blank: Any,
 ) -> MakeEntry:
-    """Return a function that refuses each partition of a topic."""
-
     def refuse(asker: Asker, topic: Any) -> Any:
         make = asker.ctx.make
         fields = {

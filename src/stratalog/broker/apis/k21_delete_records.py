@@ -87,7 +87,6 @@ async def _deleted_everywhere(ctx: RequestContext, partition: Partition, offset:
 
 
 def _delete(ctx: RequestContext, topic: str, index: int, offset: int) -> Partition:
-    """Delete the records below `offset` on this replica; return the partition."""
     partition = ctx.broker.partition(topic, index)
     if partition is None:
         raise not_here(ctx.broker, topic, index)

@@ -25,7 +25,6 @@ _TOPIC_OPERATIONS = sum(1 << n for n in (3, 4, 5, 6, 7, 8, 10, 11))
 
 
 def _refuse(ctx: RequestContext, request: Any, error: BaseException) -> Any:
-    """Respond with the error for each requested topic."""
     code = wire_code(error)
     return ctx.respond(
         topics=[

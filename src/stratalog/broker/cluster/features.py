@@ -35,7 +35,6 @@ _NAMED: Final = 3
 
 
 def claimed_features(*, large_segments: bool) -> Mapping[str, tuple[int, int]]:
-    """Return the features for a registration."""
     return {**SUPPORTED_FEATURES, LARGE_SEGMENTS_FEATURE: (0, 1)} if large_segments else SUPPORTED_FEATURES
 
 

@@ -42,8 +42,6 @@ _EAGER_S: Final = 0.1
 
 
 class LifecycleState(enum.Enum):
-    """The state of a broker in its lifecycle."""
-
     NOT_RUNNING = "not running"
     STARTING = "starting"
     RECOVERY = "recovery"

@@ -63,7 +63,6 @@ class BrokerRegistration:
         )
 
     def with_change(self, change: BrokerRegistrationChangeRecord) -> Self:
-        """Return the registration with the changes of the record."""
         return dataclasses.replace(
             self,
             fenced={-1: False, 0: self.fenced, 1: True}[change.fenced],

@@ -38,8 +38,6 @@ _PROTOCOL_NUMBERS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """The settings of a broker in a cluster."""
-
     node_id: int
     rack: str | None
     data_dirs: tuple[Path, ...]

@@ -31,8 +31,6 @@ RemoteResult = RemoteFetchData | BaseException
 
 
 class RemoteJob(NamedTuple):
-    """A read to do."""
-
     partition: Partition
     offset: int
     max_bytes: int

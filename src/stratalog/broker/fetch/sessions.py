@@ -303,7 +303,6 @@ class FetchExchange:
         return session.epoch != _next_epoch(self._request.session_epoch)
 
     def answer(self, results: _TopicResults) -> Answered:
-        """Return the response with the results for `topics`."""
         session, request = self._session, self._request
         results = _missing_behind(results, of_replica=request.replica_id >= 0)
         if session is not None:

@@ -39,7 +39,6 @@ class GroupAlarms:
         self._alarms[group_id] = _Alarm(due_ms, self._loop.call_later(delay, self._on_time, group_id))
 
     def cancel(self, group_id: str) -> None:
-        """Cancel a group's alarm, if any."""
         alarm = self._alarms.pop(group_id, None)
         if alarm is not None:
             alarm.handle.cancel()

@@ -70,7 +70,6 @@ class ClassicCoordinator:
         return list(self._groups.values())
 
     def load(self, group_id: str, metadata: GroupMetadata) -> None:
-        """Load a group from its record."""
         self._groups[group_id] = ClassicGroup.load(group_id, metadata, self.settings, self._now())
 
     def loaded(self, group: ClassicGroup) -> None:

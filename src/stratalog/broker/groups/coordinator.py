@@ -208,7 +208,6 @@ class GroupCoordinator(LoadedGroups):
         return answer
 
     async def share_heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareReply:
-        """Handle a heartbeat of a share group."""
         await self._find(group_id)
         other = self.classics.get(group_id) or self.consumers.get(group_id) or self.streams.get(group_id)
         answer = (self.shares.leave if request.is_leave else self.shares.heartbeat)(group_id, request, other)
@@ -228,7 +227,6 @@ class GroupCoordinator(LoadedGroups):
         return failures
 
     async def delete_share_offsets(self, group_id: str, topics: Iterable[str]) -> list[DeletedOffsets]:
-        """Delete a share group's offsets of topics."""
         if not group_id:
             raise InvalidGroupIdError("The group id is invalid.")
         deleted = await self.shares.delete_offsets(self.known_as(group_id, ShareGroup), topics)

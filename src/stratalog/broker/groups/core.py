@@ -50,7 +50,6 @@ class GroupCore:
         self.subscribed_topics = self.members.subscribed_topics(self.protocol) if readable else None
 
     def generation_reply(self, member: Member, token: Token) -> JoinReply:
-        """Return the current generation for `member`."""
         is_leader = self.members.leader == member.member_id
         return JoinReply(
             token=token,

@@ -174,7 +174,6 @@ class LoadedGroups:
         )
 
     def _of(self, group: AnyGroup) -> _CoordinatorOfType:
-        """Return the coordinator of a group's type."""
         return self._coordinators[type(group)]
 
     def transaction_ended(self, producer_id: int, number: int, *, committed: bool) -> None:

@@ -52,7 +52,6 @@ class GroupRecords(Generic[ChangeT]):
         self._kinds = {kind.value: kind for kind in forms}
 
     def encode(self, group_id: str, change: ChangeT) -> KeyValue:
-        """Return key and value of the record."""
         key = bytearray(INT16.pack(change.kind))
         put_string(key, group_id)
         if change.kind in self._named:

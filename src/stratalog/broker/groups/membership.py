@@ -91,7 +91,6 @@ class Membership:
         self._bring_forward(until_ms)
 
     def park_join(self, member: Member, token: Token) -> None:
-        """Park the member's join."""
         self._joined += member.awaiting_join is None
         member.awaiting_join = token
 

@@ -11,8 +11,6 @@ from stratalog.broker.groups.values import AgeSince
 
 
 class TopicPartition(NamedTuple):
-    """A partition by its topic name."""
-
     topic: str
     partition: int
 

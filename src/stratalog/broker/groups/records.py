@@ -57,8 +57,6 @@ _VERSION_AND_LENGTH = struct.Struct(">hh")
 
 @dataclass(frozen=True, slots=True)
 class OffsetKey:
-    """Key of a commit."""
-
     group_id: str
     partition: TopicPartition
 
@@ -180,7 +178,6 @@ def _uuid(data: bytes) -> UUID:
 
 
 def decode_any_key(data: bytes) -> OffsetKey | GroupKey | None:
-    """Decode a key of any version."""
     reader = FieldReader(data, "key of a __consumer_offsets record")
     version = reader.int16()
     if version in (0, OFFSET_KEY_VERSION):
@@ -189,7 +186,6 @@ def decode_any_key(data: bytes) -> OffsetKey | GroupKey | None:
 
 
 def decode_any_offset_value(data: bytes) -> CommittedOffset:
-    """Decode a value of any version."""
     reader = FieldReader(data, "offset commit in __consumer_offsets")
     version = reader.version(VALUE_VERSION_MAX, _FLEXIBLE)
     offset = reader.int64()

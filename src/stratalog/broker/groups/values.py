@@ -163,8 +163,6 @@ class JoinReply:
 
 @dataclass(frozen=True, slots=True)
 class SyncReply:
-    """Answer a sync."""
-
     token: Token
     error: Answer
     protocol_type: str | None = None

@@ -81,7 +81,6 @@ class BrokerLevels:
 
     @classmethod
     def of(cls, broker: BrokerServices) -> BrokerLevels:
-        """Return the levels of a running broker."""
         stored = broker.metadata
         return cls(
             static=broker.settings.static.properties,

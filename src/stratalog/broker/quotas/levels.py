@@ -27,8 +27,6 @@ class SharedBy(NamedTuple):
 
 
 class QuotaLevels:
-    """Limits by level."""
-
     def __init__(self) -> None:
         self._limits: dict[_Level, float] = {}
         self._kinds = 0

@@ -24,8 +24,6 @@ METRIC_WINDOW: Final = QuotaWindow(2, 30_000)
 
 
 class QuotaClient(NamedTuple):
-    """A client as quotas identify it."""
-
     user: str
     client_id: str
 
@@ -98,7 +96,6 @@ class QuotaMeter:
             measured.limit = self._levels.limit(shared_by)
 
     def has_limit(self, client: QuotaClient) -> bool:
-        """Return whether a client has a limit."""
         return self.is_enabled and self._levels.limit(self._levels.shared_by(*client)) < UNLIMITED
 
     def window_max(self, client: QuotaClient, now_ms: int) -> float:

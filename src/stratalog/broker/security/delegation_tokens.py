@@ -116,7 +116,6 @@ class IssuedTokens:
         return list(self._found.values())
 
     def hmac(self, token_id: str) -> bytes:
-        """Return the HMAC of a token."""
         return hmac.digest(self._secret.encode(), token_id.encode(), "sha512")
 
     def account(self, mechanism: str, token_id: str) -> Account | None:

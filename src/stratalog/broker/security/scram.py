@@ -64,7 +64,6 @@ Accounts = Callable[[str, str, bool], Account | None]
 
 
 def scram_credential(mechanism: str, salted_password: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """Return the credential of a salted password."""
     digest = SCRAM_HASHES[mechanism]
     client_key = hmac.digest(salted_password, b"Client Key", digest)
     return ScramCredential(

@@ -42,7 +42,6 @@ class CreationRate:
         return (1 - self._allowance) / rate if rate else max(1.0, self._burst_s)
 
     def count(self) -> None:
-        """Count an accepted connection."""
         if self._allowance is not None:
             self._allowance -= 1
 

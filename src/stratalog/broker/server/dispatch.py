@@ -151,8 +151,6 @@ class Api:
 
 
 class Registry(dict[int, Api]):
-    """The APIs by key."""
-
     def add(self, api: Api) -> None:
         if api.key in self:
             raise ValueError(f"{api.key.name} is handled twice")
@@ -229,7 +227,6 @@ class RequestContext:
 
     @property
     def quota_client(self) -> QuotaClient:
-        """The client as quotas identify it."""
         return QuotaClient(self.peer.principal.name, self.client_id or "")
 
     def fetch_bytes_max(self, wanted: int) -> int:

@@ -47,7 +47,6 @@ class DeadRecords:
         return f"records {self.first} to {self.last} of {self.topic}-{self.key.partition} of group {self.key.group_id}"
 
     def headers(self, offset: int) -> tuple[tuple[str, bytes], ...]:
-        """Return the headers for one of the records."""
         said = {
             "topic": self.topic,
             "partition": self.key.partition,
@@ -183,7 +182,6 @@ def _letters(
 
 
 def _size(delta: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
-    """Return the size of a record in a batch."""
     size = 2 + _varint_size(delta) + _sized(key) + _sized(value) + _varint_size(len(headers))
     for name, content in headers:
         size += _sized(name.encode()) + _sized(content)
@@ -191,7 +189,6 @@ def _size(delta: int, key: bytes | None, value: bytes | None, headers: Sequence[
 
 
 def _sized(data: bytes | None) -> int:
-    """Return the size of bytes with their length."""
     return 1 if data is None else _varint_size(len(data)) + len(data)
 
 

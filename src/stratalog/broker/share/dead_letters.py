@@ -156,7 +156,6 @@ class DeadLetters:
                 return letters.rows
 
     async def _send_round(self, rows: Sequence[DeadRecords], copies: CopiedRecords) -> LetterBatch:
-        """Write and return one batch."""
         group_id = rows[0].key.group_id
         backoff_s = _BACKOFF_S
         touched = len(rows)

@@ -47,8 +47,6 @@ class _Piece:
 
 @dataclass(frozen=True, slots=True)
 class ReadBatches:
-    """Neighbouring batches of a log."""
-
     pieces: Sequence[_Piece]
 
     @property

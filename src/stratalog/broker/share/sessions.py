@@ -150,7 +150,6 @@ class ShareSessionCache:
         return session.group_id, session if is_open else None
 
     def has_members(self, group_id: str) -> bool:
-        """Return whether any member of a group has a session here."""
         if self._members[group_id] > 0:
             return True
         del self._members[group_id]

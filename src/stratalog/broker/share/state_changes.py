@@ -35,7 +35,6 @@ class ShareWrite:
 
 
 def after(held: HeldState | None, value: ShareSnapshot | ShareUpdate, updates_max: int) -> HeldState:
-    """Return the state after a record."""
     if isinstance(value, ShareSnapshot):
         if held is None:
             return HeldState(value, 0, value.leader_epoch, value.state_epoch)
@@ -72,7 +71,6 @@ def after(held: HeldState | None, value: ShareSnapshot | ShareUpdate, updates_ma
 
 
 def record_for(held: HeldState, said: ShareWrite, updates_max: int, now_ms: int) -> ShareSnapshot | ShareUpdate:
-    """Return the record to write for a change."""
     known = held.snapshot
     leader_epoch = known.leader_epoch if said.leader_epoch is None else said.leader_epoch
     start_offset = max(said.start_offset, known.start_offset)

@@ -68,7 +68,6 @@ class _Stored:
 
 
 def share_state_log(storage: BrokerStorage, workers: Workers) -> CoordinatorLog:
-    """Return the log of share group states."""
     return CoordinatorLog(
         storage,
         workers,

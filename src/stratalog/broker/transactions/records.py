@@ -41,7 +41,6 @@ _PREVIOUS_PRODUCER_ID_TAG, _NEXT_PRODUCER_ID_TAG, _CLIENT_VERSION_TAG = 0, 1, 2
 
 
 def value_version(transaction_version: int) -> int:
-    """Return the version of values for a finalized level of `transaction.version`."""
     return 0 if transaction_version < 1 else 1
 
 

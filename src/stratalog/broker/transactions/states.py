@@ -33,7 +33,6 @@ class TransactionState(Enum):
 
     @property
     def may_expire(self) -> bool:
-        """Whether an id in this state expires."""
         return self in _RESTING
 
     @property

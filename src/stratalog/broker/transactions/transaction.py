@@ -23,8 +23,6 @@ NO_TIME: Final = -1
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """A producer id and one of its epochs."""
-
     id: int
     epoch: int
 

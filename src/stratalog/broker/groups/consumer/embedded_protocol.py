@@ -85,5 +85,4 @@ def _partitions(reader: FieldReader) -> dict[str, tuple[int, ...]]:
 
 
 def _skip_user_data(reader: FieldReader) -> int:
-    """Return the size of the user data."""
     return len(reader.nullable_blob() or b"")

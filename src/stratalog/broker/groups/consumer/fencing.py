@@ -45,7 +45,6 @@ def _owns_only_assigned(member: ConsumerMember, owned: Owned | None) -> bool:
 
 
 def classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
-    """Return a member of the classic protocol at this generation."""
     if instance_id is None:
         member = group.member(member_id)
     elif group.static_member(instance_id) is None:

@@ -50,7 +50,6 @@ class SubscriptionCounts:
         return twin
 
     def count(self, said: MemberSubscription | None, change: int) -> None:
-        """Add `change` to the counts of a member's subscription."""
         if said is None:
             return
         for topic in said.topics:

@@ -86,7 +86,6 @@ class ModernCoordinator(ABC, Generic[GroupT, MemberT, ChangeT]):
     # --- loading ------------------------------------------------------------------------------------------------------
 
     def load(self, group_id: str, change: ChangeT) -> None:
-        """Load a change from the log."""
         group = self._groups.get(group_id)
         if group is None:
             group = self._groups[group_id] = self._new(group_id)

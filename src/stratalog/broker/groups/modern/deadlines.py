@@ -46,7 +46,6 @@ class MemberDeadlines:
             self.set(timeout, member_id, due_ms)
 
     def cancel(self, timeout: Timeout, member_id: str) -> None:
-        """Remove a deadline, if any."""
         self._of.pop((timeout, member_id), None)
 
     def cancel_all(self, member_id: str) -> None:

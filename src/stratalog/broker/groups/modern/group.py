@@ -13,8 +13,6 @@ from stratalog.errors import NonEmptyGroupError, UnknownMemberIdError
 
 
 class ModernMember(Protocol):
-    """A member of one of these groups."""
-
     @property
     def member_id(self) -> str: ...
 

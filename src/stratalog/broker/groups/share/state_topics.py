@@ -105,7 +105,6 @@ def initializing(held: StatePartitions | None, topics: Mapping[UUID, StateTopic]
 
 
 def initialized(held: StatePartitions | None, done: Partitions, known: TopicsView) -> StatePartitions:
-    """Return the partitions with those of `done` as initialized."""
     names = named(done, known)
     topics = _in_order({topic_id: StateTopic(names[topic_id], tuple(done[topic_id])) for topic_id in done})
     if held is None:

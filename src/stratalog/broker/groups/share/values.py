@@ -43,8 +43,6 @@ class ShareAssignment:
 
 @dataclass(frozen=True, slots=True)
 class ShareMember:
-    """A member of a share group."""
-
     member_id: str
     said: ShareSubscription = field(default_factory=ShareSubscription)
     current: ShareAssignment = field(default_factory=ShareAssignment)
@@ -90,8 +88,6 @@ ShareChangeValue: TypeAlias = ShareSubscription | GroupEpoch | TargetEpoch | Tar
 
 
 class ShareGroupChange(ModernChange[ShareChangeKind, ShareChangeValue]):
-    """A record of a share group."""
-
     __slots__ = ()
 
 

@@ -123,8 +123,6 @@ class _Quota:
 
 
 class _Assignment:
-    """One run of the assignor."""
-
     def __init__(
         self, members: Mapping[str, MemberTasks], subtopologies: Mapping[str, SubtopologyTasks], standby_replicas: int
     ) -> None:
@@ -294,7 +292,6 @@ def _by_subtopology(tasks: Iterable[TaskId]) -> TaskSets:
 def assign_sticky(
     members: Mapping[str, MemberTasks], subtopologies: Mapping[str, SubtopologyTasks], standby_replicas: int
 ) -> dict[str, Tasks]:
-    """Return the target of each member."""
     if not members:
         return {}
     assignment = _Assignment(members, subtopologies, standby_replicas)

@@ -232,8 +232,6 @@ StreamsChangeValue: TypeAlias = StreamsGroupEpoch | MemberFacts | TargetEpoch | 
 
 
 class StreamsGroupChange(ModernChange[StreamsChangeKind, StreamsChangeValue]):
-    """A record of a streams group."""
-
     __slots__ = ()
 
 
