@@ -16,6 +16,7 @@ class Run(NamedTuple):
 SUITE: Final = (
     Run("start", ("--idle-seconds", "5"), ("--rounds", "1", "--idle-seconds", "1")),
     Run("start", ("--partitions", "1000", "--idle-seconds", "5"), ("--rounds", "1", "--partitions", "20")),
+    Run("partitions", (), ("--sizes", "20,50", "--rounds", "1", "--idle-seconds", "1", "--settle-seconds", "1")),
     Run("dump", (), ("--rounds", "1", "--megabytes", "20")),
     Run("dump", ("--full", "--jobs", "deep-iteration"), ("--rounds", "1", "--megabytes", "20", "--codecs", "lz4")),
     Run("lookup", (), ("--rounds", "1", "--entries", "1000000", "--lookups", "20000")),

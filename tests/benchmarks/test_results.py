@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -10,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from benchmarks import compare
 from benchmarks.curves import CURVES, pictures
+from benchmarks.partitions import growth
 from benchmarks.suite import SUITE
 from benchmarks.support.chart import Line, draw
 from benchmarks.support.measure import Rounds, spread
@@ -128,6 +131,24 @@ def test_every_benchmark_of_the_suite_and_of_the_curves_exists() -> None:
     folder = Path(__file__).parents[2] / "benchmarks"
     for name in {run.name for run in SUITE} | {curve.benchmark for curve in CURVES.values()}:
         assert (folder / f"{name}.py").exists(), name
+
+
+@pytest.mark.parametrize(
+    ("cost", "is_linear"),
+    [
+        (lambda size: 0.5 + size / 1000, True),
+        (lambda size: 0.5, True),
+        (lambda size: 0.5 + math.sqrt(size), True),
+        (lambda size: 0.5 + size * size / 1e8, False),
+        (lambda size: 0.5 + size / 1000 * math.log2(size), False),
+    ],
+)
+def test_what_grows_faster_than_the_partitions_is_found(cost: Callable[[int], float], is_linear: bool) -> None:
+    sizes = [100, 1_000, 10_000]
+    exact = growth(sizes, [[cost(size)] * 3 for size in sizes])
+    assert exact.is_linear_at_most is is_linear
+    noisy_rounds = growth(sizes, [[cost(size) - 5, cost(size), cost(size) + 5] for size in sizes])
+    assert noisy_rounds.is_linear_at_most  # of noise, nothing can be said
 
 
 def test_a_picture_has_a_point_for_each_value_and_larger_values_higher() -> None:
