@@ -1,7 +1,6 @@
-"""Files that were deleted in name, and are removed once file.delete.delay.ms is over.
+"""Files renamed to `.deleted` that are removed when file.delete.delay.ms is over.
 
-Until then they bear the suffix `.deleted`; after a crash the next opening condemns whatever bears it again.
-Not thread-safe: the partition's lock is held.
+After a crash, the next opening schedules every file with that suffix again. Not thread-safe: hold the partition's lock.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ class _Condemned(NamedTuple):
 
 
 class CondemnedFiles:
-    """The files of one directory that wait for their removal."""
+    """The files of one directory that wait for removal."""
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
@@ -29,19 +28,18 @@ class CondemnedFiles:
         return bool(self._waiting)
 
     def add(self, paths: Iterable[Path], due_ms: int) -> None:
-        """Remove `paths`, which are renamed already, from `due_ms` on."""
+        """Schedule the removal of `paths`, which are already renamed, for `due_ms`."""
         condemned = tuple(paths)
         if condemned:
             self._waiting.append(_Condemned(due_ms, condemned))
 
     def take_due(self, now_ms: int) -> list[Path]:
-        """Return the files whose delay is over; they are the caller's to remove."""
+        """Return the files whose delay is over. The caller removes them."""
         due = [condemned for condemned in self._waiting if condemned.due_ms <= now_ms]
         self._waiting = [condemned for condemned in self._waiting if condemned.due_ms > now_ms]
         return [path for condemned in due for path in condemned.paths]
 
     def remove_all(self) -> None:
-        """Remove every file now, whatever its delay."""
         for condemned in self._waiting:
             for path in condemned.paths:
                 self._fs.remove(path)

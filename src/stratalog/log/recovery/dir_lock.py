@@ -1,14 +1,14 @@
-"""Who has a log directory: locks on its `.lock` file, of which Apache Kafka's own is one.
+"""Locks on the `.lock` file of a log directory. Apache Kafka's own lock is one of them.
 
-    the whole file, alone        a broker (Kafka's too), a repair, a publication: no other process is here
-    the first byte, shared       a check, which changes nothing; any number of them side by side
-    a byte behind it, alone      one partition is open; other processes may have the others
+    the whole file, exclusive    a broker (Kafka's too), a repair, a publication
+    the first byte, shared       a check, which changes nothing; any number may run at once
+    a later byte, exclusive      one partition is open; other processes may open the others
 
-A check and an open partition exclude each other: each takes its own byte and then looks at the other's.
+A check and an open partition exclude each other: each takes its own byte and then tests the other's.
 
-The locks belong to the open file, so they hold between the parts of one process as well, and no other handle of `.lock`
-that is closed takes them away. Where the system has no such locks they are those of the process, as Kafka's are. A
-process that ends lets go of them.
+The locks belong to the open file description, so they also exclude other parts of the same process, and closing another
+handle of `.lock` does not release them. Where the system has no such locks, they belong to the process, as Kafka's do.
+The system releases them when the process ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from stratalog.util import REAL_FILESYSTEM, File, FileSystem
 
 LOCK: Final = ".lock"
 
-#: Of the open file where there are such locks (Linux), else of the process.
+#: Locks of the open file description where they exist (Linux), else of the process.
 _SET: Final[int] = getattr(fcntl, "F_OFD_SETLK", fcntl.F_SETLK)
 _GET: Final[int] = getattr(fcntl, "F_OFD_GETLK", fcntl.F_GETLK)
 #: `struct flock` of Linux: type, whence, start, length, process; and of the BSDs: start, length, process, type, whence.
@@ -49,7 +49,7 @@ class DirLock:
         return self._file.closed
 
     def close(self) -> None:
-        """Let go, of copies that a fork has made as well."""
+        """Release the lock, also in copies that a fork has made."""
         if not self._file.closed:
             try:
                 _set(self._file, fcntl.F_UNLCK, 0, 0)
@@ -64,12 +64,18 @@ class DirLock:
 
 
 def hold(directory: Path, fs: FileSystem = REAL_FILESYSTEM) -> DirLock | None:
-    """Have a log directory alone; None if another process is there. OSError for one that cannot be written."""
+    """Lock a log directory exclusively.
+
+    Return None if another process uses it. Raises OSError if it is not writable.
+    """
     return _held(fs.open(directory / LOCK, create=True), fcntl.F_WRLCK, 0, 0)
 
 
 def hold_for_check(directory: Path, fs: FileSystem = REAL_FILESYSTEM) -> DirLock | None:
-    """Keep those who change something away; None if there is one. FileNotFoundError if it was never locked."""
+    """Lock a log directory against changes.
+
+    Return None if a process changes it. FileNotFoundError without a lock file.
+    """
     lock = _held(fs.open(directory / LOCK), fcntl.F_RDLCK, _CHECKS, 1)
     return _unless_held(lock, _PARTITIONS, 0)
 
@@ -78,10 +84,9 @@ def hold_for_check(directory: Path, fs: FileSystem = REAL_FILESYSTEM) -> DirLock
 def hold_all(
     directories: Iterable[Path], fs: FileSystem = REAL_FILESYSTEM, *, for_check: bool = False, creates: bool = True
 ) -> Iterator[None]:
-    """Hold log directories within the block, alone or (`for_check`) together with other checks.
+    """Hold log directories within the block, exclusively or (`for_check`) together with other checks.
 
-    A check makes no lock file, nor does a caller without `creates`: a directory that was never served has none. Raises
-    DataDirError if a broker has one of the directories.
+    A check makes no lock file, nor does a caller without `creates`. Raises DataDirError if a broker uses a directory.
     """
     with ExitStack() as stack:
         for directory in dict.fromkeys(path.resolve() for path in directories):
@@ -98,9 +103,9 @@ def hold_all(
 
 
 def hold_partition(directory: Path, name: str, fs: FileSystem = REAL_FILESYSTEM) -> DirLock | None:
-    """Have the partition directory `name` of a log directory, there or not yet.
+    """Lock the partition directory `name` of a log directory, whether it exists or not.
 
-    None if another process has it, or all.
+    Return None if another process holds it or the whole directory.
     """
     digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
     byte = _PARTITIONS + int.from_bytes(digest, "big") % (1 << 62)
@@ -109,7 +114,7 @@ def hold_partition(directory: Path, name: str, fs: FileSystem = REAL_FILESYSTEM)
 
 
 def is_held(directory: Path, fs: FileSystem = REAL_FILESYSTEM) -> bool:
-    """Return whether a process has a log directory, or a part of it, right now."""
+    """Return whether a process holds a log directory or a part of it."""
     if not fs.exists(directory / LOCK):
         return False
     with fs.open(directory / LOCK) as file:
@@ -142,13 +147,13 @@ def _set(file: File, kind: int, start: int, length: int) -> None:
 
 
 def _is_held(file: File, start: int, length: int) -> bool:
-    """Return whether another one than this open file has a lock there."""
+    """Return whether another open file holds a lock on the range."""
     found = _control(file, _GET, fcntl.F_GETLK, fcntl.F_WRLCK, start, length)
     return int(_FLOCK.unpack(found)[0 if _IS_TYPE_FIRST else 3]) != fcntl.F_UNLCK
 
 
 def _control(file: File, command: int, of_process: int, kind: int, start: int, length: int) -> bytes:
-    """`length` 0: to the end of every file."""
+    """Call `fcntl` with a lock structure. A `length` of 0 reaches to the end of any file."""
     fields = (kind, 0, start, length, 0) if _IS_TYPE_FIRST else (start, length, 0, kind, 0)
     wanted = _FLOCK.pack(*fields)
     try:

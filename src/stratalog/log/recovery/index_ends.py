@@ -1,9 +1,7 @@
-"""Whether the indexes of a segment can be right, as far as it costs the same for every segment.
+"""Constant-cost sanity checks of a segment's indexes, run for every segment when a log is opened.
 
-Asked for each one when a log is opened.
-
-Sizes, first and last entries are looked at, and whether the last entries fit the batches that they speak of: so a file
-of another kind or of another segment is found. `jobs.index.check` holds every entry against the log.
+They check sizes, first and last entries, and whether the last entries match the batches they point to. This finds a
+file of another kind or of another segment. `jobs.index.check` compares every entry with the log.
 """
 
 from __future__ import annotations
@@ -17,14 +15,14 @@ from stratalog.log.segment import LogSegment
 from stratalog.records import CONTROL_BIT
 from stratalog.util import FileSystem
 
-#: So many entries of a transaction index are held against the log.
+#: Number of entries of a transaction index that are compared with the log.
 _TRANSACTIONS_PROVED: Final = 64
 
 
 def check_index_ends(segment: LogSegment, fs: FileSystem) -> None:
-    """Raise CorruptIndexError for an index that is missing or cannot be right.
+    """Raise CorruptIndexError for an index that is missing or implausible.
 
-    CorruptRecordError for damage in the log where an entry points.
+    Raises CorruptRecordError for damage in the log where an entry points.
     """
     for path in (segment.offset_index_path, segment.time_index_path):
         if not fs.exists(path):
@@ -49,7 +47,7 @@ def check_index_ends(segment: LogSegment, fs: FileSystem) -> None:
 
 
 def _is_true_abort(segment: LogSegment, transaction: AbortedTransaction) -> bool:
-    """Return whether the producer's marker stands where an entry of the transaction index says."""
+    """Return whether the log has the producer's marker at the offset of a transaction index entry."""
     found = segment.translate_offset(transaction.last_offset)
     if found is None or not transaction.first_offset < transaction.last_offset:
         return False

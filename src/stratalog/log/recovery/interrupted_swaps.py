@@ -1,16 +1,16 @@
-"""What a crash in the middle of a replacement left in a partition directory, finished or undone when it is opened.
+"""Finish or undo a segment replacement that a crash interrupted.
 
-`replacement` renames in an order from which the state can be told:
+The order of renames in `replacement` shows the state:
 
-    any `.cleaned`      not all of the new segments had become `.swap`: all that is at or behind the lowest `.cleaned`
-                        is undone, the old segments are all there
-    `.swap` without     all of the new segments are there, whole: what they replace goes, as far as it is still there,
-                        and they get their names
-    `.deleted`          had left the log already
-    `.snapshot.tmp`     was not written to its end
+    any `.cleaned`      some new segments are not yet `.swap`: everything at or above the lowest `.cleaned` is
+                        undone; the old segments are complete
+    `.swap` alone       all new segments are complete: what is left of the segments they replace is removed, and they
+                        get their final names
+    `.deleted`          no longer part of the log
+    `.snapshot.tmp`     incompletely written
 
-A finished replacement may leave an old segment that ends behind the last record of the new ones: everything in it was
-dead, and the next cleaning takes it. Source: Kafka's `LogLoader.load` and `removeTempFilesAndCollectSwapFiles`.
+A finished replacement may leave an old segment that ends after the last record of the new ones. All its records are
+superseded, and the next cleaning removes it. Source: Kafka's `LogLoader.load` and `removeTempFilesAndCollectSwapFiles`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from stratalog.util import FileSystem
 
 logger = logging.getLogger(__name__)
 
-#: Base offset, length, (epoch or CRC), magic: where every message format has them.
+#: Base offset, length, (epoch or CRC), magic: at the same position in every message format.
 _ANY_HEADER: Final = struct.Struct(">qiib")
-#: Of format 2, behind magic, CRC and attributes: the last offset delta.
+#: Last offset delta of format 2, after magic, CRC and attributes.
 _LAST_OFFSET_DELTA: Final = struct.Struct(">i")
 _LAST_OFFSET_DELTA_AT: Final = 23
 _HEADER_READ_SIZE: Final = _LAST_OFFSET_DELTA_AT + _LAST_OFFSET_DELTA.size
@@ -54,7 +54,7 @@ class _SegmentFile(NamedTuple):
 
 @dataclass(slots=True)
 class _Found:
-    """The files of segments in a directory, by what they are on the way to."""
+    """The segment files of a directory, by suffix."""
 
     deleted: list[str] = field(default_factory=list)
     cleaned: list[_SegmentFile] = field(default_factory=list)
@@ -63,9 +63,9 @@ class _Found:
 
 
 def finish_swaps(directory: Path, fs: FileSystem) -> None:
-    """Remove what was being deleted or made, and finish what was being swapped in; see the module. Raises OSError.
+    """Remove files that were being deleted or written, and finish interrupted swaps. Raises OSError.
 
-    May itself be cut short at any point, and is then finished by the next call.
+    If this is interrupted too, the next call finishes it.
     """
     found = _find(directory, fs)
     for name in found.deleted:
@@ -75,7 +75,7 @@ def finish_swaps(directory: Path, fs: FileSystem) -> None:
     for file in (
         *undone,
         *found.cleaned,
-    ):  # in this order: `.cleaned` is what says that the others are not whole
+    ):  # in this order: a `.cleaned` shows that the others are incomplete
         logger.info("%s: removed, the replacement was not complete", directory / file.name)
         fs.remove(directory / file.name)
     whole = [file for file in found.swaps if file.base_offset < whole_below]
@@ -105,7 +105,7 @@ def _remove_replaced(
 ) -> None:
     """Remove the files of the segments that the `.swap` files replace.
 
-    A segment whose `.log` has its name already replaces nothing more: its own files lie below the first `.log.swap`.
+    A segment whose `.log` has its final name replaces nothing more: its files are below the first `.log.swap`.
     """
     logs = [file for file in swaps if file.suffix == LOG_SUFFIX]
     if not logs:
@@ -114,18 +114,18 @@ def _remove_replaced(
     end = max(next_offset(directory / file.name, file.base_offset, fs) for file in logs)
     for file in plain:
         if file.suffix != SNAPSHOT_SUFFIX and (first <= file.base_offset < end or file.base_offset == first):
-            logger.info("%s: removed, a replacement was interrupted that is finished now", directory / file.name)
+            logger.info("%s: removed, finishing an interrupted replacement", directory / file.name)
             fs.remove(directory / file.name)
 
 
 def _name_plainly(directory: Path, swaps: Iterable[_SegmentFile], fs: FileSystem) -> None:
-    """Take `.swap` from the names, in the order of `replacement`: segment by segment, and of each the `.log` first."""
+    """Remove `.swap` from the names, in the order of `replacement`: by segment, and the `.log` of each first."""
     for file in sorted(swaps, key=lambda file: (file.base_offset, file.suffix != LOG_SUFFIX, file.suffix)):
         fs.rename(directory / file.name, directory / file.name.removesuffix(SWAP_SUFFIX))
 
 
 def next_offset(log_path: Path, base_offset: int, fs: FileSystem) -> int:
-    """Return the offset behind the last batch of a `.log` of any message format, from headers alone."""
+    """Return the offset after the last batch of a `.log` of any message format, from headers alone."""
     next_offset = base_offset
     with fs.open(log_path) as file:
         position, size = 0, file.size()

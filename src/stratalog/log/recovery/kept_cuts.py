@@ -1,15 +1,14 @@
-"""Keep bytes that recovery cuts from a log and that are more than the remains of a torn write.
+"""Keep bytes that recovery cuts from a log unless a torn write explains them.
 
-A process that is killed leaves a batch that ends with the file; one whose machine lost power, zeros besides. Such a
-batch was not acknowledged. Anything else behind a cut - a batch with a wrong CRC, whole segments - may be
-records, and stays in the partition directory under a name that neither Kafka nor we take for a part of the log:
+A killed process leaves a partial batch at the end of the file; a power failure may also leave zeros. Such a batch was
+not acknowledged. Anything else that is cut, such as a batch with a wrong CRC or whole segments, may be records. It
+stays in the partition directory under a name that neither Kafka nor this package reads as part of the log:
 
-    00000000000000001007.log.4096.cut    what stood from position 4096 on
-    00000000000000002014.log.cut         a whole segment behind a cut
+    00000000000000001007.log.4096.cut    the bytes from position 4096 on
+    00000000000000002014.log.cut         a whole segment after a cut
 
-Zeros that a preallocated file ends in are not kept.
-
-They are for people to look at (`stratalog dump` reads them) and to remove.
+Trailing zeros of a preallocated file are not kept. Users inspect these files (`stratalog dump` reads them) and delete
+them.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ _ZEROS_KEPT: Final = 4096
 
 
 def keep_tail(log_path: Path, log: LogBytes, sound: SoundBatches, fs: FileSystem, *, is_last: bool) -> Path | None:
-    """Keep what of a `.log` lies behind the sound batches, unless a torn write left it; where it is kept.
+    """Keep the part of a `.log` after the sound batches unless a torn write left it. Return the new file, if any.
 
-    `is_last`: nothing was written behind the file.
+    `is_last`: nothing was written after this file.
     """
     position = sound.size_bytes
     if is_last and is_torn_write(log, position, sound.next_offset):
@@ -48,7 +47,7 @@ def keep_tail(log_path: Path, log: LogBytes, sound: SoundBatches, fs: FileSystem
 
 
 def _end_of_remains(log: LogBytes, position: int) -> int:
-    """Return where what is worth keeping ends: batches may end in some zeros, only a preallocated file in many."""
+    """Return the end of the bytes worth keeping: batches may end in a few zeros, only preallocated files in many."""
     limit = log.size
     header = log.header(position)
     own_end = 0 if header is None else position + header[1] + LOG_OVERHEAD

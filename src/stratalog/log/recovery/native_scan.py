@@ -1,7 +1,6 @@
-"""The native pass of recovery over what is in order in a segment, for `segment_recovery`, which is its plain twin.
+"""The native pass of recovery over sound batches of a segment. `segment_recovery` is its Python twin.
 
-A thread loads the loop beside the work once many batches were taken the plain way: loading takes as long as some ten
-thousand of them.
+A background thread loads the loop after many batches were read in Python: loading costs as much as about ten thousand.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from stratalog.log.segment import LogBytes, SegmentIndexes
 
 logger = logging.getLogger(__name__)
 
-#: Bytes that are read and taken at once.
+#: Bytes read and scanned at once.
 CHUNK_BYTES: Final = 4 * 1024 * 1024
-#: So many batches are taken the plain way before the loop is worth its loading.
+#: Batches scanned in Python before the native loop is worth loading.
 _PLAIN_BATCHES_MAX: Final = 20_000
-#: Batches have 16 KB as a rule, and an index entry each.
+#: Batches usually have 16 KB, and an index entry each.
 _ENTRIES_MAX: Final = CHUNK_BYTES // 1024
 _PRODUCERS_MAX: Final = 64
-#: A pass that took fewer batches was not worth its call; so many more are then taken by the plain way.
+#: A pass over fewer batches costs more than it saves. Python then scans this many before the next pass.
 _FEW: Final = 8
 PLAIN_BATCHES: Final = 64
 
@@ -37,16 +36,16 @@ _plain_batches = 0
 
 
 def load_native(kernel: Any = None) -> None:
-    """Have the native loop, now. Without it, for whatever reason, the plain way goes on."""
+    """Load the native loop. If that fails, recovery goes on in Python."""
     global _kernel
     try:
         _kernel = kernel or import_module("stratalog.log.recovery.scan_kernel")
     except Exception:
-        logger.exception("The native loops cannot be loaded; segments are recovered by plain ones")
+        logger.exception("The native loops cannot be loaded; segments are recovered in Python")
 
 
 def _native() -> Any:
-    """Return the loop if it is there; else `PLAIN_BATCHES` are taken the plain way, and loading may begin."""
+    """Return the loop if it is loaded. Otherwise count batches, and load it after `PLAIN_BATCHES`."""
     global _is_loading, _plain_batches
     if _kernel is None:
         with _lock:
@@ -58,7 +57,7 @@ def _native() -> Any:
 
 
 class Reached(NamedTuple):
-    """Where a pass stopped, and what is known there; see `index_sound_batches`."""
+    """Where a pass stopped and its state there; see `index_sound_batches`."""
 
     position: int
     expected_offset: int
@@ -68,7 +67,7 @@ class Reached(NamedTuple):
 
 
 class NativeScan:
-    """The passes over one segment. The limits are as in `index_sound_batches`."""
+    """Native passes over one segment. The limits are those of `index_sound_batches`."""
 
     def __init__(
         self, log: LogBytes, indexes: SegmentIndexes, *, highest: int, last_indexable: int, index_interval_bytes: int
@@ -80,13 +79,13 @@ class NativeScan:
         self._time_entries = bytearray(12 * _ENTRIES_MAX)
         self._producers: Any = None
         self._positions: Any = None
-        #: So many batches are left to the plain way before the next pass.
+        #: Batches left to the Python loop before the next pass.
         self.plain_left = 0
 
     def go_on(self, at: Reached, epoch: int, recent: dict[int, deque[int]]) -> Reached:
-        """Take what is in order from a position on; add index entries, and to `recent` positions of its producers.
+        """Scan sound batches from a position on. Add index entries, and positions of producers to `recent`.
 
-        The same position, if there is nothing to take, or not by native loops.
+        Returns the same position if the native loop can take nothing.
         """
         self.plain_left = PLAIN_BATCHES
         kernel = _native()
@@ -135,7 +134,7 @@ class NativeScan:
         return context
 
     def _has_room(self) -> bool:
-        """Return whether both indexes can take all entries of a chunk."""
+        """Return whether both indexes have room for all entries of a chunk."""
         offset, time = self._indexes.offset, self._indexes.time
         return min(offset.max_entries - offset.entries, time.max_entries - 1 - time.entries) > _ENTRIES_MAX
 

@@ -1,6 +1,6 @@
-"""From a partition directory to a log that is open: whose it is, its epochs, its producers, its segments.
+"""Open a partition directory: identify it, and load its segments, leader epochs and producers.
 
-`recovery` does the segments. A log whose leader epochs are damaged finds them in its batches again.
+`recovery` loads the segments. Damaged leader epochs are rebuilt from the batches.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ class OpenedLog(NamedTuple):
 def open_directory(
     directory: Path, settings: OpenSettings, *, topic_id: UUID | None, producer_expiration_ms: int
 ) -> OpenedLog:
-    """Return what `PartitionLog.open` says."""
     clock, fs = settings.clock, settings.fs
     named = parse_partition_dir(directory.name) or parse_future_dir(directory.name)
     if named is None:
@@ -49,7 +48,7 @@ def open_directory(
     topic, partition = named
     name = f"{topic}-{partition}"
     fs.make_dirs(directory)
-    # Of a new log nothing has to be durable before its first records are: the first flush syncs these files as well.
+    # Nothing of a new log has to be durable before its first records: the first flush syncs these files too.
     is_new = not fs.list_dir(directory)
     topic_id = _identify(directory, topic_id, fs, durable=not is_new)
     epochs, epochs_lost = _open_epochs(directory / LEADER_EPOCH_CHECKPOINT, fs, durable=not is_new)
@@ -64,7 +63,7 @@ def open_directory(
 
 
 def _identify(directory: Path, topic_id: UUID | None, fs: FileSystem, *, durable: bool) -> UUID | None:
-    """Return the directory's topic id, written if it has none yet."""
+    """Return the directory's topic id. Write it if there is none yet."""
     metadata = PartitionMetadataFile(directory / PARTITION_METADATA, fs)
     try:
         stored = metadata.read()
@@ -83,7 +82,7 @@ def _identify(directory: Path, topic_id: UUID | None, fs: FileSystem, *, durable
 
 
 def _open_epochs(path: Path, fs: FileSystem, *, durable: bool) -> tuple[LeaderEpochCache, bool]:
-    """Return the leader epochs, and whether the file was damaged and they must be found in the batches."""
+    """Return the leader epochs, and whether the file was damaged and they must be read from the batches."""
     try:
         return LeaderEpochCache(path, fs, durable=durable), False
     except CorruptCheckpointError as error:
@@ -93,7 +92,7 @@ def _open_epochs(path: Path, fs: FileSystem, *, durable: bool) -> tuple[LeaderEp
 
 
 def _restore_epochs(epochs: LeaderEpochCache, loaded: LoadedLog, name: str) -> None:
-    """Find the epochs in the batches, from the log start on; those of damaged ones cannot be known."""
+    """Rebuild the epochs from the batches, from the log start on. Damaged batches have none."""
     found: list[EpochEntry] = []
     latest = UNDEFINED_EPOCH
     for segment in loaded.segments:
@@ -103,14 +102,14 @@ def _restore_epochs(epochs: LeaderEpochCache, loaded: LoadedLog, name: str) -> N
                     latest = header[2]
                     found.append(EpochEntry(latest, header[0]))
         except CorruptRecordError as error:
-            logger.warning("%s: leader epochs behind this are not known: %s", name, error)
+            logger.warning("%s: leader epochs after this are not known: %s", name, error)
     epochs.clear()
     epochs.assign_all(found)
     epochs.truncate_from_start(loaded.log_start_offset)
 
 
 def _fit(epochs: LeaderEpochCache, segments: SegmentTable) -> bool:
-    """Return whether the epochs agree with the first batch, from the first epoch on, of the last segment with one."""
+    """Return whether the epochs match the last segment: its first batch of the first epoch or a later one."""
     earliest = epochs.earliest_entry
     first_known = 0 if earliest is None else earliest.start_offset
     for segment in reversed(segments.all):

@@ -1,4 +1,4 @@
-"""One segment, and the ordered set of a log's segments."""
+"""A log segment, and the ordered set of a log's segments."""
 
 import lazy_loader
 

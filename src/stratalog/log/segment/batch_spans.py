@@ -1,9 +1,8 @@
-"""Where the batches of a `.log` lie and which offsets they hold, from their headers alone.
+"""Positions and offsets of the batches of a `.log`, from their headers alone.
 
-For checks that trust nothing.
-
-Bytes that are no batch are an answer here (None, or the end of the walk), not an error. Messages of formats 0 and 1
-count as batches of one; of a wrapper only the last offset is known without its records, and stands for both.
+For checks that trust nothing: bytes that are no batch are a result (None, or the end of the walk), not an error.
+Messages of formats 0 and 1 count as batches of one. Of a wrapper message only the last offset is known without
+decompression; it is used for both offsets.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from stratalog.records import HEADER_SIZE, LOG_OVERHEAD, STOP, WINDOW_SIZE, walk
 
 
 class LogReader(Protocol):
-    """Bytes of a `.log` by position; fewer than asked for only at its end."""
+    """Bytes of a `.log` by position. Fewer than requested only at its end."""
 
     def pread(self, size: int, position: int, /) -> Buffer: ...
 
@@ -32,7 +31,7 @@ class BatchSpan(NamedTuple):
 
 
 def span_at(log: LogReader, log_size: int, position: int) -> BatchSpan | None:
-    """Return the batch that begins at `position`, or None if none does, or it does not end within `log_size`."""
+    """Return the batch that begins at `position`. None if there is none, or it does not end within `log_size`."""
     if position < 0:
         return None
     return next((span for _, span in spans(log, log_size, position, window_size=HEADER_SIZE)), None)
@@ -41,7 +40,7 @@ def span_at(log: LogReader, log_size: int, position: int) -> BatchSpan | None:
 def spans(
     log: LogReader, log_size: int, position: int = 0, *, window_size: int = WINDOW_SIZE
 ) -> Iterator[tuple[int, BatchSpan]]:
-    """Yield position and span of each batch from `position` on, up to the first bytes that are no whole batch."""
+    """Yield position and span of each batch from `position` up to the first bytes that are no whole batch."""
     batches = walk(log.pread, log_size, start=position, on_damage=STOP, with_records=False, window_size=window_size)
     for at, batch in batches:
         header = batch.header

@@ -1,16 +1,14 @@
-"""No batch is served whose CRC fails.
+"""Check the CRC of batches found on disk before they are served.
 
-Which bytes of a `.log` are known to be sound, and the check of those that are not.
+Batches that this process wrote or recovered are sound. Others are checked once, on their first read: size, CRC, and
+ascending offsets within the bounds of the segment. Checked ranges are remembered, so reading through a segment costs
+one check per opening, and reading near the end costs none. (Kafka serves what is on disk and leaves the check to its
+clients.)
 
-What this process wrote, or read again in a recovery, is sound. What it found on disk is checked once, where it is first
-read: size, CRC, and that offsets ascend within the bounds of the segment. What was checked is remembered as ranges, so
-a reader that goes through a segment pays for it once per opening, and one that stays near the end never does. (Kafka
-hands out what is on the disk and leaves the check to its clients.)
+    unchecked_end      this process wrote everything from this position on: one comparison for most reads
+    servable(...)      how many bytes from a position may be served; CorruptRecordError for a damaged first batch
 
-    unchecked_end      everything from this position on was written here: one comparison for most reads
-    servable(...)      how many bytes from a position may be handed out; CorruptRecordError if not even its first batch
-
-Damage is never repaired or removed here: readers get the records before it, then an error that names file and position.
+Damage is never repaired or removed here: readers get the records before it, then an error with file and position.
 Thread safety: any number of readers; ranges are replaced as a whole.
 """
 
@@ -41,17 +39,14 @@ from stratalog.util import File, crc32c
 logger = logging.getLogger(__name__)
 
 _CHUNK_SIZE: Final = 1024 * 1024
-#: More ranges than this are forgotten, and checked again.
+#: With more ranges than this, the oldest are forgotten and checked again.
 _RANGES_MAX: Final = 4096
 
 _unpack_header = HEADER.unpack_from
 
 
 class SoundBytes:
-    """See the module.
-
-    `path` and `base_offset` are those of the segment; bytes below `unchecked_end` were found on disk.
-    """
+    """`path` and `base_offset` are those of the segment. Bytes below `unchecked_end` were found on disk."""
 
     __slots__ = ("_base_offset", "_bounds", "_lock", "_named", "path", "unchecked_end")
 
@@ -60,30 +55,29 @@ class SoundBytes:
         self.unchecked_end = unchecked_end
         self._base_offset = base_offset
         self._lock = threading.Lock()
-        #: Begin and end of each range in turn, ascending.
+        #: Start and end of each range in turn, ascending.
         self._bounds: tuple[int, ...] = ()
         self._named: set[int] = set()
 
     def trust(self) -> None:
-        """Take all that exists as checked."""
+        """Mark all bytes as checked."""
         self.unchecked_end = 0
         self._bounds = ()
 
     def distrust(self, size: int) -> None:
-        """Take the first `size` bytes as unchecked."""
+        """Mark the first `size` bytes as unchecked."""
         self.unchecked_end = size
         self._bounds = ()
 
     def cut(self, position: int) -> None:
-        """End the segment at `position`; what comes behind is written by this process."""
+        """Record that the segment was truncated at `position`, after which this process writes."""
         self.unchecked_end = min(self.unchecked_end, position)
 
     def servable(self, file: File, position: int, size: int, size_bytes: int, end_offset: int) -> int:
-        """Return how many of `size` bytes from the batch at `position` on may be handed out.
+        """Return how many of `size` bytes from the batch at `position` may be served.
 
-        `size` if nothing is wrong; less if a batch behind the first one is damaged. `size_bytes` is that of the
-        segment, and no offset in it reaches `end_offset`. Raises CorruptRecordError, naming the place, for a damaged
-        first batch.
+        Returns less than `size` if a later batch is damaged. Offsets must be below `end_offset`. Raises
+        CorruptRecordError, with file and position, for a damaged first batch.
         """
         end = min(position + size, self.unchecked_end)
         known = self._known_up_to(position)
@@ -105,9 +99,9 @@ class SoundBytes:
         return sound - position
 
     def name_gap(self, offset: int, next_offset: int) -> None:
-        """Say, once, that a log that is not compacted has no records from `offset` on at the end of this segment.
+        """Warn once that an uncompacted log lacks records from `offset` to the end of this segment.
 
-        Whether it was compacted once, and the gap is no loss, cannot be seen by the segment.
+        The segment cannot tell whether the topic was once compacted, in which case nothing is lost.
         """
         if -1 in self._named or offset >= next_offset:
             return
@@ -121,7 +115,7 @@ class SoundBytes:
         )
 
     def _known_up_to(self, position: int) -> int:
-        """Return the end of the range that holds `position`; `position` itself if none does."""
+        """Return the end of the range that holds `position`, or `position` if none does."""
         bounds = self._bounds
         at = bisect_right(bounds, position)
         return bounds[at] if at & 1 else position
@@ -135,10 +129,10 @@ class SoundBytes:
             self._bounds = merged if len(merged) <= 2 * _RANGES_MAX else (start, end)
 
     def _check(self, file: File, start: int, end: int, size_bytes: int, end_offset: int) -> tuple[int, str | None]:
-        """Return where the sound batches from `start` on end, of those that end before `end`; and what is wrong there.
+        """Return the end of the sound batches between `start` and `end`, and what is wrong there.
 
-        The header behind the last one is looked at too: the offsets of a batch are not under its CRC, and have to fit
-        its neighbours.
+        Also checks the header of the next batch: the CRC does not cover offsets, so they have to match their
+        neighbours.
         """
         position, expected = start, self._base_offset
         previous, is_previous_sure = -1, False
@@ -179,10 +173,9 @@ class SoundBytes:
         return position, None
 
     def _follows(self, file: File, position: int) -> bool:
-        """Return whether the batch at `position` begins where the one before it ends.
+        """Return whether the batch at `position` begins where the previous one ends.
 
-        A check may have begun with it. Which of two batches that contradict each other is at fault must not depend on
-        that.
+        Which of two contradicting batches is reported must not depend on where a check began.
         """
         at, expected = 0, self._base_offset
         while at <= position:
@@ -197,10 +190,7 @@ class SoundBytes:
 
 
 def header_at(data: Buffer, at: int, limit: int) -> tuple[int, ...] | None:
-    """Return the fields (`batch_format.HEADER`) of a batch of any format that may begin at `at`.
-
-    None if none can.
-    """
+    """Return the header fields (`batch_format.HEADER`) of a batch of any format at `at`, or None if there is none."""
     if at + HEADER_SIZE <= limit:
         header = _unpack_header(data, at)
         if header[3] == MAGIC and header[1] >= LENGTH_MIN:
@@ -209,14 +199,14 @@ def header_at(data: Buffer, at: int, limit: int) -> tuple[int, ...] | None:
 
 
 def crc_flaw(data: Buffer, at: int, header: tuple[int, ...]) -> str | None:
-    """Return what is wrong with the content of the batch at `at`, which is there as a whole; None: nothing."""
+    """Return what is wrong with the content of the whole batch at `at`, or None."""
     if header[3] != MAGIC:
         return None if batch_at(data, at).is_crc_valid else "its CRC-32 is wrong"
     return wrong_crc(header, crc32c(memoryview(data)[at + ATTRIBUTES_AT : at + header[1] + LOG_OVERHEAD]))
 
 
 def wrong_crc(header: tuple[int, ...], computed: int) -> str | None:
-    """Say that the CRC-32C of a batch's bytes is not that of its header; None: it is."""
+    """Return a message if the CRC-32C of a batch's bytes differs from its header, else None."""
     if computed == header[4]:
         return None
     return f"its CRC-32C is {header[4]:#010x}, its bytes have {computed:#010x}"

@@ -1,18 +1,17 @@
-"""Putting whole segments behind the ends of partitions of a data directory, all of a job in one step.
+"""Append whole segments to partitions of a data directory, all segments of a job in one step.
 
-    stage     workers write segments below `staging_directory`, numbered from wherever they like
-    publish   the segments get their offsets, the journal is written (the one step), files are renamed to their places
-    discard   the staging directory goes
+    stage     workers write segments below `staging_directory`, with provisional offsets
+    publish   the segments get their offsets, the journal is written (the commit), files are renamed into place
+    discard   the staging directory is removed
 
-The staging directory is named as a partition that is being deleted: a broker, Kafka's too, that starts then throws it
-away, and it has no readers. The journal `stratalog-publication-<name>.json` lists the renames. After a crash before it
-nothing has changed; after a crash behind it `finish` (of the next publication) or `finish_held` (of a broker that
-starts) goes on with what is left, and until then each partition is a log that ends somewhere within the job. That of a
-stream stays, done, and remembers its last batch.
+The staging directory is named like a partition that is being deleted: a starting broker, Kafka's too, removes it, and
+nothing reads it. The journal `stratalog-publication-<name>.json` lists the renames. After a crash before the journal is
+written, nothing has changed. After a later crash, `finish` (of the next publication) or `finish_held` (of a starting
+broker) completes it; until then each partition is a log that ends somewhere within the job. The journal of a stream is
+kept and records its last batch.
 
-No broker may serve the directory at the same time: its `.lock` is held as a broker holds it. Publications take turns:
-segments get their offsets while the lock is held, so jobs that run side by side lie one behind the other. Errors are
-OSErrors but for what is named.
+No broker may serve the directory at the same time: its `.lock` is held as a broker holds it. Publications take turns,
+so concurrent jobs get consecutive offsets. Raises OSError unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -55,19 +54,19 @@ from stratalog.log.segment.segment_writer import WrittenSegment
 from stratalog.records import batch_format as fmt
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, uuid_to_base64, write_atomic
 
-#: A staging directory in which nothing was done for so long is that of a job that has died.
+#: A staging directory unchanged for this long belongs to a dead job.
 ABANDONED_AFTER_MS: Final = 24 * 3_600_000
 
 _JOURNAL: Final = "stratalog-publication-"
 _STAGING: Final = "stratalog-staging-0."
 _DELETE: Final = "-delete"
-#: Segments that get their offsets side by side: most of it is waiting for the disk.
+#: Segments renumbered in parallel: most of the time is spent waiting for the disk.
 _RENUMBERED_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class StagedPartition:
-    """Segments for the end of a partition, in the order in which they are to lie there."""
+    """Segments to append to a partition, in order."""
 
     topic: str
     topic_id: UUID
@@ -80,14 +79,14 @@ class StagedPartition:
 
 
 def staging_directory(data_dir: Path, job: UUID) -> Path:
-    """Return where a job's segments are written: on the file system of their places, and not a partition's name."""
+    """Return where a job's segments are written: on their final file system, and under no partition's name."""
     return data_dir / f"{_STAGING}{job.hex}{_DELETE}"
 
 
 def topic_id_in(data_dir: Path, topic: str, fs: FileSystem = REAL_FILESYSTEM) -> tuple[UUID | None, int]:
-    """Return the id of a topic that has partitions in a data directory, and the largest number plus one.
+    """Return the id of a topic in a data directory (None without a partition), and the number of its partitions.
 
-    The id is None without a partition.
+    The number is the largest partition number plus one.
     """
     count, topic_id = 0, None
     for name in fs.list_dir(data_dir):
@@ -112,11 +111,10 @@ def publish(
     fs: FileSystem = REAL_FILESYSTEM,
     clock: Clock = SYSTEM_CLOCK,
 ) -> bool:
-    """Put what `job` has staged behind the ends of its partitions; partitions that are not there begin at offset 0.
+    """Append what `job` has staged to its partitions. Missing partitions begin at offset 0.
 
-    `name` is the job's, or that of a stream; with `batch` False is returned and nothing done if this batch or a later
-    one of that name was published. UsageError if a broker has the directory, or a topic is another than when the job
-    began.
+    `name` identifies the job or the stream. Returns False, and does nothing, if this `batch` or a later one of that
+    name was published. Raises UsageError if a broker uses the directory, or a topic changed since the job began.
     """
     with _held(data_dir, fs):
         _finish(data_dir, fs)
@@ -138,20 +136,20 @@ def publish(
 
 
 def published_batch(data_dir: Path, name: str, fs: FileSystem = REAL_FILESYSTEM) -> int | None:
-    """Return the number of the last batch published under a name, or None without one."""
+    """Return the number of the last batch published under a name, or None."""
     return _batch_of(data_dir / f"{_JOURNAL}{name}.json", fs)
 
 
 def is_unfinished(data_dir: Path, name: str, fs: FileSystem = REAL_FILESYSTEM) -> bool:
-    """Return whether the one step was done and the renames were not: what is staged belongs to the log then."""
+    """Return whether the journal was written but not carried out: staged segments then belong to the log."""
     journal = data_dir / f"{_JOURNAL}{name}.json"
     return fs.exists(journal) and bool(_document(journal, fs)["renames"])
 
 
 def finish(data_dir: Path, fs: FileSystem = REAL_FILESYSTEM, clock: Clock = SYSTEM_CLOCK) -> int:
-    """Go on with what a crash left; return how many publications that were. UsageError if a broker has the directory.
+    """Complete publications that a crash interrupted and return their number.
 
-    What jobs that have died had staged goes.
+    UsageError if a broker uses the directory. Removes the staging directories of dead jobs.
     """
     with _held(data_dir, fs):
         finished = _finish(data_dir, fs)
@@ -164,9 +162,9 @@ def finish(data_dir: Path, fs: FileSystem = REAL_FILESYSTEM, clock: Clock = SYST
 
 
 def finish_held(data_dir: Path, fs: FileSystem = REAL_FILESYSTEM) -> int:
-    """`finish` for who holds the directory's lock already, and before he removes what is being deleted.
+    """Do the same as `finish` while holding the directory's lock, before deleted partitions are removed.
 
-    DataDirError for a journal that is none, or whose segments are gone.
+    Raises DataDirError for an invalid journal, or one whose segments are missing.
     """
     return _finish(data_dir, fs)
 
@@ -179,29 +177,29 @@ def discard(data_dir: Path, job: UUID, fs: FileSystem = REAL_FILESYSTEM) -> None
 
 
 def check_not_served(data_dir: Path, fs: FileSystem = REAL_FILESYSTEM) -> None:
-    """UsageError if a broker has the directory now, or it is none."""
+    """Raise UsageError if a broker uses the directory, or it is no directory."""
     if not fs.is_dir(data_dir):
         raise UsageError(f"{data_dir} is no directory; give a broker's log directory, or make an empty one")
     with _held(data_dir, fs):
         return
 
 
-# --- before the one step ----------------------------------------------------------------------------------------------
+# --- before the commit ---------------------------------------------------------------------------------------------
 
 
 def _prepared(
     data_dir: Path, staging: Path, staged: StagedPartition, fs: FileSystem, clock: Clock
 ) -> tuple[list[list[str]], int]:
-    """Give the staged segments of a partition their offsets.
+    """Assign offsets to the staged segments of a partition.
 
-    The renames that put them in place, in order, and the end.
+    Returns the renames that put them in place, in order, and the end offset.
     """
     target = data_dir / staged.name
     if fs.is_dir(target):
         there = PartitionMetadataFile(target / PARTITION_METADATA, fs).read()
         if there is not None and there != staged.topic_id:
             raise UsageError(
-                f"topic {staged.topic} came into being with the id {uuid_to_base64(there)} while this job ran: nothing "
+                f"topic {staged.topic} was created with the id {uuid_to_base64(there)} while this job ran: nothing "
                 "was"
                 " published; run it again"
             )
@@ -232,7 +230,7 @@ def _prepared(
 
 
 def _move(segment: WrittenSegment, base_offset: int, epoch: int, fs: FileSystem) -> None:
-    """Give a segment its offsets, if it has not guessed them; its batches have one epoch."""
+    """Renumber a segment unless its provisional offsets are right. All its batches have one epoch."""
     shift = base_offset - segment.base_offset
     with fs.open(segment.log, write=True) as file:
         header = file.pread(fmt.HEADER_SIZE_UP_TO_MAGIC, 0)
@@ -242,7 +240,7 @@ def _move(segment: WrittenSegment, base_offset: int, epoch: int, fs: FileSystem)
 
 
 def _sealed_end(directory: Path, staged: StagedPartition, fs: FileSystem, clock: Clock) -> tuple[int, int]:
-    """Roll a partition's log, recovered if need be; its end offset and the leader epoch of what follows."""
+    """Recover and roll a partition's log. Return its end offset and the leader epoch of what follows."""
     parent = directory.parent
     key = staged.topic, staged.partition
     start = OffsetCheckpoint(parent / LOG_START_OFFSETS, fs).read().get(key, 0)
@@ -267,15 +265,15 @@ def _sealed_end(directory: Path, staged: StagedPartition, fs: FileSystem, clock:
         return end, epoch
     finally:
         log.close()
-        # Of the empty active segment only the names are needed: those that are renamed to them take its place.
+        # Only the names of the empty active segment are needed: the renames replace it.
         fs.remove(directory / txn_index_file(end))
 
 
-# --- behind it --------------------------------------------------------------------------------------------------------
+# --- after the commit ----------------------------------------------------------------------------------------------
 
 
 def _carry_out(data_dir: Path, journal: Path, document: dict[str, Any], fs: FileSystem) -> None:
-    """Rename what is not renamed yet, indexes before their `.log`; then only the memory of a stream's batch is left."""
+    """Do the remaining renames, indexes before their `.log`. Then keep only the batch number of a stream."""
     touched = {data_dir}
     for source, target in document["renames"]:
         if fs.exists(data_dir / source):
@@ -283,7 +281,7 @@ def _carry_out(data_dir: Path, journal: Path, document: dict[str, Any], fs: File
             touched.add((data_dir / target).parent)
         elif not fs.exists(data_dir / target):
             raise DataDirError(
-                f"{data_dir / source} is missing: {journal.name} says that it was to become {target};"
+                f"{data_dir / source} is missing: {journal.name} renames it to {target};"
                 " the directory was started in between; run the job again and remove that file"
             )
     for directory in touched:
@@ -300,12 +298,12 @@ def _carry_out(data_dir: Path, journal: Path, document: dict[str, Any], fs: File
 
 
 def _move_recovery_points(data_dir: Path, ends: dict[str, int], fs: FileSystem) -> None:
-    """Note that what is published was flushed: recovery is to cut nothing of it."""
+    """Record the published offsets as flushed, so that recovery cuts nothing of them."""
     checkpoint = OffsetCheckpoint(data_dir / RECOVERY_POINTS, fs)
     try:
         points = checkpoint.read()
     except CorruptCheckpointError:
-        return  # who starts next knows of no flush, and says so
+        return  # the next start then assumes no flush
     for name, end in ends.items():
         partition = parse_partition_dir(name)
         if partition is not None:
@@ -345,9 +343,9 @@ def _document(journal: Path, fs: FileSystem) -> dict[str, Any]:
 
 @contextmanager
 def _held(data_dir: Path, fs: FileSystem) -> Iterator[None]:
-    """Hold the directory's lock as a broker does; another publication is waited for.
+    """Hold the directory's lock as a broker does. Wait for another publication.
 
-    Where directories cannot be locked (NFS), one that meets another is told of a broker.
+    Where directories cannot be locked (NFS), a concurrent publication is reported as a broker.
     """
     with fs.open(data_dir) as directory:
         with suppress(OSError):

@@ -1,6 +1,6 @@
-"""The bytes of a `.log` by position, read a window at a time: for searches behind damage.
+"""The bytes of a `.log` by position, read one window at a time, for searches past damage.
 
-Nothing is mapped: what cannot be read is an OSError, never a signal, and memory does not grow with the file.
+Without memory mapping: unreadable bytes raise OSError instead of a signal, and memory use stays constant.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Memory:
 class LogBytes:
     """The first `size` bytes of a `.log`. Not thread-safe.
 
-    A file that is cut concurrently has zeros in the place of what is gone, and so no batches.
+    A concurrently truncated file reads as zeros, which are no batches.
     """
 
     def __init__(self, log: LogReader, size: int) -> None:
@@ -39,11 +39,11 @@ class LogBytes:
 
     @classmethod
     def of(cls, data: Buffer) -> LogBytes:
-        """Bytes that are in memory."""
+        """Wrap bytes in memory."""
         return cls(_Memory(data), memoryview(data).nbytes)
 
     def at(self, position: int, size: int) -> memoryview:
-        """Return up to `size` bytes from `position` on; fewer only at the end."""
+        """Return up to `size` bytes from `position` on. Fewer only at the end."""
         size = min(size, self.size - position)
         if size <= 0:
             return memoryview(b"")
@@ -53,7 +53,7 @@ class LogBytes:
         return self._window[start : start + size]
 
     def window(self, position: int, size: int = 0) -> memoryview:
-        """Read a window, of `size` at least but for the end."""
+        """Read a window of at least `size` bytes, except at the end."""
         wanted = min(max(size, WINDOW_SIZE), self.size - position)
         data = self._log.pread(wanted, position)
         got = memoryview(data).nbytes
@@ -64,7 +64,7 @@ class LogBytes:
         return header_at(head, 0, len(head))
 
     def crc_flaw(self, position: int, header: tuple[int, ...]) -> str | None:
-        """Return what is wrong with the content of the batch at `position`, all of which is there; None: nothing."""
+        """Return what is wrong with the content of the whole batch at `position`, or None."""
         size = header[1] + LOG_OVERHEAD
         if header[3] != MAGIC:
             return None if batch_at(self.at(position, size)).is_crc_valid else "its CRC-32 is wrong"

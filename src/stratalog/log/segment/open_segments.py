@@ -1,11 +1,11 @@
-"""Which `.log` files are open: no more of all segments of the process than there are descriptors for.
+"""Bound the number of `.log` files that the process keeps open.
 
-Most partitions of many are idle. A descriptor for each of their segments would bound how many there can be, so a `.log`
-is parked when others need the place: its segment lets go of the `File`, and opens another one at its next use. Who
-reads at that moment holds the `File` itself, which is closed when the last one lets go.
+Most partitions are idle, and one descriptor per segment would limit how many a broker can hold. When the limit is
+reached, segments are parked: they close their `File` and open it again at the next use. A concurrent reader keeps its
+`File`, which closes with its last user.
 
-What was written through a `File` that is gone is synced through the next one: both are the same file to the system, and
-an error of writing back that was not reported yet is reported there.
+Writes through a closed `File` are synced through the next one: to the system they are one file, and it reports a
+pending write-back error there.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from typing import Final, Protocol
 from stratalog.errors import is_shortage
 from stratalog.util import File, descriptors_max
 
-#: That part of all descriptors is for logs that are open; the rest is for connections and all other files.
+#: Share of all descriptors for open logs; the rest is for connections and other files.
 _SHARE_OF_LOGS: Final = 2
-#: How many are parked at once when there is no descriptor left.
+#: Segments parked at once when no descriptor is left.
 _PARKED_AT_ONCE: Final = 64
 
 
 class Parked(Protocol):
-    """A segment. It sets `is_used` at each use of its `.log`; `park` is called by any thread."""
+    """A segment. It sets `is_used` at each use of its `.log`. Any thread may call `park`."""
 
     is_used: bool
 
     def park(self) -> None:
-        """Let go of the `.log` until it is used again."""
+        """Close the `.log` until its next use."""
 
 
 class OpenSegments:
-    """Segments whose `.log` is open, the one that was opened first in front. Thread-safe.
+    """Segments whose `.log` is open, in order of opening. Thread-safe.
 
-    The first one is parked first, but for those that were used since they were last looked at.
+    The first is parked first unless it was used since the last look.
     """
 
     def __init__(self, limit: Callable[[], int | None]) -> None:
-        """`limit` says how many may be open; None: as many as anybody likes."""
+        """`limit` returns how many may be open, None for no limit."""
         self._limit = limit
         self._lock = threading.Lock()
-        #: Weak: a segment that is forgotten without a word closes its file by that.
+        #: Weak: dropping the last reference to a segment closes its file.
         self._open: OrderedDict[weakref.ref[Parked], None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._open)
 
     def open(self, opening: Callable[[], File]) -> File:
-        """Return what `opening` does, with others parked where it finds no descriptor. OSErrors are those of it."""
+        """Return the result of `opening`. If no descriptor is free, park other segments and try again."""
         while True:
             try:
                 return opening()
@@ -60,7 +60,7 @@ class OpenSegments:
                     raise
 
     def admit(self, segment: Parked) -> None:
-        """`segment` has an open `.log` from now on and is about to use it; others are parked for it."""
+        """Register `segment` as open and in use. Park others for it if needed."""
         segment.is_used = True
         with self._lock:
             self._open[weakref.ref(segment)] = None
@@ -69,12 +69,12 @@ class OpenSegments:
             self._park_down_to(limit)
 
     def forget(self, segment: Parked) -> None:
-        """`segment` is not to be parked any more."""
+        """Unregister `segment`."""
         with self._lock:
             self._open.pop(weakref.ref(segment), None)
 
     def _park_down_to(self, count: int) -> bool:
-        """Park until `count` are open; whether that was any."""
+        """Park segments until `count` are open. Return whether any was parked."""
         parked = False
         with self._lock:
             sparing = len(self._open)
@@ -98,5 +98,5 @@ def _open_at_most() -> int | None:
     return None if limit is None else limit // _SHARE_OF_LOGS
 
 
-#: For all segments of the process.
+#: Of all segments of the process.
 OPEN_SEGMENTS: Final = OpenSegments(_open_at_most)

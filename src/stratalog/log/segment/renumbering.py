@@ -1,9 +1,8 @@
 """Give the batches of a segment other offsets and another leader epoch, in place.
 
-Base offset and leader epoch are the two fields of a batch that its CRC does not cover, and records and index entries
-hold offsets relative to a base: so a segment moves along the offsets by 12 bytes a batch, whatever its size, and its
-indexes stay as they are. A caller that writes segments before it is known where they will lie needs nothing more at the
-end.
+The CRC of a batch covers neither its base offset nor its leader epoch, and records and index entries hold relative
+offsets. Moving a segment thus costs 12 bytes a batch, and its indexes stay valid. Writers use this for segments whose
+final offsets are not known yet.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from stratalog.util import File
 def renumber(file: File, shift: int, leader_epoch: int) -> None:
     """Add `shift` to the offsets of every batch of a `.log`, and set the leader epoch.
 
-    Not durable until the file is synced, and not atomic: for a segment that has no readers yet. CorruptRecordError for
-    what is no sequence of whole batches of format 2 or would get a negative offset.
+    Not durable until the file is synced, and not atomic: for a segment without readers. Raises CorruptRecordError
+    unless the file is a sequence of whole batches of format 2, or if an offset would be negative.
     """
     position, size = 0, file.size()
     while position < size:

@@ -1,13 +1,13 @@
-"""One segment: a `.log`, its three indexes, and what is known of its newest records.
+"""One segment: a `.log` and its three indexes.
 
-The `.log` is a plain sequence of record batches. An index entry is made for a batch when more than
-`index.interval.bytes` were appended since the batch of the last entry; the time index gets the largest timestamp so far
-with it, and once more when the segment stops being active. Source: Kafka's `LogSegment`; every file has its bytes.
+The `.log` is a sequence of record batches. A batch gets an index entry when more than `index.interval.bytes` were
+appended since the batch of the last entry. The time index then also gets the largest timestamp so far, and once more
+when the segment stops being active. Source: Kafka's `LogSegment`; every file has the same bytes.
 
-Thread safety: one writer at a time (the log's lock); `read`, `translate_offset` and the searches by any thread at any
-time. `size_bytes` grows only after the bytes are written, so a reader never sees a batch that is not whole. The `.log`
-may be parked at any time and is opened again at its next use (`open_segments`). That of a segment that was deleted
-stays open as long as a reader holds the segment or a slice of it; its indexes may be gone.
+Thread safety: one writer at a time (the log's lock); any thread may call `read`, `translate_offset` and the searches.
+`size_bytes` grows only after the bytes are written, so readers never see a partial batch. The `.log` may be parked at
+any time and is opened again at its next use (`open_segments`). The file of a deleted segment stays open while a reader
+holds the segment or a slice of it; its indexes may be gone.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class LogSegment(TimedSegment):
-    """See the module. `base_offset` is a lower bound of all offsets in it."""
+    """A segment of a log. `base_offset` is a lower bound of all its offsets."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class LogSegment(TimedSegment):
         suffix: str = "",
         preallocate: bool = False,
     ) -> None:
-        """Open the files of a segment, or make them. An index is opened, and made if it is missing, at its first use.
+        """Open or create the files of a segment. Indexes are opened, or created, at their first use.
 
         `preallocate` gives a new `.log` its full size at once, with `size_bytes` still 0.
         """
@@ -81,7 +81,7 @@ class LogSegment(TimedSegment):
         )
         is_new = not fs.exists(self.log_path)
         super().__init__(is_new=is_new)
-        #: Asked and reset by `open_segments`.
+        #: Read and reset by `open_segments`.
         self.is_used = False
         #: Held while the `.log` is opened, parked, renamed or closed.
         self._file_lock = threading.Lock()
@@ -90,12 +90,12 @@ class LogSegment(TimedSegment):
         self._may_be_parked = True
         OPEN_SEGMENTS.admit(self)
         self.size_bytes = 0 if is_new else self.file.size()
-        #: Which bytes may be handed out without another look.
+        #: Which bytes may be served without another check.
         self.sound = SoundBytes(self.log_path, base_offset, self.size_bytes)
         self._is_preallocated = is_new and preallocate
         if self._is_preallocated:
             self.file.truncate(config.segment_bytes)
-        #: False: the files hold what is left of an append that failed.
+        #: False: the files hold the remains of a failed append.
         self.is_tail_certain = True
         self.created_ms = clock.now_ms()
         self._bytes_since_index_entry = 0
@@ -111,9 +111,9 @@ class LogSegment(TimedSegment):
         fs: FileSystem,
         suffix: str = "",
     ) -> LogSegment:
-        """Return a new, empty segment, with both indexes at full size.
+        """Create an empty segment with both indexes at full size.
 
-        Files that a crash left under its name go first.
+        Removes files that a crash left under its name first.
         """
         names = (log_file, offset_index_file, time_index_file, txn_index_file)
         for name in names:
@@ -127,7 +127,7 @@ class LogSegment(TimedSegment):
 
     @property
     def file(self) -> File:
-        """The open `.log`; hold it for as long as it has to stay open. OSError when it cannot be opened again."""
+        """The open `.log`. Hold it as long as it has to stay open. Raises OSError if it cannot be opened again."""
         self.is_used = True
         file = self._file
         return file if file is not None else self._open_again()
@@ -144,13 +144,13 @@ class LogSegment(TimedSegment):
         return file
 
     def park(self) -> None:
-        """Let go of the `.log` until it is used again."""
+        """Close the `.log` until its next use."""
         with self._file_lock:
             if self._may_be_parked:
                 self._file = None
 
     def keep_open(self) -> None:
-        """Have the `.log` open from now on, because its name goes. OSError when it cannot be opened again."""
+        """Keep the `.log` open from now on, because its name will go. Raises OSError if it cannot be opened again."""
         while True:
             file = self.file
             with self._file_lock:
@@ -192,18 +192,15 @@ class LogSegment(TimedSegment):
 
     @property
     def size_max(self) -> int:
-        """The largest size that the positions of the offset index allow."""
+        """The largest size for which the offset index can hold positions."""
         return self.offset_index.format.position_max
 
     def resize_indexes(self, size: int) -> None:
-        """Make room for more entries: the segment is the active one."""
+        """Make room for more entries, for the active segment."""
         self._indexes.resize(size)
 
     def release_indexes(self) -> None:
-        """Let go of the indexes until they are used again.
-
-        A log of many segments is opened without keeping thousands.
-        """
+        """Close the indexes until their next use, as when opening a log of thousands of segments."""
         self._indexes.release()
 
     # --- writing ----------------------------------------------------------------------------------------------------
@@ -217,10 +214,10 @@ class LogSegment(TimedSegment):
     ) -> None:
         """Write whole batches, `size` bytes in all, at the end.
 
-        `batches` are those batches, in order, and `aborted` the transactions that markers among them abort. The caller
-        has seen to it that the segment can hold them: offsets below the base offset or too far from it are a
-        ValueError, and nothing is written. An OSError leaves the segment as it was; if even that fails,
-        `is_tail_certain` says so: its files may hold more than was acknowledged, and nothing is to be appended to it.
+        `batches` describes them in order, and `aborted` the transactions that their markers abort. Offsets below the
+        base offset or too far above it raise ValueError before anything is written. An OSError leaves the segment
+        unchanged. If undoing the write fails too, `is_tail_certain` is False: the files may hold unacknowledged
+        records, and nothing more may be appended.
         """
         position, file = self.size_bytes, self.file
         if not self.base_offset <= batches[0].base_offset <= batches[-1].last_offset <= self.last_offset_max:
@@ -249,7 +246,7 @@ class LogSegment(TimedSegment):
         self.size_bytes = position + size
 
     def _index(self, position: int, batches: Sequence[BatchFacts]) -> None:
-        """Make the index entries for batches that were written at `position`."""
+        """Add index entries for batches written at `position`."""
         largest_before = self.max_timestamp
         largest, largest_offset = largest_before
         since = self._bytes_since_index_entry
@@ -267,28 +264,28 @@ class LogSegment(TimedSegment):
             self.raise_max_timestamp(TimestampOffset(largest, largest_offset))
 
     def _cut_back(self, size: int) -> None:
-        """Take back what a failed write left.
+        """Undo a failed write.
 
-        A preallocated file is one no more: recovery would find the batch there.
+        A preallocated file also loses its preallocated space: recovery would find the batch there.
         """
         self._is_preallocated = False
         try:
             self.file.truncate(size)
         except OSError:
-            self.is_tail_certain = False  # the first error tells more
+            self.is_tail_certain = False  # the first error says more
 
     def _cut_back_indexes(self, offset: int) -> None:
-        """Take back the entries of a failed write of batches from `offset` on."""
+        """Remove the index entries of a failed write of batches from `offset` on."""
         try:
             self._indexes.truncate_to(offset)
         except OSError:
             self.is_tail_certain = False
 
     def become_inactive(self, *, is_flushed: bool = False) -> None:
-        """Seal the full segment: add the last time index entry and cut all files to what they hold.
+        """Seal the full segment: add the last time index entry and trim all files.
 
-        `is_flushed`: all records are durable, and no flush is to come. Then what cuts the `.log` is durable as well:
-        zeros that come back behind it would look like damage to what was flushed.
+        `is_flushed`: all records are durable, and no flush follows. The trim of the `.log` is then synced too: zeros
+        that reappear at its end would look like damage to flushed records.
         """
         self._indexes.seal(self.max_timestamp)
         if self._is_preallocated:
@@ -298,18 +295,18 @@ class LogSegment(TimedSegment):
                 self.file.sync()
 
     def write_out(self) -> None:
-        """Write what is still in memory of the indexes. An OSError changes nothing; it may be tried again."""
+        """Write buffered index entries. An OSError changes nothing; the call may be repeated."""
         self._indexes.write_out()
 
     def flush(self) -> None:
-        """Make everything that was appended so far durable."""
+        """Make everything appended so far durable."""
         self.file.sync()
         self._indexes.flush()
 
     def truncate_to(self, offset: int) -> int:
-        """Drop every batch that ends at or behind `offset`; return how many bytes went.
+        """Drop every batch that ends at or after `offset`. Return the number of bytes removed.
 
-        A batch that holds `offset` among others goes whole.
+        A batch that contains `offset` is dropped whole.
         """
         found = self.translate_offset(offset)
         self._indexes.truncate_to(offset)
@@ -320,7 +317,7 @@ class LogSegment(TimedSegment):
             self.size_bytes = found.position
             self.sound.cut(found.position)
             self.file.truncate(found.position)
-            self.file.sync()  # else a power failure may bring it back in place of what is appended next
+            self.file.sync()  # a power failure may otherwise restore it in place of what is appended next
             self._is_preallocated = False
         if self.size_bytes == 0:
             self.created_ms = self._clock.now_ms()
@@ -341,21 +338,20 @@ class LogSegment(TimedSegment):
         synced_to: int | None = None,
         before_cut: Callable[[LogBytes, SoundBatches], object],
     ) -> SoundBatches:
-        """Check every batch and rebuild the indexes; return what was found.
+        """Check every batch and rebuild the indexes. Return the result.
 
-        A batch is sound if its header, its size and its CRC are, and its offsets lie behind those of the one before it,
-        not below the base offset and below `end_offset`. From the offset `flushed_to` on the file is cut before the
-        first one that is not; before that, damage is stepped over and stays, but with `cut_torn_write` for one batch
-        that the file ends in, or zeros. What nothing sound follows is cut from `synced_to` on already (default:
-        `flushed_to`). `before_cut` sees the file while it is whole.
+        A batch is sound if its header, size and CRC are right, and its offsets are above those of the previous batch,
+        at least the base offset, and below `end_offset`. From the offset `flushed_to` on, the file is cut before the
+        first unsound batch. Before that, damage is skipped and kept; with `cut_torn_write`, a partial batch or zeros at
+        the end of the file are cut all the same. Damage that no sound batch follows is cut from `synced_to` on
+        (default: `flushed_to`). `before_cut` sees the file while it is whole.
 
-        `on_batch` is called for the first batch of each leader epoch after `epoch`, and for those batches of producers
-        with an id from which their state follows: of batches outside of transactions, the last few of each producer
-        will do. Its view is valid during the call only. A batch is not sound either if `on_batch` raises
-        CorruptRecordError or InvalidRecordError for it.
+        `on_batch` is called for the first batch of each leader epoch after `epoch`, and for batches that determine
+        producer state: outside of transactions, the last few of each producer. Its view is valid during the call only.
+        A batch for which it raises CorruptRecordError or InvalidRecordError is unsound.
 
-        With `may_overflow`, OverflowedSegmentError if sound batches are found that lie too far from the base offset for
-        the indexes; without, they are not sound.
+        With `may_overflow`, raises OverflowedSegmentError for sound batches too far from the base offset for the
+        indexes; otherwise these are unsound.
         """
         self._indexes.reset()
         file_size = self.file.size()
@@ -380,7 +376,7 @@ class LogSegment(TimedSegment):
         self.size_bytes, self._max_timestamp = sound.size_bytes, sound.max_timestamp
         if self.size_bytes < file_size:
             self.file.truncate(self.size_bytes)
-            # Nothing may be left to flush before a clean stop, behind which what was cut would not be cut again.
+            # A clean stop must find nothing to flush: after it, a restored tail would not be cut again.
             self.file.sync()
         if sound.damage:
             self.sound.distrust(self.size_bytes)
@@ -395,9 +391,9 @@ class LogSegment(TimedSegment):
     # --- end --------------------------------------------------------------------------------------------------------
 
     def change_suffix(self, old: str, new: str) -> None:
-        """Rename all files, `old` for `new` at the end; that of a segment that is to be deleted stays open.
+        """Replace the suffix `old` of all files by `new`. A segment that is to be deleted stays open.
 
-        The `.log` first: recovery takes what stands beside it under the same suffix for its own, and nothing else.
+        Renames the `.log` first: recovery treats the other files with its suffix as its own.
         """
         if new == DELETED_SUFFIX:
             self.keep_open()
@@ -408,13 +404,13 @@ class LogSegment(TimedSegment):
         self._indexes.change_suffix(old, new)
 
     def remove_files(self) -> None:
-        """Remove all files; a caller that holds the segment or a slice of it can still read its `.log`."""
+        """Remove all files. Holders of the segment or a slice of it can still read its `.log`."""
         self.keep_open()
         for path in (*self.index_paths, self.log_path):
             self._fs.remove(path)
 
     def close(self) -> None:
-        """Let go of all files and leave them as they are; the `.log` stays open as long as a slice of it lives."""
+        """Close all files. The `.log` stays open as long as a slice of it lives."""
         with self._file_lock:
             self._file = File(self.log_path, -1)
             self._may_be_parked = False

@@ -1,7 +1,7 @@
-"""The three indexes of a segment as one: opened at their first use, filled, cut and renamed together.
+"""The three indexes of a segment as one: opened at first use, filled, truncated and renamed together.
 
-A log of many segments is opened without opening thousands of indexes; a segment that is never read never reads them.
-Thread safety: one writer at a time (the log's lock); any thread may be the first to use an index.
+Opening a log thus does not open thousands of index files. Thread safety: one writer at a time (the log's lock); any
+thread may be the first to use an index.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from stratalog.util import FileSystem
 
 
 class SegmentIndexes:
-    """See the module. `new_format` is that of offset indexes that are made; one that exists is read as it is."""
+    """The indexes of one segment. `new_format` is that of new offset indexes; an existing one keeps its format."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class SegmentIndexes:
         self._offset: OffsetIndex | None = None
         self._time: TimeIndex | None = None
         self._is_full: bool | None = None
-        #: The segment is on its way out: an index that is gone is not made again for a late reader.
+        #: The segment is being removed: a late reader must not create a missing index again.
         self._is_going = False
         self._is_closed = False
 
@@ -81,7 +81,7 @@ class SegmentIndexes:
     def _detect(self) -> Detection:
         """Return the format of the offset index on disk.
 
-        A new one, and one that cannot be right, has the format in force.
+        The configured format if the file is new or implausible.
         """
         return detect_in_file(
             self.offset_path,
@@ -122,19 +122,22 @@ class SegmentIndexes:
         return known
 
     def append(self, last_offset: int, position: int, largest: int, largest_offset: int) -> None:
-        """Add an entry for the batch at `position`, with the largest timestamp up to it; the indexes are not full."""
+        """Add an entry for the batch at `position`, with the largest timestamp up to it.
+
+        The indexes must not be full.
+        """
         self.offset.append(last_offset, position)
         self.time.maybe_append(largest, largest_offset)
         self._is_full = None
 
     def append_packed(self, offset_entries: bytes, time_entries: bytes) -> None:
-        """Add entries as the files have them, in order and larger than those that are there; the indexes have room."""
+        """Add encoded entries, in order and larger than the existing ones. The indexes must have room."""
         self.offset.append_packed(offset_entries)
         self.time.append_packed(time_entries)
         self._is_full = None
 
     def seal(self, max_timestamp: TimestampOffset) -> None:
-        """Add the last time index entry and cut both files to what they hold: nothing more is appended."""
+        """Add the last time index entry and trim both files. Nothing more is appended."""
         self._is_full = None  # first: on a full disk, one may be trimmed and the other not
         if max_timestamp.timestamp_ms > self.time.last_entry.timestamp_ms:
             self.time.maybe_append(max_timestamp.timestamp_ms, max_timestamp.offset, skip_full_check=True)
@@ -142,39 +145,39 @@ class SegmentIndexes:
         self.time.trim_to_valid_size()
 
     def resize(self, size: int) -> None:
-        """Make room for more entries: the segment is the active one."""
+        """Make room for more entries, for the active segment."""
         self._is_full = None
         self.offset.resize(max(size, self.offset.size_in_bytes))
         self.time.resize(max(size, self.time.size_in_bytes))
 
     def truncate_to(self, offset: int) -> None:
-        """Drop what speaks of offsets >= `offset`."""
+        """Remove entries for offsets >= `offset`."""
         self._is_full = None
         self.offset.truncate_to(offset)
         self.time.truncate_to(offset)
         self.txn.truncate_to(offset)
 
     def reset(self) -> None:
-        """Drop all entries, to fill the indexes again, the offset index in the format in force."""
+        """Remove all entries. The offset index is created again in the configured format."""
         self._is_full = None
         self.offset.reset(self._new_format)
         self.time.reset()
         self.txn.reset()
 
     def write_out(self) -> None:
-        """See to it that the files have all entries. OSError, and they stay in memory."""
+        """Write all entries to the files. On OSError they stay in memory."""
         for index in (self._offset, self._time):
             if index is not None:
                 index.write_out()
 
     def flush(self) -> None:
-        """Make the entries of all that are open durable."""
+        """Make the entries of all open indexes durable."""
         for index in (self._offset, self._time, self.txn):
             if index is not None:
                 index.flush()
 
     def change_suffix(self, old: str, new: str) -> None:
-        """Rename the files, `old` for `new` at the end."""
+        """Replace the suffix `old` of the files by `new`."""
         with self._lock:
             self._is_going = new == DELETED_SUFFIX
             self.txn.rename_to(with_suffix(self.txn.path, old, new))
@@ -189,7 +192,7 @@ class SegmentIndexes:
             self._log_path = with_suffix(self._log_path, old, new)
 
     def release(self) -> None:
-        """Let go of the indexes until they are used again."""
+        """Close the indexes until their next use."""
         with self._lock:
             for index in (self._offset, self._time):
                 if index is not None:
@@ -197,7 +200,6 @@ class SegmentIndexes:
             self._offset = self._time = None
 
     def close(self) -> None:
-        """Let go of all files and leave them as they are."""
         with self._lock:
             self._is_closed = True
             for index in (self._offset, self._time):
@@ -207,5 +209,5 @@ class SegmentIndexes:
 
 
 def with_suffix(path: Path, old: str, new: str) -> Path:
-    """Return the path with `new` in place of `old` at the end of its name; either may be empty."""
+    """Return the path with the suffix `old` replaced by `new`; either may be empty."""
     return path.with_name(path.name.removesuffix(old) + new)

@@ -1,6 +1,6 @@
-"""What may be asked of a segment without changing it: batch headers from a position on, the place of an offset, times.
+"""Read-only access to a segment: batch headers, positions of offsets, timestamps.
 
-All of it by any thread at any time, while one writer appends: `size_bytes` grows only after the bytes are written.
+Any thread may call this while one writer appends: `size_bytes` grows only after the bytes are written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from stratalog.util import File
 
 logger = logging.getLogger(__name__)
 
-#: Headers are read from disk in pieces of this size; as much as lies between two index entries, and some more.
+#: Bytes of headers read from disk at once: the distance of two index entries, and some more.
 _SCAN_CHUNK_SIZE: Final = 8192
 
 _NO_HEADER: Final = (-1,) * 13
@@ -39,17 +39,17 @@ _unpack_header = HEADER.unpack_from
 
 
 class ReadableSegment(ABC):
-    """A `.log` with its indexes, read only. `LogSegment` says where the files and indexes come from."""
+    """A read-only `.log` with its indexes. `LogSegment` provides the files and indexes."""
 
     base_offset: int
     log_path: Path
-    #: Bytes of whole batches; what lies behind them in the file is no part of the segment.
+    #: Bytes of whole batches. Later bytes of the file are no part of the segment.
     size_bytes: int
 
     @property
     @abstractmethod
     def file(self) -> File:
-        """The open `.log`; hold it for as long as it has to stay open."""
+        """The open `.log`. Hold it as long as it has to stay open."""
 
     @property
     @abstractmethod
@@ -67,10 +67,10 @@ class ReadableSegment(ABC):
         """The largest timestamp and the last offset of the first batch that has it; (-1, base offset) for none."""
 
     def headers(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Position and header fields (`batch_format.HEADER`) of each whole batch from position `start` on, in order.
+        """Yield position and header fields (`batch_format.HEADER`) of each whole batch from `start` on, in order.
 
-        Messages of formats 0 and 1 are told in the same terms, see `legacy_format.read_header`. Raises
-        CorruptRecordError for bytes that are no batch header.
+        Messages of formats 0 and 1 have the same fields, see `legacy_format.read_header`. Raises CorruptRecordError for
+        bytes that are no batch header.
         """
         limit = self.size_bytes if end is None else min(end, self.size_bytes)
         pread = self.file.pread
@@ -102,10 +102,10 @@ class ReadableSegment(ABC):
         )
 
     def translate_offset(self, offset: int) -> BatchPosition | None:
-        """Return the first batch that ends at or behind `offset`, or None if all end before it.
+        """Return the first batch that ends at or after `offset`, or None if all end before it.
 
-        An index entry that does not fit the batch at its position is not believed: the segment is then searched from
-        its start. Raises CorruptRecordError for damage that lies in between.
+        If an index entry does not match the batch at its position, the segment is searched from its start. Raises
+        CorruptRecordError for damage on the way.
         """
         entry = self.offset_index.lookup(offset)
         try:
@@ -117,9 +117,9 @@ class ReadableSegment(ABC):
             return behind
 
     def _batch_of_next_entry(self, entry: OffsetPosition, offset: int) -> BatchPosition | None:
-        """Return the batch of the index entry behind `entry`, if it holds `offset`.
+        """Return the batch of the index entry after `entry`, if it holds `offset`.
 
-        Recovery gives an entry to the first batch behind damage; entries have last offsets, so `lookup` finds it too
+        Recovery adds an entry for the first batch after damage. Entries have last offsets, so `lookup` finds it too
         late.
         """
         following = self.offset_index.fetch_upper_bound(entry, 1)
@@ -130,20 +130,20 @@ class ReadableSegment(ABC):
         return None
 
     def _find_from(self, entry: OffsetPosition, offset: int) -> BatchPosition | None:
-        """`translate_offset`, with the index entry that is nearest below."""
+        """Do `translate_offset` from the nearest index entry below."""
         if entry.position == 0:
             return self._find(offset, 0)
         last_offset = self._last_offset_at(entry.position)
         if last_offset == entry.offset:
             return self._find(offset, entry.position)
-        if self.base_offset <= last_offset < entry.offset:  # what brokers of old wrote for several batches at once
+        if self.base_offset <= last_offset < entry.offset:  # old brokers wrote one entry for several batches
             with suppress(CorruptRecordError):
                 found = self._find(offset, entry.position)
-                # The entry says that its own offset is there: a batch behind it would hide a loss.
+                # The entry claims that its own offset is there: returning a later batch would hide a loss.
                 if found is None or offset > entry.offset or found.base_offset <= offset:
                     return found
         logger.warning(
-            "%s: no batch that ends at offset %d stands at position %d; searching without the index",
+            "%s: no batch at position %d ends at offset %d; searching without the index",
             self.offset_index.path,
             entry.offset,
             entry.position,
@@ -155,7 +155,7 @@ class ReadableSegment(ABC):
         return self._last_offset_at(entry.position) == entry.offset
 
     def _last_offset_at(self, position: int) -> int:
-        """Return the last offset of the batch at `position`; -1 if none is there."""
+        """Return the last offset of the batch at `position`, or -1."""
         if 0 <= position < self.size_bytes:
             with suppress(CorruptRecordError):
                 for _, header in self.headers(position):
@@ -163,7 +163,7 @@ class ReadableSegment(ABC):
         return -1
 
     def _find(self, offset: int, start: int) -> BatchPosition | None:
-        """`translate_offset`, from the batch at `start` on."""
+        """Do `translate_offset` from the batch at `start` on."""
         size = self.size_bytes
         end, last_offset = start, -1
         for position, header in self.headers(start, size):
@@ -192,9 +192,9 @@ class ReadableSegment(ABC):
         return BatchPosition(base_offset, position, size)
 
     def _first_offset_within(self, position: int, size: int) -> int:
-        """Return that of a compressed message of an old format, which must be unpacked for it.
+        """Return the first offset of a compressed message of an old format, which must be decompressed for it.
 
-        CorruptRecordError if it cannot be.
+        Raises CorruptRecordError if that fails.
         """
         try:
             return self.read_batch(position, size).base_offset
@@ -202,14 +202,14 @@ class ReadableSegment(ABC):
             raise CorruptRecordError(f"{self.log_path}: position {position}: {error}") from error
 
     def read_batch(self, position: int, size: int) -> RecordBatch:
-        """Return the batch at a position that `headers` gave."""
+        """Return the batch at a position from `headers`."""
         return batch_at(self.file.pread(size, position))
 
     def slice(self, position: int, size: int) -> FileSlice:
         return FileSlice(self.file, position, size)
 
     def is_true_time(self, entry: TimestampOffset) -> bool:
-        """Return whether the batch with the offset of a time index entry has the entry's timestamp as its largest."""
+        """Return whether the batch at the offset of a time index entry has its timestamp as the largest."""
         found = self.translate_offset(entry.offset)
         if found is None:
             return False
@@ -218,10 +218,9 @@ class ReadableSegment(ABC):
         return False
 
     def find_timestamp(self, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
-        """Return the first record from `start_offset` on that is not older than `timestamp_ms`.
+        """Return the first record from `start_offset` on with a timestamp of at least `timestamp_ms`.
 
-        A time index entry is believed if it is true of the batch that it speaks of; else all of the segment is
-        searched.
+        A time index entry that does not match its batch is ignored, and the whole segment is searched.
         """
         indexed = self.time_index.lookup(timestamp_ms)
         first = start_offset
@@ -262,13 +261,13 @@ class ReadableSegment(ABC):
         return None
 
     def read_next_offset(self) -> int:
-        """Return the offset behind the last whole batch; the base offset if there is none."""
+        """Return the offset after the last whole batch, or the base offset."""
         return self.read_end()[0]
 
     def read_end(self) -> tuple[int, int]:
-        """Return the offset behind the last whole batch, and the position behind it.
+        """Return the offset and the position after the last whole batch.
 
-        The base offset and 0 if there is none.
+        Without a batch, the base offset and 0.
         """
         next_offset = self.base_offset
         end = start = self.offset_index.last_entry.position

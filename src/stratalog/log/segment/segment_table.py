@@ -1,4 +1,4 @@
-"""The segments of a log, in order: an immutable snapshot that readers take without a lock."""
+"""The segments of a log, in order: an immutable snapshot that is read without a lock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class SegmentTable:
-    """Segments by ascending base offset; the last one is the active one. Never changes: writers make a new one."""
+    """Segments by ascending base offset, the active one last. Writers replace the whole table."""
 
     __slots__ = ("_base_offsets", "all")
 
@@ -26,11 +26,11 @@ class SegmentTable:
         return iter(self.all)
 
     def floor(self, offset: int) -> int:
-        """Index of the segment that would hold `offset`: the last one with a base offset <= it; -1 for none."""
+        """Return the index of the last segment with a base offset <= `offset`, or -1."""
         return bisect_right(self._base_offsets, offset) - 1
 
     def from_offset(self, offset: int) -> tuple[LogSegment, ...]:
-        """Return the segments that hold offsets >= `offset`: from the floor segment on, or all."""
+        """Return the segments that may hold offsets >= `offset`: from the floor segment on, or all."""
         return self.all[max(self.floor(offset), 0) :]
 
     @property

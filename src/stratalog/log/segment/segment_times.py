@@ -1,9 +1,7 @@
-"""What is known of a segment's timestamps: its largest one, for searches and retention, and its first one, for rolling.
+"""The largest timestamp of a segment, for searches and retention, and its first one, for rolling.
 
-The largest comes from the time index, which may have lost entries in a segment that was found on disk; a caller that
-decides something that cannot be undone has it proven by the batches first.
-
-Thread safety: any thread may ask and prove, while one writer appends.
+The largest comes from the time index. In a segment found on disk this may have lost entries, so callers verify it with
+the batches before an irreversible decision. Thread safety: any thread may read and verify while one writer appends.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ _UNKNOWN: Final = TimestampOffset(-2, -1)
 
 
 class TimedSegment(ReadableSegment):
-    """See the module. `is_new`: the segment has no batches yet but those that this process will append."""
+    """Timestamps of a segment. `is_new`: it has only batches that this process appends."""
 
     def __init__(self, *, is_new: bool) -> None:
         self._first_batch_timestamp: int | None = None
@@ -40,7 +38,7 @@ class TimedSegment(ReadableSegment):
         return known
 
     def raise_max_timestamp(self, found: TimestampOffset) -> None:
-        """Note the timestamp of a batch that is there, or about to be: of concurrent calls, the larger one stays."""
+        """Raise the largest timestamp to that of a batch. Of concurrent calls the larger one wins."""
         with self._max_timestamp_lock:
             known = self._max_timestamp
             if known is _UNKNOWN:
@@ -49,10 +47,10 @@ class TimedSegment(ReadableSegment):
                 self._max_timestamp = found
 
     def prove_max_timestamp(self) -> bool:
-        """Make sure that no record is newer than `max_timestamp` says; whether one was.
+        """Verify from the batches that no record is newer than `max_timestamp`. Return whether one was.
 
-        For a decision that cannot be undone. The time index of a segment that was found on disk may have lost
-        entries. Where batches cannot be read, the file's modification time stands for their records.
+        For irreversible decisions: the time index of a segment found on disk may have lost entries. Unreadable batches
+        count as being as old as the file's modification time.
         """
         if self._is_max_timestamp_proven:
             return False
@@ -65,9 +63,9 @@ class TimedSegment(ReadableSegment):
         return self.max_timestamp != before
 
     def _read_max_timestamp(self) -> tuple[TimestampOffset, bool]:
-        """Return the last time index entry if it is true, or what the batches behind it have.
+        """Return the largest timestamp, and whether all batches were readable.
 
-        And whether all could be read.
+        The last time index entry if it is right, else the largest in the batches after it.
         """
         largest = TimestampOffset(NO_TIMESTAMP, self.base_offset)
         end, size = 0, self.size_bytes
@@ -86,7 +84,7 @@ class TimedSegment(ReadableSegment):
         return largest, end == size
 
     def largest_timestamp(self) -> int:
-        """Return the largest record timestamp, or the file's modification time when no record has one."""
+        """Return the largest record timestamp, or the file's modification time if no record has one."""
         timestamp = self.max_timestamp.timestamp_ms
         return timestamp if timestamp >= 0 else self.last_modified_ms
 
@@ -96,7 +94,7 @@ class TimedSegment(ReadableSegment):
 
     @property
     def first_batch_timestamp(self) -> int | None:
-        """The max timestamp of the first batch (-1: it has none, or is damaged); None for an empty segment."""
+        """The max timestamp of the first batch (-1: none, or damaged), or None for an empty segment."""
         if self._first_batch_timestamp is None and self.size_bytes:
             try:
                 for _, header in self.headers():

@@ -1,8 +1,7 @@
-"""Whole segments from encoded batches, without a log: what a bulk writer makes and a broker takes over.
+"""Write whole segments from encoded batches, without a log, for bulk writers.
 
-Every file has the bytes that `PartitionLog` writes for the same batches: it is the same `LogSegment`, and the same rule
-decides when a segment is full. What belongs to a partition rather than to a segment (`partition.metadata`, checkpoints
-of the data directory) is for the caller that puts the segments into one.
+The files have the same bytes as those of `PartitionLog`: they share `LogSegment` and the roll rule. Files of the
+partition (`partition.metadata`) and of the data directory (checkpoints) are up to the caller.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from stratalog.records import EncodedBatch
 
 
-#: With a thread to sync on, what is appended goes to the disk in such pieces: a large one at the end would be waited
-#: for.
+#: With a sync thread, appended data is synced in pieces of this size: one large sync at the end would take long.
 _SYNC_BYTES: Final = 16 << 20
 
 
@@ -34,8 +32,8 @@ _SYNC_BYTES: Final = 16 << 20
 class WrittenSegment:
     """A finished segment. Offsets are inclusive, sizes in bytes.
 
-    `snapshot` is the state of producers behind it (there are none: the batches have no producer id). A transaction
-    index is not there, as Kafka makes none without aborted transactions.
+    `snapshot` is the producer state after it, which is empty. Like Kafka, no transaction index is written without
+    aborted transactions.
     """
 
     base_offset: int
@@ -50,17 +48,16 @@ class WrittenSegment:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """All of them, the `.log` last: where it is, the others are."""
+        """All its files, the `.log` last: if it exists, so do the others."""
         return self.offset_index, self.time_index, self.snapshot, self.log
 
 
 class SegmentWriter:
-    """Appends batches to segments in `directory`, which exists and belongs to this writer alone. Not thread-safe.
+    """Append batches to segments in `directory`, which exists and is used by this writer alone. Not thread-safe.
 
-    `config` says when a segment is full (`segment.bytes`, `segment.ms`, index sizes), how dense the indexes are and
-    which format they have. Files are durable when `finish` returns. With `syncing`, which several writers may share,
-    they are synced there while more is written; what `taken` gives is durable with the next `finish` then. Errors are
-    OSErrors but for what `append` says.
+    `config` says when a segment is full (`segment.bytes`, `segment.ms`, index sizes), and the density and format of the
+    indexes. Files are durable when `finish` returns. With the executor `syncing`, which writers may share, they are
+    synced concurrently; segments from `taken` are then durable after the next `finish`. Raises OSError.
     """
 
     def __init__(
@@ -87,10 +84,10 @@ class SegmentWriter:
         self._written: list[WrittenSegment] = []
 
     def append(self, batch: EncodedBatch) -> None:
-        """Put a batch behind the ones before it.
+        """Append a batch.
 
-        RecordListTooLargeError for one larger than a segment; ValueError for offsets that do not ascend, and for a
-        batch of a producer with an id, whose state would have to follow.
+        Raises RecordListTooLargeError for a batch larger than a segment; ValueError for offsets that do not ascend, and
+        for a batch with a producer id.
         """
         size = batch.size
         if batch.base_sequence >= 0:
@@ -114,13 +111,13 @@ class SegmentWriter:
             self._write_out(segment)
 
     def _write_out(self, segment: LogSegment) -> None:
-        """Have what was appended so far go to the disk, unless an earlier part is still on its way."""
+        """Sync what was appended so far, unless an earlier sync is still running."""
         if self._sync and self._syncing is not None and all(sync.done() for sync in self._syncs):
             self._unsynced_bytes = 0
             self._syncs.append(self._syncing.submit(segment.file.sync))
 
     def roll(self) -> None:
-        """End the segment at hand, if there is one: the next batch begins another."""
+        """End the current segment, if any. The next batch begins another."""
         segment = self._segment
         if segment is None:
             return
@@ -149,7 +146,7 @@ class SegmentWriter:
         self._records = self._unsynced_bytes = 0
 
     def _close(self, segment: LogSegment, snapshot: Path) -> None:
-        """End a segment to which nothing is appended any more."""
+        """Finish the files of a segment."""
         try:
             if self._sync:
                 segment.flush()
@@ -159,7 +156,7 @@ class SegmentWriter:
             segment.close()
 
     def _wait(self) -> None:
-        """Until everything that was given to `syncing` is done; the first error is raised."""
+        """Wait for all work on `syncing`. Raise its first error."""
         syncs, self._syncs = self._syncs, []
         for sync in syncs:
             sync.exception()
@@ -167,12 +164,12 @@ class SegmentWriter:
             sync.result()
 
     def taken(self) -> Sequence[WrittenSegment]:
-        """Return the segments that were ended since this was asked last: they are the caller's now."""
+        """Return the segments that were finished since the last call. The caller owns them."""
         written, self._written = self._written, []
         return written
 
     def finish(self) -> Sequence[WrittenSegment]:
-        """End the last segment; what `taken` has not given yet."""
+        """End the last segment. Return what `taken` has not returned yet."""
         self.roll()
         self._wait()
         if self._sync:
@@ -180,7 +177,7 @@ class SegmentWriter:
         return self.taken()
 
     def abort(self) -> None:
-        """Remove what was written and not taken."""
+        """Remove what was written and not returned."""
         with suppress(OSError):
             self._wait()
         if self._segment is not None:
