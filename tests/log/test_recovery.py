@@ -137,9 +137,9 @@ def test_what_recovery_found_and_did_is_said_in_one_line_each(
     cut, dropped, done = [record.getMessage() for record in caplog.records]
     assert cut.startswith(f"orders-0: cut {second.name} at position ")
     assert f"bytes from offset {end} on: a batch of " in cut
-    assert dropped.startswith(f"orders-0: {third.name} lies behind the cut")
+    assert dropped.startswith(f"orders-0: {third.name} follows the cut")
     assert done.startswith("orders-0: recovered: read 2 segments (")
-    assert "and 1 segments behind them" in done
+    assert "and 1 segments after them" in done
     assert f"the log ends at offset {end}" in done
 
 

@@ -1,7 +1,7 @@
-"""Flush appended records, and keep the offset up to which the log is durable.
+"""Flush appended records, and track the offset up to which the log is durable.
 
-After a sync that failed the content of the disk is unknown: the log then refuses every append and flush, until it is
-opened again.
+After a failed sync the content of the disk is unknown: the log then refuses every append and flush until it is opened
+again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class FlushTimes(NamedTuple):
 
 
 class Flusher:
-    """Moves the recovery point of a log. Thread-safe; the disk is waited for without the lock."""
+    """Moves the recovery point of a log. Thread-safe; syncs run without the lock."""
 
     def __init__(
         self,
@@ -37,22 +37,25 @@ class Flusher:
         sync_small_files: Callable[[], object] = lambda: None,
         has_durable_names: bool = True,
     ) -> None:
-        """`sync_small_files` makes durable what the directory holds besides segments; called by the first flush.
+        """`sync_small_files` syncs the other files of the directory; the first flush calls it.
 
-        `has_durable_names`: whether the directory was synced since anything was made or renamed in it; not by recovery.
+        `has_durable_names`: whether the directory was synced since files were created or renamed in it.
         """
         self._local = local
         self._sync_small_files = sync_small_files
         self._lock = lock
         self._last_flush_ms = local.clock.now_ms()
-        #: Whether the name of the partition's directory is known to be on the disk.
+        #: Whether the name of the partition's directory is known to be durable.
         self._is_directory_synced = False
         self._has_durable_names = has_durable_names
-        #: Of those that had something to do.
+        #: Counts only flushes that had something to do.
         self.times = FlushTimes()
 
     def flush(self, up_to: int | None = None) -> None:
-        """Make every record below `up_to` (default: all) durable. KafkaStorageError when the disk refuses, or did."""
+        """Make every record below `up_to` (default: all) durable.
+
+        Raises KafkaStorageError for this or an earlier failure.
+        """
         local = self._local
         if local.sync_failed:
             raise local.unusable()
@@ -82,11 +85,11 @@ class Flusher:
                 local.recovery_point = max(local.recovery_point, min(end, local.end.offset))
                 local.producers.snapshots.forget_unsynced(snapshots)  # a roll may have taken another since
                 self._last_flush_ms = local.clock.now_ms()
-        if not is_as_it_was:  # what was appended in place of what was cut may not have been synced
+        if not is_as_it_was:  # what was appended after a truncation may not have been synced
             self.flush(up_to)
 
     def flush_for_stop(self) -> None:
-        """Make durable what a clean stop leaves: all records, and a snapshot at the end. The log's lock is held."""
+        """Make durable what a clean stop leaves: all records, and a snapshot at the end. Hold the log's lock."""
         local = self._local
         self.flush()
         is_new = local.producers.take_snapshot() is not None
@@ -95,9 +98,9 @@ class Flusher:
             local.fs.sync_dir(local.directory)
 
     def _sync_snapshots(self, end: int) -> list[SnapshotFile]:
-        """Sync the producer snapshots up to `end` that rolls have taken; return them.
+        """Sync and return the producer snapshots up to `end` that rolls have taken.
 
-        Recovery reads nothing below the recovery point again, so a snapshot there has to be whole.
+        Recovery reads nothing below the recovery point, so a snapshot there has to be complete.
         """
         local = self._local
         with self._lock:
@@ -109,7 +112,7 @@ class Flusher:
     def _sync_names(self) -> None:
         """Make the names of new segments durable.
 
-        And once, their directory, which may be new, with all that is in it.
+        Once also that of the directory, which may be new.
         """
         local = self._local
         if not self._is_directory_synced:
@@ -120,13 +123,13 @@ class Flusher:
             self._is_directory_synced = True
 
     def _sync(self, sync: Callable[[], None], segment: LogSegment | None = None) -> None:
-        """Sync files, after which it is known what the disk has; after a failure it is not."""
+        """Sync files. After a failure the log is unusable, since the content of the disk is unknown."""
         self._disk(sync, segment, is_sync=True)
 
     def _disk(self, work: Callable[[], None], segment: LogSegment | None = None, *, is_sync: bool = False) -> None:
-        """Work on files that others may close, rename or remove concurrently.
+        """Work on files that other threads may close, rename or remove concurrently.
 
-        Only if none is, the disk failed.
+        An error counts as a disk failure only if none of that happened.
         """
         local = self._local
         try:
@@ -139,12 +142,15 @@ class Flusher:
                     return
                 if not isinstance(error, OSError):
                     raise
-                # A file that could not be opened was not synced, and can be once there are descriptors again.
+                # A file that could not be opened was not synced. It can be once there are descriptors again.
                 local.sync_failed = local.sync_failed or (is_sync and not is_shortage(error))
             raise local.storage_error("flush", error) from error
 
     def flush_if_due(self, now_ms: int) -> bool:
-        """Flush what flush.ms says, or the segments that were sealed since; whether there was anything to do."""
+        """Flush as flush.ms requires, or the segments sealed since the last flush.
+
+        Return whether there was anything to do.
+        """
         local = self._local
         if local.closed:
             return False
@@ -158,5 +164,5 @@ class Flusher:
 
 
 def _sync_if_there(path: Path, fs: FileSystem) -> None:
-    with suppress(FileNotFoundError):  # it went with its segment
+    with suppress(FileNotFoundError):  # it was removed with its segment
         sync_file(path, fs)

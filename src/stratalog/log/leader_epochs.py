@@ -23,12 +23,12 @@ class LeaderEpochCache:
     """Thread safety: reads see one consistent state without a lock; changes take turns."""
 
     def __init__(self, path: StrPath, fs: FileSystem = REAL_FILESYSTEM, *, durable: bool = True) -> None:
-        """Read the file, or make it, empty. Raises CorruptCheckpointError. `durable=False`: not before `sync`."""
+        """Read the file, or create it empty. Raises CorruptCheckpointError. `durable=False`: no sync before `sync`."""
         self.path = Path(path)
         self._fs = fs
         self._lock = threading.Lock()
         self._durable = durable
-        #: Replaced, never changed: readers keep the tuple that they took.
+        #: Replaced, never changed: readers keep their tuple.
         self._entries: tuple[EpochEntry, ...] = ()
         if fs.exists(self.path):
             for entry in decode_epochs(fs.read_bytes(self.path), str(self.path)):
@@ -51,10 +51,10 @@ class LeaderEpochCache:
         return entries[0] if entries else None
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Assign `epoch` from `start_offset` on, where its leader wrote its first record, or will.
+        """Assign `epoch` from `start_offset` on, where its leader wrote or will write its first record.
 
-        Nothing happens if it is the latest epoch and began no later. Entries that contradict the new one (an epoch or a
-        start offset that is not smaller) go. ValueError for a negative number.
+        Nothing happens if it is the latest epoch and began no later. Contradicting entries (an epoch or a start offset
+        that is not smaller) are removed. ValueError for a negative number.
         """
         self.assign_all((EpochEntry(epoch, start_offset),))
 
@@ -73,10 +73,10 @@ class LeaderEpochCache:
         return entries[at - 1].epoch if at else None
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return the largest known epoch <= `epoch`, and the offset behind its last record.
+        """Return the largest known epoch <= `epoch`, and the offset after its last record.
 
-        The latest epoch ends at `log_end_offset`. Before the first known epoch: `epoch` itself and where the first one
-        begins. (-1, -1) for an epoch above the latest, or -1.
+        The latest epoch ends at `log_end_offset`. Before the first known epoch: `epoch` itself and the start of the
+        first one. (-1, -1) for an epoch above the latest, or -1.
         """
         entries = self._entries
         if epoch == UNDEFINED_EPOCH or not entries or epoch > entries[-1].epoch:
@@ -104,21 +104,20 @@ class LeaderEpochCache:
     def entries_in_range(self, start_offset: int, end_offset: int) -> list[EpochEntry]:
         """Return the epochs of the offsets from `start_offset` (inclusive) to `end_offset` (exclusive).
 
-        The first one begins at `start_offset` at the earliest. The result is copied with a segment to the remote
-        tier.
+        The first one begins at `start_offset` at the earliest. The result is copied to the remote tier with a segment.
         """
         return list(_before(_from(self._entries, start_offset), end_offset))
 
     def truncate_from_end(self, offset: int) -> None:
-        """Drop the entries that begin at `offset`, where the log was cut, or later. A negative offset does nothing."""
+        """Drop the entries that begin at or after `offset`, where the log was cut. A negative offset does nothing."""
         with self._lock:
             if offset >= 0:
                 self._replace(_before(self._entries, offset))
 
     def truncate_from_start(self, offset: int) -> None:
-        """Drop what ended before `offset`, where the log now begins; the epoch that wrote it begins there now.
+        """Drop epochs that ended before `offset`, the new log start. The epoch that wrote `offset` now begins there.
 
-        Always durable: a checkpoint of the log start is believed only where the epochs agree with it.
+        Always durable: a checkpoint of the log start is trusted only if the epochs agree with it.
         """
         with self._lock:
             self._replace(_from(self._entries, offset), durable=True)
@@ -128,14 +127,14 @@ class LeaderEpochCache:
             self._replace(())
 
     def sync(self) -> None:
-        """Make the file durable, once its directory is synced too; every change is from now on."""
+        """Make the file durable, after its directory was synced. From now on every change is."""
         with self._lock:
             if self._fs.exists(self.path):
                 sync_file(self.path, self._fs)
             self._durable = True
 
     def moved_to(self, directory: StrPath) -> None:
-        """Go on under the new name of the partition directory."""
+        """Use the new name of the partition directory."""
         self.path = Path(directory) / self.path.name
 
     def __repr__(self) -> str:

@@ -2,12 +2,11 @@
 
     log start offset <= local log start offset <= last stable offset <= high watermark <= end
 
-`PartitionLog` decides what is to happen; here it happens to the segments' files. Those that must not be readable any
-more are renamed to `.deleted` and condemned. Source: Kafka's `LocalLog`.
+`PartitionLog` decides, and this module changes the segments' files. Removed files are renamed to `.deleted` and
+scheduled for removal. Source: Kafka's `LocalLog`.
 
 Thread safety: a thread that changes anything holds the partition's lock. Attributes may be read without it: each is
-replaced as a whole, the row of segments never changes in place, and `end` moves only after the bytes below it are
-written.
+replaced as a whole, segment tables are immutable, and `end` moves only after the bytes below it are written.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from stratalog.util import Clock, FileSystem
 
 logger = logging.getLogger(__name__)
 
-#: A position that is looked up when it is needed.
+#: Its position is looked up when needed.
 UNKNOWN_POSITION: Final = -1
 
 
 class LocalLog:
-    """See the module. `name` is `<topic>-<partition>`, for messages."""
+    """The segments and offsets of a partition. `name` is `<topic>-<partition>`, for messages."""
 
     __slots__ = (
         "active",
@@ -79,17 +78,16 @@ class LocalLog:
         self.fs = fs
         self.producers = producers
         self.closed = False
-        #: Why the log takes nothing more, when its directory has failed.
+        #: Why the log refuses all calls, once its directory has failed.
         self.failure: KafkaStorageError | None = None
-        #: Called with each error of the disk, possibly with the partition's lock held.
+        #: Called with each disk error, possibly with the partition's lock held.
         self.on_storage_error: Callable[[KafkaStorageError], object] | None = None
-        #: Writes recovery point and log start offset down, durably, with the partition's lock held: before a truncation
-        #: takes what lies below the recovery point, and when the log start moved. None: the one that serves the log
-        #: does so now and then.
+        #: Stores recovery point and log start offset durably, with the partition's lock held: before a truncation below
+        #: the recovery point, and when the log start has moved. None: the owner of the log stores them periodically.
         self.write_bounds: Callable[[], object] | None = None
-        #: A sync failed: what the disk has is unknown from then on.
+        #: A sync failed: the content of the disk is unknown from then on.
         self.sync_failed = False
-        #: Counts beginnings and ends of truncations: a reader that saw another count may have read removed records.
+        #: Counts starts and ends of truncations: if it changed, a reader may have read removed records.
         self.truncations = 0
         self.segments = loaded.segments
         self.active = active = loaded.segments.all[-1]
@@ -101,9 +99,9 @@ class LocalLog:
         self.sealed_end_offset = 0
         self.end = LogOffset(loaded.log_end_offset, active.base_offset, active.size_bytes)
         self.high_watermark = LogOffset(self.local_log_start_offset, UNKNOWN_POSITION, UNKNOWN_POSITION)
-        #: Where the oldest transaction began that is open or not replicated, copied for readers without the lock.
+        #: The start of the oldest transaction that is open or not replicated, copied for readers without the lock.
         self.first_unstable_offset = producers.first_unstable_offset
-        #: The last offset that is finished in the remote tier; -1 for none.
+        #: The last offset copied to the remote tier, or -1.
         self.highest_offset_in_remote_storage = -1
         self.condemned = CondemnedFiles(fs)
         self._condemn(loaded.condemned)
@@ -116,7 +114,7 @@ class LocalLog:
         return max(unstable, self.log_start_offset)
 
     def unusable(self) -> KafkaStorageError:
-        """Return why a log that is closed, or whose sync failed, takes nothing more."""
+        """Return the error of a log that is closed, or whose sync failed."""
         if self.failure is not None:
             return self.failure
         if self.sync_failed:
@@ -124,9 +122,9 @@ class LocalLog:
         return KafkaStorageError(f"{self.name}: the log is closed")
 
     def storage_error(self, what: str, error: OSError) -> KafkaStorageError:
-        """Return what to raise when the disk refuses; the watcher of the directory is called.
+        """Return the error to raise for an OSError, after passing it to the watcher of the directory.
 
-        Want of a file descriptor is no failure of the disk: what was refused may be tried again.
+        A lack of file descriptors is no disk failure: the call may be repeated.
         """
         message = f"{self.directory}: {what} failed: {error.strerror or error}"
         if is_shortage(error):
@@ -139,10 +137,10 @@ class LocalLog:
 
     @contextmanager
     def whole_or_unusable(self, what: str) -> Iterator[None]:
-        """For a change of several steps: whatever raises in here leaves the log between two states.
+        """Guard a change of several steps: any exception closes the log.
 
-        It lets go of its files, and takes and gives nothing more until it is opened again: what is in memory may
-        contradict what is on the disk. An OSError is raised as a KafkaStorageError.
+        It refuses all calls until it is opened again, because memory and disk may disagree. An OSError is raised as a
+        KafkaStorageError.
         """
         try:
             yield
@@ -159,26 +157,26 @@ class LocalLog:
                 raise self.failure from error
             raise
 
-    # --- what a crash is recovered by -------------------------------------------------------------------------------
+    # --- bounds for recovery ----------------------------------------------------------------------------------------
 
     def bounds_changed(self) -> None:
-        """`write_bounds`, if it is set."""
+        """Call `write_bounds`, if it is set."""
         if self.write_bounds is not None:
             self.write_bounds()
 
     def end_will_be(self, offset: int) -> None:
-        """Prepare for a truncation that will end the log at `offset`.
+        """Prepare a truncation that will end the log at `offset`.
 
-        Recovery cuts nothing below a recovery point, so that is lowered first.
+        Lowers the recovery point first, because recovery cuts nothing below it.
         """
         if offset < self.recovery_point:
             self.recovery_point = offset
             self.bounds_changed()
 
-    # --- the row grows ----------------------------------------------------------------------------------------------
+    # --- adding segments --------------------------------------------------------------------------------------------
 
     def roll(self) -> LogSegment:
-        """`roll_at` the end. KafkaStorageError when the log is closed or the disk refuses."""
+        """Do `roll_at` the end. KafkaStorageError when the log is closed or the disk fails."""
         if self.closed:
             raise self.unusable()
         try:
@@ -189,12 +187,12 @@ class LocalLog:
     def roll_at(self, expected_offset: int) -> LogSegment:
         """Seal the active segment, begin one at `expected_offset` or the end, and take a producer snapshot there.
 
-        An empty active segment is started again; KafkaStorageError if that fails, and the log is unusable then. An
-        OSError leaves the row as it was.
+        An empty active segment is replaced; if that fails, KafkaStorageError is raised and the log is unusable. An
+        OSError leaves the segments unchanged.
         """
         base_offset = max(expected_offset, self.end.offset)
         active = self.active
-        if active.base_offset == base_offset:  # nothing was written: only its indexes can have been at fault
+        if active.base_offset == base_offset:  # nothing was written: only its indexes can have failed
             with self.whole_or_unusable("roll"):
                 self._replace_active(base_offset)
         else:
@@ -207,20 +205,21 @@ class LocalLog:
         return self.active
 
     def _new_segment(self, base_offset: int) -> LogSegment:
-        """Return an empty segment; files that a crash left under its name go first."""
+        """Return an empty segment. Removes files that a crash left under its name first."""
         return LogSegment.create(self.directory, base_offset, self.config, clock=self.clock, fs=self.fs)
 
     def _replace_active(self, base_offset: int) -> None:
-        """Put an empty segment in the place of the active one.
+        """Replace the active segment by an empty one.
 
-        Both have the same names, so the one is renamed before readers see the other: who meets that looks again.
+        Both have the same names, so the old one is renamed before readers see the new one. A reader that finds neither
+        tries again.
         """
         self._condemn_files(self.active)
         segment = self._new_segment(base_offset)
         self._install(SegmentTable((*self.segments.all[:-1], segment)), base_offset)
 
     def _install(self, segments: SegmentTable, end_offset: int) -> None:
-        """Publish a new row of segments, whose end is at `end_offset`."""
+        """Publish a new segment table that ends at `end_offset`."""
         at_end = self.high_watermark.offset >= self.end.offset
         self.segments = segments
         self.active = active = segments.all[-1]
@@ -230,23 +229,22 @@ class LocalLog:
         self.recovery_point = min(self.recovery_point, end_offset)
         self.sealed_end_offset = min(self.sealed_end_offset, end_offset)
 
-    # --- the row shrinks --------------------------------------------------------------------------------------------
+    # --- removing segments ------------------------------------------------------------------------------------------
 
     def kept_up_to(self, offset: int) -> tuple[LogSegment, ...]:
-        """Return the segments that a truncation to `offset` leaves, at or behind the first one's base offset.
+        """Return the segments that a truncation to `offset` keeps. `offset` is at or above the first base offset.
 
-        CorruptRecordError if damage hides where in the last of them that is.
+        Raises CorruptRecordError if damage hides the position in the last of them.
         """
         kept = self.segments.all[: self.segments.floor(offset) + 1]
         kept[-1].translate_offset(offset)
         return kept
 
     def truncate_to(self, offset: int, kept: tuple[LogSegment, ...]) -> None:
-        """Drop everything from `offset` on; `kept` are the segments up to it.
+        """Drop everything from `offset` on. `kept` are the segments up to it.
 
-        Readers see the list without the others before the first file is renamed. The last segment is removed first, and
-        all are durably removed before the remaining one is cut: a crash at any time leaves a log without
-        gaps is left.
+        Readers see the shorter table before the first file is renamed. Segments are durably removed from the last one
+        on, before the remaining one is cut: a crash at any time leaves a log without gaps.
         """
         self.truncations += 1
         try:
@@ -264,7 +262,7 @@ class LocalLog:
             self.truncations += 1
 
     def restart_at(self, offset: int, log_start_offset: int) -> None:
-        """Drop everything; the next record here gets `offset`."""
+        """Drop everything. The next local record gets `offset`."""
         self.truncations += 1
         try:
             before = self.segments.all[:-1]
@@ -279,18 +277,18 @@ class LocalLog:
             self.truncations += 1
 
     def drop_first(self, count: int) -> None:
-        """Take the oldest `count` segments out of the row; one is left at least."""
+        """Remove the oldest `count` segments. At least one is left."""
         dropped = self.segments.all[:count]
         self.segments = self.segments.without_first(count)
         for segment in dropped:
             self._condemn_segment(segment)
 
-    # --- the row is rewritten ---------------------------------------------------------------------------------------
+    # --- replacing segments -----------------------------------------------------------------------------------------
 
     def replace(self, old: Sequence[LogSegment], new: Sequence[LogSegment]) -> None:
-        """Put `new` in the place of `old`, which holds no active segment; readers see the one row or the other.
+        """Replace `old`, without the active segment, by `new`. Readers see either the old or the new segments.
 
-        A snapshot stays where a new segment begins.
+        Keeps snapshots at the starts of new segments.
         """
         going = set(old)
         row = [*(segment for segment in self.segments if segment not in going), *new]
@@ -305,7 +303,7 @@ class LocalLog:
                 self._condemn_segment(segment)
 
     def _condemn_segment(self, segment: LogSegment) -> None:
-        """Rename a segment's files and its snapshot to `.deleted`; they are removed later."""
+        """Rename a segment's files and its snapshot to `.deleted`, and schedule their removal."""
         self._condemn_files(segment)
         snapshot = self.producers.snapshots.mark_deleted(segment.base_offset)
         if snapshot is not None:
@@ -319,7 +317,7 @@ class LocalLog:
         self.condemned.add(paths, self.clock.now_ms() + self.config.file_delete_delay_ms)
 
     def close(self) -> None:
-        """Let go of all files and leave them as they are."""
+        """Close all files."""
         self.closed = True
         for segment in self.segments:
             segment.close()

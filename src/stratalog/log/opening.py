@@ -1,15 +1,15 @@
-"""One partition directory, in process, without a broker.
+"""Open one partition directory in this process, without a broker.
 
     with stratalog.open_log("data/orders-0") as log:
         log.append([Record(0, now_ms, b"key", b"value")])
         for record in log.records(0): ...
 
-The directory is a Kafka partition directory; a broker can serve it afterwards. No other process has it open at the same
-time: the `.lock` of the log directory around it ensures that (`dir_lock`). To only look, read the files without a lock:
-`stratalog dump`, Spark.
+The directory is a Kafka partition directory; a broker can serve it afterwards. The `.lock` of the log directory around
+it keeps other processes from opening it at the same time (`dir_lock`). `stratalog dump` and Spark read the files
+without a lock.
 
-How far the log is flushed, and where it begins, stands in the checkpoints of the directory around it, as a broker keeps
-them (`partition_checkpoints`).
+The checkpoints of the log directory hold how far the log is flushed and where it begins, as for a broker
+(`partition_checkpoints`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _READ_SIZE = 1024 * 1024
 
 
 class OpenLog:
-    """A partition log with itself as leader. Thread-safe; `partition_log` has everything else."""
+    """A partition log with itself as leader. Thread-safe. `partition_log` has the full interface."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class OpenLog:
         self._lock = lock
         self._clock = clock
         self._checkpoint_lock = threading.Lock()
-        #: What stands in the checkpoints.
+        #: The values in the checkpoints.
         self._written: tuple[int, int] | None = None
         partition_log.write_bounds_by(self._write_bounds)
         latest = partition_log.leader_epochs.latest_epoch
@@ -67,16 +67,16 @@ class OpenLog:
         return self.partition_log.log_end_offset
 
     def append(self, records: Buffer | Iterable[RecordLike]) -> AppendInfo:
-        """Append record batches as bytes, or records as one batch (their own offsets do not matter).
+        """Append record batches as bytes, or records as one batch (their own offsets are ignored).
 
-        Errors are those of `PartitionLog.append_as_leader`; InvalidRecordError for no record at all.
+        Raises the errors of `PartitionLog.append_as_leader`, and InvalidRecordError without any record.
         """
         if not isinstance(records, (bytes, bytearray, memoryview)):
             assert isinstance(records, Iterable)
             records = self._batch(records)
         try:
             info = self.partition_log.append_as_leader(records, leader_epoch=self._epoch)
-        except StillLoadingError:  # only a broker cannot wait for what large batches need
+        except StillLoadingError:  # only a broker cannot wait for codecs to load
             load_native()
             info = self.partition_log.append_as_leader(records, leader_epoch=self._epoch)
         self.partition_log.advance_high_watermark()
@@ -88,7 +88,7 @@ class OpenLog:
         return info
 
     def _write_down(self, what: str) -> None:
-        """Let the next opening know how far the log is flushed. KafkaStorageError when the disk refuses."""
+        """Store how far the log is flushed for the next opening. Raises KafkaStorageError."""
         try:
             self._write_bounds()
         except OSError as error:
@@ -113,11 +113,11 @@ class OpenLog:
         return build_batch(numbered) if numbered else b""
 
     def read(self, offset: int, max_bytes: int = _READ_SIZE) -> FetchData:
-        """Batches from the one that holds `offset` on; OffsetOutOfRangeError for an offset that is not there."""
+        """Return batches from the one with `offset` on. Raises OffsetOutOfRangeError."""
         return self.partition_log.read(offset, max_bytes)
 
     def records(self, offset: int | None = None) -> Iterator[Record]:
-        """Yield every record from `offset` (default: the log start) to the end as it is when it is reached."""
+        """Yield every record from `offset` (default: the log start) to the end at the time it is reached."""
         next_offset = self.log_start_offset if offset is None else offset
         while next_offset < self.partition_log.high_watermark:
             data = self.read(next_offset)
@@ -129,16 +129,16 @@ class OpenLog:
                 next_offset = batch.next_offset
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """Return the first record that is not older than `timestamp_ms`."""
+        """Return the first record with a timestamp of at least `timestamp_ms`."""
         return self.partition_log.offset_for_timestamp(timestamp_ms)
 
     def flush(self) -> None:
-        """Make everything that was appended durable, and the knowledge that it is. Raises KafkaStorageError."""
+        """Make appended records durable, and store how far the log is flushed. Raises KafkaStorageError."""
         self.partition_log.flush()
         self._write_down("flush")
 
     def close(self) -> None:
-        """Flush and close. Harmless when called again."""
+        """Flush and close. A second call does nothing."""
         try:
             self.partition_log.close()
             self._write_down("close")
@@ -163,11 +163,11 @@ def open_log(
     clock: Clock = SYSTEM_CLOCK,
     fs: FileSystem = REAL_FILESYSTEM,
 ) -> OpenLog:
-    """Open a partition directory, `<topic>-<partition>`, and make it if it is missing.
+    """Open a partition directory, `<topic>-<partition>`, creating it if it is missing.
 
-    `config` is a LogConfig or topic properties under Kafka's names. What is not known to be flushed is checked, and
-    nothing that is flushed is ever cut. Raises ValueError for another kind of name, InvalidConfigError, DataDirError
-    while another process has the directory, OSError.
+    `config` is a LogConfig or topic properties under Kafka's names. Records not known to be flushed are checked;
+    flushed ones are never cut. Raises ValueError for an invalid name, InvalidConfigError, DataDirError while another
+    process uses the directory, OSError.
     """
     if not isinstance(config, LogConfig):
         config = LogConfig.from_properties(dict(config or {}))
@@ -179,7 +179,7 @@ def open_log(
     lock = hold_partition(directory.parent, directory.name, fs)
     if lock is None:
         raise DataDirError(
-            f"{directory} is in use: a broker, a check or another open_log has it ({directory.parent / LOCK} is held)."
+            f"{directory} is in use: a broker, a check or another open_log uses it ({directory.parent / LOCK} is held)."
             " Stop or close that first; to look at the log while it runs, use `stratalog dump`"
         )
     try:

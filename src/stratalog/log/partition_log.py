@@ -1,18 +1,17 @@
-"""One partition: an ordered row of segments in a directory, appended at the end and deleted from the start.
+"""One partition: segments in a directory, appended to at the end and deleted from the start.
 
     log start offset <= local log start offset <= last stable offset <= high watermark <= log end offset
 
-Thread safety: everything that changes the log takes its one lock. Reads take none: they work on an immutable row of
-segments and on an end position that is moved only after the bytes below it are written. A slice that was handed out
-stays readable whatever happens to the log.
+Thread safety: every change takes the log's one lock. Reads take none: they use an immutable segment table and an end
+position that moves only after the bytes below it are written. A slice stays readable whatever happens to the log.
 
-This is the door; behind it lie
+This is the facade of
 
     opening     from a directory to an open log; `recovery` for its segments
-    local_log   the row of segments and the offsets as they are now; `condemned`: files that wait for their removal
+    local_log   the segments and the current offsets; `delayed_deletes`: files that wait for removal
     appender    an append: `append` (checks and offsets), `roll` (when), `producer_state`, `segment` (the write)
     reading     reads and searches
-    trimmer     deletion (`retention` says of what) and truncation
+    trimmer     deletion (`retention` decides of what) and truncation
     flusher     durability
 
 Source: Kafka's `UnifiedLog`; `docs/formats/partition_directory.md` shows the directory.
@@ -52,14 +51,14 @@ from stratalog.log.segment import LogSegment
 from stratalog.log.trimmer import RemoteHistory, Trimmer
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, StrPath
 
-#: Producers that are looked at under one hold of the lock.
+#: Producers copied under one hold of the lock.
 _PRODUCERS_AT_ONCE: Final = 1_000
-#: Later than every epoch.
+#: Greater than any epoch.
 _NO_EPOCH: Final = 2**31
 
 
 class PartitionLog:
-    """See the module. Open it with `open`; `config` may be set at any time and takes effect at once."""
+    """The log of one partition; use `open`. `config` may be set at any time and takes effect at once."""
 
     def __init__(self, opened: OpenedLog) -> None:
         local, leader_epochs = opened.local, opened.leader_epochs
@@ -95,14 +94,13 @@ class PartitionLog:
         log_start_offset: int = 0,
         producer_expiration_ms: int = EXPIRATION_MS_DEFAULT,
     ) -> PartitionLog:
-        """Open a partition directory (`<topic>-<partition>`), making it if it is missing, and recover it.
+        """Open a partition directory (`<topic>-<partition>`), creating it if it is missing, and recover it.
 
-        `clean_shutdown`: its last user closed it. If not, everything from `recovery_point` on is read again,
-        and ends before the first batch that is not sound. None: it is not known; everything is read again, and nothing
-        is cut but what a torn write left at the end. Producers that were silent for `producer_expiration_ms` are
-        forgotten, for good: who does not know what the broker is configured with says NEVER. The high watermark begins
-        at the local log start offset. Raises ValueError for the name of no partition directory,
-        InconsistentTopicIdError if the directory belongs to another topic id, OSError.
+        `clean_shutdown`: its last user closed it. If False, everything from `recovery_point` on is read again and cut
+        before the first unsound batch. None: unknown; everything is read again, and only a torn write at the end is
+        cut. Producers idle for `producer_expiration_ms` are forgotten for good: pass NEVER if the broker's
+        configuration is unknown. The high watermark begins at the local log start offset. Raises ValueError for the
+        name of no partition directory, InconsistentTopicIdError if the directory belongs to another topic id, OSError.
         """
         settings = OpenSettings(
             config=config,
@@ -126,7 +124,7 @@ class PartitionLog:
             f" {len(local.segments)} segments)"
         )
 
-    # --- what there is ----------------------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------------------------
 
     @property
     def config(self) -> LogConfig:
@@ -140,12 +138,12 @@ class PartitionLog:
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that may be read, from any tier."""
+        """The first readable offset in any tier."""
         return self._local.log_start_offset
 
     @property
     def local_log_start_offset(self) -> int:
-        """The first offset that is here."""
+        """The first local offset."""
         return self._local.local_log_start_offset
 
     @property
@@ -158,13 +156,13 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Everything below is below the high watermark and of no open transaction."""
+        """The first offset that is not below the high watermark or is of an open transaction."""
         return self._local.last_stable_offset
 
     def readable_end(self, isolation: Isolation) -> LogOffset | None:
-        """Return where a reader of this isolation comes to an end.
+        """Return where a reader of this isolation level stops.
 
-        None if its place in a file is not known without a search.
+        None if its position in a file is not known without a search.
         """
         local = self._local
         if isolation is Isolation.LOG_END:
@@ -175,7 +173,7 @@ class PartitionLog:
 
     @property
     def truncations(self) -> int:
-        """A number that changes with every truncation: positions from before it say nothing."""
+        """A number that changes with every truncation. It makes earlier positions invalid."""
         return self._local.truncations
 
     @property
@@ -189,7 +187,7 @@ class PartitionLog:
 
     @property
     def segments(self) -> list[LogSegment]:
-        """In order, as they are now; the last one is the active one."""
+        """The current segments in order, the active one last."""
         return list(self._local.segments.all)
 
     @property
@@ -203,24 +201,24 @@ class PartitionLog:
 
     @property
     def highest_offset_in_remote_storage(self) -> int:
-        """The last offset that is finished in the remote tier; -1 for none."""
+        """The last offset copied to the remote tier, or -1."""
         return self._local.highest_offset_in_remote_storage
 
     def update_highest_offset_in_remote_storage(self, offset: int) -> None:
-        """Segments up to this offset may go from here. Never moves back."""
+        """Allow local deletion of segments up to this offset. Never moves back."""
         with self._lock:
             local = self._local
             local.highest_offset_in_remote_storage = max(local.highest_offset_in_remote_storage, offset)
 
     def forget_remote_storage(self) -> None:
-        """Nothing of this log is in the remote tier any more: no local segment may go on the strength of that."""
+        """Record that nothing of this log is in the remote tier: local segments must not be deleted for being there."""
         with self._lock:
             self._local.highest_offset_in_remote_storage = -1
 
     # --- appending --------------------------------------------------------------------------------------------------
 
     def check_records(self, records: Buffer) -> CheckedRecords:
-        """Check a client's batch, for `append_as_leader` in its place: that is quick then, and raises what was found.
+        """Check a client's batch ahead of `append_as_leader`, which is then quick and raises the error found.
 
         For batches for which `append_as_leader` on a shared thread raised LargeBatchError. Holds no lock.
         """
@@ -235,12 +233,12 @@ class PartitionLog:
         guard: VerificationGuard | None = None,
         transaction_version: int = 0,
     ) -> AppendInfo:
-        """Check batches, give them offsets and leader epoch, and append them, all or none.
+        """Check batches, assign offsets and leader epoch, and append all of them or none.
 
-        `records` is not changed. Errors are those of `prepare_leader_append` and, for batches of producers with an id,
-        of `ProducerUpdates.add`; RecordListTooLargeError for more than a segment holds; KafkaStorageError when the disk
-        refuses. After an error nothing of `records` is in the log. `guard` opens the log to the first batch of a
-        transaction (`start_verification`); `transaction_version` is that of the transaction which a marker ends.
+        `records` is not changed. Raises the errors of `prepare_leader_append` and, for batches with a producer id, of
+        `ProducerUpdates.add`; RecordListTooLargeError for more than a segment holds; KafkaStorageError for a disk
+        failure. After an error nothing of `records` is in the log. `guard` admits the first batch of a transaction
+        (`start_verification`); `transaction_version` is that of the transaction which a marker ends.
         """
         with self._lock:
             if leader_epoch < self._oldest_epoch:
@@ -248,14 +246,14 @@ class PartitionLog:
             return self._appender.append_as_leader(records, leader_epoch, origin, guard, transaction_version)
 
     def refuse_epochs_before(self, epoch: int) -> None:
-        """Refuse appends as leader of earlier epochs from now on, after those in progress have finished."""
+        """Refuse appends as leader of earlier epochs from now on. Wait for those in progress."""
         with self._lock:
             self._oldest_epoch = max(self._oldest_epoch, epoch)
 
     def fence(self) -> None:
-        """Refuse every append (NotLeaderOrFollowerError) from now on, after those in progress have finished.
+        """Refuse every append (NotLeaderOrFollowerError) from now on. Wait for those in progress.
 
-        For a log whose place another one takes: see `is_fenced` and `unfence`.
+        For a log that another one replaces: see `is_fenced` and `unfence`.
         """
         with self._lock:
             self._epoch_before_fence, self._oldest_epoch = self._oldest_epoch, _NO_EPOCH
@@ -270,9 +268,9 @@ class PartitionLog:
         return self._oldest_epoch == _NO_EPOCH
 
     def succeed(self, earlier: PartitionLog) -> None:
-        """Take over from a fenced log of the same records what is in memory alone: verifications, and places in files.
+        """Take over in-memory verifications and file positions from a fenced log of the same records.
 
-        Places in the files of the earlier one say nothing here.
+        Positions in the files of the earlier log are invalid here.
         """
         with self._lock:
             self.producers.verifications = earlier.producers.verifications
@@ -280,13 +278,13 @@ class PartitionLog:
 
     def _superseded(self, leader_epoch: int) -> NotLeaderOrFollowerError:
         return NotLeaderOrFollowerError(
-            f"{self._local.name}: epoch {leader_epoch} is over, {self._oldest_epoch} is the first that may append"
+            f"{self._local.name}: epoch {leader_epoch} is over, the oldest that may append is {self._oldest_epoch}"
         )
 
     def start_verification(
         self, producer_id: int, sequence: int, epoch: int, *, supports_epoch_bump: bool
     ) -> VerificationGuard | None:
-        """Before the coordinator is asked whether a transaction has this partition; None when it is known to have it.
+        """Return a guard for the verification of a transaction with its coordinator, or None if it is verified.
 
         Pass the guard to the append of the first batch. InvalidProducerEpochError for an old epoch.
         """
@@ -296,13 +294,13 @@ class PartitionLog:
             )
 
     def set_transaction_rules(self, *, verification_required: bool, timeout_max_ms: int) -> None:
-        """Set whether a transaction needs the guard of its verification to begin, and how long one may be open."""
+        """Set whether a transaction needs a verification guard to begin, and how long one may be open."""
         with self._lock:
             self.producers.verification_required = verification_required
             self.producers.max_transaction_timeout_ms = timeout_max_ms
 
     def active_producers(self) -> list[ProducerSnapshotEntry]:
-        """Return what is known of each producer, as it is now. Appends get in between when they are very many."""
+        """Return the current state of each producer. With very many, appends run in between."""
         numbers = list(self.producers.producers)
         found = []
         for first in range(0, len(numbers), _PRODUCERS_AT_ONCE):
@@ -312,12 +310,10 @@ class PartitionLog:
         return found
 
     def append_group_as_leader(self, group: Sequence[memoryview], *, leader_epoch: int) -> list[AppendInfo] | None:
-        """Append what several requests of clients bring, one batch each, with one write.
+        """Append one batch each of several client requests with one write, if all are ordinary.
 
-        Only if nothing about any of them is out of the ordinary.
-
-        The log is then as after as many calls of `append_as_leader`. None: nothing has been done; the caller appends
-        one by one, which rolls where it must and reports errors for each.
+        The log is then as after as many calls of `append_as_leader`. None: nothing was done, and the caller appends one
+        by one, which rolls if needed and reports an error for each.
         """
         with self._lock:
             if leader_epoch < self._oldest_epoch:
@@ -325,16 +321,16 @@ class PartitionLog:
             return self._appender.append_group_as_leader(group, leader_epoch)
 
     def append_as_follower(self, records: Buffer, *, leader_epoch: int | None = None) -> AppendInfo:
-        """Append batches as the leader made them: offsets and epochs stay. Errors of `prepare_follower_append`.
+        """Append batches from the leader, keeping offsets and epochs. Errors of `prepare_follower_append`.
 
-        An incomplete batch at the end is left out, and so is everything from a batch on that is of a later epoch than
-        `leader_epoch`, that of the leader that they were fetched from.
+        Leaves out an incomplete batch at the end, and everything from the first batch with an epoch above
+        `leader_epoch`, that of the leader it was fetched from.
         """
         with self._lock:
             return self._appender.append_as_follower(records, leader_epoch)
 
     def roll(self) -> LogSegment:
-        """Seal the active segment and begin one at the log end offset; return it. An empty one is started again."""
+        """Seal the active segment and return a new one at the log end offset. An empty one is replaced."""
         with self._lock:
             return self._local.roll()
 
@@ -348,29 +344,26 @@ class PartitionLog:
         isolation: Isolation = Isolation.HIGH_WATERMARK,
         min_one_message: bool = True,
     ) -> FetchData:
-        """Batches from the one that holds `offset` on, up to `max_bytes`, as a slice of one segment's file.
+        """Return batches from the one with `offset` on, up to `max_bytes`, as a slice of one segment's file.
 
-        With `min_one_message` the first batch is given whole even if it is larger; without it, not at all then. Raises
-        OffsetOutOfRangeError for an offset that is not here: below the local log start, or behind the end;
-        CorruptRecordError, naming file and position, for damage there.
+        With `min_one_message` the first batch is returned whole even if it is larger, otherwise not at all. Raises
+        OffsetOutOfRangeError for an offset below the local log start or above the end; CorruptRecordError, with file
+        and position, for damage.
         """
         return self._reader.read(offset, max_bytes, isolation, min_one_message)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """Return the first record here that is not older than `timestamp_ms`, with its own timestamp.
-
-        None if all are older.
-        """
+        """Return the first local record with a timestamp of at least `timestamp_ms`, or None."""
         return self._reader.offset_for_timestamp(timestamp_ms)
 
     def max_timestamp(self) -> TimestampOffset | None:
-        """Return the first record here with the largest timestamp, or None if no record has one."""
+        """Return the first local record with the largest timestamp, or None if no record has one."""
         return self._reader.max_timestamp()
 
     # --- offsets ----------------------------------------------------------------------------------------------------
 
     def update_high_watermark(self, offset: int) -> None:
-        """Move the high watermark, within the log's bounds. Back only after a truncation."""
+        """Move the high watermark within the log's bounds. It moves back only after a truncation."""
         with self._lock:
             local, producers = self._local, self.producers
             end = local.end
@@ -386,30 +379,30 @@ class PartitionLog:
     def advance_high_watermark(self) -> None:
         """Move the high watermark to the end, unless other brokers hold replicas.
 
-        Unlike `update_high_watermark(log_end_offset)` never back, also when several threads append and say so.
+        Unlike `update_high_watermark(log_end_offset)` it never moves back, even with concurrent appends.
         """
         with self._lock:
             if not self._waits_for_replicas:
                 self.update_high_watermark(self._local.end.offset)
 
     def wait_for_replicas(self, *, waits: bool) -> None:
-        """Say whether the high watermark depends on other replicas; `advance_high_watermark` does nothing then."""
+        """Set whether the high watermark depends on other replicas. `advance_high_watermark` then does nothing."""
         with self._lock:
             self._waits_for_replicas = waits
 
     def increment_log_start_offset(self, offset: int, reason: str) -> bool:
-        """Let the log begin at `offset`, if that is later than now; whether it was.
+        """Move the log start up to `offset`. Return whether it moved.
 
-        Segments below go at the next retention run. Raises OffsetOutOfRangeError for an offset above the high
-        watermark.
+        Segments below are deleted by the next retention run. Raises OffsetOutOfRangeError above the high watermark.
         """
         with self._lock, self._disk("log start offset"):
             return self._trimmer.increment_log_start_offset(offset, reason)
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop all from `offset` on; return whether there was anything. A batch that contains it is dropped whole.
+        """Drop everything from `offset` on.
 
-        KafkaStorageError when the disk refuses: the log is closed then, and has to be opened again.
+        Return whether there was anything. A batch that contains it is dropped whole. On KafkaStorageError the log is
+        closed and has to be opened again.
         """
         if offset < 0:
             raise ValueError(f"cannot truncate to offset {offset}")
@@ -426,12 +419,12 @@ class PartitionLog:
             self._trimmer.truncate_fully_and_start_at(offset, log_start_offset)
 
     def begin_behind_remote(self, history: RemoteHistory) -> None:
-        """Drop everything; the next record is the one behind what the remote tier has. Errors as `truncate_to`."""
-        with self._lock, self._disk("the beginning behind the remote tier"):
+        """Drop everything and continue at the end of the remote tier. Errors as `truncate_to`."""
+        with self._lock, self._disk("the restart after the remote tier"):
             self._trimmer.begin_behind_remote(history)
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that were silent for `expiration_ms` and have no open transaction; how many."""
+        """Forget producers idle for `expiration_ms` without an open transaction. Return how many."""
         with self._lock:
             self.producers.expiration_ms = expiration_ms
             return self.producers.remove_expired(now_ms)
@@ -439,27 +432,26 @@ class PartitionLog:
     # --- deletion ---------------------------------------------------------------------------------------------------
 
     def delete_old_segments(self) -> list[DeletedSegment]:
-        """Delete what `retention` allows by now; the files follow after file.delete.delay.ms (`purge_deleted`).
+        """Delete the segments that `retention` allows. Files follow after file.delete.delay.ms (`purge_deleted`).
 
-        KafkaStorageError when the disk refuses.
+        Raises KafkaStorageError.
         """
         with self._lock, self._disk("deletion of segments"):
             return self._trimmer.delete_old_segments()
 
     def replace_segments(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
-        """Put `new` in the place of `old`, so that a crash leaves one or the other; see `replacement`.
+        """Replace `old` by `new`, so that a crash leaves one or the other; see `replacement`.
 
-        `new` are sealed and flushed and bear the suffix `.cleaned`; their offsets lie within those of `old`, and the
-        active segment is not among these. Those of `old` that are not in the log any more are passed over; without any
-        that is, `new` are removed again. Slices of `old` stay readable. A concurrent truncation stops the
-        caller first. Raises KafkaStorageError, which may leave the log closed; what was done by then is finished or
-        undone when it is opened again.
+        `new` are sealed, flushed, and named `.cleaned`. Their offsets are within those of `old`, which must not contain
+        the active segment. Segments of `old` that are no longer in the log are ignored; if none is left, `new` are
+        removed again. Slices of `old` stay readable. Stop the caller before a concurrent truncation. Raises
+        KafkaStorageError, which may leave the log closed; the next opening finishes or undoes the replacement.
         """
         with self._lock:
             replace_segments(self._local, new, old)
 
     def purge_deleted(self, now_ms: int) -> int:
-        """Remove the files whose delay is over; return how many."""
+        """Remove the files whose delay is over. Return how many."""
         local = self._local
         if not local.condemned:
             return 0
@@ -477,24 +469,24 @@ class PartitionLog:
     def flush(self, up_to: int | None = None) -> None:
         """Make every record below `up_to` (default: all) durable, and move the recovery point there.
 
-        After a sync that failed the content of the disk is unknown: the log refuses every append and flush from then on
-        (KafkaStorageError), until it is opened again.
+        After a failed sync the content of the disk is unknown: the log refuses every append and flush
+        (KafkaStorageError) until it is opened again.
         """
         self._flusher.flush(up_to)
 
     def flush_if_due(self, now_ms: int) -> bool:
-        """Flush what flush.ms says, or the segments that were sealed since; whether there was anything to do.
+        """Flush as flush.ms requires, or the segments sealed since. Return whether there was anything to do.
 
-        To be called now and then: a roll does not wait for the disk, and leaves the flush to this.
+        Call it periodically: a roll does not wait for the disk.
         """
         return self._flusher.flush_if_due(now_ms)
 
     def close(self, *, flush: bool = True) -> None:
-        """Seal the active segment, flush and take a producer snapshot. Harmless when called again.
+        """Seal the active segment, flush and take a producer snapshot. A second call does nothing.
 
-        Slices stay readable; everything else raises KafkaStorageError from here on. Without `flush` the files are left
-        as they are: for a directory that will be deleted. KafkaStorageError on a disk error, which leaves the
-        log closed, and to be opened as after a crash.
+        Slices stay readable; all other calls raise KafkaStorageError. Without `flush` the files are left unchanged, for
+        a directory that will be deleted. On a disk error KafkaStorageError is raised, and the next opening recovers the
+        log.
         """
         with self._lock:
             local = self._local
@@ -510,13 +502,13 @@ class PartitionLog:
                 local.close()
 
     def keep_open(self) -> None:
-        """Have every `.log` open from now on, because the directory gets another name. OSError when one cannot be."""
+        """Keep every `.log` open from now on, because the directory is about to be renamed. Raises OSError."""
         with self._lock:
             for segment in self._local.segments:
                 segment.keep_open()
 
     def abandon(self, error: KafkaStorageError) -> None:
-        """Let go of all files as they are; everything raises `error` from here on. For a directory that has failed."""
+        """Close all files unchanged. All calls raise `error` from now on. For a directory that has failed."""
         with self._lock:
             local = self._local
             local.failure = error
@@ -525,7 +517,7 @@ class PartitionLog:
 
     @property
     def failure(self) -> KafkaStorageError | None:
-        """The reason why every call raises, after an interrupted change or a failed directory; None: no failure."""
+        """The error that every call raises after an interrupted change or a failed directory, or None."""
         return self._local.failure
 
     @property
@@ -535,7 +527,7 @@ class PartitionLog:
 
     @property
     def on_storage_error(self) -> Callable[[KafkaStorageError], object] | None:
-        """Called with each error of the disk, possibly with the log's lock held; None: no one is called."""
+        """Called with each disk error, possibly with the log's lock held."""
         return self._local.on_storage_error
 
     @on_storage_error.setter
@@ -543,31 +535,31 @@ class PartitionLog:
         self._local.on_storage_error = listener
 
     def write_bounds_by(self, write: Callable[[], object]) -> None:
-        """Have `write` store `recovery_point` and `log_start_offset` durably.
+        """Let `write` store `recovery_point` and `log_start_offset` durably.
 
-        It is called before a truncation and whenever the log start has moved, with the log's lock held. Its OSErrors
-        are those of the disk.
+        Called before a truncation and whenever the log start has moved, with the log's lock held. Its OSErrors count as
+        disk errors.
         """
         self._local.write_bounds = write
 
     def lower_recovery_point(self, offset: int) -> None:
-        """Say that nothing from `offset` on counts as flushed, because it will be truncated.
+        """Mark nothing from `offset` on as flushed, because it will be truncated.
 
-        For who keeps checkpoints.
+        For owners of checkpoints.
         """
         with self._lock:
             self._local.end_will_be(offset)
 
     @contextmanager
     def _disk(self, what: str) -> Iterator[None]:
-        """Raise KafkaStorageError for what the disk refuses in this block."""
+        """Raise KafkaStorageError for an OSError in this block."""
         try:
             yield
         except OSError as error:
             raise self._local.storage_error(what, error) from error
 
     def delete(self) -> None:
-        """Close and remove the directory, at once."""
+        """Close and remove the directory at once."""
         with self._lock:
             if not self._local.closed:
                 self._local.close()

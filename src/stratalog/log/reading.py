@@ -1,9 +1,8 @@
-"""Finding and reading what is in a log, without a lock unless something comes in between.
+"""Find and read records of a log without its lock, unless a change intervenes.
 
-Everything here works on the row of segments and on the end that it finds at the beginning; what is appended, deleted or
-rolled during a read changes neither. Segments leave the row before their files get other names, so a file that is not
-there is looked for once more, in the row as it is by then. Source: Kafka's `LocalLog.read` and
-`UnifiedLog.fetchOffsetByTimestamp`.
+Every read uses the segment table and the end that it finds at its start; concurrent appends, deletions and rolls change
+neither. Segments leave the table before their files are renamed, so a missing file is looked up again in the new table.
+Source: Kafka's `LocalLog.read` and `UnifiedLog.fetchOffsetByTimestamp`.
 """
 
 from __future__ import annotations
@@ -29,15 +28,14 @@ _Found = TypeVar("_Found")
 
 
 class _RowChanged(Exception):
-    """The end of the log and the row of segments do not fit: one was read before a truncation, the other after."""
+    """The log end and the segment table disagree: a truncation ran between reading them."""
 
 
 class Reader:
-    """See the module, and for each method that of the same name in `PartitionLog`.
+    """Reads for `PartitionLog`, whose methods of the same names describe them.
 
-    A reader that a truncation, or the replacement of an empty active segment, comes in the way of looks once more, with
-    the log's lock held: nothing changes then, so that what is wrong now is wrong. What the disk refuses, or a file or
-    index says that was closed during the read, is a KafkaStorageError.
+    If a truncation or the replacement of an empty active segment intervenes, the read is repeated with the log's lock
+    held. Disk errors, and files closed during the read, raise KafkaStorageError.
     """
 
     def __init__(self, local: LocalLog, lock: AbstractContextManager[object]) -> None:
@@ -53,7 +51,7 @@ class Reader:
             if not self._was_truncated(truncations):
                 raise
         except (FileNotFoundError, _RowChanged):
-            pass  # looked at once more below
+            pass  # repeated below
         except (ValueError, OSError) as error:
             raise self._refused(error) from error
         return self._alone(lambda: _read(local, offset, max_bytes, isolation, min_one_message))
@@ -75,17 +73,17 @@ class Reader:
             if not self._was_truncated(truncations):
                 raise
         except FileNotFoundError:
-            pass  # looked at once more below
+            pass  # repeated below
         except (ValueError, OSError) as error:
             raise self._refused(error) from error
         return self._alone(lambda: search(local))
 
     def _was_truncated(self, truncations: int) -> bool:
-        """Return whether a truncation was under way when `truncations` was read, or began since."""
+        """Return whether a truncation was in progress when `truncations` was read, or began since."""
         return truncations % 2 == 1 or truncations != self._local.truncations
 
     def _alone(self, look: Callable[[], _Found]) -> _Found:
-        """Look while nothing changes."""
+        """Call `look` with the log's lock held."""
         with self._lock:
             if self._local.closed:
                 raise self._local.unusable()
@@ -108,7 +106,7 @@ def _read(local: LocalLog, offset: int, max_bytes: int, isolation: Isolation, mi
         if local.closed:
             raise local.unusable()
         raise OffsetOutOfRangeError(
-            f"{local.name}: offset {offset} is not here: the log has offsets {local.log_start_offset} to"
+            f"{local.name}: offset {offset} is not in the local log: it has offsets {local.log_start_offset} to"
             f" {local.end.offset}, from {local.local_log_start_offset} on locally"
         )
     if offset < limit.offset:
@@ -116,7 +114,7 @@ def _read(local: LocalLog, offset: int, max_bytes: int, isolation: Isolation, mi
             if segment.base_offset > limit.segment_base_offset:
                 break
             is_last = segment.base_offset == limit.segment_base_offset
-            # A segment that a cleaning made shorter may have taken the place of the one that the limit was found in.
+            # A cleaned, shorter segment may have replaced the one in which the limit was found.
             end = min(limit.position, segment.size_bytes) if is_last else segment.size_bytes
             found = segment.translate_offset(offset)
             if found is None:
@@ -162,7 +160,7 @@ def _fetched(
 
 
 def _limit(local: LocalLog, isolation: Isolation) -> LogOffset:
-    """Return how far a read may see, with the position of that."""
+    """Return how far a read may go, with its position."""
     if isolation is Isolation.LOG_END:
         return local.end
     high_watermark = local.high_watermark
@@ -176,7 +174,7 @@ def _limit(local: LocalLog, isolation: Isolation) -> LogOffset:
 
 
 def _locate(local: LocalLog, offset: int) -> LogOffset:
-    """Return where the batch that holds `offset` lies, or would lie."""
+    """Return where the batch with `offset` is, or would be."""
     end, segments = local.end, local.segments
     if offset >= end.offset:
         return end
@@ -207,10 +205,7 @@ def _aborted_within(
 
 
 def _find_timestamp(segments: SegmentTable, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
-    """Return the first record from `start_offset` on that is not older than `timestamp_ms`.
-
-    None if all are older.
-    """
+    """Return the first record from `start_offset` on with a timestamp of at least `timestamp_ms`, or None."""
     for segment in segments:
         is_there = segment.largest_timestamp() >= timestamp_ms
         if is_there or (segment.prove_max_timestamp() and segment.largest_timestamp() >= timestamp_ms):

@@ -1,16 +1,14 @@
-"""Where batches go on behind damage in a `.log`.
+"""Find where valid batches resume after damage in a `.log`.
 
-What looks like a batch there may be a part of a record: a value may hold batches, with any offsets.
-So the damaged batch's own header is believed first, as far as it can be; and a run of sound batches is believed if the
-log goes on at its end: with the next offset, with zeros, or not at all. A run within a record never does that by
-itself, because the record does not end with its value. Where the log is damaged at the end of a true run as well, so
-that nothing tells, the run has to begin right behind the damaged batch's last offset, and nothing behind it may
-contradict it.
+What looks like a batch may be part of a record: a value may contain batches, with any offsets. So the damaged batch's
+own header is trusted first, as far as possible. A run of sound batches is trusted if the log continues at its end: with
+the next offset, with zeros, or not at all. A run inside a record does not, because the record does not end with its
+value. If the log is also damaged at the end of a true run, the run has to begin right after the damaged batch's last
+offset, and nothing after it may contradict it.
 
-What can still be believed wrongly are batches in a record, in three cases, and readers get those for lost ones then:
-the record's batch has lost its offsets too, and theirs fit between its neighbours; it is the last of the segment, has
-lost its length, and theirs begin at exactly the next offset; or the value was made for it and says the next offset
-behind its last batch.
+Batches in a record can still be mistaken for lost ones in three cases: the record's batch has lost its offsets too, and
+theirs fit between its neighbours; it is the last of the segment, has lost its length, and theirs begin at exactly the
+next offset; or the value was crafted to continue with the next offset.
 """
 
 from __future__ import annotations
@@ -22,12 +20,12 @@ from typing import Final, NamedTuple
 from stratalog.log.segment import LogBytes
 from stratalog.records import HEADER, HEADER_SIZE, LENGTH_MIN, LOG_OVERHEAD, MAGIC, MAGIC_AT
 
-#: What a batch of format 2 has from its magic on: a CRC, no attribute that is not known, a last offset delta from 0 up.
+#: A batch of format 2 from its magic on: a CRC, only known attributes, a last offset delta >= 0.
 _LIKE_A_BATCH: Final = re.compile(rb"(?s)\x02(?=.{4}\x00[\x00-\x7f][\x00-\x7f])")
 _OFFSET_SIZE: Final = 8
 _CHUNK_SIZE: Final = 1024 * 1024
 _ZEROS: Final = bytes(_CHUNK_SIZE)
-#: A run of this size is believed without its end: no record is as large, and reading again for each damage has to end.
+#: A run of this size is trusted without its end: no record is as large, and the cost per damage must be bounded.
 _RUN_MAX: Final = 64 * 1024 * 1024
 _DELTA_MAX: Final = 0x7FFF_FFFF
 
@@ -35,20 +33,20 @@ _unpack_header = HEADER.unpack_from
 
 
 class Claim(NamedTuple):
-    """What the damaged batch says of itself."""
+    """What the damaged batch's header says."""
 
-    #: Where it ends; 0 if that is not known. Behind the file's end: its length is wrong, or it was torn.
+    #: Where it ends, 0 if unknown. After the end of the file: its length is wrong, or it was torn.
     end: int
-    #: Its last offset; -1 if that is not known.
+    #: Its last offset, -1 if unknown.
     last_offset: int
 
 
-#: The damage does not begin with a batch's header.
+#: The damage does not begin with a batch header.
 NO_CLAIM: Final = Claim(0, -1)
 
 
 def next_sound(log: LogBytes, position: int, expected_offset: int, highest: int) -> tuple[int, int]:
-    """Where, behind the damage at `position`, the next sound batch begins, and its base offset; (end of file, -1)."""
+    """Return position and base offset of the next sound batch after the damage at `position`, or (end of file, -1)."""
     limit = log.size
     claim = claim_at(log, position, expected_offset, highest)
     if claim.end == limit:
@@ -61,7 +59,7 @@ def next_sound(log: LogBytes, position: int, expected_offset: int, highest: int)
 
 
 def claim_at(log: LogBytes, position: int, expected_offset: int, highest: int) -> Claim:
-    """Return what the header of the damaged batch at `position` says, where its offsets can be right."""
+    """Return what the header of the damaged batch at `position` says, if its offsets are plausible."""
     if position + HEADER_SIZE > log.size:
         return NO_CLAIM
     header = _unpack_header(log.at(position, HEADER_SIZE))
@@ -72,10 +70,7 @@ def claim_at(log: LogBytes, position: int, expected_offset: int, highest: int) -
 
 
 def search(log: LogBytes, start: int, expected_offset: int, highest: int, claim: Claim) -> tuple[int, int]:
-    """Return where the first sound batch from `start` on begins that is one of the log, and its base offset.
-
-    (end of file, -1).
-    """
+    """Return position and base offset of the first sound batch of the log from `start` on, or (end of file, -1)."""
     passed = start
     for at in _like_batches(log, start):
         if at < passed:
@@ -91,7 +86,7 @@ def search(log: LogBytes, start: int, expected_offset: int, highest: int, claim:
 
 
 def _like_batches(log: LogBytes, start: int) -> Iterator[int]:
-    """Where, from `start` on, headers stand that look like those of batches."""
+    """Yield the positions from `start` on of headers that look like those of batches."""
     last = log.size - HEADER_SIZE
     while start <= last:
         window = log.window(start)
@@ -103,7 +98,7 @@ def _like_batches(log: LogBytes, start: int) -> Iterator[int]:
             yield at
         if is_end:
             return
-        start += len(window) - HEADER_SIZE + 1  # a header that the window cut is whole in the next
+        start += len(window) - HEADER_SIZE + 1  # a header cut off by the window is whole in the next
 
 
 def _sound_at(log: LogBytes, at: int, expected_offset: int, highest: int) -> int | None:
@@ -119,7 +114,7 @@ def _sound_at(log: LogBytes, at: int, expected_offset: int, highest: int) -> int
 
 
 def _run_end(log: LogBytes, start: int, highest: int) -> tuple[int, int]:
-    """Return where the sound batches that follow one another from `start` on end, and the offset behind them."""
+    """Return the end of the consecutive sound batches from `start` on, and the offset after them."""
     at, next_offset = start, 0
     found: int | None = 0
     while found is not None and at - start < _RUN_MAX:
@@ -150,13 +145,13 @@ def _is_believed(  # noqa: PLR0917
 
 
 def _goes_on(log: LogBytes, end: int, next_offset: int) -> bool:
-    """Return whether a batch of `next_offset`, damaged or torn as it may be, or nothing stands at `end`."""
+    """Return whether a batch of `next_offset`, possibly damaged or torn, or the end of the log is at `end`."""
     there = bytes(log.at(end, _OFFSET_SIZE))
     return next_offset.to_bytes(_OFFSET_SIZE, "big").startswith(there) or content_end(log, end) == end
 
 
 def _is_contradicted(log: LogBytes, end: int, base_offset: int, highest: int) -> bool:
-    """Return whether the next sound batch behind `end` lies before a run that begins with `base_offset`."""
+    """Return whether the next sound batch after `end` has a lower offset than a run from `base_offset`."""
     for at in _like_batches(log, end):
         found = _sound_at(log, at, 0, highest)
         if found is not None:
@@ -165,7 +160,7 @@ def _is_contradicted(log: LogBytes, end: int, base_offset: int, highest: int) ->
 
 
 def content_end(log: LogBytes, start: int) -> int:
-    """Return where the zeros at the end of a log begin; `start` if nothing else is behind it."""
+    """Return where the zeros at the end of a log begin, or `start` if nothing else follows it."""
     for end in range(log.size, start, -_CHUNK_SIZE):
         begin = max(start, end - _CHUNK_SIZE)
         content = bytes(log.window(begin, end - begin)[: end - begin])

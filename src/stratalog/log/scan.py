@@ -1,7 +1,7 @@
-"""Look at partition directories from outside: no locks, nothing is changed, no broker is needed.
+"""Read partition directories from outside, without locks, changes or a broker.
 
 For Spark, `stratalog dump` and other offline tools. A live partition may roll, grow and delete concurrently: a listing
-is what was there at that moment, and a reader stops at the first batch that is not complete.
+is a snapshot, and a reader stops at the first incomplete batch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from stratalog.log.recovery import next_offset
 from stratalog.records import WINDOW_SIZE, RecordBatch, walk
 from stratalog.util import REAL_FILESYSTEM, File, FileSystem, StrPath
 
-#: How often a directory is looked at again because segments were being replaced in it.
+#: How often a directory is listed again because segments were being replaced in it.
 _LOOKS_MAX: Final = 20
 
 T = TypeVar("T")
@@ -37,10 +37,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SegmentFiles:
-    """The files of one segment. `index` and `timeindex` are where they belong, there or not; the others only if there.
+    """The files of one segment. `index` and `timeindex` may not exist; the others are None if missing.
 
-    `size` is that of the `.log` at the time of the listing. `snapshot` is the producer state at the base offset. The
-    names of a segment that is being swapped in end in `.swap` for a moment (`log.replacement`).
+    `size` is that of the `.log` at the time of the listing. `snapshot` is the producer state at the base offset. Names
+    end in `.swap` while a segment is swapped in (`log.recovery.replacement`).
     """
 
     base_offset: int
@@ -72,21 +72,19 @@ def list_partitions(data_dir: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> list
 def list_segments(directory: StrPath, fs: FileSystem = REAL_FILESYSTEM) -> list[SegmentFiles]:
     """Return the segments of a partition directory, by base offset.
 
-    Files that are being deleted or replaced are left out.
-
-    A replacement that is done but for its names is seen as done, as by a process that opens the directory
-    (`interrupted_swaps`).
+    Leaves out files that are being deleted or replaced. A replacement that only lacks its final names counts as done,
+    as when a process opens the directory (`interrupted_swaps`).
     """
     root = Path(directory)
     return undisturbed(root, lambda: list_segments_once(root, fs), fs)
 
 
 def undisturbed(directory: Path, look: Callable[[], T], fs: FileSystem = REAL_FILESYSTEM) -> T:
-    """Return what `look` finds in a partition directory while no segments are replaced there.
+    """Return the result of `look` on a partition directory in which no segments are replaced concurrently.
 
-    `look` is called until that is so. Segments that are rolled or deleted at the same time are no disturbance: they
-    begin behind the end, or were at the beginning. After many tries the last one counts. A FileNotFoundError of `look`
-    is a name that has changed since it was listed; it is raised when that happens in every try.
+    Repeats `look` until then. Concurrent rolls and deletions do no harm: they change only the ends. After many tries
+    the last result counts. A FileNotFoundError of `look` means that a name changed since it was listed; it is raised if
+    every try fails so.
     """
     before = _row(directory, fs)
     for tries in range(_LOOKS_MAX):
@@ -107,7 +105,7 @@ def undisturbed(directory: Path, look: Callable[[], T], fs: FileSystem = REAL_FI
 def _row(directory: Path, fs: FileSystem) -> list[tuple[int, str, int]]:
     """Return base offset, second suffix and inode of each `.log` that counts or is about to.
 
-    A segment that is replaced by one of the same base offset has the same name before and after, but another inode.
+    A segment replaced by one with the same base offset keeps its name, but has another inode.
     """
     parsed = ((parse_file_name(name), inode) for name, inode in fs.list_inodes(directory).items())
     return sorted(
@@ -118,7 +116,7 @@ def _row(directory: Path, fs: FileSystem) -> list[tuple[int, str, int]]:
 
 
 def _is_same_row(before: list[tuple[int, str, int]], after: list[tuple[int, str, int]]) -> bool:
-    """Return whether the row of segments changed at its ends at most."""
+    """Return whether the segments changed at the ends at most."""
     if not before or not after:
         return before == after
     first, last = after[0][0], before[-1][0]
@@ -126,7 +124,7 @@ def _is_same_row(before: list[tuple[int, str, int]], after: list[tuple[int, str,
 
 
 def list_segments_once(root: Path, fs: FileSystem) -> list[SegmentFiles]:
-    """Return the same by one look, for a caller that makes sure that nothing is replaced during it (`undisturbed`).
+    """List the segments once, for callers that exclude concurrent replacements (`undisturbed`).
 
     Raises FileNotFoundError when a segment was deleted or renamed since its name was listed.
     """
@@ -152,7 +150,7 @@ def list_segments_once(root: Path, fs: FileSystem) -> list[SegmentFiles]:
 def _names(root: Path, fs: FileSystem) -> dict[tuple[int, str], str]:
     """Return the files that count, by base offset and suffix.
 
-    Replacements that are done but for their names are finished.
+    Replacements that only lack their final names are applied.
     """
     plain: dict[tuple[int, str], str] = {}
     swaps: dict[tuple[int, str], str] = {}
@@ -181,7 +179,7 @@ def _names(root: Path, fs: FileSystem) -> dict[tuple[int, str], str]:
 
 
 def _end_of_swap(root: Path, base: int, fs: FileSystem) -> int:
-    """Return the offset behind the last batch of a `.log` that is being swapped in, whatever its name is by now."""
+    """Return the offset after the last batch of a `.log` that is being swapped in, under either name."""
     for name in (log_file(base) + SWAP_SUFFIX, log_file(base)):
         try:
             return next_offset(root / name, base, fs)
@@ -195,8 +193,8 @@ def scan_headers(
 ) -> Iterator[tuple[int, RecordBatch]]:
     """Yield position and header of each batch between two positions of a `.log`; see `walk`, without records.
 
-    Ends before the first batch that is not complete; the caller sees that from the last one's position and size. Raises
-    CorruptRecordError, naming file and position, for bytes that cannot be a batch.
+    Ends before the first incomplete batch, which shows in the last one's position and size. Raises CorruptRecordError,
+    with file and position, for bytes that cannot be a batch.
     """
     limit = file.size() if end is None else min(end, file.size())
     return walk(file.pread, limit, start=start, with_records=False, window_size=window_size, name=file.path)

@@ -1,7 +1,7 @@
-"""What makes a log shorter: a later log start offset and retention at its start, truncation at its end.
+"""Shorten a log: move its log start offset, apply retention, truncate its end.
 
-Segments, leader epochs and producer state follow each other here. Not thread-safe: the partition's lock is held.
-Source: Kafka's `UnifiedLog.maybeIncrementLogStartOffset`, `deleteOldSegments`, `truncateTo`.
+Keeps segments, leader epochs and producer state consistent. Not thread-safe: hold the partition's lock. Source: Kafka's
+`UnifiedLog.maybeIncrementLogStartOffset`, `deleteOldSegments`, `truncateTo`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteHistory:
-    """What a replica that begins behind the remote tier has to know of what is there.
+    """What a replica that begins after the remote tier has to know of it.
 
     `epochs` and `producer_snapshot` (bytes of the file) are those of the offsets below `next_offset`.
     """
@@ -42,7 +42,7 @@ class RemoteHistory:
 
 
 class Trimmer:
-    """See the module, and for the public methods those of the same names in `PartitionLog`."""
+    """Truncation and deletion for `PartitionLog`, whose methods of the same names describe them."""
 
     def __init__(self, local: LocalLog, leader_epochs: LeaderEpochCache) -> None:
         self._local = local
@@ -61,7 +61,7 @@ class Trimmer:
         if offset <= local.log_start_offset:
             local.local_log_start_offset = max(local.local_log_start_offset, offset)
             return False
-        self._leader_epochs.truncate_from_start(offset)  # may fail: nothing else was done then
+        self._leader_epochs.truncate_from_start(offset)  # may fail, before anything else is changed
         local.local_log_start_offset = max(local.local_log_start_offset, offset)
         local.log_start_offset = offset
         local.recovery_point = max(local.recovery_point, offset)
@@ -143,18 +143,18 @@ class Trimmer:
             self._producers.truncate_fully_and_start_at(offset)
             self._reload_producers(offset)
             local.fs.sync_dir(local.directory)
-        # It was down for as long as a crash could have left some of the segments; now there is nothing to recover.
+        # It was lowered while a crash could have left some of the segments. Now there is nothing to recover.
         local.recovery_point = max(local.recovery_point, min(flushed, offset))
         local.bounds_changed()
 
     def begin_behind_remote(self, history: RemoteHistory) -> None:
         local, offset = self._local, history.next_offset
         local.end_will_be(min(offset, local.segments.all[0].base_offset))
-        with local.whole_or_unusable("the beginning behind the remote tier"):
+        with local.whole_or_unusable("the restart after the remote tier"):
             local.restart_at(offset, min(history.log_start_offset, offset))
             self._leader_epochs.clear()
             self._producers.begin_with(offset, history.producer_snapshot)
-            # Last: a log that is empty and knows no epochs has not come to the end of this.
+            # Last: an empty log without epochs shows that this was interrupted.
             self._leader_epochs.assign_all(history.epochs)
             self._leader_epochs.truncate_from_start(local.log_start_offset)
             local.first_unstable_offset = self._producers.first_unstable_offset
@@ -171,14 +171,14 @@ class Trimmer:
             now_ms=local.clock.now_ms(),
             after_clean_shutdown=False,
         )
-        # Below the high watermark nothing changed, and neither did what is unstable there.
+        # Nothing changed below the high watermark, nor what is unstable there.
         if local.high_watermark.offset >= end_offset:
             producers.on_high_watermark(end_offset)
             local.first_unstable_offset = producers.first_unstable_offset
 
 
 def _plan(segments: SegmentTable, limits: RetentionLimits, now_ms: int) -> RetentionPlan:
-    """Return what may go. Nothing goes for its age on the word of a time index alone."""
+    """Plan deletions. A segment is not deleted for its age because of its time index alone."""
     while True:
         plan = plan_retention(segments.all, limits, now_ms)
         by_age = [

@@ -1,10 +1,10 @@
-"""Segments whose offsets lie further from the base offset than an index can say, cut into several that can.
+"""Split segments whose offsets are too far from the base offset for their indexes.
 
-Cleaners of old merged segments whatever their offsets (KAFKA-6264), so such segments may be found in a directory. They
-are cut when it is opened, before anything else looks at them, by the protocol of `replacement`: a crash leaves the one
-segment or all of the new ones, with the same bytes. How far a segment reaches is told by where the next one begins, and
-of the last one by the recovery point, which may be too low: `recovery` finds that out when it reads the segment
-(`OverflowedSegmentError`), and starts again. Source: Kafka's `LocalLog.splitOverflowedSegment`, `LogLoader`.
+Old cleaners merged segments whatever their offsets (KAFKA-6264). Such segments are split when the directory is opened,
+before anything else reads them, with the protocol of `replacement`: a crash leaves the one segment or all of the new
+ones, with the same bytes. The last offset of a segment is known from the next one's base offset, and of the last one
+from the recovery point. That may be too low: `recovery` then raises `OverflowedSegmentError` when it reads the segment,
+and starts again. Source: Kafka's `LocalLog.splitOverflowedSegment`, `LogLoader`.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from stratalog.util import Clock, FileSystem
 
 logger = logging.getLogger(__name__)
 
-#: Bytes are copied in pieces of this size.
+#: Bytes copied at once.
 _COPY_SIZE = 1024 * 1024
 
-#: Batches of one segment to be, each with its position in the old one.
+#: Batches of one new segment, each with its position in the old one.
 Part = list[tuple[int, BatchFacts]]
 
 
 def split_overflowed(directory: Path, config: LogConfig, *, clock: Clock, fs: FileSystem, log_end_offset: int) -> None:
-    """Cut the segments of a directory that no process has open. Raises OSError.
+    """Split the segments of a directory that no process has open. Raises OSError.
 
-    `log_end_offset`: as far as it is known. Only a segment that ends more than 2^31 offsets behind its beginning is
-    read.
+    `log_end_offset` is the end as far as it is known. Only a segment that ends more than 2^31 offsets after its start
+    is read.
     """
     bases = [
         parsed[0]
@@ -49,13 +49,17 @@ def split_overflowed(directory: Path, config: LogConfig, *, clock: Clock, fs: Fi
 
 
 def split_segment(directory: Path, base_offset: int, config: LogConfig, *, clock: Clock, fs: FileSystem) -> None:
-    """Cut one segment if it has to be; one that is damaged where it would be cut stays as it is."""
+    """Split one segment if needed. One with damage at the place of a split is left unchanged."""
     segment = LogSegment(directory, base_offset, config, clock=clock, fs=fs)
     try:
         parts = list(_parts(segment))
         if len(parts) < 2:
             return
-        logger.info("%s: its offsets reach too far for an index; it becomes %d segments", segment.log_path, len(parts))
+        logger.info(
+            "%s: its offsets are too far apart for an index; splitting it into %d segments",
+            segment.log_path,
+            len(parts),
+        )
         new = _copy_parts(segment, parts, config, clock, fs)
     except CorruptRecordError as error:
         logger.warning("%s is left to recovery: %s", segment.log_path, error)
@@ -69,9 +73,9 @@ def split_segment(directory: Path, base_offset: int, config: LogConfig, *, clock
 
 
 def _parts(segment: LogSegment) -> Iterator[Part]:
-    """Yield the batches of a segment with their positions, in runs that one segment each can hold.
+    """Yield the batches of a segment with their positions, grouped by new segment.
 
-    CorruptRecordError for a batch that begins a new run and is not sound.
+    Raises CorruptRecordError if the first batch of a group is unsound.
     """
     run: Part = []
     first_offset = segment.base_offset
@@ -88,7 +92,7 @@ def _parts(segment: LogSegment) -> Iterator[Part]:
 def _copy_parts(
     segment: LogSegment, parts: list[Part], config: LogConfig, clock: Clock, fs: FileSystem
 ) -> list[LogSegment]:
-    """Return a `.cleaned` segment of each part, sealed and flushed."""
+    """Return a sealed and flushed `.cleaned` segment for each part."""
     new: list[LogSegment] = []
     ends = [part[0][1].base_offset for part in parts[1:]]
     for part, end_offset in zip(parts, [*ends, None], strict=True):
@@ -112,7 +116,7 @@ def _copy_parts(
 
 
 def _copy_tail(segment: LogSegment, last_part: Part, made: LogSegment) -> None:
-    """Keep what follows the last whole batch behind it: recovery decides about it."""
+    """Copy what follows the last whole batch: recovery decides about it."""
     position, batch = last_part[-1]
     source, target = position + batch.size, made.size_bytes
     while piece := segment.file.pread(_COPY_SIZE, source):

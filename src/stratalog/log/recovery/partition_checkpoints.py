@@ -1,13 +1,13 @@
-"""What the checkpoints of a log directory say of one partition, for a caller that opens that one alone.
+"""Read and write the checkpoints of a log directory for one partition that is opened alone.
 
-The files are those that a broker keeps beside its partitions, so each finds what the other left:
+The files are those of a broker, so each finds what the other left:
 
-    recovery-point-offset-checkpoint    everything below is on disk; without an entry that is not known
-    log-start-offset-checkpoint         where the log begins; one that begins at 0 is not in it
-    .kafka_cleanshutdown                a broker stopped cleanly, and no other process since
+    recovery-point-offset-checkpoint    everything below is on disk; unknown without an entry
+    log-start-offset-checkpoint         where the log begins; no entry for 0
+    .kafka_cleanshutdown                a broker stopped cleanly, and no other process has started since
 
-Several processes may have one partition each of the same directory: they take turns at these files (`flock` of the
-directory, where the file system has that).
+Processes that have different partitions of the directory open take turns at these files (`flock` of the directory,
+where the file system supports it).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NAMES: Final = (RECOVERY_POINTS, LOG_START_OFFSETS)
 
 
 class Remembered(NamedTuple):
-    """What is known of a partition before it is opened. `recovery_point` None: not known."""
+    """What is known of a partition before it is opened. `recovery_point` is None if unknown."""
 
     clean_shutdown: bool
     recovery_point: int | None
@@ -45,7 +45,7 @@ class Remembered(NamedTuple):
 
 
 class PartitionCheckpoints:
-    """See the module. `directory` is that of the partition. Not thread-safe; errors are OSErrors."""
+    """The checkpoint entries of the partition in `directory`. Not thread-safe. Raises OSError."""
 
     def __init__(self, directory: Path, partition: TopicPartition, fs: FileSystem) -> None:
         self._directory = directory
@@ -54,9 +54,9 @@ class PartitionCheckpoints:
         self._fs = fs
 
     def begin(self) -> Remembered:
-        """Return what is known; and from here on the log directory is not one that was left cleanly.
+        """Return the entries, and mark the log directory as not cleanly stopped.
 
-        What is said of a directory that is not there was said of another one, and goes.
+        Entries of a directory that does not exist belonged to an earlier one and are removed.
         """
         if not self._fs.is_dir(self._log_dir):
             return Remembered(True, 0, 0)
@@ -75,13 +75,13 @@ class PartitionCheckpoints:
         return Remembered(was_clean, known_recovery_point(offsets[RECOVERY_POINTS]), start)
 
     def write(self, recovery_point: int, log_start_offset: int) -> None:
-        """Write both down, durably."""
+        """Write both entries durably."""
         with self._held():
             self._replace(LOG_START_OFFSETS, log_start_offset or None)
             self._replace(RECOVERY_POINTS, recovery_point)
 
     def _replace(self, name: str, offset: int | None) -> None:
-        """Set the partition's entry, or remove it; those of other partitions stay."""
+        """Set or remove the partition's entry. Those of other partitions stay."""
         before = self._read(name)
         after = {key: known for key, known in before.items() if key != self._partition}
         if offset is not None:
@@ -99,21 +99,21 @@ class PartitionCheckpoints:
     @contextmanager
     def _held(self) -> Iterator[None]:
         with self._fs.open(self._log_dir) as directory:
-            with suppress(OSError):  # no such locks here (NFS)
+            with suppress(OSError):  # no locks on this file system (NFS)
                 fcntl.flock(directory.fileno(), fcntl.LOCK_EX)
             yield
 
 
 def known_recovery_point(offset: int | None) -> int | None:
-    """Return a recovery point as a checkpoint has it; None, not known, for a negative one, which no broker writes."""
+    """Return a recovery point from a checkpoint, or None for a negative one, which no broker writes."""
     return None if offset is None or offset < 0 else offset
 
 
 def plausible_start(path: Path, offset: int, fs: FileSystem) -> int:
-    """Return where a log begins, of which a checkpoint says `offset`.
+    """Return the log start offset, given that of a checkpoint.
 
-    The log's own leader epochs follow its start, before the checkpoint is written; if they begin earlier, the
-    checkpoint is wrong (it has no checksum), and taking its word would delete what is not to be deleted.
+    The log's own leader epochs are truncated before the checkpoint is written. If they begin earlier, the checkpoint is
+    wrong (it has no checksum), and trusting it would delete valid records.
     """
     checkpoint = path / LEADER_EPOCH_CHECKPOINT
     if offset <= 0 or not fs.exists(checkpoint):
@@ -125,7 +125,7 @@ def plausible_start(path: Path, offset: int, fs: FileSystem) -> int:
     if not epochs or epochs[0].start_offset >= offset:
         return offset
     logger.warning(
-        "%s: the checkpoint says that the log begins at offset %d, its leader epochs say %d: %d it is",
+        "%s: the checkpoint has log start offset %d, the leader epochs begin at %d: using %d",
         path,
         offset,
         epochs[0].start_offset,

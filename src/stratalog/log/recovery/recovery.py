@@ -1,18 +1,17 @@
-"""From the files of a partition directory to its segments and producer state, whatever state they were left in.
+"""Load the segments and producer state of a partition directory, whatever state a crash left it in.
 
-    1  `.deleted` files go, and a replacement that was interrupted is finished or undone (`interrupted_swaps`)
-    2  index files without a `.log` go; a segment with a missing or damaged index is read again and gets new ones
-    3  after an unclean stop, every segment at or behind the recovery point is read again: what behind that point is no
-       sound batch is cut off, with all segments behind it
-    4  leader epochs and producer state are brought to the offsets that are left
+    1  remove `.deleted` files, and finish or undo an interrupted replacement (`interrupted_swaps`)
+    2  remove index files without a `.log`; rebuild missing or damaged indexes from their segment
+    3  after an unclean stop, read every segment at or above the recovery point again: anything from there on that is no
+       sound batch is cut, with all later segments
+    4  bring leader epochs and producer state to the remaining offsets
 
-Below the recovery point, and anywhere after a clean stop, nothing is cut or removed, whatever it looks like: damage
-there is named and left in its place, where readers are told of it. If it leaves open where the log ends, the segment is
-sealed as it is, and the log goes on in a new one, at the recovery point or behind it: no offset below is given again.
-Where no recovery point is known, all may have been flushed, and only what a torn write leaves at the very end is cut.
-What is cut behind the recovery point is thrown away only if it is what a torn write leaves; anything else is kept
-beside the log (`remnants`). Segments that are flushed are not read, but for a few headers to see that their indexes
-fit. Source: Kafka's `LogLoader`, which cuts in either case and keeps nothing.
+Below the recovery point, and anywhere after a clean stop, nothing is cut or removed. Damage there is logged and kept,
+and readers get an error for it. If it hides where the log ends, the segment is sealed unchanged, and the log goes on in
+a new one at or above the recovery point, so that no offset is assigned twice. If the recovery point is unknown,
+everything may have been flushed, and only a torn write at the very end is cut. Bytes cut above the recovery point are
+thrown away only if a torn write explains them; others are kept beside the log (`kept_cuts`). Of flushed segments only a
+few headers are read, to check their indexes. Source: Kafka's `LogLoader`, which cuts in either case and keeps nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from stratalog.util import Clock, FileSystem
 
 logger = logging.getLogger(__name__)
 
-#: No offset reaches this.
+#: Greater than any offset.
 _NO_END: Final = 0x7FFF_FFFF_FFFF_FFFF
 
 
@@ -50,13 +49,13 @@ class LoadedLog:
     log_start_offset: int
     recovery_point: int
     log_end_offset: int
-    #: Files that were renamed to `.deleted` and are to be removed after the delay.
+    #: Files renamed to `.deleted`, to be removed after the delay.
     condemned: list[Path] = field(default_factory=list)
 
 
 @dataclass
 class _Mended:
-    """What recovery did, for its last line in the log."""
+    """Counts of what recovery did, for its summary in the log."""
 
     segments_read: int = 0
     bytes_read: int = 0
@@ -67,7 +66,7 @@ class _Mended:
     def __str__(self) -> str:
         parts = [f"read {self.segments_read} segments ({self.bytes_read} bytes)"]
         if self.bytes_cut or self.segments_dropped:
-            parts.append(f"cut {self.bytes_cut} bytes and {self.segments_dropped} segments behind them")
+            parts.append(f"cut {self.bytes_cut} bytes and {self.segments_dropped} segments after them")
         if self.indexes_rebuilt:
             parts.append(f"rebuilt the indexes of {self.indexes_rebuilt}")
         return ", ".join(parts)
@@ -90,20 +89,20 @@ class OpenSettings:
 
     @property
     def flushed_to(self) -> int:
-        """Everything below was flushed or is not wanted any more: it is not cut for, nor what comes behind it."""
+        """Everything below was flushed or is unwanted: damage there cuts nothing."""
         if self.clean_shutdown or self.recovery_point is None:
             return _NO_END
         return max(self.recovery_point, self.log_start_offset)
 
     @property
     def synced_to(self) -> int:
-        """The recovery point, or 0 if it is the log start: then it came with that, as in Kafka, without a sync."""
+        """The recovery point, or 0 if it equals the log start: then, as in Kafka, it may not have been synced."""
         point = self.recovery_point or 0
         return point if point > self.log_start_offset else 0
 
 
 class LogLoader:
-    """One load of one directory; see the module. Use `load` once."""
+    """Loads one directory. Call `load` once."""
 
     def __init__(
         self,
@@ -127,15 +126,15 @@ class LogLoader:
         self._segments: list[LogSegment] = []
         self._condemned: list[Path] = []
         self._mended = _Mended()
-        #: The offset behind the last sound batch of each segment that was read again.
+        #: The offset after the last sound batch of each segment that was read again.
         self._scanned: dict[LogSegment, SoundBatches] = {}
-        #: Base offsets of which there is an index, but no log.
+        #: Base offsets that have an index, but no log.
         self._without_log: set[int] = set()
-        #: Base offsets of segments that were split on the way, or could not be.
+        #: Base offsets of segments that were split, or could not be.
         self._split: set[int] = set()
 
     def load(self) -> LoadedLog:
-        """Finish interrupted swaps. Raises OSError for files that cannot be read or mended."""
+        """Load the directory. Raises OSError for files that cannot be read or repaired."""
         started = self._clock.monotonic()
         finish_swaps(self._directory, self._fs)
         split_overflowed(
@@ -163,7 +162,7 @@ class LogLoader:
         return LoadedLog(segments, log_start_offset, recovery_point, log_end_offset, self._condemned)
 
     def _load_segments(self) -> int:
-        """Open and mend all segments; return where the log ends."""
+        """Open and repair all segments. Return the log end offset."""
         while True:
             try:
                 self._open_segments()
@@ -223,7 +222,7 @@ class LogLoader:
     # --- reading again ----------------------------------------------------------------------------------------------
 
     def _recover_damaged(self) -> None:
-        """Give new indexes to the segments whose indexes cannot be right, as far as they are not read again anyway."""
+        """Rebuild implausible indexes, unless recovery reads the segment again anyway."""
         unflushed = () if self._clean else self._unflushed()
         for segment in list(self._segments):
             try:
@@ -244,9 +243,9 @@ class LogLoader:
                 return
 
     def _recover_segment(self, segment: LogSegment, row: Sequence[LogSegment], flushed_to: int) -> bool:
-        """Read a segment again; return whether the log was cut there.
+        """Read a segment again. Return whether the log was cut there.
 
-        `row`: the segments that there are by then. Producer snapshots are taken at the last two of them on the way.
+        `row`: the segments at that time. Takes producer snapshots at the last two of them.
         """
         producers = ProducerStateManager(
             self._name,
@@ -287,7 +286,7 @@ class LogLoader:
                 and behind[0].base_offset == sound.next_offset
                 and content_end(content, sound.size_bytes) == sound.size_bytes
             ):
-                return  # a preallocated file that was to be cut to its batches when the next one was begun
+                return  # a preallocated file that was to be trimmed when the next one was begun
             is_end = True
             kept = keep_tail(segment.log_path, content, sound, self._fs, is_last=self._is_last(segment))
             logger.warning(
@@ -300,13 +299,11 @@ class LogLoader:
                 sound.flaw,
                 f"; they are kept in {kept.name}" if kept else "",
             )
-            # First those behind the cut: a process that ends in between must not leave them behind a log that looks
-            # whole.
+            # Those after the cut first: a crash in between must not leave them after a log that looks whole.
             self._drop_unread(behind)
 
         size = segment.file.size()
-        # A segment wholly below the log start is not part of the log any more: nothing behind it is dropped for its
-        # damage.
+        # A segment wholly below the log start is no part of the log: its damage does not drop later segments.
         reaches_start = self._end_offset_of(segment) > self._log_start_offset
         sound = segment.recover(
             on_batch,
@@ -339,11 +336,11 @@ class LogLoader:
         return is_end
 
     def _is_last(self, segment: LogSegment) -> bool:
-        """Return whether nothing was written behind the segment."""
+        """Return whether nothing was written after the segment."""
         return not any(map(has_content, self._segments[self._segments.index(segment) + 1 :]))
 
     def _name_gap(self, segment: LogSegment, sound: SoundBatches) -> None:
-        """Say what is missing between a segment that was read again and the next one."""
+        """Log which offsets are missing between a segment that was read again and the next one."""
         end_offset = self._end_offset_of(segment)
         if sound.flaw or sound.damage or self._config.compacted or sound.next_offset >= end_offset:
             return
@@ -357,7 +354,7 @@ class LogLoader:
             )
 
     def _end_offset_of(self, segment: LogSegment) -> int:
-        """No offset of a segment reaches this."""
+        """Greater than any offset of the segment."""
         behind = self._segments.index(segment) + 1
         if behind < len(self._segments):
             return self._segments[behind].base_offset
@@ -365,13 +362,13 @@ class LogLoader:
 
     @property
     def _is_end_certain(self) -> bool:
-        """Whether two files agree that a clean stop left the log's end at the recovery point."""
+        """Return whether the checkpoint and a snapshot agree that a clean stop ended the log at the recovery point."""
         return self._clean and self._producers.snapshots.latest_offset == self._recovery_point
 
     # --- where the log ends -----------------------------------------------------------------------------------------
 
     def _log_end_offset(self) -> int:
-        """Return the end of the segments, of which there is one at least afterwards."""
+        """Return the end of the segments. Creates one if there is none."""
         if not self._segments:
             return self._begin_at(self._known_end(self._log_start_offset, is_whole=True))
         last = self._segments[-1]
@@ -402,7 +399,7 @@ class LogLoader:
         return self._begin_at(max(known_end, last.base_offset + 1, self._log_start_offset))
 
     def _end_of_last(self, last: LogSegment) -> tuple[int, bool]:
-        """Return where the last segment ends, and whether it does with a whole batch."""
+        """Return where the last segment ends, and whether it ends with a whole batch."""
         sound = self._scanned.get(last)
         if sound is None:
             try:
@@ -419,11 +416,10 @@ class LogLoader:
         return sound.next_offset, is_whole
 
     def _known_end(self, end: int, *, is_whole: bool) -> int:
-        """Return where a log ended that may have lost its end. No earlier than `end`.
+        """Return where a log that may have lost its end had ended, at least `end`.
 
-        A clean stop leaves a snapshot there, of which a directory without a recovery point may know no more. A recovery
-        point has no checksum: it counts where the log is damaged at its end, or if there is a snapshot of the same
-        offset.
+        A clean stop leaves a snapshot there. A recovery point has no checksum: it counts if the log is damaged at its
+        end, or if there is a snapshot at the same offset.
         """
         snapshot = self._producers.snapshots.latest_offset
         if snapshot is not None and (self._clean or not self._settings.is_flush_known):
@@ -433,20 +429,20 @@ class LogLoader:
         return end
 
     def _begin_at(self, base_offset: int) -> int:
-        """Begin an empty segment at the end of the row."""
+        """Add an empty segment at the end."""
         self._segments.append(self._open(base_offset, preallocate=self._config.preallocate))
         return base_offset
 
     # --- dropping ---------------------------------------------------------------------------------------------------
 
     def _drop_unread(self, segments: Sequence[LogSegment]) -> None:
-        """Take the segments behind a cut out of the row, the last one first; those with records are kept beside it."""
+        """Drop the segments after a cut, the last one first. Keep the bytes of those with records."""
         going = segments[::-1]
         for segment in going:
             if has_content(segment):
                 kept = keep_log(segment.log_path, self._fs)
                 logger.warning(
-                    "%s: %s lies behind the cut and is no part of the log any more; its %d bytes are kept in %s",
+                    "%s: %s follows the cut and is no longer part of the log; its %d bytes are kept in %s",
                     self._name,
                     segment.log_path.name,
                     segment.size_bytes,

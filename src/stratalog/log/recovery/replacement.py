@@ -1,15 +1,15 @@
-"""New segments in the place of old ones, so that a crash at any point leaves the log with either.
+"""Replace segments so that a crash at any point leaves either the old or the new ones.
 
-    1  the new segments lie beside the log, whole and flushed, as `.cleaned`
-    2  they are renamed to `.swap`, the one with the highest base offset first: as long as a `.cleaned` is left, the
-       replacement did not happen
-    3  the directory is synced: from here on it did happen
-    4  readers get the new row of segments, at once; the old files are renamed to `.deleted` and wait for their removal
-    5  `.swap` is taken from the names, the lowest base offset first and of each segment the `.log` first, and the
+    1  the new segments are complete and flushed, with the suffix `.cleaned`
+    2  they are renamed to `.swap`, the highest base offset first: while a `.cleaned` is left, the replacement has not
+       happened
+    3  the directory is synced: this commits the replacement
+    4  readers get the new segments at once; the old files are renamed to `.deleted` and removed later
+    5  `.swap` is removed from the names, the lowest base offset first and the `.log` of each segment first, and the
        directory is synced again
 
-`interrupted_swaps` finishes or undoes what was cut short. Source: Kafka's `LocalLog.replaceSegments`, which leaves out
-the sync in 3 and relies on the order of renames.
+`interrupted_swaps` finishes or undoes an interrupted replacement. Source: Kafka's `LocalLog.replaceSegments`, which
+leaves out the sync in 3 and relies on the order of renames.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 def replace_segments(local: LocalLog, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
-    """Replace segments as `PartitionLog.replace_segments` says. The partition's lock is held."""
+    """Replace segments as `PartitionLog.replace_segments` describes. Hold the partition's lock."""
     if local.closed:
         _discard(local.directory, new, local.fs)
         raise local.unusable()
@@ -40,7 +40,7 @@ def replace_segments(local: LocalLog, new: Sequence[LogSegment], old: Sequence[L
     if local.active in replaced:
         raise ValueError(f"{local.name}: the active segment cannot be replaced")
     if old and not replaced:
-        logger.info("%s: what was to be replaced from offset %d on is gone", local.name, old[0].base_offset)
+        logger.info("%s: the segments to replace from offset %d on are gone", local.name, old[0].base_offset)
         _discard(local.directory, new, local.fs)
         return
     try:
@@ -55,7 +55,7 @@ def replace_segments(local: LocalLog, new: Sequence[LogSegment], old: Sequence[L
 def make_certain(directory: Path, new: Sequence[LogSegment], fs: FileSystem) -> None:
     """Carry out steps 2 and 3: from `.cleaned` to `.swap`.
 
-    After an OSError nothing of `new` is left, and nothing happened.
+    An OSError removes all of `new` and changes nothing else.
     """
     try:
         for segment in sorted(new, key=lambda segment: segment.base_offset, reverse=True):
@@ -67,7 +67,7 @@ def make_certain(directory: Path, new: Sequence[LogSegment], fs: FileSystem) -> 
 
 
 def name_plainly(directory: Path, new: Sequence[LogSegment], fs: FileSystem) -> None:
-    """Step 5: from `.swap` to the names of segments of the log."""
+    """Carry out step 5: from `.swap` to the final names."""
     for segment in sorted(new, key=lambda segment: segment.base_offset):
         segment.change_suffix(SWAP_SUFFIX, "")
     try:
@@ -75,15 +75,15 @@ def name_plainly(directory: Path, new: Sequence[LogSegment], fs: FileSystem) -> 
     except OSError as error:
         if not is_shortage(error):
             raise
-        # Step 3 decided: a `.swap` that comes back after a power failure gets its name when the log is opened.
+        # Step 3 committed: a `.swap` that reappears after a power failure gets its name when the log is opened.
         logger.warning("%s: the names of new segments are not synced: %s", directory, error.strerror)
 
 
 def _discard(directory: Path, new: Sequence[LogSegment], fs: FileSystem) -> None:
-    """Remove the files of new segments that are not to come in, however far their renaming came.
+    """Remove the files of new segments after a failure, however far their renaming came.
 
-    The lowest `.log` is made `.cleaned` first and goes last: until then it says to a process that opens the directory
-    after a crash that none of them counts.
+    The lowest `.log` is renamed to `.cleaned` first and removed last: a process that opens the directory after a crash
+    then ignores all of them.
     """
     bases = sorted((segment.base_offset for segment in new), reverse=True)
     try:
@@ -100,4 +100,4 @@ def _discard(directory: Path, new: Sequence[LogSegment], fs: FileSystem) -> None
                     if name.startswith(f"{base_offset:020d}.") and name.endswith(suffix):
                         fs.remove(directory / name)
     except OSError as error:
-        logger.warning("%s: what is left of a replacement goes at the next opening: %s", directory, error)
+        logger.warning("%s: the next opening removes what is left of a replacement: %s", directory, error)

@@ -1,7 +1,7 @@
-"""The native loop of `native_scan`: batches that are as they should be, checked and indexed. No interpreter lock.
+"""The native loop of `native_scan`: check and index sound batches without the interpreter lock.
 
-Every read stays within the chunk, every write within the room that the context states. `segment_recovery` is the plain
-twin: what is not plain in a batch, the loop stops before it and leaves to that.
+Every read stays within the chunk, every write within the buffers of the context. The loop stops before anything unusual
+in a batch and leaves that to `segment_recovery`, its Python twin.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _TRANSACTION_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 class ScanContext(Words):
-    """What is known before the chunk, and then behind the batches that were taken.
+    """The state before the chunk, and after the batches that were taken.
 
-    `chunk` is an address, `chunk_at` its position in the file, `used` the bytes of it that were taken,
-    `taken` the batches of all chunks. Index entries go
-    to `offset_entries` and `time_entries`, as files have them, `entries_max` at the most. Of `producers` producers the
-    ids are at `producer_ids`, and at `positions` for each how many batches it had and the positions of the last ones.
+    `chunk` is an address, `chunk_at` its position in the file, `used` the bytes taken of it, `taken` the batches of all
+    chunks. `offset_entries` and `time_entries` get at most `entries_max` index entries in file format. `producer_ids`
+    holds the ids of `producers` producers, and `positions` the number of batches of each and the positions of its last
+    ones.
     """
 
     __slots__ = ()
@@ -82,10 +82,10 @@ def _add_entries(x: Any, position: int, last_offset: int) -> None:
 
 @compiled("boolean(int64)")
 def take_batches(context: int) -> bool:
-    """Take batch after batch of the chunk, up to the first one that is not whole, sound, next in offset and plain.
+    """Take batch after batch of the chunk, up to the first that is partial, unsound, out of order or not plain.
 
-    A plain one is of an epoch that is known, and of no producer or one that is known, outside of transactions. Returns
-    whether the chunk may just end too early.
+    A plain batch has a known epoch, no producer or a known one, and no transaction. Returns whether the chunk may just
+    have ended too early.
     """
     x = _context(context, 0)
     ids = as_i64(x.producer_ids)

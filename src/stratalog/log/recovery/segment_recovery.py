@@ -1,8 +1,7 @@
-"""The scan of a segment whose content is in doubt: which batches are sound, and the indexes rebuilt from them.
+"""Scan a segment of doubtful content: find the sound batches and rebuild the indexes from them.
 
-Behind the offset up to which the log is known to be flushed, the first unsound byte ends the segment: that is what a
-crash leaves, and what Kafka does. Before it nothing is ever cut: a damaged place is stepped over, up to where the next
-sound batch is found, and stays in the file.
+Above the offset up to which the log is known to be flushed, the first unsound byte ends the segment, as in Kafka: a
+crash leaves that. Below it nothing is ever cut: damage is skipped up to the next sound batch, and stays in the file.
 """
 
 from __future__ import annotations
@@ -40,31 +39,31 @@ _unpack_header = HEADER.unpack_from
 
 OnBatch = Callable[[RecordBatch], None]
 
-#: A batch that is larger is proven by its CRC before it is in memory as a whole: its length may be wrong.
+#: A larger batch has its CRC checked before it is read into memory as a whole: its length may be wrong.
 _LARGE: Final = 16 * 1024 * 1024
 
 
 class OverflowedSegmentError(StratalogError):
-    """A segment is found to reach further than its indexes can say: it is to be split (`overflow`) and read again."""
+    """A segment reaches further than its indexes can represent. Split it (`overflow`) and read it again."""
 
     def __init__(self, base_offset: int) -> None:
-        super().__init__(f"the segment {base_offset} reaches further than its indexes can say")
+        super().__init__(f"the segment {base_offset} reaches further than its indexes can represent")
         self.base_offset = base_offset
 
 
 class DamagedRange(NamedTuple):
-    """A place in a `.log` that is no sound batch and was left as it is."""
+    """A range of a `.log` that is no sound batch and was left unchanged."""
 
     position: int
     end: int
-    #: What was to stand there: from this offset on, and up to before this one (-1: not known).
+    #: The lost offsets: from this one up to before `end_offset` (-1: unknown).
     first_offset: int
     end_offset: int
     reason: str
 
 
 class _Gap(NamedTuple):
-    """The last batch does not follow on the one before it; and what was known before it."""
+    """The last batch does not follow the previous one; and the state before it."""
 
     position: int
     expected_offset: int
@@ -73,14 +72,14 @@ class _Gap(NamedTuple):
 
 
 class SoundBatches(NamedTuple):
-    #: Bytes up to where the segment is to end.
+    #: Bytes up to the new end of the segment.
     size_bytes: int
     max_timestamp: TimestampOffset
-    #: The offset behind the last sound batch.
+    #: The offset after the last sound batch.
     next_offset: int
-    #: Where something is wrong in what is kept.
+    #: Damage in the part that is kept.
     damage: tuple[DamagedRange, ...]
-    #: Why the segment ends before the file does; None if it does not.
+    #: Why the segment ends before the file does, or None.
     flaw: str | None
 
 
@@ -99,9 +98,9 @@ def index_sound_batches(  # noqa: C901
 ) -> SoundBatches:
     """Check every batch in a `.log`, and index those that are sound.
 
-    The contract of `LogSegment.recover` says what is sound, which batches `on_batch` is told, and what `flushed_to`,
-    `end_offset`, `may_overflow`, `cut_torn_write` and `synced_to` mean. The loop is flat for speed, and most of what
-    is in order is taken by `NativeScan` in its place. The indexes are empty before it.
+    `LogSegment.recover` describes sound batches, `on_batch`, `flushed_to`, `end_offset`, `may_overflow`,
+    `cut_torn_write` and `synced_to`. The loop is flat for speed, and `NativeScan` takes over most sound batches. The
+    indexes must be empty.
     """
     limit = log.size
     view, view_at = memoryview(b""), 0
@@ -163,7 +162,7 @@ def index_sound_batches(  # noqa: C901
                 raise OverflowedSegmentError(base_offset)
             flaw = _flaw(log, position, header, expected_offset, highest)
             if gap is not None and header is not None and gap.expected_offset <= header[0] < expected_offset:
-                # Offsets are not under the CRC: it is the batch before that has a wrong one.
+                # The CRC does not cover offsets: the previous batch has the wrong one.
                 flaw = f"its offset is followed by {header[0]}"
                 indexes.truncate_to(expected_offset - 1)
                 expected_offset, largest, largest_offset = gap[1:]
@@ -180,7 +179,7 @@ def index_sound_batches(  # noqa: C901
                 break
             damage.append(DamagedRange(position, resumed, expected_offset, found_offset, flaw))
             flaw, position, gap = None, resumed, None
-            last_index_entry = position - index_interval_bytes - 1  # readers get there by an entry of its own
+            last_index_entry = position - index_interval_bytes - 1  # an index entry of its own takes readers there
             continue
         gap = None if header[0] == expected_offset else _Gap(position, expected_offset, largest, largest_offset)
         if header[8] > largest:
@@ -235,9 +234,9 @@ def _flaw(log: LogBytes, position: int, header: tuple[int, ...] | None, expected
 
 
 def _is_sound_but_far(log: LogBytes, position: int, expected_offset: int, highest: int) -> bool:
-    """Return whether the batch at `position` is at fault for nothing but an offset above `highest`.
+    """Return whether the only fault of the batch at `position` is an offset above `highest`.
 
-    Offsets are not under the CRC of a batch: only if another sound one follows behind it are they believed.
+    The CRC does not cover offsets: they are trusted only if another sound batch follows.
     """
     for _ in range(2):
         header = log.header(position)
@@ -253,7 +252,7 @@ def _is_sound_but_far(log: LogBytes, position: int, expected_offset: int, highes
 
 
 def is_torn_write(log: LogBytes, position: int, next_offset: int) -> bool:
-    """Return whether the bytes from `position` on are the beginning of one batch of `next_offset`, or zeros."""
+    """Return whether the bytes from `position` on are the start of one batch of `next_offset`, or zeros."""
     limit = log.size
     if content_end(log, position) - position < BATCH_SIZE_MIN:
         return True
@@ -264,5 +263,5 @@ def is_torn_write(log: LogBytes, position: int, next_offset: int) -> bool:
 
 
 def has_sound_batch(log: LogBytes, position: int, expected_offset: int) -> bool:
-    """Return whether a sound batch follows the unsound bytes at `position`: then no torn write left them."""
+    """Return whether a sound batch follows the unsound bytes at `position`, which rules out a torn write."""
     return next_sound(log, position, expected_offset, 0x7FFF_FFFF_FFFF_FFFF)[1] >= 0

@@ -1,14 +1,14 @@
-"""Which segments may go: facts in, a plan out.
+"""Plan which segments to delete.
 
-Three rules are applied one after the other, each from the oldest segment on and each up to the first segment that it
-keeps. Source: Kafka's `UnifiedLog.deleteOldSegments` and `deletableSegments`.
+Three rules are applied in turn, each from the oldest segment up to the first one that it keeps. Source: Kafka's
+`UnifiedLog.deleteOldSegments` and `deletableSegments`.
 
     log start offset   every offset of the segment is below the log start offset
     size               the log is still at least `retention_bytes` large without the segment
     time               now - largest timestamp > retention_ms, strictly
 
-No rule takes a segment that holds an offset at or above the high watermark, an empty active segment, or, on a tiered
-partition, a segment that is not finished in the remote tier.
+No rule deletes a segment with an offset at or above the high watermark, an empty active segment, or, on a tiered
+partition, a segment that is not yet copied to the remote tier.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stratalog.config import LogConfig
 
 
 class RetentionSegment(Protocol):
-    """What retention must know of a segment; asking for the timestamp may read the time index, so it is asked last."""
+    """A segment as retention sees it. Its timestamp is read last, because that may read the time index."""
 
     @property
     def base_offset(self) -> int: ...
@@ -48,19 +48,19 @@ class DeletedSegment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RetentionLimits:
-    """The bounds in force: for a tiered partition the local ones. -1 is no bound."""
+    """The bounds in effect: for a tiered partition the local ones. -1 is no bound."""
 
     retention_ms: int
     retention_bytes: int
-    #: Everything below is unwanted: the local log start offset of a tiered partition, else the log start offset.
+    #: Everything below is deleted: the local log start offset of a tiered partition, else the log start offset.
     start_offset: int
     high_watermark: int
     log_end_offset: int
-    #: Only what ends at or below this offset may go, unless the whole log starts later; None: not a tiered partition.
+    #: Segments must end at or below this offset unless the whole log starts later. None: not a tiered partition.
     remote_through: int | None = None
-    #: The log start offset over both tiers.
+    #: The log start offset over all tiers.
     log_start_offset: int = 0
-    #: Roll an active segment that is to go, so that it can be copied and go later.
+    #: Roll an active segment that is due, so that it can be copied and deleted later.
     roll_active: bool = False
 
     @classmethod
@@ -74,7 +74,7 @@ class RetentionLimits:
         log_end_offset: int,
         highest_offset_in_remote_storage: int,
     ) -> RetentionLimits:
-        """Return what a topic's configuration says for a log with these offsets."""
+        """Return the limits of a topic's configuration for a log with these offsets."""
         tiered = is_tiered(config)
         by_policy = "delete" in config.cleanup_policy or (tiered and not config.compacted)
         retention_ms = config.effective_local_retention_ms if tiered else config.retention_ms
@@ -92,13 +92,13 @@ class RetentionLimits:
 
 
 def is_tiered(config: LogConfig) -> bool:
-    """Return whether sealed segments go to the remote tier, and local ones only after that."""
+    """Return whether sealed segments are copied to the remote tier before local deletion."""
     return config.remote_storage_enable and not config.remote_log_copy_disable
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionPlan:
-    """What to do: the leading segments to delete, each with its rule, and whether to roll the active one first."""
+    """The leading segments to delete, each with its rule, and whether to roll the active one first."""
 
     deletions: tuple[DeletionReason, ...]
     roll_active: bool
@@ -107,8 +107,7 @@ class RetentionPlan:
 def plan_retention(segments: Sequence[RetentionSegment], limits: RetentionLimits, now_ms: int) -> RetentionPlan:
     """Decide about `segments`, all of a log in order with the active one last.
 
-    `deletions[i]` is the reason for `segments[i]`; the active segment may be among them, and is then replaced by an
-    empty one.
+    `deletions[i]` is the reason for `segments[i]`. If the active segment is deleted, an empty one replaces it.
     """
     reasons: list[DeletionReason] = []
     roll_active = False
@@ -122,7 +121,7 @@ def plan_retention(segments: Sequence[RetentionSegment], limits: RetentionLimits
 def _apply(
     reason: DeletionReason, segments: Sequence[RetentionSegment], first: int, limits: RetentionLimits, now_ms: int
 ) -> tuple[int, bool]:
-    """Return how many segments from `first` on one rule takes, and whether it wants the active one rolled."""
+    """Return how many segments from `first` on one rule deletes, and whether the active one has to be rolled."""
     breaches = _breaches(reason, segments, first, limits, now_ms)
     taken = 0
     for i in range(first, len(segments)):
@@ -141,7 +140,7 @@ def _apply(
 
 
 def _is_expendable(end_offset: int, is_active: bool, limits: RetentionLimits) -> bool:
-    """Return whether the remote tier has the segment that ends before `end_offset`, or it is no longer needed."""
+    """Return whether the segment that ends before `end_offset` is in the remote tier or no longer needed."""
     if limits.remote_through is None:
         return True
     if not is_active and limits.log_start_offset >= end_offset:
@@ -152,7 +151,7 @@ def _is_expendable(end_offset: int, is_active: bool, limits: RetentionLimits) ->
 def _breaches(
     reason: DeletionReason, segments: Sequence[RetentionSegment], first: int, limits: RetentionLimits, now_ms: int
 ) -> Iterator[bool]:
-    """Return whether each segment from `first` on breaches one rule."""
+    """Yield whether each segment from `first` on breaches the rule."""
     if reason is DeletionReason.LOG_START_OFFSET:
         for i in range(first, len(segments)):
             yield i + 1 < len(segments) and segments[i + 1].base_offset <= limits.start_offset

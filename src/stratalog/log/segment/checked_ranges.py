@@ -107,8 +107,7 @@ class SoundBytes:
             return
         self._named.add(-1)
         logger.warning(
-            "%s: offsets %d to %d are not there, which is a loss unless the topic was compacted once; readers go on"
-            " behind them",
+            "%s: offsets %d to %d are missing, which is a loss unless the topic was compacted once; readers skip them",
             self.path,
             offset,
             next_offset - 1,
