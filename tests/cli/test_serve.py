@@ -196,7 +196,7 @@ def test_a_directory_that_is_served_is_not_served_twice(tmp_path: Path) -> None:
         (["--config", "missing.properties"], "missing.properties: No such file or directory"),
         (
             ["--set", "remote.log.storage.system.enable=true", "--set", "stratalog.remote.url=ftp://host/x"],
-            "ftp://host/x is no object store URL",
+            "ftp://host/x is not an object store URL",
         ),
     ],
 )

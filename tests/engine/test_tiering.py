@@ -146,7 +146,7 @@ def test_a_key_that_aivens_plugin_has_not_refuses_the_start(tmp_path: Path, made
         "rsm.config.chunk.size": "4194304",
         "rsm.config.chunk.sise": "1",
     }
-    said = "refuses its configuration: chunk.sise is not known of Aiven's plugin in this broker: take it away"
+    said = "refuses its configuration: chunk.sise is not an option of Aiven's plugin in this broker: remove it"
     with pytest.raises(UsageError, match=said):
         tiered(made, tmp_path, **settings).start()
 
@@ -183,7 +183,7 @@ def test_a_storage_plugin_gets_the_keys_under_its_prefix(tmp_path: Path, made: l
         ({"remote.log.storage.manager.class.name": "org.example.Rsm"}, "expected module:Class"),
         ({"remote.log.storage.manager.class.name": "no_such_module:Rsm"}, "cannot be loaded: No module named"),
         ({"remote.log.metadata.manager.class.name": "json:Nothing"}, "cannot be loaded: module 'json' has no"),
-        ({"stratalog.remote.url": "ftp://host/x"}, "ftp://host/x is no object store URL"),
+        ({"stratalog.remote.url": "ftp://host/x"}, "ftp://host/x is not an object store URL"),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(

@@ -94,7 +94,7 @@ def test_without_at_least_one_message_a_batch_that_does_not_fit_is_left_out(log:
 @pytest.mark.parametrize("offset", [-1, 3, 100])
 def test_offsets_outside_are_refused(log: PartitionLog, offset: int) -> None:
     append(log, 2)
-    with pytest.raises(OffsetOutOfRangeError, match=f"offset {offset} is not here"):
+    with pytest.raises(OffsetOutOfRangeError, match=f"offset {offset} is not in the local log"):
         log.read(offset, 100)
 
 

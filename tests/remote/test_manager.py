@@ -111,7 +111,7 @@ def test_a_store_that_is_down_is_one_line_and_everything_follows_when_it_is_back
     lines = [r.getMessage() for r in caplog.records if r.name.startswith("stratalog.remote.tier.health")]
     assert len(lines) == 2, lines
     assert "503" in lines[0]
-    assert "works again" in lines[1]
+    assert "is available again" in lines[1]
 
 
 def test_a_damaged_segment_is_one_line_and_named_as_long_as_it_lasts(
@@ -144,7 +144,7 @@ def test_a_damaged_segment_is_one_line_and_named_as_long_as_it_lasts(
         world.manager.poke()
         _eventually(lambda: _all_remote(world), "copied")
         _eventually(lambda: not world.manager.health.failures, "well")
-    assert len([r for r in caplog.records if "does not work" in r.getMessage()]) == 1
+    assert len([r for r in caplog.records if " of " in r.getMessage() and " fails: " in r.getMessage()]) == 1
 
 
 def test_failures_of_many_partitions_are_one_line(caplog: pytest.LogCaptureFixture) -> None:

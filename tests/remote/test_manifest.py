@@ -68,7 +68,7 @@ def _changed(**changes: Any) -> bytes:
     ],
 )
 def test_what_is_no_manifest_is_refused_with_the_reason(data: bytes, message: str) -> None:
-    with pytest.raises(RemoteStorageError, match=r"^here is no manifest of a segment: ") as caught:
+    with pytest.raises(RemoteStorageError, match=r"^here is not a manifest of a segment: ") as caught:
         SegmentManifest.from_json(data, "here")
     assert message in str(caught.value)
 

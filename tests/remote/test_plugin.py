@@ -84,7 +84,7 @@ def test_fewer_bytes_than_asked_for_are_tried_again() -> None:
         def fetch_log_segment(self, *_: object) -> bytes:
             return b"xx"
 
-    with pytest.raises(RetriableRemoteStorageError, match="2 bytes came for positions 10 to 13"):
+    with pytest.raises(RetriableRemoteStorageError, match="2 bytes were returned for positions 10 to 13"):
         fetch_records(Short(), SEGMENT, 10, 13)
 
 

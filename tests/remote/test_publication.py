@@ -308,5 +308,5 @@ def test_an_audit_sees_what_is_published_and_not_in_its_place(bucket: Bucket) ->
 
 def test_a_publication_of_a_later_release_is_refused(bucket: Bucket) -> None:
     bucket.store.put(f"{bucket_transaction.DIRECTORY}/job.json", b'{"format": "stratalog-publication", "version": 9}')
-    with pytest.raises(RemoteStorageError, match=r"_publications/job.json is no publication that this release"):
+    with pytest.raises(RemoteStorageError, match=r"_publications/job.json is not a publication that this release"):
         list_remote_segments(bucket.store)

@@ -45,7 +45,7 @@ def test_a_task_that_stands_still_is_told_once_with_what_it_waits_for_and_when_i
     with caplog.at_level(logging.WARNING):
         watchdog.look()
     assert watchdog.stalls == {}
-    assert _lines(caplog)[1:] == [f"copy of {PARTITION} goes on after 125 s; it waited for the store"]
+    assert _lines(caplog)[1:] == [f"copy of {PARTITION} continues after 125 s; it waited for the store"]
 
 
 def test_what_advances_or_is_idle_does_not_stand_still(clock: ManualClock, watchdog: Watchdog) -> None:

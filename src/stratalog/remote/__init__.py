@@ -1,4 +1,5 @@
-"""The remote tier: sealed segments in an object store, their metadata, and the tasks that move and expire them.
+"""The remote tier: sealed segments in an object store, their metadata, and the tasks that copy and expire them.
 
-Names, states and rules are Apache Kafka's (KIP-405, as of 4.4). A partition is seen through `log_view.LogView` alone.
+Names, states and rules are Apache Kafka's (KIP-405, as of 4.4). Partitions are accessed through `log_view.LogView`
+only.
 """

@@ -140,12 +140,12 @@ def _damage_of_every_kind(data: bytes) -> dict[str, bytes]:
         return struct.pack(">8siI", b"strataRM", version, crc32c(changed)) + changed
 
     return {
-        "are no snapshot": data[:30],
+        "are not a snapshot": data[:30],
         "begins with": b"somebody" + data[8:],
         "has version 2": with_body(bytes(body), version=2),
         "stored CRC-32C": head + bytes(body[:-1]) + b"\xff",
         "computed": data[:-5],
-        "its checksum holds, but not its content": with_body(bytes(body[:-5])),
+        "its checksum is valid, but its content is not": with_body(bytes(body[:-5])),
         "bytes too many": with_body(bytes(body) + b"\0"),
     }
 
@@ -183,7 +183,7 @@ def test_a_log_that_was_cut_and_written_again_is_replayed(caplog: pytest.LogCapt
     log.values[0][8:] = [encode(event) for event in (segment(7, 90, 99), segment(8, 40, 49))]
     manager = TopicBasedRemoteLogMetadataManager(log)
     assert manager.highest_offset_for_epoch(PARTITION, 0) == 39
-    assert "event 9 of the log is another one" in caplog.text
+    assert "event 9 of the log differs" in caplog.text
 
 
 class DamagedLog(CountingLog):
@@ -242,4 +242,4 @@ def test_a_disk_that_takes_no_snapshot_costs_a_line(
     manager = TopicBasedRemoteLogMetadataManager(log)
     manager.add_remote_log_segment_metadata(segment(1, 0, 9)).result()
     manager.close()
-    assert "No snapshot of metadata partition 0 was written" in caplog.text
+    assert "Cannot write a snapshot of metadata partition 0" in caplog.text

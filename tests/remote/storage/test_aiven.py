@@ -242,7 +242,9 @@ def changed(variant: str, *path: str, value: Any) -> bytes:
 def test_what_is_no_manifest_is_refused_with_the_reason(data: bytes, message: str) -> None:
     if message == "{}":
         message = "at least one leader epoch"
-    with pytest.raises(RemoteStorageError, match=r"^here is no manifest of a segment of the Aiven layout: ") as caught:
+    with pytest.raises(
+        RemoteStorageError, match=r"^here is not a manifest of a segment of the Aiven layout: "
+    ) as caught:
         decode(data, "here")
     assert message in str(caught.value)
 

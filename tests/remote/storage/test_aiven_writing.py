@@ -429,12 +429,12 @@ _S3_KEYS = {
         ({"chunk.size": "0"}, "chunk.size=0: expected 1 to 1073741823"),
         ({"chunk.size": "4 MiB"}, "chunk.size=4 MiB: expected 1 to"),
         ({"storage.backend.class": None}, "storage.backend.class is missing"),
-        ({"storage.backend.class": "com.x.Y"}, "storage.backend.class=com.x.Y is not known: expected one of io.aiven"),
+        ({"storage.backend.class": "com.x.Y"}, "storage.backend.class=com.x.Y is unknown: expected one of io.aiven"),
         ({"storage.s3.bucket.name": None}, "storage.s3.bucket.name is missing"),
         ({"storage.s3.region": None}, "storage.s3.region is missing"),
         ({"storage.aws.access.key.id": "x"}, "must be set together"),
         ({"storage.s3.path.style.access.enabled": "yes"}, "path.style.access.enabled=yes: expected true or false"),
-        ({"storage.s3.storage.class": "GLACIER"}, "storage.s3.storage.class=GLACIER: objects are put as STANDARD"),
+        ({"storage.s3.storage.class": "GLACIER"}, "storage.s3.storage.class=GLACIER: only STANDARD is supported"),
         ({"storage.aws.credentials.provider.class": "x.Y"}, "provider.class=x.Y is not known: give the keys as"),
         ({"storage.aws.credentials.file": "/f"}, "storage.aws.credentials.file is not supported"),
         ({"storage.s3.api.call.timeout": "0"}, "storage.s3.api.call.timeout=0: expected 1 or more"),
@@ -450,7 +450,7 @@ _S3_KEYS = {
         ),
         ({"encryption.key.pairs": "b"}, "encryption.key.pairs.b.public.key.file is missing"),
         ({"segment.format": "iceberg"}, "segment.format=iceberg: this broker writes kafka only"),
-        ({"iceberg.namespace": "n"}, "iceberg.namespace is not known of Aiven's plugin in this broker: take it away"),
+        ({"iceberg.namespace": "n"}, "iceberg.namespace is not an option of Aiven's plugin in this broker: remove it"),
         ({"storage.s3.buckte": "b", "x": "y"}, r"storage.s3.buckte \(and 1 more\) is not known"),
         ({"storage.proxy.host": "p"}, "storage.proxy.host is not known"),
         ({"upload.rate.limit.bytes.per.second": "2000000"}, "set remote.log.manager.copy.max.bytes.per.second"),
@@ -502,7 +502,7 @@ def test_the_keys_of_a_broker_with_the_plugin_are_taken(caplog: pytest.LogCaptur
 
 
 def test_a_root_that_is_no_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"storage.root=.*/none is not a directory: make it or mount it first"):
+    with pytest.raises(UsageError, match=r"storage.root=.*/none is not a directory: create or mount it first"):
         AivenSettings.of(
             {"storage.backend.class": FILE_SYSTEM, "storage.root": str(tmp_path / "none"), "chunk.size": "1"}
         )

@@ -141,7 +141,7 @@ def test_without_its_key_a_segment_is_not_read_and_the_key_is_named(tmp_path: Pa
 
 def test_a_key_that_only_claims_to_be_the_one_opens_nothing(tmp_path: Path) -> None:
     store, manifest, _ = copied(tmp_path, AES)
-    with pytest.raises(DamagedRemoteObjectError, match="tag does not fit"):
+    with pytest.raises(DamagedRemoteObjectError, match="tag does not match"):
         reader(store, Keyring({key_id(KEY): OTHER_KEY})).read_range(manifest, ObjectKind.LOG, 0, 10)
 
 
@@ -190,7 +190,7 @@ def test_keys_rotate_while_a_broker_serves(tmp_path: Path, caplog: pytest.LogCap
     for wrong in (b"", b"half a key", None):
         keys.unlink() if wrong is None else keys.write_bytes(wrong)
         assert copy() == key_id(OTHER_KEY)
-        assert "the encryption keys stay as they were" in caplog.messages[-1]
+        assert "the previous encryption keys stay in use" in caplog.messages[-1]
     said = len(caplog.messages)
     assert copy() == key_id(OTHER_KEY)
     assert len(caplog.messages) == said

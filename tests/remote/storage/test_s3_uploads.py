@@ -129,7 +129,7 @@ def test_an_answer_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(S3Uploads, "_request", lambda *_, **__: b"<html>")
     uploads = S3Uploads.of("s3://bucket/prefix", KEYS)
     assert uploads is not None
-    with pytest.raises(RemoteStorageError, match="the answer is no XML"):
+    with pytest.raises(RemoteStorageError, match="the answer is not XML"):
         list(uploads.list())
 
 

@@ -162,7 +162,7 @@ def _pieces(reader: SegmentReader, manifest: SegmentManifest, from_offset: int |
         data = reader.read_range(manifest, ObjectKind.LOG, position, position + size)
         if memoryview(data).nbytes != size:
             raise RemoteStorageError(
-                f"{manifest.key()}: {memoryview(data).nbytes} bytes came for [{position}, {position + size})"
+                f"{manifest.key()}: {memoryview(data).nbytes} bytes were returned for [{position}, {position + size})"
             )
         return data
 

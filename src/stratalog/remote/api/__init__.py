@@ -1,4 +1,4 @@
-"""Interfaces of the tier, its values and states, and the loading of plug-ins."""
+"""Plugin interfaces of the tier, their values and states, and the plugin loader."""
 
 import lazy_loader
 

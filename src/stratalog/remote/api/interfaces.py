@@ -1,11 +1,11 @@
-"""The two plugin interfaces of the remote tier and the values that go over them (KIP-405).
+"""The two plugin interfaces of the remote tier and their values (KIP-405).
 
 `RemoteStorageManager` moves bytes and may be eventually consistent. `RemoteLogMetadataManager` knows which segment
-covers which offsets and is strongly consistent. What exists remotely is what the metadata says, not what a bucket
-listing shows: metadata is written before and after every operation on data.
+covers which offsets and is strongly consistent. The metadata, not a bucket listing, define what exists remotely: they
+are written before and after every operation on data.
 
-Offsets are inclusive at both ends of a segment, positions are bytes and half-open ([start, end)), times are
-milliseconds. Sizes and positions are plain ints and pass 2^31.
+Offsets are inclusive at both ends of a segment. Positions are byte ranges [start, end). Times are milliseconds. Sizes
+and positions are plain ints and may exceed 2^31.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 NO_TIMESTAMP = -1
 
-#: The largest size that Kafka's field for it holds; see `metadata.serde` for larger ones.
+#: The largest size in Kafka's int32 field; see `metadata.serde` for larger ones.
 INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicIdPartition:
-    """One partition of one incarnation of a topic. The topic id tells a topic from a later one of the same name."""
+    """A partition of a topic with a given id. The id tells a topic from a later one of the same name."""
 
     topic_id: UUID
     topic: str
@@ -46,16 +46,16 @@ class TopicIdPartition:
 
 @dataclass(frozen=True, slots=True)
 class RemoteLogSegmentId:
-    """Universally unique id of one attempt to copy one segment."""
+    """Unique id of one attempt to copy one segment."""
 
     topic_id_partition: TopicIdPartition
     id: UUID
 
     @classmethod
     def generate_new(cls, topic_id_partition: TopicIdPartition) -> RemoteLogSegmentId:
-        """Return a fresh id.
+        """Return a new id.
 
-        Every attempt gets its own, so that a repeated copy never meets an earlier one's objects.
+        Every attempt gets its own, so a repeated copy never meets objects of an earlier one.
         """
         return cls(topic_id_partition, random_uuid())
 
@@ -65,13 +65,13 @@ class RemoteLogSegmentId:
 
 @dataclass(frozen=True, slots=True)
 class CustomMetadata:
-    """Opaque bytes that a storage plugin wants to find again with a segment; capped by configuration."""
+    """Opaque bytes that a storage plugin keeps with a segment. Configuration bounds their size."""
 
     value: bytes
 
 
 class IndexType(Enum):
-    """What is stored beside the records of a segment."""
+    """Kinds of data stored beside the records of a segment."""
 
     OFFSET = "offset"
     TIMESTAMP = "timestamp"
@@ -82,10 +82,10 @@ class IndexType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RemoteLogSegmentMetadata:
-    """What is known of one remote segment. Immutable; `with_update` makes the next version.
+    """Metadata of one remote segment. Immutable; `with_update` returns the next version.
 
-    `segment_leader_epochs` maps each leader epoch of the segment to the first offset of that epoch in it, ascending,
-    and is never empty. `segment_size_bytes` is the true size of the records, also beyond 2^31 - 1.
+    `segment_leader_epochs` maps each leader epoch of the segment to its first offset there, ascending, and is never
+    empty. `segment_size_bytes` is the true size of the records, also beyond 2^31 - 1.
 
     Raises ValueError when start_offset < 0, end_offset < start_offset, the size is negative, or the epochs are empty,
     not ascending or not within the segment.
@@ -140,10 +140,10 @@ class RemoteLogSegmentMetadata:
         return max(self.segment_leader_epochs)
 
     def with_update(self, update: RemoteLogSegmentMetadataUpdate) -> RemoteLogSegmentMetadata:
-        """Return the same segment with the update's broker, time, custom metadata and state."""
+        """Return the segment with the update's broker, time, custom metadata and state."""
         if update.segment_id != self.segment_id:
             raise ValueError(f"an update of {update.segment_id} cannot be applied to {self.segment_id}")
-        return RemoteLogSegmentMetadata(  # every field by name and not `replace`: replays do this for every event
+        return RemoteLogSegmentMetadata(  # explicit fields, faster than `replace`: replays do this for every event
             segment_id=self.segment_id,
             start_offset=self.start_offset,
             end_offset=self.end_offset,
@@ -160,7 +160,7 @@ class RemoteLogSegmentMetadata:
 
 @dataclass(frozen=True, slots=True)
 class RemoteLogSegmentMetadataUpdate:
-    """A change of state of a segment that was added before."""
+    """A change of state of a segment that was added earlier."""
 
     segment_id: RemoteLogSegmentId
     event_timestamp_ms: int
@@ -186,13 +186,13 @@ RemoteLogMetadata = RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate | 
 
 @dataclass(frozen=True, slots=True)
 class LogSegmentData:
-    """What is copied of one segment: files, and the leader epochs up to its end as the text of a checkpoint file.
+    """The data of one segment to copy: files, and the leader epochs up to its end as a checkpoint file.
 
     `producer_snapshot_index` is the snapshot at the base offset of the next segment. `offset_index_entry_size` is 8 or
-    12, None when the caller does not know. `topic_config` are the topic's values that are not Kafka's defaults,
-    `partition_count` is how many partitions it has now; both are None when they are not known. `on_progress` may be
-    called with the bytes of a file that have been sent so far: without that, a long copy is taken to stand still.
-    `block_facts` are what is known of each MiB of the records by the caller, which has just read them.
+    12, or None if unknown. `topic_config` has the topic's values that differ from Kafka's defaults, `partition_count`
+    the number of partitions; both may be None for unknown. `on_progress` may be called with the bytes of a file sent so
+    far: without it, a long copy seems to hang. `block_facts` has what the caller knows of each MiB of the records from
+    reading them.
     """
 
     log_segment: Path
@@ -212,36 +212,35 @@ class LogSegmentData:
 class RemoteStorageManager(Protocol):
     """Moves the bytes of segments. Thread-safe.
 
-    Copying again overwrites, deleting what is not there is no error. A method may block, but not for ever: it raises
-    RetriableRemoteStorageError for what may pass (the caller tries again at its next turn), RemoteResourceNotFoundError
-    for an object that is not there, RemoteStorageError for everything else.
+    Copying again overwrites; deleting a missing object is no error. A method may block, but not for ever. It raises
+    RetriableRemoteStorageError for transient failures (the caller tries again on its next run),
+    RemoteResourceNotFoundError for a missing object, RemoteStorageError for all others.
 
-    Positions and sizes are not bounded. A plugin that hands them on to something narrower says so with an attribute
-    `position_max`, and is asked for nothing behind it; `stratalog.remote.api.plugin` has this and what else it may
-    offer.
+    Positions and sizes are unbounded. A plugin with a bound declares it as the attribute `position_max` and is never
+    asked for more; `stratalog.remote.api.plugin` has this and other optional parts.
 
-    Loaded by name, a plugin is made without arguments and then given its configuration: the keys under its prefix, with
-    the prefix taken off.
+    Plugins loaded by name are created without arguments and then configured with the keys under their prefix, without
+    it.
     """
 
     def configure(self, configs: Mapping[str, str]) -> None: ...
 
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> CustomMetadata | None:
-        """Store records and indexes under `metadata.segment_id`; return once they are durable."""
+        """Store records and indexes under `metadata.segment_id`. Return once they are durable."""
         ...
 
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> Buffer:
-        """Return the records' bytes of [start_position, end_position), fewer only where the segment ends."""
+        """Return bytes [start_position, end_position) of the records. Fewer only at the end of the segment."""
         ...
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
-        """One index whole. RemoteResourceNotFoundError when the segment has none of this type."""
+        """Return a whole index. RemoteResourceNotFoundError when the segment has none of this type."""
         ...
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Delete everything that is stored under `metadata.segment_id`."""
+        """Delete everything stored under `metadata.segment_id`."""
         ...
 
     def close(self) -> None: ...
@@ -251,14 +250,14 @@ class RemoteStorageManager(Protocol):
 class RemoteLogMetadataManager(Protocol):
     """Knows which remote segments exist. Thread-safe and strongly consistent.
 
-    A mutator returns at once; its future completes when the event is durable and every lookup sees it, or fails with a
-    StratalogError. Lookups of a partition that is not ready raise RetriableRemoteStorageError.
+    A mutator returns at once. Its future completes when the event is durable and visible to every lookup, or fails with
+    a StratalogError. Lookups of a partition that is not ready raise RetriableRemoteStorageError.
     """
 
     def configure(self, configs: Mapping[str, str]) -> None: ...
 
     def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> Future[None]:
-        """Make a segment known; it must be in state COPY_SEGMENT_STARTED (else ValueError)."""
+        """Add a segment in state COPY_SEGMENT_STARTED (else ValueError)."""
         ...
 
     def update_remote_log_segment_metadata(self, update: RemoteLogSegmentMetadataUpdate) -> Future[None]:
@@ -280,11 +279,11 @@ class RemoteLogMetadataManager(Protocol):
     def list_remote_log_segments(
         self, partition: TopicIdPartition, leader_epoch: int | None = None
     ) -> list[RemoteLogSegmentMetadata]:
-        """Segments in every state before DELETE_SEGMENT_FINISHED; those of one epoch ascending by start offset."""
+        """Return segments in all states before DELETE_SEGMENT_FINISHED. Those of one epoch ascend by start offset."""
         ...
 
     def remote_log_size(self, partition: TopicIdPartition, leader_epoch: int) -> int:
-        """Bytes of the segments of an epoch."""
+        """Return the bytes of the segments of an epoch."""
         ...
 
     def next_segment_with_txn_index(
@@ -300,7 +299,7 @@ class RemoteLogMetadataManager(Protocol):
     def on_stop_partitions(self, partitions: Iterable[TopicIdPartition]) -> None: ...
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
-        """Return whether all that was stored of the partition has been read. Its tasks pass their turns until then."""
+        """Return whether all stored events of the partition have been read. Its tasks skip their turns until then."""
         ...
 
     def close(self) -> None: ...

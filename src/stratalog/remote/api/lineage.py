@@ -1,7 +1,7 @@
-"""Which remote segments belong to the history that the leader vouches for.
+"""Decide which remote segments belong to the leader's history.
 
-After unclean elections the remote tier can hold segments of histories that were given up, and segments that overlap.
-A lineage is the partition's leader epochs with their first offsets, ascending. Pure functions, as Kafka's
+After unclean elections the remote tier can hold segments of abandoned histories, and overlapping segments. A lineage is
+the partition's leader epochs with their first offsets, ascending. Pure functions, as Kafka's
 `buildFilteredLeaderEpochMap` and `isRemoteSegmentWithinLeaderEpochs`.
 """
 
@@ -15,7 +15,7 @@ from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata
 
 
 def lineage_of(entries: Iterable[EpochEntry]) -> dict[int, int]:
-    """Epochs that have records, with their first offsets.
+    """Return the epochs that have records, with their first offsets.
 
     An epoch whose successor begins at the same offset has none.
     """
@@ -23,7 +23,7 @@ def lineage_of(entries: Iterable[EpochEntry]) -> dict[int, int]:
 
 
 def without_empty_epochs(epochs: Mapping[int, int]) -> dict[int, int]:
-    """`epochs`, ascending, without those whose successor begins where they do."""
+    """Return `epochs`, ascending, without those whose successor begins at the same offset."""
     ordered = sorted(epochs.items())
     following = itertools.islice(ordered, 1, None)
     return {
@@ -34,11 +34,11 @@ def without_empty_epochs(epochs: Mapping[int, int]) -> dict[int, int]:
 
 
 def is_within_lineage(segment: RemoteLogSegmentMetadata, log_end_offset: int, lineage: Mapping[int, int]) -> bool:
-    """Return whether a segment's epochs and offsets are those of the lineage.
+    """Return whether a segment's epochs and offsets match the lineage.
 
-    The first epoch of the segment that the lineage still knows may begin anywhere when it is also the lineage's first
-    (older entries go as the log start offset moves); between the segment's first and last epoch both histories are
-    equal; its end lies within the last one, and below `log_end_offset`.
+    The first epoch of the segment that the lineage still has may begin anywhere if it is also the lineage's first
+    (older entries are removed as the log start offset moves). Between the segment's first and last epoch both must be
+    equal. Its end must be within the last epoch, and below `log_end_offset`.
     """
     if not lineage or segment.end_offset >= log_end_offset:
         return False
@@ -62,10 +62,10 @@ def is_within_lineage(segment: RemoteLogSegmentMetadata, log_end_offset: int, li
 
 
 def begins_in_lineage(segment: RemoteLogSegmentMetadata, log_end_offset: int, lineage: Mapping[int, int]) -> bool:
-    """Return whether a segment's first epoch that the lineage still knows begins there before it ends there.
+    """Return whether a segment's first epoch that the lineage still has begins there before it ends there.
 
-    So it is for every segment within the lineage, and for one that goes on with a history that was given up: readers
-    get what both have in common.
+    This holds for every segment within the lineage, and for one that continues with an abandoned history: readers get
+    the common part.
     """
     if not lineage:
         return False

@@ -1,13 +1,12 @@
-"""What a storage plugin may say of itself beyond `RemoteStorageManager`, and the one way its records are fetched.
+"""Optional parts of a storage plugin beyond `RemoteStorageManager`, and the one way to fetch its records.
 
-All are optional, and looked for on the plugin by name:
+They are looked up on the plugin by name:
 
-    position_max     int: the largest position that the plugin can be asked for, when it hands positions on to something
-                     of 32 bits (2^31 - 1). Without it, or None, there is no limit. A segment that is larger is not
-                     copied, and no position behind the limit is ever asked for (KIP-1333: bounds are checked, never
-                     cut).
+    position_max     int: the largest position that the plugin supports, such as 2^31 - 1 for 32-bit positions. Without
+                     it, or None, there is no limit. A larger segment is not copied, and no larger position is ever
+                     requested (KIP-1333: bounds are checked, never cut).
     ensure_owner, is_read_only, release_owner    see `OwnsItsStore`: one cluster at a time writes to a store.
-    stored_segment   a method (metadata) -> StoredSegment: what the plugin has noted of a segment besides its metadata.
+    stored_segment   a method (metadata) -> StoredSegment: what the plugin recorded of a segment besides its metadata.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from stratalog.remote.api.interfaces import RemoteLogSegmentMetadata, RemoteStor
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """The properties of the broker that every plugin gets with its own options, as in Kafka."""
+    """Properties of the broker that every plugin gets with its own options, as in Kafka."""
 
     node_id: int
     cluster_id: str
     log_dir: Path
 
-    #: The names of these properties.
+    #: Names of these properties.
     KEYS: ClassVar[tuple[str, ...]] = ("broker.id", "node.id", "cluster.id", "log.dir")
 
     def as_properties(self) -> dict[str, str]:
@@ -38,7 +37,7 @@ class BrokerIdentity:
 
 @dataclass(frozen=True, slots=True)
 class StoredSegment:
-    """The size of a segment's records as stored, and the entry size of its offset index where that is known."""
+    """The stored size of a segment's records, and the entry size of its offset index if known."""
 
     size_bytes: int
     offset_index_entry_size: int | None
@@ -46,7 +45,7 @@ class StoredSegment:
 
 @runtime_checkable
 class DescribesStoredSegments(Protocol):
-    """A storage plugin that can tell more of a segment than its metadata do."""
+    """A storage plugin that knows more about a segment than its metadata."""
 
     def stored_segment(self, metadata: RemoteLogSegmentMetadata) -> StoredSegment:
         """Return how the segment is stored. Raises RemoteStorageError."""
@@ -54,15 +53,15 @@ class DescribesStoredSegments(Protocol):
 
 
 class StoreOwnership(Protocol):
-    """A broker's claim to a store; `broker_ownership` has the one of buckets."""
+    """A broker's claim to a store; `broker_ownership` implements it for buckets."""
 
     @property
     def is_read_only(self) -> bool: ...
 
     def ensure(self) -> None:
-        """Make sure that this cluster owns the bucket.
+        """Ensure that this cluster owns the bucket.
 
-        Raises NotOwnerError, or RemoteStorageError when the store does not tell.
+        Raises NotOwnerError, or RemoteStorageError if the store does not answer.
         """
         ...
 
@@ -71,15 +70,15 @@ class StoreOwnership(Protocol):
 
 @runtime_checkable
 class OwnsItsStore(Protocol):
-    """A storage plugin that asks before each publication and deletion whether its store is still this cluster's."""
+    """A storage plugin that checks its ownership of the store before each publication and deletion."""
 
     @property
     def is_read_only(self) -> bool:
-        """Whether it only reads: it deletes nothing whatever it is asked for, and nothing is to be copied with it."""
+        """Whether the plugin only reads: it deletes nothing, and nothing is to be copied with it."""
         ...
 
     def ensure_owner(self) -> None:
-        """Make sure that this cluster owns the bucket.
+        """Ensure that this cluster owns the bucket.
 
         Raises NotOwnerError when nothing may be copied or deleted, another RemoteStorageError when the owner is
         unknown.
@@ -87,33 +86,33 @@ class OwnsItsStore(Protocol):
         ...
 
     def release_owner(self) -> None:
-        """Note that this broker stops. Raises nothing of the store's."""
+        """Record that this broker stops. Store errors are not raised."""
         ...
 
 
 def is_read_only(rsm: RemoteStorageManager) -> bool:
-    """Return whether nothing is to be copied with this plugin."""
+    """Return whether nothing may be copied with this plugin."""
     return isinstance(rsm, OwnsItsStore) and rsm.is_read_only
 
 
 def ensure_owner(rsm: RemoteStorageManager) -> None:
-    """Raise NotOwnerError when the plugin says that its store is another one's.
+    """Raise NotOwnerError when the plugin's store belongs to another cluster.
 
-    One that only reads is asked nothing.
+    A read-only plugin is not asked.
     """
     if isinstance(rsm, OwnsItsStore) and not rsm.is_read_only:
         rsm.ensure_owner()
 
 
 def name_of(rsm: RemoteStorageManager) -> str:
-    """Return the plugin as configuration names it."""
+    """Return the plugin's name in the configuration."""
     return f"{type(rsm).__module__}:{type(rsm).__qualname__}"
 
 
 def position_max(rsm: RemoteStorageManager) -> int | None:
-    """Return the plugin's largest position, or None for one without a limit.
+    """Return the plugin's largest position, or None without a limit.
 
-    Raises UsageError when what it says is no number.
+    Raises UsageError for a value that is no positive number.
     """
     found: object = getattr(rsm, "position_max", None)
     if found is None:
@@ -124,7 +123,7 @@ def position_max(rsm: RemoteStorageManager) -> int | None:
 
 
 def ensure_reachable(rsm: RemoteStorageManager, segment: object, position: int) -> None:
-    """Raise RemoteStorageError when the plugin cannot be asked for `position` of `segment` (anything with a name)."""
+    """Raise RemoteStorageError when `position` of `segment` (any named object) exceeds the plugin's limit."""
     limit = position_max(rsm)
     if limit is not None and position > limit:
         raise RemoteStorageError(
@@ -135,11 +134,11 @@ def ensure_reachable(rsm: RemoteStorageManager, segment: object, position: int) 
 
 
 def fetch_records(rsm: RemoteStorageManager, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> memoryview:
-    """Return the bytes [start, end) of a segment's records, which has them. Raises RemoteStorageError."""
+    """Return the bytes [start, end) of a segment's records, which must exist. Raises RemoteStorageError."""
     ensure_reachable(rsm, metadata.segment_id, end)
     view = memoryview(rsm.fetch_log_segment(metadata, start, end)).cast("B")
     if len(view) != end - start:
         raise RetriableRemoteStorageError(
-            f"{metadata.segment_id}: {len(view)} bytes came for positions {start} to {end} of the records"
+            f"{metadata.segment_id}: {len(view)} bytes were returned for positions {start} to {end} of the records"
         )
     return view

@@ -1,10 +1,9 @@
-"""Plugins by name: `module:Class`, from the broker's own import path or from one of the plugin's own.
+"""Load plugins by name, `module:Class`, from the broker's import path or from one of their own.
 
-A class path is a list of directories and wheels, separated as in PATH. What lies on it is imported under a name that
-it shares with no other: the plugin's `import x` finds what is on its own path first, then what the broker has. So two
-plugins, or a plugin and the broker, may each have their own version of a library. The standard library and `stratalog`
-are always the broker's. Only import statements are led that way; `importlib.import_module("x")` in a plugin gives the
-broker's x.
+A class path is a list of directories and wheels, separated as in PATH. Its modules are imported under a unique name.
+The plugin's `import x` finds modules of its own path first, then the broker's. So two plugins, or a plugin and the
+broker, may each have their own version of a library. The standard library and `stratalog` are always the broker's. Only
+import statements are redirected; `importlib.import_module("x")` in a plugin returns the broker's x.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ _numbers = itertools.count(1)
 
 
 def load_plugin(kind: str, interface: type, key: str, name: str, class_path: str | None) -> Any:
-    """Return an instance of the class that `name` names. UsageError names key, class, path and reason.
+    """Return an instance of the class `name`. UsageError names key, class, path and reason.
 
-    `kind` says what the plugin is, `interface` is the protocol that it must have.
+    `kind` describes the plugin in messages, `interface` is the protocol it must implement.
     """
     where = f"{key}={name}" + (f" (class path {class_path})" if class_path else "")
     module_name, separator, class_name = name.partition(":")
@@ -55,7 +54,7 @@ def configure_plugin(
     configure: Callable[[Mapping[str, str]], object],
     configs: Mapping[str, str],
 ) -> None:
-    """Give a plugin its configuration. UsageError names key, class and reason."""
+    """Configure a plugin. UsageError names key, class and reason."""
     try:
         configure(configs)
     except Exception as error:
@@ -85,7 +84,7 @@ def _isolated(entries: Sequence[str]) -> _IsolatedPath:
 
 
 class _IsolatedPath(MetaPathFinder):
-    """What is on an import path of its own, as modules of a package that stands for the path."""
+    """Modules of an import path of its own, as a package that represents the path."""
 
     def __init__(self, package: str, entries: Sequence[str]) -> None:
         self._package = package
@@ -97,7 +96,7 @@ class _IsolatedPath(MetaPathFinder):
         sys.meta_path.insert(0, self)
 
     def load(self, name: str) -> ModuleType:
-        """Return a module of the path, or of the broker when the path has none of this name. Raises ImportError."""
+        """Return a module of the path, or the broker's if the path has none of this name. Raises ImportError."""
         importlib.invalidate_caches()
         return importlib.import_module(f"{self._package}.{name}" if self._has(name) else name)
 
@@ -123,7 +122,7 @@ class _IsolatedPath(MetaPathFinder):
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """`__import__` as the plugin's modules see it: `import a.b` gives a, `from a.b import c` gives a.b."""
+        """`__import__` for the plugin's modules: `import a.b` returns a, `from a.b import c` returns a.b."""
         if level or not self._has(name):
             return builtins.__import__(name, globals, locals, fromlist or (), level)
         own = f"{self._package}.{name}"
@@ -148,5 +147,5 @@ class _WithBuiltins(Loader):
         self._loader.exec_module(module)
 
     def __getattr__(self, name: str) -> Any:
-        """Resources, sources and the like are the loader's own matter."""
+        """Resources, sources and the like come from the loader."""
         return getattr(self._loader, name)

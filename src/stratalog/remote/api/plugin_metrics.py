@@ -1,8 +1,8 @@
-"""Metrics of plugins: what a plugin wants to be seen of itself, beside the broker's own metrics.
+"""Metrics of plugins, exported beside the broker's own.
 
-A plugin with a method `with_plugin_metrics(metrics)` is given a `PluginMetrics` once it is configured, as Kafka gives
-one to a `Monitorable` (KIP-877). Its metrics are exported as those of `kafka.server:type=plugins`, with the key that
-names the plugin and its class as labels.
+A plugin with a method `with_plugin_metrics(metrics)` gets a `PluginMetrics` after it is configured, as Kafka passes one
+to a `Monitorable` (KIP-877). Its metrics are exported as those of `kafka.server:type=plugins`, with the configuration
+key and the class of the plugin as labels.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 
 @dataclass(frozen=True, slots=True)
 class RegisteredMetric:
-    """One metric. `read` gives its value now; it must be quick, and may be called by any thread."""
+    """A metric. `read` returns its current value. It must be quick, and any thread may call it."""
 
     name: str
     read: Callable[[], float]
@@ -42,15 +42,15 @@ class PluginMetrics:
         description: str = "",
         tags: Mapping[str, str] | None = None,
     ) -> None:
-        """Show what `read` gives whenever metrics are read. ValueError for a name that is there with these tags."""
+        """Add a metric with the value that `read` returns. ValueError if the name exists with these tags."""
         metric = RegisteredMetric(name, read, description, dict(tags or {}))
         with self._lock:
             if _key(metric) in self._metrics:
-                raise ValueError(f"a metric {name} with the tags {metric.tags} is there already")
+                raise ValueError(f"a metric {name} with the tags {metric.tags} exists already")
             self._metrics[_key(metric)] = metric
 
     def remove_metric(self, name: str, tags: Mapping[str, str] | None = None) -> None:
-        """Show it no longer; harmless for one that is not there."""
+        """Remove a metric, if it exists."""
         with self._lock:
             self._metrics.pop((name, frozenset((tags or {}).items())), None)
 
@@ -64,7 +64,7 @@ class Monitorable(Protocol):
     """A plugin with metrics of its own."""
 
     def with_plugin_metrics(self, metrics: PluginMetrics) -> None:
-        """Hand over the metrics; called once, after `configure`."""
+        """Receive the metrics; called once, after `configure`."""
         ...
 
 

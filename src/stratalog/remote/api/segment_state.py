@@ -1,7 +1,7 @@
-"""States of a remote segment and of the deletion of a remote partition, and which may follow which.
+"""States of a remote segment and of the deletion of a remote partition, with their valid transitions.
 
-As `RemoteLogSegmentState` and `RemotePartitionDeleteState` of Kafka have them. The numbers are the bytes on the wire.
-A state may follow itself, so that an event which is repeated after a failure changes nothing.
+As Kafka's `RemoteLogSegmentState` and `RemotePartitionDeleteState`. The numbers are the bytes on the wire. A state may
+follow itself, so an event repeated after a failure changes nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RemotePartitionDeleteState(IntEnum):
 _SEGMENT = RemoteLogSegmentState
 _PARTITION = RemotePartitionDeleteState
 
-#: state -> the states that may follow it, besides itself; None is "nothing known yet".
+#: state -> its valid next states besides itself; None is "unknown so far".
 SEGMENT_TRANSITIONS: dict[RemoteLogSegmentState | None, frozenset[RemoteLogSegmentState]] = {
     None: frozenset({_SEGMENT.COPY_SEGMENT_STARTED}),
     _SEGMENT.COPY_SEGMENT_STARTED: frozenset({_SEGMENT.COPY_SEGMENT_FINISHED, _SEGMENT.DELETE_SEGMENT_STARTED}),

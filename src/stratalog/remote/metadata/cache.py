@@ -1,4 +1,4 @@
-"""What is known of the remote segments of one partition: the events applied so far, arranged for lookups.
+"""The remote segments of one partition as the events so far define them, arranged for lookups.
 
     state                     segment_for(epoch, offset)   segments(...)   highest offset
     COPY_SEGMENT_STARTED                 no                     yes             no
@@ -6,9 +6,8 @@
     DELETE_SEGMENT_STARTED               no                     yes             yes
     DELETE_SEGMENT_FINISHED              no                     no              yes
 
-As Kafka's `RemoteLogMetadataCache`, except that a segment within a larger one never hides the larger one. An event that
-the states do not allow (lost, doubled or reordered ones are possible in a damaged log) is dropped with a line in the
-log; the cache stays as it was. Thread-safe.
+As Kafka's `RemoteLogMetadataCache`, except that a segment within a larger one never hides the larger one. Invalid
+events (a damaged log may lose, repeat or reorder them) are dropped with a log message and change nothing. Thread-safe.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _VERSIONS = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class CacheContent:
-    """All that a cache knows: what a snapshot keeps, and enough to go on from it as if every event had been applied.
+    """The whole content of a cache, as a snapshot keeps it, sufficient to apply further events.
 
     `highest_offsets` has, for each leader epoch, the last offset in any segment whose copy finished, deleted or not.
     """
@@ -49,7 +48,7 @@ class CacheContent:
 
 
 def epoch_end_offset(segment: RemoteLogSegmentMetadata, epoch: int) -> int:
-    """Return the last offset that a segment holds of one of its epochs."""
+    """Return the last offset of one epoch in a segment."""
     later = [start for other, start in segment.segment_leader_epochs.items() if other > epoch]
     return min(later) - 1 if later else segment.end_offset
 
@@ -57,30 +56,30 @@ def epoch_end_offset(segment: RemoteLogSegmentMetadata, epoch: int) -> int:
 def _extents(segment: RemoteLogSegmentMetadata) -> list[tuple[int, Extent]]:
     number, end, epochs = segment.segment_id.id.int, segment.end_offset, segment.segment_leader_epochs
     found = []
-    for epoch, start in reversed(list(epochs.items())):  # they ascend: each one ends where the next begins
+    for epoch, start in reversed(list(epochs.items())):  # ascending: each one ends where the next begins
         found.append((epoch, Extent(start, end, number)))
         end = start - 1
     return found
 
 
 class RemoteLogMetadataCache:
-    """The cache of one partition; an invalid event returns False and changes nothing."""
+    """The cache of one partition. An invalid event returns False and changes nothing."""
 
     def __init__(self) -> None:
         self._segments: dict[int, RemoteLogSegmentMetadata] = {}
         self._epochs: dict[int, EpochSegments] = {}
         self._readable = 0
         self._readable_bytes = 0
-        #: Ids of those that are readable and have the largest size that Kafka's field holds: they may be larger.
+        #: Ids of readable segments with the largest size of Kafka's field: they may be larger.
         self._clamped: set[int] = set()
         self._lock = threading.RLock()
-        #: Another number after each event that was applied, which no other cache has had.
+        #: Changes with each applied event, and is unique among all caches.
         self.version = next(_VERSIONS)
 
     # --- events -----------------------------------------------------------------------------------------------------
 
     def add(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Apply a RemoteLogSegmentMetadata event: a segment is being copied."""
+        """Apply a RemoteLogSegmentMetadata event: a copy has started."""
         number = metadata.segment_id.id.int
         with self._lock:
             known = self._segments.get(number)
@@ -88,7 +87,7 @@ class RemoteLogMetadataCache:
                 known is not None and not _is_allowed(known.state, metadata.segment_id, _STARTED)
             ):
                 return False
-            if known is not None:  # the same event again; in a damaged log it may say something else
+            if known is not None:  # a repeated event; in a damaged log it may differ
                 for epoch in known.segment_leader_epochs:
                     self._epoch(epoch).deleted(number)
             self._segments[number] = metadata
@@ -103,7 +102,7 @@ class RemoteLogMetadataCache:
             known = self._segments.get(update.segment_id.id.int)
             if known is None:
                 if state is not _DELETED:
-                    logger.warning("%s is not known; its change to %s is dropped", update.segment_id, state.name)
+                    logger.warning("%s is unknown; its change to %s is dropped", update.segment_id, state.name)
                 return False
             if not _is_allowed(known.state, update.segment_id, state):
                 return False
@@ -114,7 +113,7 @@ class RemoteLogMetadataCache:
             return True
 
     def _enter(self, segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState) -> None:
-        """Arrange a segment that has come into another state; `segment` may still say the old one."""
+        """Index a segment by its new state; `segment` may still have the old one."""
         for epoch, extent in _extents(segment):
             segments = self._epoch(epoch)
             if state is _STARTED:
@@ -133,7 +132,7 @@ class RemoteLogMetadataCache:
             del self._segments[segment.segment_id.id.int]
 
     def _count(self, segment: RemoteLogSegmentMetadata, by: int) -> None:
-        """Count a segment that comes to the readable ones (1) or goes from them (-1)."""
+        """Count a segment that becomes readable (1) or ceases to be (-1)."""
         self._readable += by
         self._readable_bytes += by * segment.segment_size_bytes
         if segment.segment_size_bytes == INT32_MAX:
@@ -145,10 +144,10 @@ class RemoteLogMetadataCache:
             found = self._epochs[epoch] = EpochSegments()
         return found
 
-    # --- all at once ------------------------------------------------------------------------------------------------
+    # --- snapshots --------------------------------------------------------------------------------------------------
 
     def content(self) -> CacheContent:
-        """Return what the events applied so far add up to."""
+        """Return the result of the events applied so far."""
         with self._lock:
             highest = {
                 epoch: segments.highest_offset
@@ -161,9 +160,9 @@ class RemoteLogMetadataCache:
     def of(
         cls, segments: Iterable[RemoteLogSegmentMetadata], highest_offsets: Mapping[int, int]
     ) -> RemoteLogMetadataCache:
-        """Return a cache as it was when `content` gave these.
+        """Return a cache with a content from `content`.
 
-        ValueError for two segments of one id, or one that is deleted.
+        ValueError for two segments of one id, or a deleted one.
         """
         cache = cls()
         for segment in segments:
@@ -177,11 +176,11 @@ class RemoteLogMetadataCache:
         return cache
 
     def __len__(self) -> int:
-        """Return how many segments are known, in whichever state."""
+        """Return the number of segments in all states."""
         return len(self._segments)
 
     def totals(self) -> RemoteTotals:
-        """Return what the segments add up to, without a walk over them."""
+        """Return the totals of the segments without iterating over them."""
         with self._lock:
             clamped = tuple(self._segments[number] for number in self._clamped)
             return RemoteTotals(len(self._segments), self._readable, self._readable_bytes, clamped)

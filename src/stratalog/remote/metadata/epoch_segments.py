@@ -1,15 +1,14 @@
-"""The remote segments that have records of one leader epoch, arranged for lookups.
+"""The remote segments with records of one leader epoch, arranged for lookups.
 
 Kafka's `RemoteLogLeaderEpochState`.
 
-What is readable is in two parts. `extents` are those that lookups use: strictly ascending both by start and by end, so
-that of all segments that begin at or before an offset the last one reaches farthest. `covered` are those that lie
-within one of them (after an election the new leader may copy again, in other segments, what its predecessor had
-copied); they come back when what covers them is deleted. Which one is in which part depends on what is readable alone,
-never on the order in which it came: of two with the same offsets the larger id covers the other. All other segments are
-`unreadable`.
+Readable segments are in two parts. `extents` are used by lookups: strictly ascending by start and by end, so of all
+that begin at or before an offset the last one reaches farthest. `covered` segments are within one of these (after an
+election the new leader may copy the same records again in other segments); they are used when the covering one is
+deleted. The split depends only on what is readable, never on the order of events: of two with the same offsets the
+larger id covers the other. All other segments are `unreadable`.
 
-Segments go by the number of their UUID: per event this is a hot path. Not thread-safe.
+Segments are identified by the number of their UUID, since every event passes here. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ class Extent(NamedTuple):
 
 
 class EpochSegments:
-    """See the module.
+    """The segments of one epoch.
 
-    `highest_offset` is the last offset that any finished segment has or had, None before the first.
+    `highest_offset` is the last offset of any finished segment so far, None before the first.
     """
 
     __slots__ = ("covered", "extents", "highest_offset", "unreadable")
@@ -45,7 +44,7 @@ class EpochSegments:
         self.unreadable.add(segment)
 
     def finished(self, extent: Extent) -> None:
-        """Finish the copy of a segment; once for each."""
+        """Mark the copy of a segment as finished; once for each."""
         self.unreadable.discard(extent.segment)
         if self.highest_offset is None or extent.end > self.highest_offset:
             self.highest_offset = extent.end
@@ -87,11 +86,11 @@ class EpochSegments:
             self._place(extent)
 
     def last_starting_at_or_before(self, offset: int) -> int:
-        """Index of that extent, -1 when all start after `offset`."""
+        """Return the index of that extent, or -1 when all start after `offset`."""
         return bisect_right(self.extents, offset, key=_start) - 1
 
     def all(self) -> list[int]:
-        """Return every segment, once."""
+        """Return every segment once."""
         return [*(extent.segment for extent in (*self.extents, *self.covered)), *self.unreadable]
 
 

@@ -1,4 +1,4 @@
-"""What the topic-based metadata manager asks of the partitions of `__remote_log_metadata`."""
+"""The interface of the topic-based metadata manager to the partitions of `__remote_log_metadata`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class EventsRead(NamedTuple):
-    """Events as (offset, value), and the offset to read on from: behind the last event, and behind gaps after it."""
+    """Events as (offset, value), and the offset to read next, after the last event and any gap."""
 
     events: list[tuple[int, bytes]]
     next_offset: int
 
 
 class MetadataLog(Protocol):
-    """The partitions of the metadata topic as plain logs, with a place for one snapshot beside each. Thread-safe.
+    """The partitions of the metadata topic as plain logs, each with one snapshot. Thread-safe.
 
-    Methods raise StratalogError or OSError when the disk does not do as told.
+    Methods raise StratalogError, or OSError for disk errors.
     """
 
     @property
@@ -26,41 +26,41 @@ class MetadataLog(Protocol):
         ...
 
     def read(self, partition: int, offset: int, max_bytes: int) -> EventsRead:
-        """Events from `offset` on; `next_offset` is larger than `offset` unless that is the end."""
+        """Return events from `offset` on. `next_offset` is larger than `offset` except at the end."""
         ...
 
     def start_offset(self, partition: int) -> int:
-        """Return the offset of the first event that is kept."""
+        """Return the offset of the first retained event."""
         ...
 
     def end_offset(self, partition: int) -> int:
-        """Return the offset that the next event will get."""
+        """Return the offset of the next event."""
         ...
 
     def read_snapshot(self, partition: int) -> bytes | None:
-        """Return what `write_snapshot` stored last, or None when there is nothing."""
+        """Return the latest snapshot, or None."""
         ...
 
     def write_snapshot(self, partition: int, data: bytes) -> None:
-        """Store `data` whole or not at all, once every event that can be read is durable."""
+        """Store a snapshot atomically, after all readable events are durable."""
         ...
 
 
 @runtime_checkable
 class FollowsLeaders(Protocol):
-    """A metadata log that lies with other brokers, and is read on in the background: `end_offset` is behind theirs."""
+    """A metadata log on other brokers that is read in the background: `end_offset` lags behind theirs."""
 
     def first_end(self, partition: int) -> int:
-        """Return where the events ended when they were asked for first: before that is read, nothing is known.
+        """Return the end of the events at the first request. Until that is read, the state is incomplete.
 
-        Raises RetriableRemoteStorageError while it is not known.
+        Raises RetriableRemoteStorageError while it is unknown.
         """
         ...
 
     def newest_end(self, partition: int) -> int:
-        """Return where the events end now. Blocks. Raises RetriableRemoteStorageError when no broker says so."""
+        """Return the current end of the events. Blocks. Raises RetriableRemoteStorageError if no broker answers."""
         ...
 
     def close(self) -> None:
-        """Read nothing more."""
+        """Stop reading."""
         ...

@@ -1,7 +1,7 @@
-"""Which partition of `__remote_log_metadata` holds the events of a user partition.
+"""Map user partitions to partitions of `__remote_log_metadata`.
 
 As Kafka's `RemoteLogMetadataTopicPartitioner`: murmur2 over the four bytes of Java's `Objects.hash` of the topic id's
-low and high halves and the partition number. All events of a user partition lie in one metadata partition, in order.
+low and high halves and the partition number. All events of a user partition are in one metadata partition, in order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One partition of `__remote_log_metadata`, replayed: how far it was read, and what its events added up to.
+"""One partition of `__remote_log_metadata`, replayed: the offset read so far, and the state of its events.
 
-A snapshot spares the replay of what is below its offset. It is used only if it is whole and the log still begins with
-what it was made of; otherwise everything is replayed, and one line says why.
+A snapshot saves the replay of events below its offset. It is used only if it is valid and the log still begins with the
+same events; otherwise everything is replayed, and a log message says why.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ logger = logging.getLogger(__name__)
 
 _READ_BYTES = 1024 * 1024
 
-#: A snapshot is due when as many events came since the last one, or as many as there are segments.
+#: A snapshot is due after this many events since the last one, or as many as there are segments.
 SNAPSHOT_EVERY_EVENTS = 2_000
 
 
 class ReplayedPartition:
-    """See the module. A caller that changes it, or reads more than one thing of it, holds `lock`."""
+    """The state of one metadata partition. Hold `lock` to change it, or to read more than one attribute."""
 
     def __init__(self, log: MetadataLog, number: int) -> None:
         self.lock = threading.RLock()
         self.caches: dict[TopicIdPartition, RemoteLogMetadataCache] = {}
         self.deletes: dict[TopicIdPartition, RemotePartitionDeleteMetadata] = {}
-        #: Whether everything that was stored has been read.
+        #: Whether all stored events have been read.
         self.is_current = False
-        #: Whether we are about to store an event: the log may end behind what was read, and nothing is missing.
+        #: Whether an event is being stored: the log may then end after what was read, and nothing is missing.
         self.is_appending = False
         self.next_offset = 0
         self.number = number
@@ -64,14 +64,14 @@ class ReplayedPartition:
     def catch_up(self) -> None:
         """Apply all events up to the end of the log.
 
-        Raises RetriableRemoteStorageError while too little of it has been read to say anything.
+        Raises RetriableRemoteStorageError while too few have been read to answer lookups.
         """
         if not self._is_loaded:
             self._load()
         while self.next_offset < self._log.end_offset(self.number):
             events, next_offset = self._log.read(self.number, self.next_offset, _READ_BYTES)
             if next_offset <= self.next_offset:
-                break  # what is behind this cannot be seen yet
+                break  # later events are not visible yet
             for offset, value in events:
                 self._apply(offset, value)
             if events:
@@ -112,14 +112,14 @@ class ReplayedPartition:
             self.deletes[partition] = event
 
     def cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
-        """Return what is known of a user partition so far."""
+        """Return the state of a user partition so far."""
         found = self.caches.get(partition)
         if found is None:
             found = self.caches[partition] = RemoteLogMetadataCache()
         return found
 
     def missing_segment(self, event: RemoteLogMetadata) -> RemoteLogSegmentId | None:
-        """Return the segment that an event is about to change, if it has never been added or is gone."""
+        """Return the segment that an event changes, if it was never added or is deleted."""
         if not isinstance(event, RemoteLogSegmentMetadataUpdate):
             return None
         cache = self.caches.get(event.topic_id_partition)
@@ -128,7 +128,7 @@ class ReplayedPartition:
     # --- snapshots --------------------------------------------------------------------------------------------------
 
     def _load(self) -> None:
-        """Begin with the snapshot, if it stands for the beginning of this very log."""
+        """Load the snapshot, if it matches the beginning of this log."""
         self._start_offset = self._log.start_offset(self.number)
         try:
             data = self._log.read_snapshot(self.number)
@@ -143,7 +143,7 @@ class ReplayedPartition:
         self._is_loaded = True
 
     def _check(self, covers: Covers) -> None:
-        """Raise CorruptSnapshotError unless the log begins with the events that the snapshot was made of."""
+        """Raise CorruptSnapshotError unless the log begins with the events of the snapshot."""
         end = self._log.end_offset(self.number)
         if covers.log_start_offset != self._start_offset:
             raise CorruptSnapshotError(
@@ -159,9 +159,9 @@ class ReplayedPartition:
                                self.number, error)  # fmt: skip
                 return
             if next_offset > covers.last_event_offset and (not events or events[0][0] > covers.last_event_offset):
-                return  # left out as damaged, which was said: only the snapshot has it
+                return  # skipped as damaged, with a log message: only the snapshot has it
             if not events or (events[0][0], crc32c(events[0][1])) != covers.last_event:
-                raise CorruptSnapshotError(f"event {covers.last_event_offset} of the log is another one")
+                raise CorruptSnapshotError(f"event {covers.last_event_offset} of the log differs")
 
     def _begin_with(self, snapshot: MetadataSnapshot) -> None:
         try:
@@ -181,15 +181,15 @@ class ReplayedPartition:
         self._last_event = snapshot.covers.last_event
 
     def snapshot_if_due(self) -> None:
-        """Write a snapshot when enough has happened since the last one for its cost not to matter."""
+        """Write a snapshot after enough events that its cost does not matter."""
         segments = sum(len(cache) for cache in self.caches.values())
         if self._events_since_snapshot >= max(SNAPSHOT_EVERY_EVENTS, segments):
             self.write_snapshot()
 
     def write_snapshot(self) -> None:
-        """Write what was applied so far, if there is anything new.
+        """Write a snapshot if there are new events.
 
-        A disk that refuses costs a line and a longer replay.
+        A disk error is logged, and the next replay takes longer.
         """
         if not self._events_since_snapshot:
             return
@@ -203,5 +203,5 @@ class ReplayedPartition:
             if self._log.start_offset(self.number) == self._start_offset:
                 self._log.write_snapshot(self.number, encode_snapshot(MetadataSnapshot(covers, content)))
         except (StratalogError, OSError) as error:
-            logger.warning("No snapshot of metadata partition %d was written: %s", self.number, error)
+            logger.warning("Cannot write a snapshot of metadata partition %d: %s", self.number, error)
         self._events_since_snapshot = 0

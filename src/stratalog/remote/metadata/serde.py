@@ -1,12 +1,12 @@
-"""Bytes of the events in `__remote_log_metadata`: Kafka's messages in Kafka's frame.
+"""Encode and decode the events in `__remote_log_metadata`: Kafka's messages in Kafka's frame.
 
     frame    frame version (unsigned varint, 1), api key (unsigned varint), version (unsigned varint, 0), message
     messages RemoteLogSegmentMetadataRecord (0), RemoteLogSegmentMetadataUpdateRecord (1),
              RemotePartitionDeleteMetadataRecord (2); all of their versions are flexible
 
-A segment's size is an int32 in Kafka's schema. A larger one is clamped to 2^31 - 1 there, and the true one is kept in a
-tagged field of our own (`TRUE_SIZE_TAG`), which Kafka skips. `docs/formats/remote_log_metadata.md` has the
-layout with a worked example.
+A segment's size is an int32 in Kafka's schema. A larger one is clamped to 2^31 - 1 there, and the true size is kept in
+a custom tagged field (`TRUE_SIZE_TAG`), which Kafka skips. `docs/formats/remote_log_metadata.md` has the layout with an
+example.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PARTITION_DELETE_KEY = 2
 MESSAGE_VERSION = 0
 
 TXN_INDEX_EMPTY_TAG = 0
-#: Ours: int64, the size of a segment that does not fit Kafka's int32. Far from the tags that Kafka gives out.
+#: Custom tag: int64, the size of a segment that exceeds Kafka's int32. Far from the tags that Kafka assigns.
 TRUE_SIZE_TAG = 10_000
 
 _INT8 = struct.Struct(">b")
@@ -59,16 +59,16 @@ def encode(event: RemoteLogMetadata) -> bytes:
 
 
 def decode(data: bytes) -> RemoteLogMetadata:
-    """Return the event in `data`. CorruptRecordError names what is wrong and where."""
+    """Return the event in `data`. CorruptRecordError says what is wrong and where."""
     try:
         usual = decode_usual(data)
     except ValueError:
-        usual = None  # to be named below
+        usual = None  # reported below
     return decode_plainly(data) if usual is None else usual
 
 
 def decode_plainly(data: bytes) -> RemoteLogMetadata:
-    """`decode`, field by field: for all forms that an event may have."""
+    """Decode field by field, for all forms of an event."""
     reader = _Reader(data)
     frame_version, key, version = reader.unsigned(), reader.unsigned(), reader.unsigned()
     if frame_version != FRAME_VERSION:
@@ -120,7 +120,7 @@ def _encode_segment(event: RemoteLogSegmentMetadata) -> bytes:
     size = event.segment_size_bytes
     if size > INT32_MAX:
         logger.warning(
-            "%s has %d bytes; its metadata says %d to readers that know no larger size",
+            "%s has %d bytes; its metadata have %d for readers without larger sizes",
             event.segment_id,
             size,
             INT32_MAX,
@@ -175,7 +175,7 @@ def _encode_partition_delete(event: RemotePartitionDeleteMetadata) -> bytes:
 
 
 class _Reader:
-    """Fields one behind the other; CorruptRecordError when they run past the end."""
+    """Read consecutive fields. CorruptRecordError when they run past the end."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -206,7 +206,7 @@ class _Reader:
         return UUID(bytes=self.take(16))
 
     def size(self, what: str) -> int:
-        """Return a compact length: one more than the count, and never 0 where null is not allowed."""
+        """Return a compact length: the count plus one, and never 0 where null is not allowed."""
         raw = self.unsigned()
         if raw == 0:
             raise CorruptRecordError(f"remote log metadata: {what} is null before position {self._position}")

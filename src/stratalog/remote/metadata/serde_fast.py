@@ -1,9 +1,8 @@
-"""The usual events of `__remote_log_metadata`, decoded without a look at every field's framing.
+"""Decode the usual events of `__remote_log_metadata` without looking at every field's framing.
 
 Nearly every event is a segment with one leader epoch or an update, with a short topic name, no custom metadata and no
-tagged field but `TxnIndexEmpty`: one fixed layout behind the topic's name, which one `struct` takes apart. Whatever
-looks otherwise is None here, and for `serde.decode_plainly`, twin and oracle of this, to judge. A replay decodes every
-event that there is.
+tagged field but `TxnIndexEmpty`: a fixed layout after the topic's name, decoded by one `struct`. Other forms return
+None here and are left to `serde.decode_plainly`, the reference implementation. A replay decodes every event.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from stratalog.remote.api import (
 
 _SEGMENT_FRAME = b"\x01\x00\x00"
 _UPDATE_FRAME = b"\x01\x01\x00"
-#: What stands behind the topic's name: its id, the partition, no tags.
+#: After the topic's name: its id, the partition, no tags.
 _AFTER_NAME = struct.Struct(">16siB")
 #: id, no tags, start, end, broker, max timestamp, event timestamp, one epoch (2), epoch, its start, no tags, size, no
 #: custom metadata (0), state, count of tags
@@ -29,20 +28,19 @@ _SEGMENT = struct.Struct(">16sBqqiqqBiqBiBbB")
 #: id, no tags, broker, event timestamp, no custom metadata (0), state, no tags
 _UPDATE = struct.Struct(">16sBiqBbB")
 _TXN_INDEX_EMPTY = b"\x00\x01\x01"
-#: From here on a length takes two bytes.
+#: From this length on, the prefix has two bytes.
 _LONG_VARINT = 0x80
 _PARTITIONS_MAX = 10_000
 
 _STATES = tuple(RemoteLogSegmentState)
-#: By their bytes: one object for all events of a partition. Replaced when it gets too large; a race loses an entry at
-#: most.
+#: By their bytes: one object for all events of a partition. Replaced when too large; a race loses at most an entry.
 _partitions: dict[bytes, TopicIdPartition] = {}
 
 
 def decode_usual(data: bytes) -> RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate | None:
-    """Return the event in `data`, or None when it is not one of the usual form.
+    """Return the event in `data`, or None unless it has the usual form.
 
-    Raises ValueError for offsets that cannot be.
+    Raises ValueError for impossible offsets.
     """
     frame = data[:3]
     if len(data) < 4 or not 1 < data[3] < _LONG_VARINT:

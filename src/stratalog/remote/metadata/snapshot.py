@@ -55,11 +55,11 @@ _Event = TypeVar("_Event", RemoteLogSegmentMetadata, RemotePartitionDeleteMetada
 
 @dataclass(frozen=True, slots=True)
 class Covers:
-    """Which events of a metadata partition a snapshot stands for: [log_start_offset, next_offset)."""
+    """The events of a metadata partition in a snapshot: [log_start_offset, next_offset)."""
 
     log_start_offset: int
     next_offset: int
-    #: Of the last of them, -1 when there is none.
+    #: Offset of the last event, or -1.
     last_event_offset: int
     #: CRC-32C of its value.
     last_event_crc: int
@@ -71,7 +71,7 @@ class Covers:
 
 @dataclass(frozen=True, slots=True)
 class PartitionContent:
-    """What is known of one user partition: its segments, and its deletion if one is under way."""
+    """The state of one user partition: its segments, and its deletion if one is in progress."""
 
     cache: CacheContent
     deletion: RemotePartitionDeleteMetadata | None
@@ -79,7 +79,7 @@ class PartitionContent:
 
 @dataclass(frozen=True, slots=True)
 class MetadataSnapshot:
-    """What a metadata partition knows at `covers.next_offset`."""
+    """The state of a metadata partition at `covers.next_offset`."""
 
     covers: Covers
     partitions: dict[TopicIdPartition, PartitionContent]
@@ -111,9 +111,9 @@ def _sized(data: bytes) -> tuple[bytes, bytes]:
 
 
 def decode_snapshot(data: bytes, name: str = SNAPSHOT_FILE) -> MetadataSnapshot:
-    """Return the snapshot in `data`. CorruptSnapshotError names what is wrong: damage, or a version of the future."""
+    """Return the snapshot in `data`. CorruptSnapshotError for damage or a later version."""
     if len(data) < _HEAD.size + _COVERS.size + _INT32.size:
-        raise CorruptSnapshotError(f"{name}: {len(data)} bytes are no snapshot of remote log metadata")
+        raise CorruptSnapshotError(f"{name}: {len(data)} bytes are not a snapshot of remote log metadata")
     magic, version, crc = _HEAD.unpack_from(data)
     if magic != MAGIC:
         raise CorruptSnapshotError(f"{name} begins with {magic!r}, expected {MAGIC!r}")
@@ -125,11 +125,11 @@ def decode_snapshot(data: bytes, name: str = SNAPSHOT_FILE) -> MetadataSnapshot:
     try:
         return _Reader(data, _HEAD.size).snapshot()
     except (struct.error, ValueError, CorruptRecordError) as error:
-        raise CorruptSnapshotError(f"{name}: its checksum holds, but not its content: {error}") from error
+        raise CorruptSnapshotError(f"{name}: its checksum is valid, but its content is not: {error}") from error
 
 
 class _Reader:
-    """Fields one behind the other; struct.error and ValueError for what no writer of ours writes."""
+    """Read consecutive fields. Raises struct.error and ValueError for invalid data."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data = data

@@ -1,7 +1,7 @@
 """The metadata manager that keeps its events in the internal topic `__remote_log_metadata`.
 
-The log is the only truth: an event is appended first and then read back from the log into the caches, so that a restart
-sees exactly what the running process saw. Events of a user partition lie in one metadata partition, in order.
+The log is the only source of truth: an event is appended and then read back from the log into the caches, so a restart
+restores exactly the state of the running process. Events of a user partition are in one metadata partition, in order.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from stratalog.util import SYSTEM_CLOCK, Clock
 
 logger = logging.getLogger(__name__)
 
-#: Between two looks for an event that cannot be read back yet.
+#: Delay between attempts to read back an event.
 _POLL_SECONDS: Final = 0.01
 
 
 class TopicBasedRemoteLogMetadataManager:
-    """See `RemoteLogMetadataManager`. A metadata partition is replayed at the first use of one of its user partitions.
+    """A `RemoteLogMetadataManager` that replays a metadata partition at the first use of one of its user partitions.
 
-    A mutator's future is done when the event can be read back, and failed when it cannot within `consume_wait_ms`.
-    Snapshots are written as events come, after a long replay and at the end.
+    A mutator's future completes when the event can be read back, and fails if that takes longer than `consume_wait_ms`.
+    Snapshots are written as events come, after a long replay and on close.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class TopicBasedRemoteLogMetadataManager:
         self._clock = clock
         self._partitions = [ReplayedPartition(metadata_log, number) for number in range(metadata_log.partition_count)]
         self._closed = False
-        #: Partitions whose leader is new: all that earlier leaders have stored is read before they are ready.
+        #: Partitions with a new leader: they are ready after reading all that earlier leaders stored.
         self._unsure: dict[TopicIdPartition, object] = {}
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Nothing to configure: the topic's keys are the broker's business."""
+        """Do nothing: the broker configures the topic."""
 
     # --- events -----------------------------------------------------------------------------------------------------
 
@@ -71,7 +71,7 @@ class TopicBasedRemoteLogMetadataManager:
         return self._store(metadata)
 
     def _store(self, event: RemoteLogMetadata) -> Future[None]:
-        """Append, and read back up to the event. One at a time for each metadata partition."""
+        """Append an event and read it back. One at a time for each metadata partition."""
         done: Future[None] = Future()
         number = metadata_partition(event.topic_id_partition, len(self._partitions))
         replayed = self._partitions[number]
@@ -91,14 +91,14 @@ class TopicBasedRemoteLogMetadataManager:
                     replayed.is_appending = False
                 replayed.snapshot_if_due()
         except (StratalogError, OSError) as error:
-            replayed.is_current = False  # the event may be in the log all the same: the next lookup reads on
+            replayed.is_current = False  # the event may be in the log all the same: the next lookup reads it
             done.set_exception(error)
         else:
             done.set_result(None)
         return done
 
     def _await(self, replayed: ReplayedPartition, number: int, offset: int) -> None:
-        """Read until the event at `offset` is applied. RetriableRemoteStorageError when it does not come in time."""
+        """Read until the event at `offset` is applied. RetriableRemoteStorageError on timeout."""
         deadline = self._clock.monotonic() + self._consume_wait_ms / 1000
         replayed.catch_up()
         while replayed.next_offset <= offset:
@@ -114,16 +114,16 @@ class TopicBasedRemoteLogMetadataManager:
     # --- lookups ----------------------------------------------------------------------------------------------------
 
     def _cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
-        """Return the cache of a partition, with its metadata partition read to the end."""
+        """Return the cache of a partition after reading its metadata partition to the end."""
         replayed = self._partitions[metadata_partition(partition, len(self._partitions))]
         if self._is_current(replayed) and (known := replayed.caches.get(partition)) is not None:
-            return known  # without the lock: an event may just be on its way to the disk
+            return known  # without the lock: an event may be on its way to the disk
         with replayed.lock:
             self._make_current(replayed)
             return replayed.cache(partition)
 
     def _is_current(self, replayed: ReplayedPartition) -> bool:
-        """Return whether all is read but what we are appending; others may append too."""
+        """Return whether everything is read except for an event being appended here. Others may append too."""
         if not replayed.is_current:
             return False
         return replayed.is_appending or replayed.next_offset >= self._log.end_offset(replayed.number)
@@ -155,19 +155,19 @@ class TopicBasedRemoteLogMetadataManager:
         return self._cache(partition).next_segment_with_txn_index(leader_epoch, offset)
 
     def totals(self, partition: TopicIdPartition) -> RemoteTotals:
-        """See `remote.true_sizes.KeepsTotals`."""
+        """Return the totals, see `remote.true_sizes.KeepsTotals`."""
         return self._cache(partition).totals()
 
     def metadata_version(self, partition: TopicIdPartition) -> int:
-        """See `remote.true_sizes.KeepsVersions`."""
+        """Return the version, see `remote.true_sizes.KeepsVersions`."""
         return self._cache(partition).version
 
     def unfinished_partition_deletes(self) -> list[TopicIdPartition]:
-        """Partitions whose deletion was begun and not finished; reads every metadata partition to its end."""
+        """Return partitions with an unfinished deletion. Reads every metadata partition to its end."""
         return sorted(each for number in range(len(self._partitions)) for each in self.unfinished_deletes_in(number))
 
     def unfinished_deletes_in(self, number: int) -> list[TopicIdPartition]:
-        """Return those whose events lie in one metadata partition, which is read to its end."""
+        """Return those with events in one metadata partition, after reading it to its end."""
         replayed = self._partitions[number]
         end = self._log.newest_end(number) if isinstance(self._log, FollowsLeaders) else 0
         with replayed.lock:
@@ -176,25 +176,25 @@ class TopicBasedRemoteLogMetadataManager:
                 raise RetriableRemoteStorageError(f"partition {number} of the remote log metadata is being read")
             return sorted(replayed.deletes)
 
-    # --- life -------------------------------------------------------------------------------------------------------
+    # --- lifecycle --------------------------------------------------------------------------------------------------
 
     def on_partition_leadership_changes(
         self, leaders: Iterable[TopicIdPartition], followers: Iterable[TopicIdPartition]
     ) -> None:
-        """Take note that other brokers may have stored events of these partitions until now."""
+        """Record that other brokers may have stored events of these partitions."""
         if isinstance(self._log, FollowsLeaders):
             for partition in (*leaders, *followers):
                 self._unsure[partition] = object()
 
     def on_stop_partitions(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """Keep what was read: a partition may come back."""
+        """Do nothing: a partition may come back."""
         for partition in partitions:
             self._unsure.pop(partition, None)
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
-        """Return whether all has been read that was stored before the last change of leadership.
+        """Return whether all events from before the last change of leadership have been read.
 
-        Reads what has not been read yet. Raises what a lookup raises when that cannot be.
+        Reads the rest first. Raises the errors of a lookup.
         """
         number = metadata_partition(partition, len(self._partitions))
         replayed, unsure = self._partitions[number], self._unsure.get(partition)
@@ -216,7 +216,7 @@ class TopicBasedRemoteLogMetadataManager:
         return True
 
     def close(self) -> None:
-        """Leave snapshots, so that the next start has nothing to replay. Harmless when called again."""
+        """Write snapshots, so that the next start has nothing to replay. A second call does nothing."""
         if isinstance(self._log, FollowsLeaders):
             self._log.close()  # first: an event that waits for a broker holds a lock
         for replayed in self._partitions:

@@ -1,4 +1,4 @@
-"""The one owner of a bucket prefix."""
+"""Ownership of a bucket prefix by one cluster."""
 
 import lazy_loader
 

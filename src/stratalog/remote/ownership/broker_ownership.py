@@ -1,12 +1,12 @@
-"""A broker's claim to its bucket: had before it writes there, looked at before each publication and deletion.
+"""A broker's claim to its bucket, acquired before it writes there and checked before each publication and deletion.
 
     acquired      the newest generation of `_owner` names this cluster and this process
-    refused       another cluster's, or of an unknown one: nothing is copied or deleted, all is read
-    fenced        it was acquired, and somebody has taken it over since: as refused
+    refused       it names another cluster, or the owner is unknown: nothing is copied or deleted, reads work
+    fenced        it was acquired, and another process has taken it over since: as refused
     read-only     the data directory was restored without taking the bucket over: as refused, without a warning
 
-A store that cannot be reached is tried again at the next copy or deletion. What was refused is looked at again as well:
-an operator may have decided in the meantime.
+An unreachable store is tried again at the next copy or deletion, and so is a refusal: an operator may have changed the
+owner.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from stratalog.util import SYSTEM_CLOCK, Clock, random_uuid, uuid_from_base64, u
 
 logger = logging.getLogger(__name__)
 
-#: How long a clean stop waits for the store to note it.
+#: How long a clean stop waits for the store to record it.
 _RELEASE_TIMEOUT_S: Final = 5.0
 _ID_CHARACTERS: Final = 22
 
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """Who claims. `knows_topic` says whether a topic of an id is the cluster's.
+    """The claiming broker. `knows_topic` returns whether a topic id belongs to the cluster.
 
-    `has_metadata` says whether the data directory holds the metadata of remote segments: then an old copy of it is a
-    danger. In a cluster they are the cluster's, and a replica may begin again with an empty directory.
+    `has_metadata` says whether the data directory holds the metadata of remote segments: an old copy of it is then
+    dangerous. In a cluster the metadata belong to the cluster, and a replica may start again with an empty directory.
     """
 
     cluster_id: str
@@ -54,7 +54,7 @@ class Claimant:
 
 
 class BrokerOwnership:
-    """See the module. Thread-safe; `ensure` costs one listing of a few objects."""
+    """Claims and checks a bucket. Thread-safe; `ensure` costs one listing of a few objects."""
 
     def __init__(self, store: ObjectStore, claimant: Claimant, clock: Clock = SYSTEM_CLOCK) -> None:
         self._store = store
@@ -62,13 +62,13 @@ class BrokerOwnership:
         self._clock = clock
         self.is_read_only = claimant.file.is_read_only
         self._life = BrokerLife(uuid_to_base64(random_uuid()), running=True)
-        #: Key and entity tag of the generation that was seen last and is ours.
+        #: Key and entity tag of the last generation seen that names this process.
         self._seen: tuple[str, str | None] | None = None
         self._was_acquired = False
         self._lock = threading.Lock()
 
     def ensure(self) -> None:
-        """Make sure that this process owns the bucket as of now.
+        """Ensure that this process owns the bucket now.
 
         Raises NotOwnerError when another one does or the owner is unknown, and another RemoteStorageError when the
         store does not answer.
@@ -106,10 +106,10 @@ class BrokerOwnership:
         self._claim(owner, life)
 
     def _claim(self, before: BucketOwner | None, life: BrokerLife | None) -> None:
-        """Put this process into the place of `life`, the one of this broker before it."""
+        """Replace `life`, the previous process of this broker, by this process."""
         mine = self._claimant
         known = () if life is None else (life.incarnation,)
-        # Noted here first: after a crash in between, the next process knows both that the bucket may name.
+        # Recorded here first: after a crash, the next process knows both ids that the bucket may name.
         mine.file.set_incarnations(self._store.url, (*known, self._life.incarnation))
         others: Mapping[int, BrokerLife] = {}
         if before is not None and before.cluster_id == mine.cluster_id:
@@ -126,16 +126,16 @@ class BrokerOwnership:
         self._was_acquired = True
         self._note_refusal(None)
         owner = read_owner(self._store)
-        # What came between the two looks is seen at the next one.
+        # The next check sees any change between the two reads.
         if owner is not None and infos and owner.brokers.get(self._claimant.node_id) == self._life:
             self._seen = (infos[-1].key, infos[-1].etag) if _generation(infos[-1].key) == owner.generation else None
 
     def _note_refusal(self, reason: str | None) -> None:
-        """Let `tier status` know it, also when this broker does not run."""
+        """Record the refusal in the data directory, so that `tier status` shows it while this broker is down."""
         try:
             self._claimant.file.set_refusal(reason)
         except OSError as error:
-            logger.warning("%s: cannot be noted in the data directory: %s", self._store.url, error)
+            logger.warning("%s: cannot be recorded in the data directory: %s", self._store.url, error)
 
     # --- refusals -----------------------------------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class BrokerOwnership:
             )
 
     def _check_adoptable(self) -> None:
-        """Claim a bucket without an owner when it is empty, or when its copies are of this cluster's topics."""
+        """Claim a bucket without an owner if it is empty, or its segments belong to this cluster's topics."""
         for directory, maker in makers(self._store).items():
             if maker is None:
                 continue
@@ -194,9 +194,9 @@ class BrokerOwnership:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def release(self) -> None:
-        """Note that this broker has stopped; the bucket stays the cluster's.
+        """Record that this broker has stopped. The bucket stays the cluster's.
 
-        What the store says to it is only logged.
+        Store errors are only logged.
         """
         thread = threading.Thread(target=self._note_stop, name="remote-owner-release", daemon=True)
         thread.start()
@@ -205,7 +205,7 @@ class BrokerOwnership:
     def _note_stop(self) -> None:
         node = self._claimant.node_id
         try:
-            with self._lock:  # after a claim that is under way
+            with self._lock:  # after a claim in progress
                 if not self._was_acquired:
                     return
             owner = read_owner(self._store)
@@ -214,7 +214,7 @@ class BrokerOwnership:
             stopped = {**owner.brokers, node: replace(self._life, running=False)}
             replace_owner(self._store, owner, BucketOwner(owner.cluster_id, "stopped", stopped), self._clock)
         except RemoteStorageError as error:
-            logger.info("The end of this broker could not be noted in %s: %s", self._store.url, error)
+            logger.info("The end of this broker could not be recorded in %s: %s", self._store.url, error)
 
 
 def _generation(key: str) -> int:

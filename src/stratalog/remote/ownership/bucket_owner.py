@@ -1,13 +1,13 @@
-"""Whose a bucket prefix is: one cluster's, and nothing else publishes or deletes segments there.
+"""Record which cluster owns a bucket prefix. No other cluster publishes or deletes segments there.
 
     <url>/_owner/<generation, 20 digits>.json
 
-Each change of owner, each start of a broker and each clean stop is an object of its own, numbered one more than the
-last and created only where there is none: of several that are at it at the same time one succeeds. The largest number
-counts, objects never change, and one listing tells whether anything has. `docs/formats/bucket_owner.md` has the fields.
+Each change of owner, start of a broker and clean stop is an object of its own, with the next number, created only if it
+does not exist: of several concurrent writers one succeeds. The largest number counts, objects never change, and one
+listing shows any change. `docs/formats/bucket_owner.md` has the fields.
 
-An owner stays until somebody takes the bucket over or gives it up, whether its brokers run or not: their metadata name
-segments that others must not touch. No clock decides anything.
+An owner stays until another one takes over or an operator gives the bucket up, whether its brokers run or not: their
+metadata name segments that others must not touch. No decision depends on a clock.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ DIRECTORY: Final = "_owner"
 _FORMAT: Final = "stratalog-bucket-owner"
 _VERSION: Final = 1
 _SUFFIX: Final = ".json"
-#: The history of the ownership; `tier owner` shows them.
+#: History of the ownership; `tier owner` shows it.
 _KEPT: Final = 16
 _ATTEMPTS_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerLife:
-    """A process of a broker: an id that no other process has, and whether it has not said yet that it stopped."""
+    """A broker process: a unique id, and whether it has not reported that it stopped."""
 
     incarnation: str
     running: bool
@@ -56,9 +56,9 @@ class BrokerLife:
 
 @dataclass(frozen=True, slots=True)
 class BucketOwner:
-    """One generation of ownership. `cluster_id` is None for a bucket that was given up: anybody may have it.
+    """One generation of ownership. `cluster_id` is None for a bucket that was given up and is free.
 
-    `brokers` are those of the cluster that have tiered here, by node id. `reason` and `time_ms` are for people.
+    `brokers` are those of the cluster that have tiered here, by node id. `reason` and `time_ms` are informational.
     """
 
     cluster_id: str | None
@@ -69,14 +69,14 @@ class BucketOwner:
 
     @property
     def running(self) -> list[int]:
-        """The nodes that have not been reported as stopped; they may have been killed."""
+        """The nodes that have not reported that they stopped. They may have crashed."""
         return sorted(node for node, life in self.brokers.items() if life.running)
 
 
 def read_owner(store: ObjectStore) -> BucketOwner | None:
     """Return the owner of a bucket, or None when it never had one.
 
-    RemoteStorageError, also for what cannot be read as an owner.
+    Raises RemoteStorageError, also for an unreadable owner.
     """
     for _ in range(_ATTEMPTS_MAX):
         infos = generations(store)
@@ -85,21 +85,21 @@ def read_owner(store: ObjectStore) -> BucketOwner | None:
         try:
             return _decode(infos[-1].key, bytes(store.get(infos[-1].key)), store.url)[0]
         except RemoteResourceNotFoundError:
-            continue  # a later one has come and the old ones have gone
+            continue  # a later one was created and the old ones were removed
     raise RemoteStorageError(f"{store.url}/{DIRECTORY} changes all the time; stop the processes that fight for it")
 
 
 def owners(store: ObjectStore) -> list[BucketOwner]:
-    """Return the last generations, oldest first, without those that cannot be read.
+    """Return the last generations, oldest first, without unreadable ones.
 
-    DamagedOwnerError when that is the newest.
+    DamagedOwnerError if the newest is unreadable.
     """
     infos, found = generations(store), []
     for info in infos:
         try:
             found.append(_decode(info.key, bytes(store.get(info.key)), store.url)[0])
         except RemoteResourceNotFoundError:
-            continue  # later ones have come since
+            continue  # later ones were created since
         except DamagedOwnerError:
             if info is infos[-1]:
                 raise
@@ -107,14 +107,14 @@ def owners(store: ObjectStore) -> list[BucketOwner]:
 
 
 def generations(store: ObjectStore) -> list[ObjectInfo]:
-    """Return what is there of owners, the one that counts last.
+    """Return the generations in the listing, the current one last.
 
-    Where that is the same as before, nothing has changed.
+    If the listing is the same as before, nothing has changed.
     """
     try:
         listed = store.list_level(DIRECTORY).objects
     except MissingBucketError:
-        return []  # the first put makes it, or names what is wrong
+        return []  # the first put creates it, or reports the error
     infos = [info for info in listed if _number(info.key) is not None]
     return sorted(infos, key=lambda info: info.key)
 
@@ -122,9 +122,9 @@ def generations(store: ObjectStore) -> list[ObjectInfo]:
 def replace_owner(
     store: ObjectStore, before: BucketOwner | None, after: BucketOwner, clock: Clock = SYSTEM_CLOCK
 ) -> BucketOwner | None:
-    """Put `after` in the place of `before`; what is in force then, or None when somebody else was faster.
+    """Replace `before` by `after`. Return the owner now in effect, or None if another writer was faster.
 
-    RemoteStorageError: it may be in force nevertheless, as the answer may have been lost.
+    After a RemoteStorageError `after` may be in effect nevertheless, as the answer may have been lost.
     """
     generation = 1 if before is None else before.generation + 1
     after = replace(after, generation=generation, time_ms=clock.now_ms())
@@ -132,7 +132,7 @@ def replace_owner(
     key = _key(generation)
     if not store.create(key, _encode(after, uid)) and not _is_mine(store, key, uid):
         return None
-    # Had this been so slow that others came and went, `key` was free once more, and counts for nothing.
+    # If this was so slow that others came and went, `key` was free again and counts for nothing.
     infos = generations(store)
     if not infos or infos[-1].key != key or not _is_mine(store, key, uid):
         return None
@@ -148,11 +148,11 @@ def take_over(
     reason: str = "taken over",
     clock: Clock = SYSTEM_CLOCK,
 ) -> BucketOwner:
-    """Make a cluster the owner, whichever it was before: an operator's decision.
+    """Make a cluster the owner, whatever the owner was: an operator's decision.
 
-    Brokers of another cluster are shut out from then on. Of the same cluster only `node_id` is forgotten, so that it
-    may begin again with another directory. What is damaged is replaced too. NotOwnerError for a bucket in the layout of
-    Aiven's plugin, which is only read.
+    Shuts out brokers of other clusters. Of the same cluster only `node_id` is forgotten, so that it may start with
+    another directory. Damaged owners are replaced too. NotOwnerError for a bucket in the layout of Aiven's plugin,
+    which is read-only.
     """
     for maker in makers(store).values():
         if maker is ObjectLayout.AIVEN:
@@ -173,7 +173,7 @@ def take_over(
 
 
 def give_up(store: ObjectStore, clock: Clock = SYSTEM_CLOCK) -> BucketOwner:
-    """Release the bucket: its cluster is gone for good, or has nothing there that it needs."""
+    """Release the bucket, because its cluster is gone for good or needs nothing in it."""
     for _ in range(_ATTEMPTS_MAX):
         done = replace_owner(store, _read_or_number(store), BucketOwner(None, "given up"), clock)
         if done is not None:
@@ -182,7 +182,7 @@ def give_up(store: ObjectStore, clock: Clock = SYSTEM_CLOCK) -> BucketOwner:
 
 
 def _read_or_number(store: ObjectStore) -> BucketOwner | None:
-    """Return what an operator decides about: of what is damaged only its generation counts."""
+    """Return the owner to replace. Of a damaged one only the generation counts."""
     infos = generations(store)
     try:
         return read_owner(store)
@@ -190,7 +190,7 @@ def _read_or_number(store: ObjectStore) -> BucketOwner | None:
         return BucketOwner(None, "damaged", generation=_number(infos[-1].key) or 0) if infos else None
 
 
-# --- who may write ----------------------------------------------------------------------------------------------------
+# --- permission to write --------------------------------------------------------------------------------------------
 
 
 def check_no_owner(
@@ -200,17 +200,17 @@ def check_no_owner(
     *,
     instead: str = "go through its brokers, or take another prefix",
 ) -> None:
-    """Raise NotOwnerError when a cluster owns the bucket: its brokers would never hear of what `what` changes.
+    """Raise NotOwnerError when a cluster owns the bucket: its brokers would not learn of the change by `what`.
 
-    Where nothing tells whose it is, as in buckets from before there were owners, `manifests` that a broker copied do:
-    those that the change concerns. `instead` says what to do.
+    For buckets older than ownership, the affected `manifests` decide: those copied by a broker are refused. `instead`
+    says what to do.
     """
     owner = read_owner(store)
     if owner is None:
         found = next((each for each in manifests if each.broker_id != BULK_BROKER_ID), None)
         if found is not None:
             raise NotOwnerError(
-                f"{store.url}: {what} is refused: a broker copied {found.key()}, and never sees what others do there;"
+                f"{store.url}: {what} is refused: a broker copied {found.key()}, and does not see changes of others;"
                 f" {instead}. {_if_gone(store)}"
             )
     elif owner.cluster_id is not None:
@@ -226,9 +226,9 @@ def check_directories(
     incarnations: Collection[str] | None,
     manifests: Iterable[SegmentManifest] = (),
 ) -> None:
-    """Check as `check_no_owner`, and also allow the stopped data directory of a broker of the owner.
+    """Check as `check_no_owner`, but allow the stopped data directory of a broker of the owner.
 
-    One of its `incarnations` is the last that the bucket heard of. None: no directory was given.
+    One of its `incarnations` must be the last one recorded in the bucket. None: no directory was given.
     """
     if incarnations is None:
         check_no_owner(store, what, manifests, instead="stop that cluster's broker and give its --data-dir")
@@ -238,7 +238,7 @@ def check_directories(
         raise NotOwnerError(
             f"{store.url}: {what} is refused: the bucket belongs to cluster {owner.cluster_id}, and no data directory "
             "that"
-            " was given is the one with which its broker ran last: another cluster's, an old copy, or one whose broker "
+            " was given is the last one that its broker ran with: another cluster's, an old copy, or one whose broker "
             "has"
             f" not run since it took the bucket over (start it once). {_if_gone(store)}"
         )
@@ -258,8 +258,8 @@ def check_owner(
 ) -> None:
     """Raise NotOwnerError when another cluster than `cluster_id` owns the bucket; `whose` says where that id is from.
 
-    With the `incarnations` of a data directory of that cluster also when it is an old copy, whose metadata are behind.
-    A cluster without a known id owns nothing.
+    With the `incarnations` of a data directory of that cluster, also when it is an old copy with outdated metadata. A
+    cluster without a known id owns nothing.
     """
     owner = read_owner(store)
     if owner is not None and owner.cluster_id is not None and owner.cluster_id != cluster_id:
@@ -282,16 +282,14 @@ def _if_gone(store: ObjectStore) -> str:
 
 
 def made_by_brokers(store: ObjectStore) -> bool:
-    """Return whether a broker copied what is there, as far as the first segment of every topic tells."""
+    """Return whether a broker copied the objects, judging by the first segment of every topic."""
     return any(maker is not None for maker in makers(store).values())
 
 
 def makers(store: ObjectStore) -> dict[str, ObjectLayout | None]:
-    """Return who made what lies in each directory of a topic.
+    """Return who wrote each topic directory: the layout of a broker, None for a bulk job or no segment.
 
-    A broker with the layout named, None for a bulk job or no segment.
-
-    One segment of each is looked at.
+    Reads one segment of each.
     """
     found: dict[str, ObjectLayout | None] = {}
     try:
@@ -314,11 +312,11 @@ def _first_manifest(store: ObjectStore, directory: str) -> SegmentManifest | Non
             try:
                 return read_manifest(store, info.key)
             except RemoteResourceNotFoundError:
-                continue  # deleted since it was listed
+                continue  # deleted after the listing
     return None
 
 
-# --- form -------------------------------------------------------------------------------------------------------------
+# --- format --------------------------------------------------------------------------------------------------------
 
 
 def _encode(owner: BucketOwner, uid: str) -> bytes:
@@ -341,8 +339,7 @@ def _encode(owner: BucketOwner, uid: str) -> bytes:
 def _decode(key: str, data: bytes, url: str) -> tuple[BucketOwner, str]:
     """Return an owner and the uid of its object.
 
-    DamagedOwnerError, or RemoteStorageError for one of a later release: no broker may write then, as it is not known
-    whose it is.
+    DamagedOwnerError; RemoteStorageError for one of a later release, whose owner is unknown: no broker may then write.
     """
     try:
         document: dict[str, Any] = json.loads(data)

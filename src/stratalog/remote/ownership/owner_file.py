@@ -1,7 +1,7 @@
-"""What a data directory knows of its part in a bucket: `remote-ownership.json`.
+"""A data directory's record of its part in a bucket: `remote-ownership.json`.
 
-A directory that was restored without taking the bucket over only reads (`is_read_only`). One whose broker owns a bucket
-has the ids of the last processes that did: should the bucket name another one, this directory is an old copy.
+A directory restored without taking the bucket over is read-only (`is_read_only`). One whose broker owns a bucket has
+the ids of the last owning processes: if the bucket names another one, this directory is an old copy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class OwnershipFile:
-    """That of a data directory. Errors are OSErrors, and DataDirError for a file that cannot be read as one."""
+    """The file of a data directory. Raises OSError, and DataDirError for an invalid file."""
 
     directory: Path
     fs: FileSystem = REAL_FILESYSTEM
@@ -33,7 +33,7 @@ class OwnershipFile:
         return bool(self._read()["readOnly"])
 
     def set_read_only(self, is_read_only: bool) -> None:
-        """Note what an operator has decided; what was refused before says nothing about that."""
+        """Record an operator's decision. Removes an earlier refusal."""
         document = self._read()
         decided = {**document, "readOnly": is_read_only, "refused": None}
         if decided != {"refused": None, **document}:
@@ -41,7 +41,7 @@ class OwnershipFile:
 
     @property
     def refusal(self) -> str | None:
-        """Why the last process of this directory copied nothing to its bucket; None if it was allowed to."""
+        """Why the last process of this directory copied nothing to its bucket, or None."""
         refused = self._read().get("refused")
         return refused if isinstance(refused, str) else None
 
@@ -51,15 +51,15 @@ class OwnershipFile:
             self._write({**document, "refused": reason})
 
     def incarnations(self, url: str) -> tuple[str, ...]:
-        """Return the processes of this directory that may be the last one that the bucket heard of.
+        """Return the processes of this directory that may be the last one recorded in the bucket.
 
-        () for a new one.
+        () for a new directory.
         """
         return tuple(document for document in self._read()["incarnations"].get(_plain(url), ()))
 
     @property
     def all_incarnations(self) -> frozenset[str]:
-        """Those of any bucket: one that was moved to another URL still names the process that had it."""
+        """The processes recorded for any bucket: a moved bucket still names its process."""
         return frozenset(each for known in self._read()["incarnations"].values() for each in known)
 
     def set_incarnations(self, url: str, incarnations: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Reads of remote segments: blocks, indexes and their cache."""
+"""Read remote segments: blocks, indexes and their cache."""
 
 import lazy_loader
 

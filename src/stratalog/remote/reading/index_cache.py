@@ -1,11 +1,11 @@
-"""Indexes of remote segments, kept as files on the local disk.
+"""Indexes of remote segments, cached as files on the local disk.
 
-`<directory>/<start offset>_<segment id>.index`, `.timeindex`, `.txnindex`, as Kafka's `RemoteIndexCache` names them; a
-segment without aborted transactions has an empty `.txnindex`. `index_loader` downloads them. Complete entries that an
-earlier process left in the directory are used again if they pass their checks. Entries weigh their bytes: the least
-recently used ones go when the limit is passed, and idle ones after a time. The files of an entry that goes are renamed
-at once (`.deleted`, with a number), and `purge` removes them `DELETE_DELAY_MS` later; readers that use the entry at
-that moment have the files open, and go on. Files with such names that a crash left are removed at startup.
+`<directory>/<start offset>_<segment id>.index`, `.timeindex`, `.txnindex`, named as by Kafka's `RemoteIndexCache`; a
+segment without aborted transactions has an empty `.txnindex`. `index_loader` downloads them. Complete entries of an
+earlier process are reused if they pass their checks. Entries are weighed by their bytes: the least recently used are
+evicted above the limit, and idle ones after a time. Files of evicted entries are renamed at once (`.deleted`, with a
+number), and `purge` removes them `DELETE_DELAY_MS` later; readers have them open and are not disturbed. Renamed files
+left by a crash are removed at startup.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from stratalog.remote.reading.index_loader import IndexLoader
 from stratalog.remote.reading.remote_indexes import SUFFIXES, RemoteIndexes, detect_entry_size, index_path
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, uuid_from_base64, uuid_to_base64
 
-#: How long files stay under their last name: Kafka's `fileDeleteDelayMs`.
+#: How long renamed files are kept: Kafka's `fileDeleteDelayMs`.
 DELETE_DELAY_MS = 10_000
 
 DELETED_SUFFIX = ".deleted"
 
 
 class RemoteIndexCache:
-    """See the module. Thread-safe; one download for a segment at a time."""
+    """A cache of remote indexes. Thread-safe; one download for a segment at a time."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class RemoteIndexCache:
         clock: Clock = SYSTEM_CLOCK,
         fs: FileSystem = REAL_FILESYSTEM,
     ) -> None:
-        """`ttl_ms`: entries that were not used for so long go; -1 keeps them. The directory is made when it is missing.
+        """`ttl_ms`: entries idle for longer are evicted; -1 keeps them. The directory is created if missing.
 
         Raises DataDirError.
         """
@@ -55,12 +55,12 @@ class RemoteIndexCache:
         #: Reentrant: `distrust` holds it when it calls `invalidate`.
         self._lock = threading.RLock()
         self._loading: dict[UUID, threading.Lock] = {}
-        #: Least recently used first. An entry owns the files under its names until it is evicted.
+        #: Least recently used first. An entry owns its files until it is evicted.
         self._entries: OrderedDict[UUID, RemoteIndexes] = OrderedDict()
         self._size_bytes = 0
-        #: Whose stored indexes are known to be wrong.
+        #: Segments whose stored indexes are known to be wrong.
         self._distrusted: set[UUID] = set()
-        #: Files that wait for their removal, and when that is due.
+        #: Files to remove, and when.
         self._condemned: deque[tuple[float, Path]] = deque()
         self._numbers = itertools.count(1)
         self.capacity_bytes = capacity_bytes
@@ -76,7 +76,7 @@ class RemoteIndexCache:
 
     @contextmanager
     def indexes(self, metadata: RemoteLogSegmentMetadata) -> Iterator[RemoteIndexes]:
-        """Yield the indexes of a segment, downloaded if they are not here; they stay open until the block ends.
+        """Yield the indexes of a segment, downloaded if needed. They stay open until the block ends.
 
         Raises RemoteStorageError.
         """
@@ -90,31 +90,31 @@ class RemoteIndexCache:
                     found.close()
 
     def invalidate(self, segment_id: UUID) -> None:
-        """Forget the indexes of a segment: it was deleted, or they turned out to be wrong."""
+        """Drop the indexes of a segment that was deleted or has wrong indexes."""
         with self._lock:
             self._distrusted.discard(segment_id)
             self._evict(segment_id)
 
     def distrust(self, segment_id: UUID) -> None:
-        """Forget the indexes here, and build them from the records next time: those in the store are wrong too."""
+        """Drop the indexes, and rebuild them from the records next time: the stored ones are wrong too."""
         with self._lock:
             self.invalidate(segment_id)
             self._distrusted.add(segment_id)
 
     def are_from_records(self, segment_id: UUID) -> bool:
-        """Return whether the indexes here were built from the records: then no other ones are better."""
+        """Return whether the cached indexes were built from the records: there are no better ones."""
         with self._lock:
             found = self._entries.get(segment_id)
             return found is not None and found.are_from_records
 
     def resize(self, capacity_bytes: int) -> None:
-        """Have room for so many bytes from now on; what does not fit goes, the longest idle first."""
+        """Set the capacity. Evict what does not fit, the longest idle first."""
         with self._lock:
             self.capacity_bytes = capacity_bytes
             self._make_room()
 
     def purge(self) -> None:
-        """Let idle entries go, and remove the files whose time has come."""
+        """Evict idle entries, and remove the files that are due."""
         with self._lock:
             now = self._clock.monotonic()
             while self._ttl_s is not None and self._entries:
@@ -133,7 +133,7 @@ class RemoteIndexCache:
         return len(self._entries)
 
     def close(self) -> None:
-        """Close what is open; the files stay for the next start."""
+        """Close open files. They stay on disk for the next start."""
         with self._lock:
             for indexes in self._entries.values():
                 _release(indexes)
@@ -171,7 +171,7 @@ class RemoteIndexCache:
                 return loaded
 
     def _put(self, key: UUID, indexes: RemoteIndexes) -> None:
-        """Add an entry; one that is larger than all the room there is goes at once, and no other with it."""
+        """Add an entry. One larger than the whole capacity is evicted at once, without evicting others."""
         indexes.used_at = self._clock.monotonic()
         self._entries[key] = indexes
         self._size_bytes += indexes.size_bytes
@@ -193,7 +193,7 @@ class RemoteIndexCache:
                 _release(indexes)
 
     def _condemn(self, indexes: RemoteIndexes) -> None:
-        """Take the first of two steps: from here on the names of the entry are free for another one."""
+        """Rename the files of an entry: from now on their names are free."""
         due = self._clock.monotonic() + DELETE_DELAY_MS / 1000
         if indexes.users:
             indexes.hold_open()
@@ -218,7 +218,7 @@ class RemoteIndexCache:
         return loaded
 
     def _load_from_disk(self) -> None:
-        """Take over complete entries of an earlier process, and remove everything else."""
+        """Load complete entries of an earlier process, and remove all other files."""
         stems: dict[str, set[str]] = {}
         for name in self._fs.list_dir(self._directory):
             stem, dot, suffix = name.rpartition(".")
@@ -245,7 +245,7 @@ class RemoteIndexCache:
 
 
 def _release(indexes: RemoteIndexes) -> None:
-    """Close an entry that is no longer in the cache, once the last user is done with it."""
+    """Close an evicted entry once its last user is done with it."""
     indexes.evicted = True
     if indexes.users == 0:
         indexes.close()

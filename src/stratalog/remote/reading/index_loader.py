@@ -1,8 +1,8 @@
-"""How the indexes of a remote segment come to the local disk: fetched, looked at, and rebuilt where they are damaged.
+"""Download, check and if necessary rebuild the indexes of a remote segment.
 
-An index that is missing, cut, of another kind, or that does not match its checksum is fetched once more; if that is no
-better, offset and time index are built from the segment's own records (`index_rebuild`). The object in the store stays
-as it is: readers never change remote segments (`stratalog tier repair` does).
+An index that is missing, cut, of another kind, or with a wrong checksum is fetched once more. If that fails too, offset
+and time index are rebuilt from the segment's records (`index_rebuild`). The stored object stays unchanged: readers
+never write remote segments (`stratalog tier repair` does).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class IndexLoader:
     def load(self, metadata: RemoteLogSegmentMetadata, stem: Path, *, distrusted: bool = False) -> RemoteIndexes:
         """Return the indexes of a segment, as files beside `stem`.
 
-        With `distrusted`, what is stored is not even looked at.
+        With `distrusted`, the stored ones are not read.
 
         Raises RemoteStorageError.
         """
@@ -80,7 +80,7 @@ class IndexLoader:
         return None
 
     def _fetch_both(self, metadata: RemoteLogSegmentMetadata, stem: Path, noted: int | None) -> int:
-        """Offset and time index; the entry size of the former."""
+        """Load offset and time index. Return the entry size of the former."""
         for index_type in (IndexType.OFFSET, IndexType.TIMESTAMP):
             self._write(index_path(stem, index_type), self._rsm.fetch_index(metadata, index_type))
         entry_size = detect_entry_size(
@@ -110,7 +110,7 @@ class IndexLoader:
         return entry_size
 
     def _fetch_transactions(self, metadata: RemoteLogSegmentMetadata, stem: Path) -> RemoteStorageError | None:
-        """Return the transaction index, empty when there is none; what is wrong with it when it is damaged."""
+        """Load the transaction index, empty if there is none. Return what is wrong with a damaged one."""
         path = index_path(stem, IndexType.TRANSACTION)
         try:
             data = b"" if metadata.txn_index_empty else self._rsm.fetch_index(metadata, IndexType.TRANSACTION)
@@ -132,8 +132,8 @@ class IndexLoader:
         self._fs.remove(path)
         return DamagedRemoteObjectError(
             f"the transaction index of {metadata.segment_id} is damaged, and transactions that began in earlier "
-            "segments cannot be told from this one; read these offsets uncommitted, or rebuild it with 'stratalog "
-            f"tier repair --deep': {why}"
+            "segments cannot be distinguished from its own; read these offsets uncommitted, or rebuild it with "
+            f"'stratalog tier repair --deep': {why}"
         )
 
     def _write(self, path: Path, data: bytes) -> None:

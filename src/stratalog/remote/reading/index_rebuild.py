@@ -1,7 +1,7 @@
-"""Offset and time index of a remote segment rebuilt from its records: for when those in the store are damaged.
+"""Rebuild offset and time index of a remote segment from its records, when the stored ones are damaged.
 
-The records are fetched once from end to end in ranges of `RANGE_BYTES`, of which one is in memory; only headers are
-looked at. The result is what the log itself makes of a segment that it recovers (`log.segment_recovery`).
+The records are fetched once from end to end in ranges of `RANGE_BYTES`, one of which is in memory, and only headers are
+read. The result is that of recovering a log segment (`log.recovery.segment_recovery`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from stratalog.util import File, FileSystem
 RANGE_BYTES = 8 * 1024 * 1024
 ALIGNMENT_BYTES = 1024 * 1024
 
-#: `index.interval.bytes` by default: a segment does not say what it was.
+#: Default of `index.interval.bytes`: a segment does not record its own.
 INTERVAL_BYTES = 4096
 
 
 class RemoteRecords(File):
-    """The records of a remote segment as a file to be scanned; every read is a fetch."""
+    """The records of a remote segment as a file. Every read is a fetch."""
 
     def __init__(self, rsm: RemoteStorageManager, metadata: RemoteLogSegmentMetadata) -> None:
         super().__init__(str(metadata.segment_id), -1)
@@ -34,7 +34,7 @@ class RemoteRecords(File):
         return self._metadata.segment_size_bytes
 
     def pread(self, size: int, position: int) -> bytes:
-        """Up to where a checksum ends, which may be more than `size`. Raises RemoteStorageError."""
+        """Read up to the end of a checksum, which may be more than `size`. Raises RemoteStorageError."""
         end = -(-(position + size) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         end = min(end, self.size())
         return bytes(fetch_records(self._rsm, self._metadata, position, end))
@@ -49,10 +49,10 @@ def rebuild_indexes(
     *,
     entry_size: int | None = None,
 ) -> int:
-    """Write both index files, which are not there, from the records; the entry size of the offset index.
+    """Write both index files, which must not exist, from the records. Return the entry size of the offset index.
 
-    `entry_size` is what is wanted, if positions fit; by default 8 where they do. Raises DamagedRemoteObjectError when
-    the records are no whole batches of the segment, RemoteStorageError, OSError.
+    `entry_size` is used if positions fit; the default is 8 if they fit. Raises DamagedRemoteObjectError when the
+    records are no whole batches of the segment, RemoteStorageError, OSError.
     """
     form = LEGACY if entry_size is None else format_of(entry_size)
     if metadata.segment_size_bytes > INT32_MAX:

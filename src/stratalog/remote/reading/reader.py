@@ -1,4 +1,4 @@
-"""Reads from the remote tier: by offset and by time, within the lineage of leader epochs that the partition has now."""
+"""Read from the remote tier by offset and by time, within the partition's current lineage of leader epochs."""
 
 from __future__ import annotations
 
@@ -48,28 +48,28 @@ _Result = TypeVar("_Result")
 
 _DAMAGE = (CorruptRecordError, CorruptIndexError, KafkaStorageError)
 
-#: One step of a walk from batch to batch; blocks are in memory by then.
+#: Bytes of one step of a walk over batches, whose blocks are then in memory.
 _STEP_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteReadResult:
-    """Whole batches whose CRCs were checked.
+    """Whole batches with valid CRCs.
 
-    The first one holds the offset that was asked for, or the next one there is.
+    The first one holds the requested offset, or else the next one.
 
-    Empty with `throttled` when the fetch quota is used up: ask again later.
+    Empty with `throttled` when the fetch quota is used up: try again later.
     """
 
     records: bytes
-    #: Aborted transactions that overlap the records; None unless asked for.
+    #: Aborted transactions that overlap the records. None unless requested.
     aborted: list[AbortedTransaction] | None = None
     throttled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Batches:
-    """Checked batches and the offsets that they span, `next_offset` exclusive; no bytes when the first is too large."""
+    """Checked batches and their offsets, `next_offset` exclusive. No bytes when the first is too large."""
 
     records: bytes
     base_offset: int
@@ -98,7 +98,7 @@ class RemoteLogReader:
         min_one_message: bool = True,
         read_committed: bool = False,
     ) -> RemoteReadResult:
-        """Whole batches from the one that holds `offset` on, at most `max_bytes`, of one segment.
+        """Return whole batches from the one with `offset` on, at most `max_bytes`, of one segment.
 
         With `min_one_message` at least one batch, however large. Raises OffsetOutOfRangeError when no finished segment
         of the lineage holds the offset, and RemoteStorageError.
@@ -141,7 +141,7 @@ class RemoteLogReader:
         max_bytes: int,
         min_one_message: bool,
     ) -> _Batches | None:
-        """None when every batch of the segment ends before `offset`."""
+        """Return None when every batch of the segment ends before `offset`."""
         with self._indexes.indexes(segment) as indexes:
             indexed = indexes.offset_index.lookup(offset)
         for position, batch in self._walk(segment, indexed):
@@ -158,11 +158,9 @@ class RemoteLogReader:
     def offset_for_timestamp(
         self, log: LogView, partition: TopicIdPartition, timestamp_ms: int, start_offset: int
     ) -> TimestampOffset | None:
-        """Return the first record from `start_offset` on that is not older than `timestamp_ms`.
+        """Return the first remote record from `start_offset` on with a timestamp of at least `timestamp_ms`.
 
-        Only what lies below the local log is read.
-
-        None when there is none: the local log then knows. Raises RemoteStorageError.
+        Reads only below the local log. None if there is none there. Raises RemoteStorageError.
         """
         for segment in self._segments_from(log, partition, start_offset):
             if segment.start_offset >= log.local_log_start_offset:
@@ -182,7 +180,7 @@ class RemoteLogReader:
     def _segments_from(
         self, log: LogView, partition: TopicIdPartition, start_offset: int
     ) -> list[RemoteLogSegmentMetadata]:
-        """Readable segments of the lineage that end at or behind an offset, ascending."""
+        """Return readable segments of the lineage that end at or after an offset, ascending."""
         lineage = lineage_of(log.leader_epochs.entries)
         first_epoch = log.leader_epochs.epoch_for_offset(start_offset)
         log_end = log.log_end_offset
@@ -214,10 +212,7 @@ class RemoteLogReader:
     # --- segments ---------------------------------------------------------------------------------------------------
 
     def _walk(self, segment: RemoteLogSegmentMetadata, start: OffsetPosition) -> Iterator[tuple[int, RecordBatch]]:
-        """Position and view of each batch from an index entry on. CorruptRecordError for what is no batch.
-
-        CorruptIndexError when the entry points elsewhere.
-        """
+        """Yield position and view of each batch from an index entry on. CorruptRecordError for invalid batches."""
         batches = walk(
             lambda size, position: _joined(self._blocks.read(segment, position, position + size)),
             segment.segment_size_bytes,
@@ -232,15 +227,15 @@ class RemoteLogReader:
             yield position, batch
 
     def _checked(self, segment: RemoteLogSegmentMetadata, read: Callable[[], _Result]) -> _Result:
-        """`read`; again, with everything fetched again, when what is cached of the segment is damaged.
+        """Return the result of `read`. If the cached data are damaged, fetch everything again and repeat.
 
-        And again, with indexes made of the records, when those in the store are.
+        If the stored indexes are damaged, repeat with indexes built from the records.
         """
         for mend in (self._fetch_again, self._rebuild_indexes):
             try:
                 return read()
             except (*_DAMAGE, FileNotFoundError) as error:
-                logger.warning("%s: what is at hand of it is damaged: %s", segment.segment_id, error)
+                logger.warning("%s: its cached data are damaged: %s", segment.segment_id, error)
             mend(segment.segment_id.id)
         try:
             return read()
@@ -260,9 +255,9 @@ class RemoteLogReader:
     # --- transactions -----------------------------------------------------------------------------------------------
 
     def _aborted(self, log: LogView, partition: TopicIdPartition, read: _Batches) -> list[AbortedTransaction]:
-        """Aborted transactions that overlap what was read.
+        """Return the aborted transactions that overlap the records read.
 
-        Their markers may lie in any later segment of either tier.
+        Their markers may be in any later segment of either tier.
         """
         if not read.records:
             return []
@@ -313,13 +308,11 @@ def _check_entry(segment: RemoteLogSegmentMetadata, entry: OffsetPosition, batch
 
 
 def _whole_batches(log: LogView, segment: RemoteLogSegmentMetadata, data: memoryview, position: int) -> _Batches:
-    """Return the leading whole batches of `data`, as far as they are of the log's lineage.
+    """Return the leading whole batches of `data` that belong to the log's lineage.
 
-    `data` begins at `position` of the segment.
-
-    Every batch's CRC is checked: CorruptRecordError.
+    `data` begins at `position` of the segment. Checks the CRC of every batch: CorruptRecordError.
     """
-    # Flat ints from the header: this loop is most of what a remote read costs.
+    # Plain ints from the header: this loop is most of the cost of a remote read.
     base_offset, next_offset, at = -1, -1, 0
     epoch, epoch_end = -1, -1
     limit = len(data)
@@ -327,7 +320,7 @@ def _whole_batches(log: LogView, segment: RemoteLogSegmentMetadata, data: memory
         end = at + checked_batch_size(data, at)
         if end > limit:
             break
-        if data[at + MAGIC_AT] != MAGIC:  # of format 0 or 1, which knows no leader epochs
+        if data[at + MAGIC_AT] != MAGIC:  # format 0 or 1 has no leader epochs
             old = batch_at(data, at)
             old.ensure_valid()
             base_offset = old.base_offset if base_offset < 0 else base_offset
@@ -338,7 +331,7 @@ def _whole_batches(log: LogView, segment: RemoteLogSegmentMetadata, data: memory
         if last_offset >= epoch_end:
             epoch, epoch_end = _epoch_at(log, last_offset)
         if header[2] != epoch and header[2] >= 0:
-            break  # a history that the log has given up begins here
+            break  # an abandoned history begins here
         if crc32c(data[at + ATTRIBUTES_AT : end]) != header[4]:
             RecordBatch(data, at).ensure_valid()
         if base_offset < 0:
@@ -353,7 +346,7 @@ def _whole_batches(log: LogView, segment: RemoteLogSegmentMetadata, data: memory
 
 
 def _epoch_at(log: LogView, offset: int) -> tuple[int, int]:
-    """Return the leader epoch of an offset (-1: none is known), and the offset where the next one begins."""
+    """Return the leader epoch of an offset (-1: unknown), and the offset where the next one begins."""
     epoch = log.leader_epochs.epoch_for_offset(offset)
     if epoch is None:
         return -1, offset + 1

@@ -1,10 +1,9 @@
-"""The indexes of one remote segment as files on the local disk, and how other files are recognized.
+"""The indexes of one remote segment as files on the local disk, and checks of their formats.
 
-Offset indexes are in the store with entries of 8 or of 12 bytes, as the segment had them when it was copied. The
-copier may have noted which (`plugin.StoredSegment`); else the content decides. Entries must ascend in both fields,
-and lie within the segment where its metadata is at hand. Read with 8 bytes for an entry, an index of entries of 12
-descends at the third at the latest (a position's upper half stands where an offset should), so the shorter format is
-tried first.
+Stored offset indexes have entries of 8 or of 12 bytes, as in the copied segment. The copier may have recorded which
+(`plugin.StoredSegment`); else the content decides. Both fields of the entries must ascend, and be within the segment if
+its metadata are known. Read as 8-byte entries, an index of 12-byte entries descends by the third entry (the upper half
+of a position is in the place of an offset), so the shorter format is tried first.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ SUFFIXES = {
     IndexType.TRANSACTION: TXN_INDEX_SUFFIX,
 }
 
-#: Entries looked at to tell formats and kinds apart, and the last one.
+#: Entries checked to distinguish formats and kinds, besides the last one.
 _PROBED_ENTRIES = 64
 
 _Entry = TypeVar("_Entry")
 
 
 class RemoteIndexes:
-    """The three indexes of one remote segment; from `hold_open` on readable even when their files have gone.
+    """The three indexes of one remote segment. After `hold_open` they stay readable when their files are gone.
 
-    `are_from_records` says that offset and time index were rebuilt, because what the store has is damaged. A damaged
-    transaction index cannot be rebuilt from a segment alone: its transactions may have begun before. It is missing
-    then, and asking for it raises `txn_damage`.
+    `are_from_records`: offset and time index were rebuilt, because the stored ones are damaged. A damaged transaction
+    index cannot be rebuilt from one segment, since its transactions may have begun earlier: reading it raises
+    `txn_damage`.
     """
 
     def __init__(
@@ -61,28 +60,28 @@ class RemoteIndexes:
         self.time_index = open_time_index(index_path(stem, IndexType.TIMESTAMP), start_offset, fs)
         self._txn_index = TransactionIndex(index_path(stem, IndexType.TRANSACTION), start_offset, fs=fs)
         self.size_bytes = sum(fs.size(path) for path in self.paths() if fs.exists(path))
-        # The cache's own, under its lock.
+        # Used by the cache, under its lock.
         self.users = 0
         self.evicted = False
         self.used_at = 0.0
 
     @property
     def txn_index(self) -> TransactionIndex:
-        """Raises RemoteStorageError when it is damaged in the store."""
+        """Return the transaction index. RemoteStorageError when the stored one is damaged."""
         if self._txn_damage is not None:
             raise self._txn_damage
         return self._txn_index
 
     def check(self) -> None:
-        """Look at the indexes; CorruptIndexError for damage."""
+        """Raise CorruptIndexError for damaged indexes."""
         self.offset_index.sanity_check()
         self.time_index.sanity_check()
         self._txn_index.sanity_check()
 
     def hold_open(self) -> None:
-        """Their files are about to lose their names; users of the indexes read on until `close`.
+        """Open the files before they are renamed. Users of the indexes can read until `close`.
 
-        A file that cannot be opened is an error of those who have yet to read it.
+        A file that cannot be opened is an error of its next reader.
         """
         for index in (self.offset_index, self.time_index, self._txn_index):
             with suppress(OSError):
@@ -114,7 +113,7 @@ def open_time_index(path: Path, start_offset: int, fs: FileSystem) -> TimeIndex:
     return TimeIndex(path, start_offset, max_size=0, fs=fs, writable=False)
 
 
-# --- what a file is ---------------------------------------------------------------------------------------------------
+# --- formats --------------------------------------------------------------------------------------------------------
 
 
 def detect_entry_size(
@@ -125,9 +124,9 @@ def detect_entry_size(
     metadata: RemoteLogSegmentMetadata | None = None,
     noted: int | None = None,
 ) -> int:
-    """Return the entry size of an offset index file: `noted`, when the content agrees, or that of the format that fits.
+    """Return the entry size of an offset index file: `noted` if the content agrees, else the one that fits.
 
-    CorruptIndexError when neither does. Without `metadata` entries are not held against the segment.
+    CorruptIndexError when neither does. Without `metadata` entries are not compared with the segment.
     """
     for entry_size in (LEGACY.entry_size, LARGE.entry_size) if noted is None else (noted,):
         with open_offset_index(path, start_offset, entry_size, fs) as index:
@@ -138,7 +137,7 @@ def detect_entry_size(
 
 
 def check_time_index(index: TimeIndex, metadata: RemoteLogSegmentMetadata) -> None:
-    """CorruptIndexError unless the entries can be those of the segment."""
+    """Raise CorruptIndexError unless the entries fit the segment."""
     index.sanity_check()
     before = None
     for entry in _probed(index.entries, index.entry):
@@ -146,7 +145,7 @@ def check_time_index(index: TimeIndex, metadata: RemoteLogSegmentMetadata) -> No
             metadata.start_offset <= entry.offset <= metadata.end_offset
             and entry.timestamp_ms <= metadata.max_timestamp_ms
         ):
-            raise CorruptIndexError(f"{index.path}: the entry {entry} is none of {metadata.segment_id}")
+            raise CorruptIndexError(f"{index.path}: the entry {entry} does not belong to {metadata.segment_id}")
         before = entry
 
 

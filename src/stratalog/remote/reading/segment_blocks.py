@@ -1,12 +1,12 @@
-"""Records of remote segments in blocks: fetched in large ranges, read ahead, and kept for a moment.
+"""Records of remote segments in blocks: fetched in large ranges, read ahead, and cached briefly.
 
-A consumer reads a segment in pieces, one fetch after the other; a store is fast only for large ranges, several at a
-time. So ranges are fetched in blocks of `BLOCK_BYTES`; a caller that reads one block after another gets the next ones
-fetched at the same time; the last blocks stay in memory up to a limit.
+Consumers read a segment in small pieces, one after the other; stores are fast only for large concurrent ranges. So
+ranges are fetched in blocks of `BLOCK_BYTES`, sequential reads prefetch the next blocks, and the last blocks stay in
+memory up to a limit.
 
-How many are fetched ahead follows the reader, partition by partition: one that has to wait for a block gets twice as
-many from there on, one that finds all of them there gets one less. Most consumers are slower than a store, and what is
-fetched for them in one go takes the cores from everyone else for as long.
+The prefetch depth adapts to the reader of each partition: it doubles when the reader has to wait for a block, and
+decreases by one when all blocks were ready. Most consumers are slower than a store, and a burst of fetches takes CPU
+time from everything else.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from stratalog.util import ReadAhead
 BLOCK_BYTES = 4 * 1024 * 1024
 BLOCKS_AHEAD = 4
 CAPACITY_BYTES = 128 * 1024 * 1024
-#: Partitions whose readers' pace is remembered.
+#: Partitions whose prefetch depth is remembered.
 _PACES_MAX: Final = 4096
 
 _Key = tuple[bytes, int]
 
 
 class SegmentBlocks:
-    """Blocks of segments through `rsm`. Thread-safe; one fetch for a block, however many wait for it."""
+    """Blocks of segments through `rsm`. Thread-safe; concurrent readers of a block share one fetch."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class SegmentBlocks:
         self._lock = threading.Lock()
 
     def read(self, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> list[memoryview]:
-        """Return the bytes [start, end) of a segment, as pieces in order; fewer only where the segment ends.
+        """Return the bytes [start, end) of a segment, as pieces in order. Fewer only at the end of the segment.
 
         Raises RemoteStorageError.
         """
@@ -76,14 +76,14 @@ class SegmentBlocks:
         self._blocks.forget(lambda key: key[0] == segment_id)
 
     def close(self) -> None:
-        """Fetch nothing more, and wait for what is being fetched: close the storage manager first."""
+        """Stop fetching, and wait for fetches in progress. Close the storage manager first."""
         self._blocks.close()
 
     def _was_read(self, metadata: RemoteLogSegmentMetadata, number: int) -> bool:
         return number < 0 or self._is_done(metadata, number) is not None
 
     def _is_done(self, metadata: RemoteLogSegmentMetadata, number: int) -> bool | None:
-        """Return whether a block is here already; None when it was never asked for."""
+        """Return whether a block is ready, or None if it was never requested."""
         return self._blocks.is_done(_key(metadata, number))
 
     def _read_ahead(self, metadata: RemoteLogSegmentMetadata, first: int, *, has_to_wait: bool) -> None:
@@ -106,7 +106,7 @@ class SegmentBlocks:
             return count
 
     def _block(self, metadata: RemoteLogSegmentMetadata, number: int) -> Future[Buffer]:
-        """Return the block, being fetched or there already."""
+        """Return the future of a block, fetching it if needed."""
         try:
             return self._blocks.ask(_key(metadata, number), partial(self._fetch, metadata, number))
         except CancelledError as error:

@@ -1,8 +1,8 @@
-"""Sizes beyond 2^31 - 1 of segments whose metadata does not know them.
+"""True sizes beyond 2^31 - 1 of segments whose metadata lack them.
 
-Kafka's metadata has 32 bits for a size, and a larger one is clamped to 2^31 - 1 there. Ours keep the true one beside it
-(`metadata.serde`); events that Kafka wrote, or rewrote, do not. A storage plugin that describes what it has stored
-(`plugin.DescribesStoredSegments`) is asked then, once for a segment.
+Kafka's metadata have 32 bits for a size, and clamp larger ones to 2^31 - 1. This package stores the true one beside it
+(`metadata.serde`), but events written by Kafka lack it. A storage plugin that describes what it has stored
+(`plugin.DescribesStoredSegments`) is then queried, once for a segment.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ logger = logging.getLogger(__name__)
 
 @runtime_checkable
 class KeepsTotals(Protocol):
-    """A metadata manager that knows what the segments of a partition add up to without a walk over them."""
+    """A metadata manager that keeps the totals of a partition's segments."""
 
     def totals(self, partition: TopicIdPartition) -> RemoteTotals:
-        """Return the partition's totals in the remote tier. Raises what a lookup raises."""
+        """Return the partition's totals in the remote tier. Raises the errors of a lookup."""
         ...
 
 
 @runtime_checkable
 class KeepsVersions(Protocol):
-    """A metadata manager that knows whether anything of a partition has changed without a walk over its segments."""
+    """A metadata manager that detects changes of a partition without iterating over its segments."""
 
     def metadata_version(self, partition: TopicIdPartition) -> int:
-        """Return another number after each event of the partition. Raises what a lookup raises."""
+        """Return a number that changes with each event of the partition. Raises the errors of a lookup."""
         ...
 
 
 class UnclampedSizes:
-    """`inner`, with true sizes in all that it answers where they can be had. Thread-safe.
+    """`inner`, with true sizes in all results where they are available. Thread-safe.
 
-    A store that cannot be asked leaves the clamped size, and is asked again with the next lookup.
+    If the store does not answer, the clamped size is used, and the next lookup asks again.
     """
 
     def __init__(self, inner: RemoteLogMetadataManager, rsm: RemoteStorageManager) -> None:
@@ -72,7 +72,9 @@ class UnclampedSizes:
             try:
                 size = self._described.stored_segment(metadata).size_bytes
             except RemoteStorageError as error:
-                logger.warning("%s: its size is not known beyond %d bytes: %s", metadata.segment_id, INT32_MAX, error)
+                logger.warning(
+                    "%s: only the first %d bytes of its size are known: %s", metadata.segment_id, INT32_MAX, error
+                )
                 return metadata
             with self._lock:
                 self._known[metadata.segment_id] = size
@@ -96,9 +98,9 @@ class UnclampedSizes:
         return [self._true(found) for found in self._inner.list_remote_log_segments(partition, leader_epoch)]
 
     def sizes(self, partition: TopicIdPartition) -> RemoteSizes:
-        """Return what a partition has, in bytes of true size.
+        """Return the sizes of a partition, with true sizes.
 
-        A walk over its segments only where the manager keeps no totals.
+        Iterates over its segments only if the manager keeps no totals.
         """
         if self._totals is not None:
             totals = self._totals.totals(partition)
@@ -109,7 +111,7 @@ class UnclampedSizes:
         return RemoteSizes(len(segments), len(readable), sum(readable))
 
     def metadata_version(self, partition: TopicIdPartition) -> int | None:
-        """Return another number after each event of the partition; None where the manager does not know."""
+        """Return a number that changes with each event of the partition, or None if the manager has none."""
         return None if self._versions is None else self._versions.metadata_version(partition)
 
     def remote_log_size(self, partition: TopicIdPartition, leader_epoch: int) -> int:
@@ -121,7 +123,7 @@ class UnclampedSizes:
         found = self._inner.next_segment_with_txn_index(partition, leader_epoch, offset)
         return None if found is None else self._true(found)
 
-    # --- what goes through as it is ---------------------------------------------------------------------------------
+    # --- delegated unchanged ----------------------------------------------------------------------------------------
 
     def configure(self, configs: Mapping[str, str]) -> None:
         self._inner.configure(configs)

@@ -1,4 +1,4 @@
-"""Bytes of the remote tier: the object store, the layout of keys, manifests, and the storage manager on top."""
+"""Storage of the remote tier: the object store, object keys, manifests, and the storage manager."""
 
 import lazy_loader
 

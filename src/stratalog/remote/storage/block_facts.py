@@ -1,4 +1,4 @@
-"""What a manifest notes of the blocks of a segment's records, gathered while somebody reads them for another reason."""
+"""Checksums and timestamps of the blocks of a segment's records, gathered while they are read for another reason."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from stratalog.util import crc32c
 
 @dataclass(frozen=True, slots=True)
 class BlockFacts:
-    """The CRC-32C of each block, and the timestamps of the batches that begin in it; None for what are no batches."""
+    """The CRC-32C of each block, and the timestamps of its batches; None for invalid batches."""
 
     checksums: tuple[int, ...]
     timestamps: BlockTimestamps | None
 
 
 class BlockFactsReader:
-    """Takes the records from their begin to their end, in pieces of any size, and every batch of them."""
+    """Takes the records from start to end, in pieces of any size, and all their batches."""
 
     def __init__(self, block_bytes: int) -> None:
         self._block_bytes = block_bytes
@@ -32,7 +32,7 @@ class BlockFactsReader:
         self._times.add(position, batch)
 
     def add_rows(self, rows: Any) -> None:
-        """Take batches as rows of `records.native.header_scan`."""
+        """Add batches as rows of `records.native.header_scan`."""
         self._times.add_rows(rows)
 
     def add_bytes(self, data: memoryview) -> None:
@@ -45,7 +45,7 @@ class BlockFactsReader:
                 self._end_block()
 
     def facts(self) -> BlockFacts:
-        """Once, at the end."""
+        """Return the result. Call it once, at the end."""
         if self._filled:
             self._end_block()
         return BlockFacts(tuple(self._checksums), self._times.found(len(self._checksums)))

@@ -1,7 +1,7 @@
-"""The timestamps of each block of a segment's records, as a manifest notes them: which blocks a time range may be in.
+"""Timestamps of each block of a segment's records, to find the blocks of a time range.
 
-A batch counts where it begins. Its least time is that of its first record (of its append, with LogAppendTime): headers
-alone are read, so a later record of a batch may be older than that; none is newer than its largest.
+A batch counts in the block where it begins. Its least time is that of its first record (of its append, with
+LogAppendTime). Only headers are read, so a later record of a batch may be older; none is newer than its largest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stratalog.log import scan_headers
 from stratalog.records import DELETE_HORIZON_BIT, LOG_APPEND_TIME, LOG_APPEND_TIME_BIT, RecordBatch
 from stratalog.util import File
 
-#: A least time that nothing is known of.
+#: An unknown least time.
 NO_TIMESTAMP = -1
 
 _PAIR = struct.Struct(">qq")
@@ -25,7 +25,7 @@ _NONE = (0, -1)
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """Milliseconds, both ends included."""
+    """Milliseconds, both ends inclusive."""
 
     least_ms: int
     largest_ms: int
@@ -37,7 +37,7 @@ class BlockTimestamps:
 
     `str` is base64 of two big-endian int64 a block, least and largest time, 0 and -1 for none.
 
-    ValueError when the bytes are not a whole number of pairs.
+    Raises ValueError unless the bytes are pairs.
     """
 
     packed: bytes
@@ -53,7 +53,7 @@ class BlockTimestamps:
 
     @classmethod
     def parse(cls, text: str) -> BlockTimestamps:
-        """Return what `str` gave. Raises ValueError for anything else."""
+        """Parse the result of `str`. Raises ValueError."""
         return cls(base64.b64decode(text, validate=True))
 
     def __str__(self) -> str:
@@ -70,12 +70,12 @@ class BlockTimestamps:
 
 
 class BlockTimes:
-    """Takes the batches of a `.log` in order, and has the timestamps of its blocks at the end."""
+    """Collects the timestamps of the blocks of a `.log` from its batches in order."""
 
     def __init__(self, block_bytes: int) -> None:
         self._block_bytes = block_bytes
         self._found: dict[int, TimeRange] = {}
-        # Of the block that the last batch began in, as flat ints: this is done for every batch.
+        # State of the last batch's block, as plain ints: updated for every batch.
         self._block, self._low, self._high = -1, 0, 0
 
     def add(self, position: int, batch: RecordBatch) -> None:
@@ -89,7 +89,7 @@ class BlockTimes:
         self._block, self._low, self._high = block, least, largest
 
     def add_rows(self, rows: Any) -> None:
-        """Take batches of format 2 that follow each other, as rows of `records.native.header_scan`."""
+        """Add consecutive batches of format 2 as rows of `records.native.header_scan`."""
         import numpy as np  # start-up cost
 
         attributes, largest = rows["attributes"], rows["max_timestamp"]
@@ -102,7 +102,7 @@ class BlockTimes:
             self._add(block, low, high)
 
     def found(self, blocks: int) -> BlockTimestamps:
-        """Return the timestamps of so many blocks."""
+        """Return the timestamps of `blocks` blocks."""
         self._end_block()
         return BlockTimestamps.of(self._found.get(block) for block in range(blocks))
 
@@ -112,7 +112,7 @@ class BlockTimes:
 
 
 def block_timestamps(log: File, block_bytes: int) -> BlockTimestamps:
-    """Return those of a `.log`. CorruptRecordError for bytes that are no batches."""
+    """Return those of a `.log`. CorruptRecordError for invalid batches."""
     size = log.size()
     times = BlockTimes(block_bytes)
     for position, batch in scan_headers(log, 0, size):

@@ -1,4 +1,4 @@
-"""One chunk to its stored form and back: zstd first, AES-256-GCM around it.
+"""Encode and decode chunks: zstd first, then AES-256-GCM.
 
 An encrypted chunk is
 
@@ -6,10 +6,9 @@ An encrypted chunk is
     ciphertext
     tag       16 bytes
 
-under a key that is derived for the segment alone (HKDF-SHA-256 of the configured key with the segment id as salt), so
-that random nonces never meet under one key. The associated data is "<key of the object>#<chunk number>/<number of
-chunks>": a chunk that was moved within its object, to another object, or behind which chunks were cut off does not
-open.
+under a key derived for the segment (HKDF-SHA-256 of the configured key with the segment id as salt), so that random
+nonces never collide under one key. The associated data is "<key of the object>#<chunk number>/<number of chunks>": a
+chunk that was moved within its object or to another one, or whose later chunks were cut off, does not decrypt.
 """
 
 from __future__ import annotations
@@ -33,27 +32,27 @@ _ZSTD_LEVEL = 3
 
 
 class Compression(Enum):
-    """What is done to a chunk before it is encrypted."""
+    """Compression of a chunk before encryption."""
 
     NONE = "none"
     ZSTD = "zstd"
 
 
 class ChunkCipher(Protocol):
-    """Encrypts what is stored of one segment. Thread-safe."""
+    """Encrypts the chunks of one segment. Thread-safe."""
 
     def seal(self, data: Buffer, associated: bytes) -> bytes: ...
 
     def open(self, stored: Buffer, associated: bytes) -> bytes:
-        """Open what `seal` gave. Raises ValueError when the bytes were not sealed so."""
+        """Decrypt the result of `seal`. Raises ValueError for other bytes."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AesGcm:
-    """AES-GCM with a random nonce in front and the tag behind.
+    """AES-GCM with a random nonce before the ciphertext and the tag after it.
 
-    `associated` has the last word on the associated data.
+    `associated` may replace the associated data.
     """
 
     key: bytes
@@ -75,12 +74,12 @@ class AesGcm:
         try:
             return AESGCM(self.key).decrypt(view[:NONCE_BYTES], view[NONCE_BYTES:], self.associated(associated))
         except InvalidTag as error:
-            raise ValueError("its tag does not fit") from error
+            raise ValueError("its tag does not match") from error
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkCodec:
-    """What is done to every chunk of a segment. Thread-safe."""
+    """Encodes and decodes every chunk of a segment. Thread-safe."""
 
     compression: Compression = Compression.NONE
     cipher: ChunkCipher | None = None
@@ -97,7 +96,7 @@ class ChunkCodec:
     def decode(self, object_key: str, chunk: StoredChunk, count: int, stored: Buffer) -> Buffer:
         """Return the content of one chunk.
 
-        DamagedRemoteObjectError names the object and the chunk that does not give it.
+        DamagedRemoteObjectError names the object and the damaged chunk.
         """
         data: Buffer = stored
         try:
@@ -116,12 +115,12 @@ class ChunkCodec:
 
 
 def associated_data(object_key: str, number: int, count: int) -> bytes:
-    """Return what binds a chunk to its place."""
+    """Return the associated data that binds a chunk to its place."""
     return f"{object_key}#{number}/{count}".encode()
 
 
 def _decompressed(data: Buffer, size: int) -> Buffer:
-    """At most `size` bytes of a frame, whatever it claims to hold. ValueError for one that is damaged or larger."""
+    """Decompress at most `size` bytes of a frame. ValueError for one that is damaged or larger."""
     out = bytearray(size)
     try:
         written = cramjam.zstd.decompress_into(bytes(data), out)

@@ -1,9 +1,9 @@
-"""How a content lies in an object when it is compressed or encrypted: in chunks, each transformed by itself.
+"""Layout of a compressed or encrypted content in its object: chunks that are encoded independently.
 
     content   |   chunk 0   |   chunk 1   | chunk 2 |      `chunk_bytes` each, the last one shorter
-    object    | stored 0 | stored 1 | stored 2 |           one after the other, from `position` on
+    object    | stored 0 | stored 1 | stored 2 |           consecutive, from `position` on
 
-So a range of the content is the range of the object that its chunks have, and no more is fetched than that.
+A range of the content is read by fetching only its chunks.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ChunkIndex:
         return self._ends[-1] - self.position
 
     def chunk(self, number: int) -> StoredChunk:
-        """Return the chunk of this number, from 0."""
+        """Return the chunk with this number, from 0."""
         start = number * self.chunk_bytes
         return StoredChunk(
             number,
@@ -71,7 +71,7 @@ class ChunkIndex:
         )
 
     def chunks(self, start: int, end: int) -> list[StoredChunk]:
-        """Return those that hold the content [start, end), which is clipped to what there is."""
+        """Return the chunks of the content [start, end), clipped to its size."""
         end = min(end, self.size)
         if start >= end:
             return []

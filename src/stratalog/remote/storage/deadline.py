@@ -1,8 +1,8 @@
-"""An object store on which no call lasts for ever.
+"""An object store whose calls have deadlines.
 
-Each call runs on a worker thread, and the caller waits for it for at most the deadline; an upload may last longer as
-long as it moves. What is given up may still go on in its thread, which ends with it: segment ids are never used twice,
-so a late answer does no harm.
+Each call runs on a worker thread, and the caller waits at most until the deadline; an upload may last longer while it
+makes progress. An abandoned call may still finish on its thread, which then ends. Segment ids are never reused, so a
+late result does no harm.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LISTED_AT_ONCE = 1000
 class DeadlineObjectStore(ForwardingObjectStore):
     """`inner` with a deadline in milliseconds on every call. Thread-safe.
 
-    `close` makes every call that waits, and every later one, fail at once with RetriableRemoteStorageError.
+    `close` makes all waiting and later calls fail at once with RetriableRemoteStorageError.
     """
 
     def __init__(self, inner: ObjectStore, deadline_ms: int) -> None:
@@ -110,7 +110,7 @@ class DeadlineObjectStore(ForwardingObjectStore):
 
 
 class _Progress:
-    """How far an upload has got; makes it give up once no caller waits for it."""
+    """Progress of an upload. Aborts it once no caller waits for it."""
 
     def __init__(self, report: Callable[[int], None] | None) -> None:
         self.position = -1
@@ -119,16 +119,16 @@ class _Progress:
 
     def __call__(self, position: int) -> None:
         if self.abandoned:
-            raise RetriableRemoteStorageError("the upload was given up")
+            raise RetriableRemoteStorageError("the upload was abandoned")
         self.position = position
         if self._report is not None:
             self._report(position)
 
 
 class _Workers:
-    """Daemon threads, as many as there are calls at a time; an idle one ends after a while.
+    """Daemon threads, one for each concurrent call; an idle one ends after a while.
 
-    Not a ThreadPoolExecutor: its threads are joined when the process ends, and one that hangs would hold it up.
+    Not a ThreadPoolExecutor: its threads are joined when the process ends, so one that hangs would block the exit.
     """
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class _Workers:
             except queue.Empty:
                 with self._lock:
                     if self._idle == 0:
-                        continue  # a job was promised to this thread a moment ago
+                        continue  # this thread was just given a job
                     self._idle -= 1
                 return
             try:
@@ -167,6 +167,6 @@ class _Workers:
 
 
 def _settle(settle: Callable[[Any], None], value: object) -> None:
-    """Give a future its result or error, unless it has one."""
+    """Complete a future, unless it is done."""
     with suppress(InvalidStateError):
         settle(value)

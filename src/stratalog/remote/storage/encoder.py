@@ -1,4 +1,4 @@
-"""How the contents of a new segment become objects: as they are, or in chunks, compressed and encrypted."""
+"""Store the contents of a new segment as objects: unchanged, or in compressed or encrypted chunks."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from stratalog.util import FileSystem, crc32c
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """What is done to the contents of new segments."""
+    """How the contents of new segments are encoded."""
 
     compression: Compression = Compression.NONE
     keyring: Keyring | KeyFiles = field(default_factory=Keyring)
 
     @classmethod
     def of(cls, compression: str, keyring: Keyring | KeyFiles) -> Encoding:
-        """UsageError for a compression that is not known."""
+        """Return an encoding. UsageError for an unknown compression."""
         try:
             return cls(Compression(compression), keyring)
         except ValueError as error:
@@ -34,7 +34,7 @@ class Encoding:
             raise UsageError(f"stratalog.remote.compression={compression}: expected {names}") from error
 
     def current(self) -> Encoding:
-        """Return what is done to a segment that begins now: its key stays, whatever becomes of the files of keys."""
+        """Return the encoding of a segment that begins now. Its key stays fixed if key files change."""
         return Encoding(self.compression, self.keyring.current())
 
     @property
@@ -48,7 +48,7 @@ class Encoding:
 
 
 class Encoder:
-    """Puts the contents of one segment. Raises RemoteStorageError."""
+    """Stores the contents of one segment. Raises RemoteStorageError."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Encoder:
             with self._fs.open(path) as file:
                 return self._put_chunks(kind, file.size(), file.pread, self._codec)
         except FileNotFoundError as error:
-            raise RetriableRemoteStorageError(f"{path} went away while it was copied") from error
+            raise RetriableRemoteStorageError(f"{path} was removed while it was copied") from error
 
     def put(self, kind: ObjectKind, content: bytes) -> StoredObject:
         if self._codec is None:
@@ -95,7 +95,7 @@ class Encoder:
 
 @dataclass(frozen=True, slots=True)
 class ChunkedContent:
-    """A content that is stored in chunks of `chunk_bytes`. `read` gives a number of bytes at a position."""
+    """A content to store in chunks of `chunk_bytes`. `read` returns bytes at a position."""
 
     size: int
     read: Callable[[int, int], bytes]
@@ -110,7 +110,7 @@ def put_chunks(
     *,
     on_progress: Callable[[int], None] | None = None,
 ) -> StoredObject:
-    """Put an object that is the chunks of a content one after the other. Raises RemoteStorageError."""
+    """Store the chunks of a content as one object. Raises RemoteStorageError."""
     size, chunk_bytes = content.size, content.chunk_bytes
     count = -(-size // chunk_bytes)
     sizes: list[int] = []
@@ -135,7 +135,7 @@ def put_chunks(
 
 
 def _growth_max(chunk_bytes: int) -> int:
-    """Return what a chunk may grow by: nonce and tag, and a zstd frame of what cannot be compressed."""
+    """Return how many bytes a chunk may grow by: nonce, tag, and a zstd frame of incompressible data."""
     return NONCE_BYTES + TAG_BYTES + 1024 + chunk_bytes // 128
 
 

@@ -1,9 +1,8 @@
-"""The keys of encrypted segments: read from files, told apart by ids that are made of the keys themselves.
+"""Keys of encrypted segments: read from files, and identified by ids derived from them.
 
-A file holds 32 bytes, or the base64 of one key or several, one a line. The first key of the first file is that of new
-segments; the others are for reading what was written before. A process that serves looks at the files again before each
-new segment (`KeyFiles`), so that keys rotate without a restart. The id of a key is in the manifests of its segments and
-in messages; it gives nothing of it away.
+A file holds 32 bytes, or the base64 of one or more keys, one a line. The first key of the first file is for new
+segments; the others are for reading older ones. A broker reads the files again before each new segment (`KeyFiles`), so
+keys rotate without a restart. Manifests and messages have the id of a key, which reveals nothing of it.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ _ID_DIGITS = 16
 
 @dataclass(frozen=True, slots=True)
 class Keyring:
-    """AES-256 keys by id; `active_id` is that of new segments, None when they are not encrypted."""
+    """AES-256 keys by id. `active_id` is that of new segments, None for no encryption."""
 
     keys: Mapping[str, bytes] = field(default_factory=dict, repr=False, hash=False)
     active_id: str | None = None
 
     def current(self) -> Keyring:
-        """Return these keys: they are not of files."""
+        """Return the keyring itself: it does not depend on files."""
         return self
 
     def segment_key(self, wanted: str, segment_id: UUID, source: str) -> bytes:
         """Return the key of one segment.
 
-        RemoteStorageError names the id of a key that is not here, and those that are.
+        RemoteStorageError names the missing id and those that are configured.
         """
         key = self.keys.get(wanted)
         if key is None:
@@ -59,10 +58,10 @@ class Keyring:
 
 
 class KeyFiles:
-    """The keys of comma-separated paths, as the files are now. Thread-safe.
+    """The keys in the files at comma-separated paths, reread on change. Thread-safe.
 
-    UsageError at first names the file that is missing or holds no key. Later such a file is an error in the log, and
-    the keys stay those that were there before.
+    UsageError at first names a file that is missing or holds no key. Later, such a file is logged as an error, and the
+    earlier keys stay in use.
     """
 
     def __init__(self, names: str | None, fs: FileSystem = REAL_FILESYSTEM) -> None:
@@ -83,7 +82,7 @@ class KeyFiles:
                 found = self._read()
             except UsageError as error:
                 if not self._has_failed:
-                    logger.error("%s; the encryption keys stay as they were", error)
+                    logger.error("%s; the previous encryption keys stay in use", error)
                 self._has_failed = True
                 return self._keyring
             self._has_failed = False
@@ -102,15 +101,15 @@ class KeyFiles:
 
 
 def key_id(key: bytes) -> str:
-    """16 hexadecimal digits that tell a key from others."""
+    """Return 16 hexadecimal digits that identify a key."""
     return hashlib.sha256(b"stratalog key id\0" + key).hexdigest()[:_ID_DIGITS]
 
 
 def require_cryptography(option: str) -> None:
-    """UsageError says how to get the library that encryption needs, where it is not installed."""
+    """Raise UsageError with instructions unless the encryption library is installed."""
     if find_spec("cryptography") is None:
         raise UsageError(
-            f"{option} needs the library cryptography: pip install 'stratalog[encryption]', or take the option away"
+            f"{option} needs the library cryptography: pip install 'stratalog[encryption]', or remove the option"
         )
 
 
@@ -122,7 +121,7 @@ def _read_keys(path: str, fs: FileSystem) -> list[bytes]:
     if len(data) == KEY_BYTES:
         return [data]
     lines = data.split()
-    keys = _decoded(lines) or _decoded([b"".join(lines)])  # several keys, or one in lines of another length
+    keys = _decoded(lines) or _decoded([b"".join(lines)])  # several keys, or one in wrapped lines
     if not keys:
         raise UsageError(
             f"encryption.key.file={path} holds no key: expected {KEY_BYTES} bytes or their base64, one key a line, not "
@@ -132,7 +131,7 @@ def _read_keys(path: str, fs: FileSystem) -> list[bytes]:
 
 
 def _decoded(texts: list[bytes]) -> list[bytes]:
-    """Return the keys whose base64 these are; none if one of them is something else."""
+    """Return the decoded keys, or none if one of the texts is invalid."""
     try:
         keys = [base64.b64decode(text, validate=True) for text in texts]
     except binascii.Error:

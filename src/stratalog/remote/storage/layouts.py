@@ -1,7 +1,7 @@
-"""Segments of either layout, read alike: whose manifest it is, where the bytes are, and how they become contents again.
+"""Read segments of both layouts: find their manifest, locate their bytes, and decode their contents.
 
-`SegmentReader` is for callers that have a manifest; what it gives is checked with all that the manifest knows:
-checksums, tags, sizes. Callers that have keys take `plain_view`.
+`SegmentReader` is for callers that have a manifest. It checks contents with the checksums, tags and sizes of the
+manifest. Callers that have keys use `plain_view`.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _CODECS_KEPT = 1000
 
 @dataclass(frozen=True, slots=True)
 class ReadKeys:
-    """What encrypted segments are opened with."""
+    """Keys of encrypted segments."""
 
     keyring: Keyring | KeyFiles = field(default_factory=Keyring)
     data_keys: DataKeys = field(default_factory=DataKeys)
 
     @classmethod
     def split(cls, options: Mapping[str, str], fs: FileSystem = REAL_FILESYSTEM) -> tuple[ReadKeys, dict[str, str]]:
-        """Return the keys that options name, and the other options. Raises UsageError for a file that holds no key."""
+        """Return the keys that options name, and the other options. Raises UsageError for a file without a key."""
         rest: dict[str, str] = {}
         named: dict[str, str] = {}
         for name, value in options.items():
@@ -61,8 +61,8 @@ _MANIFEST_ENDS = (f".{ObjectKind.MANIFEST.value}", f".{aiven_keys.MANIFEST}")
 
 
 def parse_manifest_key(key: str) -> ObjectKey | None:
-    """Return the segment whose manifest, of whichever layout, is the object at `key`, or None for every other key."""
-    if not key.endswith(_MANIFEST_ENDS):  # most keys of a listing
+    """Return the segment of a manifest key of either layout, or None for any other key."""
+    if not key.endswith(_MANIFEST_ENDS):  # excludes most keys of a listing
         return None
     found = ObjectKey.parse(key)
     if found is not None:
@@ -71,11 +71,11 @@ def parse_manifest_key(key: str) -> ObjectKey | None:
 
 
 def read_manifest(store: ObjectStore, key: str) -> SegmentManifest:
-    """Return the manifest at one of the keys that `parse_manifest_key` knows. Raises RemoteStorageError."""
+    """Return the manifest at a key that `parse_manifest_key` accepts. Raises RemoteStorageError."""
     segment = parse_manifest_key(key)
     source = f"{store.url}/{key}"
     if segment is None:
-        raise RemoteStorageError(f"{source} is not where a manifest of a segment lies")
+        raise RemoteStorageError(f"{source} is not the key of a segment manifest")
     decode = SegmentManifest.from_json if key == str(segment) else aiven_manifest.decode
     manifest = decode(store.get(key), source)
     if manifest.key(ObjectKind.MANIFEST) != str(segment):
@@ -84,7 +84,7 @@ def read_manifest(store: ObjectStore, key: str) -> SegmentManifest:
 
 
 def read_replaced(store: ObjectStore, segment: ObjectKey) -> SegmentManifest:
-    """Return the manifest of a segment that others have taken the place of. Raises RemoteStorageError."""
+    """Return the manifest of a replaced segment. Raises RemoteStorageError."""
     key = str(replace(segment, kind=ObjectKind.REPLACED))
     source = f"{store.url}/{key}"
     manifest = SegmentManifest.from_json(store.get(key), source)
@@ -94,7 +94,7 @@ def read_replaced(store: ObjectStore, segment: ObjectKey) -> SegmentManifest:
 
 
 def object_key(manifest: SegmentManifest, kind: ObjectKind) -> str:
-    """Return the key of the object that holds a content; several contents may share one."""
+    """Return the key of the object with a content. Several contents may share one object."""
     key = manifest.key(kind)
     if manifest.layout is ObjectLayout.STRATALOG:
         return key
@@ -103,7 +103,7 @@ def object_key(manifest: SegmentManifest, kind: ObjectKind) -> str:
 
 
 def stored_objects(manifest: SegmentManifest) -> dict[str, int]:
-    """Keys and sizes of all objects of a segment but its manifest, as a listing of the bucket must show them."""
+    """Return keys and sizes of all objects of a segment except its manifest, as a listing of the bucket shows them."""
     sizes: dict[str, int] = {}
     for kind, stored in manifest.objects.items():
         key = object_key(manifest, kind)
@@ -116,7 +116,7 @@ def stored_objects(manifest: SegmentManifest) -> dict[str, int]:
 
 
 class SegmentReader:
-    """Contents of segments in a store. Thread-safe."""
+    """Reads contents of segments in a store. Thread-safe."""
 
     def __init__(self, store: ObjectStore, keys: ReadKeys | None = None) -> None:
         self.store = store
@@ -126,10 +126,10 @@ class SegmentReader:
         self._lock = threading.Lock()
 
     def manifest(self, key: ObjectKey, find: Callable[[ObjectKey], SegmentManifest] | None = None) -> SegmentManifest:
-        """Return the manifest of the segment that `key` is of; kept for the next call. Raises RemoteStorageError.
+        """Return and cache the manifest of the segment of `key`. Raises RemoteStorageError.
 
-        Also of one that was replaced: earlier readers read on until its objects go. `find` has it from the store where
-        the key alone does not say where it lies.
+        Includes replaced segments, which readers may use until their objects are removed. `find` fetches the manifest
+        if its location does not follow from the key.
         """
         wanted = _identity(key)
         with self._lock:
@@ -152,7 +152,7 @@ class SegmentReader:
             raise missing from None
 
     def remember(self, manifest: SegmentManifest) -> None:
-        """Spare `manifest` the way to the store."""
+        """Add `manifest` to the cache."""
         with self._lock:
             key = (manifest.topic_id, manifest.segment_id, manifest.base_offset)
             self._manifests[key] = manifest
@@ -165,7 +165,7 @@ class SegmentReader:
             self._codecs.pop(key.segment_id.id, None)
 
     def read(self, manifest: SegmentManifest, kind: ObjectKind) -> bytes:
-        """Return a content whole and checked.
+        """Return a whole content, checked.
 
         Raises RemoteResourceNotFoundError when the segment has none of this kind.
         """
@@ -182,10 +182,10 @@ class SegmentReader:
     def read_range(
         self, manifest: SegmentManifest, kind: ObjectKind, start: int, end: int, *, blocks: bool = True
     ) -> Buffer:
-        """Return the content [start, end), clipped to what there is.
+        """Return the content [start, end), clipped to its size.
 
-        With `blocks`, records that are not chunked are fetched in whole blocks and compared with their checksums
-        (aligned ranges waste nothing); without, the caller checks them. Chunks are always checked.
+        With `blocks`, records without chunks are fetched in whole blocks and compared with their checksums (aligned
+        ranges waste nothing); without, the caller checks them. Chunks are always checked.
         """
         stored = manifest.objects[kind]
         end = min(end, stored.size)
@@ -202,7 +202,7 @@ class SegmentReader:
         return data[start - first : end - first]
 
     def _chunks(self, manifest: SegmentManifest, kind: ObjectKind, start: int, end: int) -> Buffer:
-        """Return the content [start, end) of an object in chunks."""
+        """Return the content [start, end) of a chunked object."""
         index = manifest.objects[kind].chunks
         chunks = [] if index is None else index.chunks(start, end)
         if index is None or not chunks:
@@ -230,12 +230,12 @@ class SegmentReader:
         return content[start - first.start : end - first.start]
 
     def _range(self, manifest: SegmentManifest, kind: ObjectKind, start: int, end: int) -> memoryview:
-        """Bytes of an object as they are stored, exactly those that were asked for."""
+        """Return exactly the requested bytes of an object, undecoded."""
         key = object_key(manifest, kind)
         data = memoryview(self.store.get_range(key, start, end)).cast("B")
         if len(data) != end - start:
             short = RetriableRemoteStorageError(
-                f"{key}: {len(data)} bytes came for [{start}, {end}), which has {end - start}"
+                f"{key}: {len(data)} bytes were returned for [{start}, {end}), which has {end - start}"
             )
             raise self._replaced(manifest, kind, short) or short
         return data
@@ -265,7 +265,7 @@ class SegmentReader:
             return ChunkCodec(manifest.compression, AesGcm(key))
         return ChunkCodec(manifest.compression, _envelope(encryption, self.keys.data_keys, source))
 
-    # --- when the bytes are not those that were stored --------------------------------------------------------------
+    # --- replaced objects -------------------------------------------------------------------------------------------
 
     def _checked(self, manifest: SegmentManifest, kind: ObjectKind, check: Callable[[], Buffer | None]) -> Buffer:
         try:
@@ -276,7 +276,7 @@ class SegmentReader:
     def _replaced(
         self, manifest: SegmentManifest, kind: ObjectKind, error: RemoteStorageError
     ) -> ReplacedRemoteObjectError | None:
-        """Return what a look at the object adds to an error: that it is another one by now, or nothing."""
+        """Return an error if the object was replaced since it was stored, else None."""
         key, noted = object_key(manifest, kind), manifest.objects[kind]
         size = stored_objects(manifest)[key]
         try:
@@ -290,7 +290,7 @@ class SegmentReader:
         else:
             return None
         return ReplacedRemoteObjectError(
-            f"{error}; {self.store.url}/{key} was replaced after it was copied: {what}; bring its earlier version back"
+            f"{error}; {self.store.url}/{key} was replaced after it was copied: {what}; restore its earlier version"
         )
 
 
@@ -303,6 +303,6 @@ def _identity(key: ObjectKey) -> tuple[UUID, UUID, int]:
 
 
 def _envelope(encryption: Encryption, keys: DataKeys, source: str) -> AesGcm:
-    """Return the cipher of a segment with a data key of its own: the same associated data for every chunk."""
+    """Return the cipher of a segment with its own data key: the same associated data for every chunk."""
     associated = encryption.associated or b""
     return AesGcm(keys.open(encryption.key_id, encryption.sealed_data_key or b"", source), lambda _: associated)

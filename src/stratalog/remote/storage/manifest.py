@@ -1,12 +1,11 @@
-"""The manifest of a remote segment: all that is known of it, so that a bucket is readable without any broker.
+"""The manifest of a remote segment: all metadata needed to read a bucket without any broker.
 
-It is written after all other objects of its segment and deleted before them: where there is a manifest, there is a
-complete set of objects. It repeats all of the segment's metadata and the topic's configuration, and has the size and
-CRC-32C of every content; for the records also the CRC-32C and the timestamps of every block of `block_bytes`, so that a
-ranged read can be checked and a time can be found. `manifest_json` is its form in the bucket; an example is in
-`docs/formats/remote_layout.md`.
+It is written after all other objects of its segment and deleted before them, so a manifest implies a complete set of
+objects. It repeats the segment's metadata and the topic's configuration, and has the size and CRC-32C of every content;
+for the records also the CRC-32C and the timestamps of every block of `block_bytes`, to check ranged reads and to find
+times. `manifest_json` has its stored form; `docs/formats/remote_layout.md` has an example.
 
-A bucket may also hold segments of another layout (`aiven`); their manifests become the same value.
+A bucket may also hold segments of another layout (`aiven`), whose manifests are converted to the same class.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ from stratalog.remote.storage.object_names import ObjectKey, ObjectKind
 from stratalog.util import PackedUint32s, crc32c
 
 FORMAT = "stratalog-segment-manifest"
-#: Of a manifest without an encoding, and of one that has one (see `manifest_json`).
+#: Without and with an encoding (see `manifest_json`).
 VERSION = 1
 ENCODED_VERSION = 2
 
-#: What one checksum of the records covers, and what a chunk holds where contents are chunked.
+#: Bytes covered by one checksum of the records, and bytes of one chunk of a chunked content.
 BLOCK_BYTES = 1024 * 1024
 
 
 class ObjectLayout(Enum):
-    """Whose objects they are."""
+    """The layout of the objects of a segment."""
 
     STRATALOG = "stratalog"
     AIVEN = "aiven"
@@ -51,9 +50,9 @@ class ObjectLayout(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """One content: its size and CRC-32C (None where it was not noted), and how it lies in its object.
+    """One content: its size and CRC-32C (None if not recorded), and its place in its object.
 
-    Without `chunks` the object is the content. `etag` is the store's entity tag of the object right after it was put.
+    Without `chunks` the object is the content. `etag` is the store's entity tag right after the upload.
     """
 
     size: int
@@ -63,15 +62,15 @@ class StoredObject:
 
     @property
     def stored_size(self) -> int:
-        """Bytes that it takes in the bucket."""
+        """Bytes in the bucket."""
         return self.size if self.chunks is None else self.chunks.stored_size
 
 
 @dataclass(frozen=True, slots=True)
 class Encryption:
-    """Under which key the chunks are sealed.
+    """The key that encrypts the chunks.
 
-    `key_id` names a configured key. Where the segment has a data key of its own, `sealed_data_key` is that key under
+    `key_id` names a configured key. If the segment has its own data key, `sealed_data_key` is that key encrypted with
     the named one, and `associated` is the associated data of every chunk (the layout of Aiven).
     """
 
@@ -82,7 +81,7 @@ class Encryption:
 
 @dataclass(frozen=True, slots=True)
 class SegmentManifest:
-    """All that is known of a complete remote segment. Offsets are inclusive, times in milliseconds, sizes in bytes."""
+    """All metadata of a complete remote segment. Offsets are inclusive, times in milliseconds, sizes in bytes."""
 
     topic: str
     topic_id: UUID
@@ -97,21 +96,20 @@ class SegmentManifest:
     txn_index_empty: bool
     objects: Mapping[ObjectKind, StoredObject] = field(hash=False)
     block_bytes: int
-    #: None where they were not noted.
+    #: None if not recorded.
     block_crc32c: Sequence[int] | None
-    #: Of the offset index: 8 or 12; None in manifests from before this was noted.
+    #: Of the offset index: 8 or 12; None in older manifests.
     offset_index_entry_size: int | None = None
-    #: The topic's values that are not Kafka's defaults, by Kafka's names; None in manifests from before they were
-    #: noted.
+    #: The topic's values that differ from Kafka's defaults, by Kafka's names; None in older manifests.
     topic_config: Mapping[str, str] | None = field(default=None, hash=False)
-    #: Of the topic when the segment was copied; None in manifests from before it was noted, or where it was unknown.
+    #: Of the topic when the segment was copied; None in older manifests, or if it was unknown.
     partition_count: int | None = None
-    #: None in manifests from before they were noted, and for records that are no batches.
+    #: None in older manifests, and for records that are no batches.
     block_timestamps: BlockTimestamps | None = None
     compression: Compression = Compression.NONE
     encryption: Encryption | None = None
     layout: ObjectLayout = ObjectLayout.STRATALOG
-    #: The keys of its objects without their suffixes; None where they follow from the segment (`ObjectKey`).
+    #: The keys of its objects without their suffixes; None if they follow from the segment (`ObjectKey`).
     object_stem: str | None = None
 
     @classmethod
@@ -155,7 +153,7 @@ class SegmentManifest:
 
     @property
     def segment_size_in_bytes(self) -> int:
-        """Of the records, however they are stored."""
+        """Size of the records before encoding."""
         return self.objects[ObjectKind.LOG].size
 
     @property
@@ -171,7 +169,7 @@ class SegmentManifest:
         return str(ObjectKey(segment_id, self.base_offset, kind))
 
     def metadata(self, custom_metadata: CustomMetadata | None = None) -> RemoteLogSegmentMetadata:
-        """Return the metadata that the manifest was made of, as of a finished copy."""
+        """Return the metadata of the segment, as of a finished copy."""
         return RemoteLogSegmentMetadata(
             segment_id=RemoteLogSegmentId(self.topic_id_partition, self.segment_id),
             start_offset=self.base_offset,
@@ -187,18 +185,18 @@ class SegmentManifest:
         )
 
     def to_json(self) -> bytes:
-        from stratalog.remote.storage.manifest_json import encode  # it is made of this module
+        from stratalog.remote.storage.manifest_json import encode  # it imports this module
 
         return encode(self)
 
     @classmethod
     def from_json(cls, data: Buffer, source: str) -> SegmentManifest:
-        from stratalog.remote.storage.manifest_json import decode  # it is made of this module
+        from stratalog.remote.storage.manifest_json import decode  # it imports this module
 
         return decode(data, source)
 
     def validate(self) -> None:
-        """ValueError says what no manifest of a segment can say."""
+        """Raise ValueError for impossible values."""
         if ObjectKind.LOG not in self.objects:
             raise ValueError("it lists no records")
         if self.offset_index_entry_size is not None:
@@ -217,7 +215,7 @@ class SegmentManifest:
                 )
 
     def check_object(self, kind: ObjectKind, data: Buffer) -> None:
-        """Raise DamagedRemoteObjectError unless `data` is the content of that kind, whole."""
+        """Raise DamagedRemoteObjectError unless `data` is the whole content of that kind."""
         expected = self.objects[kind]
         size = memoryview(data).nbytes
         if size != expected.size or (expected.crc32c is not None and crc32c(data) != expected.crc32c):
@@ -230,8 +228,8 @@ class SegmentManifest:
     def check_blocks(self, start: int, data: Buffer) -> None:
         """Raise DamagedRemoteObjectError unless `data` is what was stored at position `start` of the records.
 
-        `start` is a multiple of `block_bytes`, and so is the end unless it is that of the records. Without checksums
-        there is nothing to compare with.
+        `start` is a multiple of `block_bytes`, and so is the end except at the end of the records. Without checksums
+        nothing is compared.
         """
         if self.block_crc32c is None:
             return

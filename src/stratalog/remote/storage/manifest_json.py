@@ -1,9 +1,8 @@
 """The manifest as the JSON object in the bucket.
 
-Version 1 says all of a segment whose objects are its contents. Version 2 adds `encoding` and, for each object, its
-`chunks`; it is written only where contents are compressed or encrypted, so that older releases go on reading what they
-can and refuse what they would misread. A field that is not known is passed over; whatever must not be gets a new
-version.
+Version 1 describes a segment whose objects are its contents. Version 2 adds `encoding` and, for each object, its
+`chunks`. It is written only if contents are compressed or encrypted, so that older releases can read the others and
+refuse these. Unknown fields are ignored; a field that must not be ignored gets a new version.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ ALGORITHM = "AES-256-GCM"
 def encode(manifest: SegmentManifest) -> bytes:
     """Return the object. Raises ValueError for a manifest of another layout, which is never written."""
     if manifest.layout is not ObjectLayout.STRATALOG:
-        raise ValueError(f"a manifest of the layout {manifest.layout.value} is not ours to write")
+        raise ValueError(f"a manifest of the layout {manifest.layout.value} cannot be written here")
     encoded = any(stored.chunks is not None for stored in manifest.objects.values())
     document: dict[str, Any] = {
         "format": FORMAT,
@@ -81,7 +80,7 @@ def decode(data: Buffer, source: str) -> SegmentManifest:
         manifest.validate()
     except (KeyError, TypeError, ValueError, AttributeError, struct.error, binascii.Error) as error:
         what = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
-        raise RemoteStorageError(f"{source} is no manifest of a segment: {what}") from error
+        raise RemoteStorageError(f"{source} is not a manifest of a segment: {what}") from error
     return manifest
 
 
@@ -90,7 +89,7 @@ def _unknown_version(version: object, source: str) -> Exception:
         return ValueError(f"version {version} is no version")
     return ManifestFromTheFutureError(
         f"{source} is a manifest of version {version}, and this release reads versions {VERSION} to {ENCODED_VERSION}: "
-        "a later release wrote it; upgrade to that one to read this segment (it is left as it is)"
+        "a later release wrote it; upgrade to that one to read this segment (it is unchanged)"
     )
 
 
@@ -162,7 +161,7 @@ def _stored(found: Mapping[str, Any], chunk_bytes: int | None) -> StoredObject:
 
 
 def _uint32s(values: Sequence[int]) -> str:
-    """Base64 of big-endian uint32."""
+    """Encode as base64 of big-endian uint32."""
     return base64.b64encode(PackedUint32s.of(values).packed).decode()
 
 

@@ -1,4 +1,4 @@
-"""Where the objects of a remote segment lie in the store.
+"""Keys of the objects of remote segments in the store.
 
     <topic>-<topic id>/<partition>/<start offset, 20 digits>-<segment id>.<suffix>
 
@@ -6,8 +6,8 @@ below the path of the store's URL; for example in s3://bucket/tiered
 
     flights-dfcT2RzVTaa2kKZb1VMYtg/3/00000000000000004711-hB5yJqzOSDmxmNHsV7oUaw.log
 
-Ids are Kafka's spelling of a UUID: 22 characters of URL-safe base64, which may hold '-' and '_' as topic names may;
-their fixed length is what makes a key parsable. Listing a partition's directory gives its segments in offset order.
+Ids are spelled as in Kafka: 22 characters of URL-safe base64, which may contain '-' and '_' like topic names; their
+fixed length makes keys parsable. Listing a partition's directory returns its segments in offset order.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from enum import Enum
 from stratalog.remote.api import IndexType, RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from stratalog.util import uuid_from_base64, uuid_to_base64
 
-#: Where the broker that owns the store keeps a copy of its metadata (`stratalog metadata`).
+#: Directory of the owning broker's metadata copy (`stratalog metadata`).
 METADATA_DIRECTORY = "_metadata"
 METADATA_COPY = f"{METADATA_DIRECTORY}/cluster.json"
 
 
 class ObjectKind(Enum):
-    """The objects of one segment; the value is the suffix of the key."""
+    """Kinds of objects of a segment, by suffix of the key."""
 
     LOG = "log"
     OFFSET_INDEX = "index"
@@ -34,15 +34,15 @@ class ObjectKind(Enum):
     PRODUCER_SNAPSHOT = "snapshot"
     LEADER_EPOCHS = "leader-epoch-checkpoint"
     MANIFEST = "manifest.json"
-    #: What the manifest becomes when others have taken the place of the segment (`remote.publication`).
+    #: The manifest of a replaced segment (`remote.transactions`).
     REPLACED = "replaced.json"
 
 
-#: The objects that hold contents of a segment, in the order of a copy.
+#: Kinds with contents of a segment, in order of a copy.
 CONTENTS: tuple[ObjectKind, ...] = tuple(
     kind for kind in ObjectKind if kind not in (ObjectKind.MANIFEST, ObjectKind.REPLACED)
 )
-#: In the order of a deletion: no reader takes what is left for a segment; what a replaced one was is known to the last.
+#: In order of deletion: no reader sees a partly deleted segment; what a replaced one was is kept to the last.
 DELETION_ORDER = (ObjectKind.MANIFEST, *CONTENTS, ObjectKind.REPLACED)
 
 
@@ -78,7 +78,7 @@ class ObjectKey:
 
     @classmethod
     def parse(cls, key: str) -> ObjectKey | None:
-        """Return the parts of `key`, or None when it is not the key of an object of a segment."""
+        """Return the parts of `key`, or None unless it is the key of a segment's object."""
         match = _KEY.fullmatch(key)
         if match is None or match["suffix"] not in _KINDS:
             return None
@@ -91,16 +91,16 @@ class ObjectKey:
 
 
 def topic_directory(partition: TopicIdPartition) -> str:
-    """Return where the partitions of a topic lie; no slash at the end."""
+    """Return the directory of a topic's partitions, without a trailing slash."""
     return f"{partition.topic}-{uuid_to_base64(partition.topic_id)}"
 
 
 def partition_directory(partition: TopicIdPartition) -> str:
-    """Return where the segments of a partition lie; no slash at the end."""
+    """Return the directory of a partition's segments, without a trailing slash."""
     return f"{topic_directory(partition)}/{partition.partition}"
 
 
 def parse_topic_directory(name: str) -> str | None:
-    """Return the topic of a directory `<topic>-<topic id>`, or None when it is not one."""
+    """Return the topic of a directory `<topic>-<topic id>`, or None for another name."""
     match = _DIRECTORY.fullmatch(name)
     return None if match is None else match["topic"]

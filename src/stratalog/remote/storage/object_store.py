@@ -1,11 +1,12 @@
-"""A handful of verbs on an object store: a directory, memory, S3, GCS or Azure, all through obstore.
+"""Basic operations on an object store: a directory, memory, S3, GCS or Azure, all through obstore.
 
-Every error is a `RemoteStorageError` with one line that names the operation, the object and what to do:
-`RemoteResourceNotFoundError` when the object is missing, `RetriableRemoteStorageError` when it may pass (unreachable,
-timed out, throttled, 5xx), the plain one when it will not (credentials, missing bucket, full disk).
+Every error is a `RemoteStorageError` whose one line names the operation, the object and what to do:
+`RemoteResourceNotFoundError` for a missing object, `RetriableRemoteStorageError` for transient failures (unreachable,
+timed out, throttled, 5xx), the base class for permanent ones (credentials, missing bucket, full disk).
 
-Every request to a network store has a deadline (`StoreOptions.timeout_ms`, connecting included) and is tried again at
-most `max_retries` times within `retry_timeout_ms`; what takes several requests (upload, listing) has one for each.
+Every request to a network store has a deadline (`StoreOptions.timeout_ms`, including the connection) and is retried at
+most `max_retries` times within `retry_timeout_ms`. An operation of several requests (upload, listing) has one deadline
+for each.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from stratalog.errors import (
 from stratalog.remote.storage.store_errors import RangeBehindEndError, map_store_error
 from stratalog.util import REAL_FILESYSTEM, FileSystem, crc32c
 
-#: A larger object goes in parts: at least this large, and no more of them than any store takes (S3: 10,000).
+#: Larger objects are sent in parts of at least this size, and in no more parts than any store takes (S3: 10,000).
 UPLOAD_PART_BYTES = 8 * 1024 * 1024
 UPLOAD_PARTS_MAX = 10_000
-#: Several parts are under way at a time while they are small: what is in memory stays within this, or one large part.
+#: Bound of the memory for concurrent parts, or one part if that is larger.
 UPLOAD_PARTS_AT_ONCE = 4
 _UPLOAD_MEMORY_BYTES = UPLOAD_PARTS_AT_ONCE * UPLOAD_PART_BYTES
 _MIB = 1024 * 1024
@@ -62,7 +63,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Uploaded:
-    """What was sent: the size and the CRC-32C of the very bytes that went out, and the entity tag that came back."""
+    """Size and CRC-32C of the bytes sent, and the returned entity tag."""
 
     size: int
     crc32c: int
@@ -71,14 +72,14 @@ class Uploaded:
 
 @dataclass(frozen=True, slots=True)
 class UploadPlan:
-    """How an object is cut into parts, the last one smaller, and how many of them are under way at a time."""
+    """The part size of an upload (the last one is smaller), and how many parts are sent concurrently."""
 
     part_bytes: int
     parts_at_once: int
 
     @classmethod
     def of(cls, size: int) -> UploadPlan:
-        """For an object of `size` bytes: parts grow in whole MiB with it, so that there are never too many."""
+        """Return the plan for `size` bytes. The part size grows in whole MiB to bound the number of parts."""
         needed = -(-size // UPLOAD_PARTS_MAX)
         part_bytes = max(UPLOAD_PART_BYTES, -(-needed // _MIB) * _MIB)
         return cls(part_bytes, max(1, _UPLOAD_MEMORY_BYTES // part_bytes))
@@ -93,34 +94,32 @@ class ObjectStore(ABC):
     def from_url(url: str, options: Mapping[str, str] | None = None, fs: FileSystem = REAL_FILESYSTEM) -> ObjectStore:
         """Open `file:///dir`, `memory://name`, `s3://bucket/prefix`, `gs://...` or `az://...`.
 
-        `options` are those of `StoreOptions`; every other one goes to obstore's store of that kind as it is
-        (`endpoint`, `access_key_id`, `secret_access_key`, `session_token`, `region`, ...). What is not given for S3 is
-        taken from AWS_* in the environment. Nothing is contacted yet. UsageError when the URL or an option cannot be
-        used.
+        `options` are those of `StoreOptions`; all others are passed to obstore's store of that kind (`endpoint`,
+        `access_key_id`, `secret_access_key`, `session_token`, `region`, ...). Missing S3 options are taken from AWS_*
+        in the environment. Nothing is contacted yet. UsageError for an unusable URL or option.
         """
-        from stratalog.remote.storage.opening import open_store  # it is made of this module
+        from stratalog.remote.storage.opening import open_store  # it imports this module
 
         return open_store(url, options or {}, fs)
 
     @abstractmethod
     def put(self, key: str, data: Buffer) -> Uploaded:
-        """Store an object whole or not at all, replacing the one that is there."""
+        """Store an object atomically, replacing an existing one."""
 
     @abstractmethod
     def create(self, key: str, data: Buffer) -> bool:
-        """Store a small object whole unless there is one: False then, and nothing is changed.
+        """Store a small object atomically unless it exists. Return whether it was created.
 
-        Of several that create it at the same time one does. S3, GCS, Azure and directories keep to that; who depends on
-        it with another store tries first whether it does. After an error, or with a retry within, it may have been
-        made.
+        Of several concurrent calls one succeeds. S3, GCS, Azure and directories ensure that; callers that depend on it
+        with another store test it first. After an error, or an internal retry, the object may have been created.
         """
 
     @abstractmethod
     def put_file(self, key: str, path: Path, *, progress: Callable[[int], None] | None = None) -> Uploaded:
-        """Store a file's content, in parts (`UploadPlan`) with bounded memory; whole or not at all.
+        """Store a file's content atomically, in parts (`UploadPlan`) with bounded memory.
 
-        `progress` is called with the bytes read so far, every `UPLOAD_PART_BYTES`, and may raise to give up. A part
-        that fails is sent again by itself, within the retries of the store.
+        `progress` is called with the bytes read so far, every `UPLOAD_PART_BYTES`, and may raise to abort. A failed
+        part alone is sent again, within the retries of the store.
         """
 
     @abstractmethod
@@ -132,41 +131,41 @@ class ObjectStore(ABC):
         *,
         progress: Callable[[int], None] | None = None,
     ) -> Uploaded:
-        """Store what `pieces` give one after the other, at most `size_max` bytes; as `put_file` otherwise."""
+        """Store the concatenation of `pieces`, at most `size_max` bytes; otherwise like `put_file`."""
 
     @abstractmethod
     def get(self, key: str) -> Buffer:
-        """Return an object whole."""
+        """Return a whole object."""
 
     @abstractmethod
     def get_range(self, key: str, start: int, end: int) -> Buffer:
-        """Bytes [start, end) of an object, fewer (even none) only where it ends."""
+        """Return bytes [start, end) of an object. Fewer, even none, only at its end."""
 
     @abstractmethod
     def head(self, key: str) -> ObjectInfo:
-        """Size and time of an object."""
+        """Return size and time of an object."""
 
     @abstractmethod
     def list(self, directory: str = "") -> Iterator[ObjectInfo]:
-        """Return all objects below a directory, in pages; an absent directory is empty."""
+        """Yield all objects below a directory, in pages. A missing directory is empty."""
 
     @abstractmethod
     def list_level(self, directory: str = "") -> Listing:
-        """Return what lies directly in a directory."""
+        """Return the direct content of a directory."""
 
     @abstractmethod
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete objects, in this order; those that do not exist are no error."""
+        """Delete objects in this order. Missing ones are no error."""
 
     def delete_together(self, keys: Sequence[str]) -> None:
-        """Delete objects in any order, by one request for many of them where the store has that.
+        """Delete objects in any order, with one request for many if the store supports it.
 
-        Those that do not exist are no error. After an error some may be gone and others not.
+        Missing ones are no error. After an error some may be deleted.
         """
         self.delete(keys)
 
     def check(self) -> None:
-        """Contact the store once, so that a wrong URL or credential is named at start."""
+        """Contact the store once, to report a wrong URL or credential at startup."""
         self.list_level("")
 
     def __repr__(self) -> str:
@@ -174,14 +173,14 @@ class ObjectStore(ABC):
 
 
 class ForwardingObjectStore(ObjectStore):
-    """The base of stores around a store: every verb calls the same verb of `inner`, within `around`."""
+    """Base class of stores around a store: every operation calls that of `inner` through `around`."""
 
     def __init__(self, inner: ObjectStore) -> None:
         self.inner = inner
         self.url = inner.url
 
     def around(self, _operation: str, _key: str, call: Callable[[], _Result]) -> _Result:
-        """Call `inner`. `operation` is put, get, head, list or delete; a listing is read within the caller's loop."""
+        """Call `inner`. The operation is put, get, head, list or delete; a listing is read within the caller's loop."""
         return call()
 
     def put(self, key: str, data: Buffer) -> Uploaded:
@@ -234,7 +233,7 @@ class ObstoreObjectStore(ObjectStore):
     def __init__(
         self, store: Any, url: str, *, directory: Path | None = None, fs: FileSystem = REAL_FILESYSTEM
     ) -> None:
-        """`directory` is where a local store lies: its objects are synced, as a put there must survive a crash too."""
+        """`directory` is that of a local store: its objects are synced, so that a put survives a crash."""
         import obstore  # start-up cost
 
         self.url = url
@@ -246,7 +245,7 @@ class ObstoreObjectStore(ObjectStore):
     def put(self, key: str, data: Buffer) -> Uploaded:
         view = memoryview(data).cast("B")
         with self._mapped("put", key):
-            # The native layer wants a plain buffer; a small object goes in one request.
+            # The native layer needs a plain buffer; a small object takes one request.
             result = self._obstore.put(self._store, key, bytes(view), use_multipart=view.nbytes > UPLOAD_PART_BYTES)
             self._sync(key)
         return Uploaded(view.nbytes, crc32c(view), result["e_tag"])
@@ -361,13 +360,13 @@ class ObstoreObjectStore(ObjectStore):
             except RetriableRemoteStorageError:
                 raise
             except RemoteStorageError:
-                # One of them does not exist, or the server has no request for many: one by one says which and why.
+                # One does not exist, or the server has no bulk request: single requests show which and why.
                 self.delete(keys)
         else:
             self.delete(keys)
 
     def _whole(self, key: str, data: Any, expected: int) -> Buffer:
-        """Return `data`, when it is as long as the store said it would be."""
+        """Return `data` if it has the announced length."""
         if len(data) != expected:
             raise RetriableRemoteStorageError(
                 f"the body has {len(data)} bytes, {expected} were announced", where=f"get {self.url}/{key}"
@@ -375,7 +374,7 @@ class ObstoreObjectStore(ObjectStore):
         return memoryview(data)
 
     def _sync(self, key: str) -> None:
-        """Make an object of a local store durable, with the directories that lead to it."""
+        """Sync an object of a local store, with its parent directories."""
         if self._directory is None:
             return
         path = self._directory / key

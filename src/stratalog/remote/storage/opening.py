@@ -1,4 +1,4 @@
-"""From a URL and options to an object store."""
+"""Create an object store from a URL and options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stratalog.util import REAL_FILESYSTEM, FileSystem
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """Options of our own; the rest is obstore's."""
+    """Our own options. All others are obstore's."""
 
     timeout_ms: int = 30_000
     connect_timeout_ms: int = 5_000
@@ -29,12 +29,12 @@ class StoreOptions:
     allow_http: bool | None = None
     allow_invalid_certificates: bool = False
     root_certificate_file: str | None = None
-    #: Of a store that is a directory: whether a deletion takes the directories along that it leaves empty.
+    #: For a local store: whether a deletion removes directories that become empty.
     remove_empty_directories: bool = False
 
     @classmethod
     def split(cls, options: Mapping[str, str]) -> tuple[StoreOptions, dict[str, str]]:
-        """Our options typed, and those that are not ours. UsageError names an option whose value is no such thing."""
+        """Return our options, and all others. UsageError for an invalid value."""
         own: dict[str, Any] = {}
         rest: dict[str, str] = {}
         for raw_name, value in options.items():
@@ -82,7 +82,9 @@ def open_store(url: str, options: Mapping[str, str], fs: FileSystem) -> ObstoreO
         return ObstoreObjectStore(_memory_store((parts.netloc + parts.path).strip("/")), base)
     if parts.scheme in ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"):
         return ObstoreObjectStore(_network_store(url, parts.scheme, own, rest), base)
-    raise UsageError(f"{url} is no object store URL: expected file:///directory, s3://bucket/prefix, gs:// or az://")
+    raise UsageError(
+        f"{url} is not an object store URL: expected file:///directory, s3://bucket/prefix, gs:// or az://"
+    )
 
 
 def _refuse(rest: Mapping[str, str], url: str) -> None:
@@ -107,7 +109,7 @@ def _open_directory(url: str, host: str, path: str, own: StoreOptions, fs: FileS
 
 
 def _memory_store(name: str) -> Any:
-    """Return the store of this name in this process; one without a name is always new."""
+    """Return the store of this name in this process. One without a name is always new."""
     from obstore.store import MemoryStore  # start-up cost
 
     if not name:
@@ -117,7 +119,7 @@ def _memory_store(name: str) -> Any:
 
 
 def endpoint_of_environment() -> str | None:
-    """Return the S3 server that the environment names."""
+    """Return the S3 server from the environment."""
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
     return next((os.environ[name] for name in names if os.environ.get(name)), None)
 
@@ -133,7 +135,7 @@ def _network_store(url: str, scheme: str, own: StoreOptions, rest: dict[str, str
     client: dict[str, Any] = {
         "timeout": timedelta(milliseconds=own.timeout_ms),
         "connect_timeout": timedelta(milliseconds=own.connect_timeout_ms),
-        # A store that was asked for as http:// is meant to be spoken to so.
+        # An http:// URL implies plain HTTP.
         "allow_http": endpoint.startswith("http://") if own.allow_http is None else own.allow_http,
     }
     if own.allow_invalid_certificates:
@@ -149,7 +151,7 @@ def _network_store(url: str, scheme: str, own: StoreOptions, rest: dict[str, str
         "max_retries": own.max_retries,
         "retry_timeout": timedelta(milliseconds=own.retry_timeout_ms),
     }
-    open_url: Any = from_url  # the options are checked by obstore, by name
+    open_url: Any = from_url  # obstore checks the options by name
     try:
         return open_url(
             url,

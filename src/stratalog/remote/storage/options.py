@@ -1,4 +1,4 @@
-"""From the broker's configuration to the object store of the remote tier."""
+"""Options of the remote tier's object store, from the broker's configuration."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _KEY_FILES = {
 
 
 def store_url(config: BrokerConfig, default: str) -> str:
-    """Return where the remote tier is: `stratalog.remote.url`, or `default`."""
+    """Return the URL of the remote tier: `stratalog.remote.url`, or `default`."""
     return config["stratalog.remote.url"] or default
 
 
 def store_options(config: BrokerConfig, url: str) -> dict[str, str]:
-    """Options for `plain_view.open_bucket(url, ...)`; the S3 keys apply to S3 URLs only."""
+    """Return options for `plain_view.open_bucket(url, ...)`. The S3 keys apply to S3 URLs only."""
     options = {"timeout_ms": str(config["stratalog.remote.request.timeout.ms"])}
     if url.startswith(("s3://", "s3a://")):
         for key, option in _S3_KEYS.items():
@@ -35,12 +35,12 @@ def store_options(config: BrokerConfig, url: str) -> dict[str, str]:
 
 
 def read_key_options(config: BrokerConfig) -> dict[str, str]:
-    """Options that name the files of keys, as `layouts.ReadKeys` takes them."""
+    """Return the options with key files, as for `layouts.ReadKeys`."""
     return {option: str(config[key]) for key, option in _KEY_FILES.items() if config[key]}
 
 
 def storage_manager_options(config: BrokerConfig, default_url: str) -> dict[str, str]:
-    """Return what `ObjectStoreRemoteStorageManager.configure` wants."""
+    """Return the options of `ObjectStoreRemoteStorageManager.configure`."""
     url = store_url(config, default_url)
     deadline_ms = config["stratalog.remote.deadline.ms"]
     encoding = {"compression": str(config["stratalog.remote.compression"]), **read_key_options(config)}

@@ -1,4 +1,4 @@
-"""A bucket for callers that have keys: a store in which every segment lies as plain objects of our layout."""
+"""A view of a bucket by object keys, in which every segment has plain objects of our layout."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ _Result = TypeVar("_Result")
 
 
 def open_bucket(url: str, options: Mapping[str, str] | None = None, fs: FileSystem = REAL_FILESYSTEM) -> PlainView:
-    """`ObjectStore.from_url`, for readers.
+    """Open a store for readers, like `ObjectStore.from_url`.
 
-    With the keys that the options `encryption.key.file` and `aiven.encryption.key.file` name. UsageError.
+    Uses the keys of the options `encryption.key.file` and `aiven.encryption.key.file`. Raises UsageError.
     """
     keys, rest = ReadKeys.split(options or {}, fs)
     return PlainView(SegmentReader(ObjectStore.from_url(url, rest, fs), keys))
 
 
 class PlainView(ForwardingObjectStore):
-    """A store in which each content of each segment lies as it is under its key of our layout (`SegmentManifest.key`).
+    """A store in which each content of each segment is decoded, under its key of our layout (`SegmentManifest.key`).
 
-    Listings show what is really there. Objects that are no content of a segment are as in the store below, and so are
-    those of a segment without a manifest. Contents of encrypted segments and of other layouts cannot be put: that would
-    leave them half one thing and half another.
+    Listings show the stored objects. Objects that are no content of a segment, or of a segment without a manifest, are
+    passed through. Contents of encrypted segments and of other layouts cannot be put: the segment would become a mix.
     """
 
     def __init__(self, reader: SegmentReader) -> None:
@@ -77,7 +76,7 @@ class PlainView(ForwardingObjectStore):
                 self.reader.forget(segment)
 
     def _content(self, key: str) -> tuple[SegmentManifest, ObjectKind] | None:
-        """Whose content is at `key`, when it has to be made of what is stored; None when it is stored so."""
+        """Return the content at `key` if it has to be decoded, else None."""
         parsed = ObjectKey.parse(key)
         if parsed is None or parsed.kind not in CONTENTS:
             return None
@@ -92,7 +91,7 @@ class PlainView(ForwardingObjectStore):
     def _refuse(self, key: str) -> None:
         """Raise RemoteStorageError for a content that cannot be put.
 
-        A new manifest takes the place of the known one.
+        A new manifest replaces the cached one.
         """
         parsed = ObjectKey.parse(key)
         if parsed is None:

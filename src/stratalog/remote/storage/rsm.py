@@ -1,8 +1,8 @@
-"""The storage manager that keeps segments in an object store, in the layout of `object_key`.
+"""The storage manager that keeps segments in an object store, in the layout of `object_names`.
 
-Copy: records, indexes, snapshot and leader epochs first, the manifest last. Delete: the manifest first. So a manifest
-stands for a complete segment, and what a crash leaves behind is never mistaken for one. Every object's checksum is in
-the manifest; what is fetched is compared with it.
+A copy puts records, indexes, snapshot and leader epochs, and the manifest last. A deletion removes the manifest first.
+So a manifest implies a complete segment, and remains of a crash are never mistaken for one. The manifest has a checksum
+of every object, and fetched data are compared with it.
 """
 
 from __future__ import annotations
@@ -38,12 +38,11 @@ from stratalog.util import REAL_FILESYSTEM, FileSystem, crc32c
 
 
 class ObjectStoreRemoteStorageManager(SegmentStore):
-    """See `RemoteStorageManager`.
+    """A `RemoteStorageManager` on an object store.
 
-    `store` may be left out when `configure` is going to name it (`url`, `deadline.ms`, `compression`,
-    `encryption.key.file`, and options of the store). Every call on the store has a deadline, larger than the store's
-    own for one request with its retries. New segments are written with `encoding`; old ones are read whatever they were
-    written with.
+    Omit `store` if `configure` will define it (`url`, `deadline.ms`, `compression`, `encryption.key.file`, and options
+    of the store). Every store call has a deadline, larger than the store's own for one request with its retries. New
+    segments are written with `encoding`; old ones are read in any encoding.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class ObjectStoreRemoteStorageManager(SegmentStore):
 
     def configure(self, configs: Mapping[str, str]) -> None:
         keys, options = ReadKeys.split(configs, self._fs)
-        for name in BrokerIdentity.KEYS:  # the layout of objects has no use for it
+        for name in BrokerIdentity.KEYS:  # the layout of objects does not use it
             options.pop(name, None)
         url = options.pop("url", None)
         if url is None:
@@ -79,10 +78,10 @@ class ObjectStoreRemoteStorageManager(SegmentStore):
         self._deadline_store = DeadlineObjectStore(store, deadline_ms)
         self._reader = SegmentReader(self._deadline_store, keys)
 
-    # --- whose the store is -----------------------------------------------------------------------------------------
+    # --- ownership --------------------------------------------------------------------------------------------------
 
     def own(self, ownership: StoreOwnership) -> None:
-        """Ask `ownership` before each publication and deletion. Tools that have asked themselves go without."""
+        """Check `ownership` before each publication and deletion. Tools that check it themselves do not call this."""
         self._ownership = ownership
 
     @property
@@ -107,7 +106,7 @@ class ObjectStoreRemoteStorageManager(SegmentStore):
         return None
 
     def stage(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> SegmentManifest:
-        """Put everything but the manifest, and return that: until it is put, no reader sees a segment."""
+        """Store everything but the manifest, and return that. Until it is stored, no reader sees the segment."""
         reader = self.reader
         encoding = self._encoding.current()
         encoder = Encoder(reader.store, encoding, metadata, self._fs, on_progress=data.on_progress)
@@ -144,7 +143,7 @@ class ObjectStoreRemoteStorageManager(SegmentStore):
         return manifest
 
     def _blocks(self, path: Path) -> BlockFacts:
-        """For a `.log` that has not been read before."""
+        """Read the blocks of a `.log` that was not read before."""
         with self._fs.open(path) as file:
             crcs = tuple(crc32c(file.pread(BLOCK_BYTES, at)) for at in range(0, file.size(), BLOCK_BYTES))
             try:
@@ -159,21 +158,21 @@ class ObjectStoreRemoteStorageManager(SegmentStore):
         return StoredSegment(manifest.segment_size_in_bytes, manifest.offset_index_entry_size)
 
     def manifest(self, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
-        """Return the manifest of a segment, of whichever layout; kept for the next call."""
+        """Return the manifest of a segment of either layout, and cache it."""
         return self.reader.manifest(ObjectKey.of(metadata, ObjectKind.MANIFEST))
 
     # --- delete -----------------------------------------------------------------------------------------------------
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Delete the objects of either layout: without a manifest, nothing tells whose they were."""
+        """Delete the objects of a segment of either layout: without a manifest, the layout is unknown."""
         if self.is_read_only:
-            return  # its metadata forget the segment, whose objects are another cluster's
+            return  # its metadata are removed, but its objects belong to another cluster
         self.ensure_owner()
         key = ObjectKey.of(metadata, ObjectKind.MANIFEST)
         self.reader.forget(key)
         manifest, *contents, replaced = [_key(metadata, kind) for kind in DELETION_ORDER]
         others = [each for suffix in aiven_keys.SUFFIXES if (each := aiven_keys.aiven_key(key, suffix)) not in contents]
-        # What makes a segment visible goes first, and what a replaced one was is known to the last.
+        # The manifest goes first, and what a replaced one was is kept to the last.
         self.store.delete([manifest, others[0]])
         self.store.delete_together([*contents, *others[1:]])
         self.store.delete([replaced])

@@ -1,9 +1,8 @@
-"""Uploads in parts that were begun in an S3 bucket and never finished: what a process that was killed leaves behind.
+"""Unfinished multipart uploads of an S3 bucket, which killed processes leave behind.
 
-They are no objects and in no listing of such, and cost what objects cost. The library of the object stores has no word
-for them, so these two requests (ListMultipartUploads, AbortMultipartUpload) are made here, signed with Signature
-Version 4. Only with keys that are given or in the environment: those who have them from the machine's role set a
-life-cycle rule.
+They appear in no listing of objects, and cost as much as objects. obstore does not support them, so this module makes
+the two requests (ListMultipartUploads, AbortMultipartUpload) itself, signed with Signature Version 4. It needs explicit
+keys, from options or the environment. With keys from the machine's role, set a life-cycle rule instead.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _EMPTY_SHA256: Final = hashlib.sha256(b"").hexdigest()
 
 @dataclass(frozen=True, slots=True)
 class PendingUpload:
-    """An upload that was begun at `begun_ms` by the store's clock; `key` is relative to the store's URL."""
+    """An unfinished upload, begun at `begun_ms` by the store's clock. `key` is relative to the store's URL."""
 
     key: str
     upload_id: str
@@ -72,7 +71,7 @@ class S3Uploads:
 
     @classmethod
     def of(cls, url: str, options: Mapping[str, str]) -> S3Uploads | None:
-        """None for other stores, and where there are no keys to sign with.
+        """Return None for other stores, and without keys to sign with.
 
         The options are those of the object store.
         """
@@ -85,7 +84,7 @@ class S3Uploads:
         return cls(url, options, _Keys(access, secret, token)) if access and secret else None
 
     def list(self) -> Iterator[PendingUpload]:
-        """Yield all of them, a page at a time. Raises RemoteStorageError."""
+        """Yield all of them, one page at a time. Raises RemoteStorageError."""
         marker: dict[str, str] = {}
         while True:
             prefix = {"prefix": f"{self._prefix}/"} if self._prefix else {}
@@ -103,7 +102,7 @@ class S3Uploads:
             marker = dict(zip(("key-marker", "upload-id-marker"), following, strict=True))
 
     def abort(self, upload: PendingUpload) -> None:
-        """Take one back, with all its parts; one that is gone is no error. Raises RemoteStorageError."""
+        """Abort an upload and remove its parts. A missing one is no error. Raises RemoteStorageError."""
         key = f"{self._prefix}/{upload.key}" if self._prefix else upload.key
         self._request(
             "DELETE",
@@ -116,8 +115,8 @@ class S3Uploads:
         try:
             root = ElementTree.fromstring(body)
         except ElementTree.ParseError as error:
-            raise RemoteStorageError(f"list uploads of {self.url}: the answer is no XML: {error}") from error
-        for element in root.iter():  # names without the namespace, which some servers leave out
+            raise RemoteStorageError(f"list uploads of {self.url}: the answer is not XML: {error}") from error
+        for element in root.iter():  # names without the namespace, which some servers omit
             element.tag = element.tag.rpartition("}")[2]
         return root
 
@@ -141,7 +140,7 @@ class S3Uploads:
             raise RetriableRemoteStorageError(f"uploads of {self.url}: the store cannot be reached: {why}") from error
 
     def _signed(self, method: str, path: str, query: str) -> dict[str, str]:
-        """Headers with a signature over method, path, query and themselves."""
+        """Return headers with a signature over method, path, query and themselves."""
         now = datetime.fromtimestamp(SYSTEM_CLOCK.now_ms() / 1000, UTC)
         at, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
         headers = {

@@ -1,4 +1,4 @@
-"""What the storage managers of both layouts have in common: segments are read by their manifests, from one store."""
+"""Common parts of the storage managers of both layouts: read segments by manifest, from one store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEFAULT_DEADLINE_MS: Final = 60_000
 
 
 class SegmentStore(ABC):
-    """The reading half of a `RemoteStorageManager`. A subclass sets the reader and the store when it is configured."""
+    """The reading half of a `RemoteStorageManager`. Subclasses set the reader and the store in `configure`."""
 
     def __init__(self) -> None:
         self._reader: SegmentReader | None = None
@@ -28,7 +28,7 @@ class SegmentStore(ABC):
 
     @abstractmethod
     def manifest(self, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
-        """Return the manifest of a segment; kept for the next call."""
+        """Return the manifest of a segment, and cache it."""
 
     @property
     def reader(self) -> SegmentReader:
@@ -39,13 +39,13 @@ class SegmentStore(ABC):
 
     @property
     def store(self) -> ObjectStore:
-        """All objects of the backend, whatever their prefix; each call with its deadline."""
+        """All objects of the backend, with any prefix, and a deadline for each call."""
         return self.reader.store
 
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> Buffer:
-        """Fetch whole blocks and compare them with their checksums, or whole chunks where a segment has chunks."""
+        """Fetch whole blocks and compare them with their checksums, or whole chunks of a chunked segment."""
         manifest = self.manifest(metadata)
         end = manifest.segment_size_in_bytes if end_position is None else end_position
         return self.reader.read_range(manifest, ObjectKind.LOG, start_position, end)
@@ -58,7 +58,7 @@ class SegmentStore(ABC):
             self._deadline_store.close()
 
     def _check_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Look at the other side: a store that lost or cut an object is found before anything local is given up."""
+        """Compare sizes in the store, to detect a lost or cut object before any local data are deleted."""
         for key, size in sizes.items():
             found = self.store.head(key).size
             if found != size:

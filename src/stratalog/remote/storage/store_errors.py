@@ -1,4 +1,4 @@
-"""Errors of obstore as ours: the class says whether a retry can help, the message is one line that says what to do."""
+"""Convert errors of obstore: the class says whether a retry can help, the message what to do."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from stratalog.errors import (
 
 
 class RangeBehindEndError(RemoteStorageError):
-    """A range that begins at or behind the end of its object: an answer, not a failure."""
+    """A range that begins at or after the end of its object. This is a result, not a failure."""
 
 
 _STATUS = re.compile(r"status code: (\d{3})")
-#: Of an answer, or of one key within the answer to a deletion of several.
+#: Of a response, or of one key in the response to a bulk deletion.
 _CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)")
 _MESSAGE = re.compile(r"<Message>([^<]+)</Message>")
 _NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound"})
@@ -33,17 +33,17 @@ _WRITES = frozenset({"put", "delete"})
 
 
 def map_store_error(error: BaseException, operation: str, where: str) -> RemoteStorageError:  # noqa: C901
-    """Our error for one of obstore's: its class says whether a retry can help, its message is one line."""
+    """Convert an error of obstore: the class says whether a retry can help, the message is one line."""
     text = str(error)
     status = int(match[1]) if (match := _STATUS.search(text)) else 0
     code = (match[1] or match[2]) if (match := _CODE.search(text)) else ""
     kind = type(error).__name__
     where = f"{operation} {where}"
     if status == 416 or "StartTooLarge" in text or code == "InvalidRange":
-        return RangeBehindEndError("the range begins behind the end", where=where)
+        return RangeBehindEndError("the range begins after the end", where=where)
     missing = isinstance(error, FileNotFoundError) or kind == "NotFoundError"
     if code == "NoSuchUpload":
-        return RetriableRemoteStorageError("the store has given up the parts that were sent", where=where)
+        return RetriableRemoteStorageError("the store has discarded the parts that were sent", where=where)
     if code in _NO_BUCKET or (missing and not code and operation in ("put", "list")):
         return MissingBucketError("the bucket does not exist; create it or correct the URL", where=where)
     if missing:
@@ -88,6 +88,6 @@ def _denied(operation: str, code: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """Return a long message of the store in one short line."""
+    """Return a long message of the store as one short line."""
     line = re.sub(r"\s+", " ", text.split("Debug source:")[0]).strip()
     return line[:300] or "failed without a message"

@@ -1,4 +1,4 @@
-"""The manager of the tier and its tasks: copy, expiration, deletion, quotas, status."""
+"""The tier manager and its tasks: copy, expiration, deletion, quotas, status."""
 
 import lazy_loader
 

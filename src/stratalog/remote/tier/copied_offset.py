@@ -1,4 +1,4 @@
-"""How far a partition's log is in the remote tier, and where the remote tier begins, along its lineage."""
+"""Find the offsets where a partition's remote data begin and end along its lineage."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from stratalog.remote.tier.log_view import LogView
 
 
 def find_highest_remote_offset(rlmm: RemoteLogMetadataManager, partition: TopicIdPartition, log: LogView) -> int:
-    """Return the last offset that is finished remotely and belongs to the log's lineage; -1 when there is none.
+    """Return the last offset copied to the remote tier that belongs to the log's lineage, or -1.
 
-    Epochs are asked from the newest on, deleted segments count. A segment that goes on behind the end of the lineage,
-    as after the end of the log was lost, counts for nothing, not even for what survived of it: it is deleted as the
-    others of its history are, and would take the only copy with it. (Kafka counts it up to the end of its epoch.)
+    Epochs are queried from the newest on, deleted segments count. A segment that extends beyond the end of the lineage,
+    as after losing the end of the log, does not count, not even the surviving part: it will be deleted like the others
+    of its history, and the only copy would be lost. (Kafka counts it up to the end of its epoch.)
     """
     lineage = lineage_of(log.leader_epochs.entries)
     for entry in reversed(log.leader_epochs.entries):
@@ -39,9 +39,9 @@ def find_highest_remote_offset(rlmm: RemoteLogMetadataManager, partition: TopicI
 def find_remote_start(
     rlmm: RemoteLogMetadataManager, partition: TopicIdPartition, log: LogView
 ) -> RemoteLogSegmentMetadata | None:
-    """Return the first readable segment whose first offset is of the lineage.
+    """Return the first readable segment whose first offset is in the lineage.
 
-    Its beginning is read, whatever it goes on with.
+    Its start is readable, whatever follows it.
     """
     lineage = lineage_of(log.leader_epochs.entries)
     readable = (

@@ -1,4 +1,4 @@
-"""The copy of sealed segments of one partition to the remote tier (Kafka's RLMCopyTask)."""
+"""Copy sealed segments of one partition to the remote tier (Kafka's RLMCopyTask)."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def candidates(
 ) -> list[CopyCandidate]:
     """Return the segments to copy, in order.
 
-    Sealed, holding `from_offset` or later ones, all below the last stable offset.
+    They are sealed, end at or above `from_offset`, and are wholly below the last stable offset.
 
-    Stops at the first one that the copy lag keeps back: it is younger than `remote.copy.lag.ms`, and fewer than
-    `remote.copy.lag.bytes` follow it. Either being 0 means at once; -1 means as long as local retention allows.
+    Stops at the first one held back by the copy lag: it is younger than `remote.copy.lag.ms`, and fewer than
+    `remote.copy.lag.bytes` follow it. A value of 0 means at once, -1 as long as local retention allows.
     """
     found: list[CopyCandidate] = []
     after = sum(segment.size_bytes for segment in segments)
@@ -83,19 +83,19 @@ def _is_due(segment: LogSegment, bytes_after: int, config: LogConfig, now_ms: in
 
 
 class CopyTask(TieringTask):
-    """Copies what is due of one partition. One thread at a time runs it."""
+    """Copies one partition. Only one thread at a time runs it."""
 
     @property
     def is_read_only(self) -> bool:
-        """Whether the store takes nothing from this broker, and that is as it should be."""
+        """Whether the store is intentionally read-only for this broker."""
         return is_read_only(self._services.rsm)
 
     def run(self) -> int:
-        """Copy every segment that is due; return how many were copied.
+        """Copy every due segment. Return how many were copied.
 
-        Stops at the first failure and raises it: RetriableRemoteStorageError when the next turn may do better,
-        RemoteStorageError, CorruptRecordError or CorruptIndexError when somebody has to look,
-        CustomMetadataSizeLimitExceededError when copying this partition must end.
+        Stops at the first failure: RetriableRemoteStorageError if the next run may succeed; RemoteStorageError,
+        CorruptRecordError or CorruptIndexError if an operator has to act; CustomMetadataSizeLimitExceededError if
+        copying this partition must end.
         """
         log = self._log
         self.progress.note(StepKind.METADATA, "the metadata of its remote segments")
@@ -112,13 +112,13 @@ class CopyTask(TieringTask):
         return copied
 
     def _release_local(self, offset: int) -> None:
-        """Let local retention have what is remote up to `offset`."""
+        """Allow local retention to delete segments up to `offset`."""
         log = self._log
         if offset > log.highest_offset_in_remote_storage:
             self._cancelled.unless_set(lambda: log.update_highest_offset_in_remote_storage(offset))
 
     def _wait_for_quota(self, size: int) -> bool:
-        """Wait until the copy quota allows another segment; whether it did before the task was cancelled."""
+        """Wait until the copy quota allows another segment. Return False if the task was cancelled first."""
         self.progress.note(
             StepKind.QUOTA, f"the copy quota of {self._services.copy_quota.bytes_per_second} bytes per second"
         )
@@ -232,7 +232,7 @@ class CopyTask(TieringTask):
         )
 
     def _finish(self, metadata: RemoteLogSegmentMetadata, custom: CustomMetadata | None) -> None:
-        """Make the copy readable. RetriableRemoteStorageError when another leader has deleted it before that."""
+        """Make the copy readable. RetriableRemoteStorageError if another leader has deleted it."""
         rlmm = self._services.rlmm
         try:
             _result(rlmm.update_remote_log_segment_metadata(self._finished(metadata, custom)))
@@ -246,7 +246,7 @@ class CopyTask(TieringTask):
         raise self._abandoned(metadata, "another broker has deleted it")
 
     def _abandoned(self, metadata: RemoteLogSegmentMetadata, why: str) -> RetriableRemoteStorageError:
-        """Delete the objects of a copy that is never going to be finished; its metadata is another leader's affair."""
+        """Delete the objects of an abandoned copy. Its metadata are up to another leader."""
         try:
             self._services.rsm.delete_log_segment_data(metadata)
         except (StratalogError, OSError) as error:
@@ -254,9 +254,9 @@ class CopyTask(TieringTask):
         return RetriableRemoteStorageError(f"{metadata.segment_id} was copied in vain: {why}")
 
     def _clean_up(self, metadata: RemoteLogSegmentMetadata, why: Exception) -> None:
-        """Remove what a failed copy left, if that is possible now; the expiration task does it later otherwise."""
+        """Remove what a failed copy left, if possible now; else the expiration task does it later."""
         if isinstance(why, RetriableRemoteStorageError):
-            return  # the store has trouble already
+            return  # the store already has problems
         try:
             delete_segment(self._services, metadata)
         except (StratalogError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What the remote tier has done so far, by topic; the counts of Kafka's `BrokerTopicMetrics`."""
+"""Counters of the remote tier by topic, as in Kafka's `BrokerTopicMetrics`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class RemoteTopicCounts:
-    """Of one topic. A request is one segment that is copied or deleted, or one read; bytes are of segments and records.
+    """Counts of one topic. A request is one segment copied or deleted, or one read; bytes are of segments and records.
 
-    A request that fails counts as a request and as an error. `aux_state` is what a follower builds up from the remote
-    tier.
+    A failed request counts as a request and as an error. `aux_state` is what a follower builds from the remote tier.
     """
 
     copy_requests: int = 0

@@ -1,4 +1,4 @@
-"""Retention in the remote tier, and the removal of what failed copies and deletions left.
+"""Remote retention, and removal of the remains of failed copies and deletions.
 
 Kafka's RLMExpirationTask.
 """
@@ -41,7 +41,7 @@ _BY_RETENTION = (ExpirationReason.TIME, ExpirationReason.SIZE)
 
 @dataclass(frozen=True, slots=True)
 class _Idle:
-    """A look at everything that found nothing to do: it need not be repeated while nothing that it saw has changed."""
+    """The facts of a check that found nothing to do. It need not be repeated while they are unchanged."""
 
     version: int
     facts: RetentionFacts
@@ -58,7 +58,7 @@ class _Idle:
         return (
             version == self.version
             and facts == seen
-            and facts.log_end_offset > self.last_offset  # a segment behind the end is of no lineage
+            and facts.log_end_offset > self.last_offset  # a segment after the end is in no lineage
             and self.quiet.holds(facts.now_ms, facts.only_local_bytes)
         )
 
@@ -66,7 +66,7 @@ class _Idle:
 def _idle(
     segments: list[RemoteLogSegmentMetadata], facts: RetentionFacts, version: int | None, plan: ExpirationPlan
 ) -> _Idle | None:
-    """None when there is something to do, or may be soon: all copies must be finished."""
+    """Return None when there is something to do now or soon: all copies must be finished."""
     if version is None or plan.expirations or not all(segment.is_readable for segment in segments):
         return None
     last_offset = max((segment.end_offset for segment in segments), default=-1)
@@ -76,7 +76,7 @@ def _idle(
 
 
 class ExpirationTask(TieringTask):
-    """Expires one partition. One thread at a time runs it; `delete_lag` and `tally` may be read at any time."""
+    """Expires one partition. Only one thread at a time runs it; `delete_lag` and `tally` may be read at any time."""
 
     def __init__(
         self,
@@ -88,16 +88,16 @@ class ExpirationTask(TieringTask):
         cancelled: Cancellation,
     ) -> None:
         super().__init__(services, log, partition, progress=progress, cancelled=cancelled)
-        #: Where the local log began when the log's start was last checked.
+        #: The local log start at the last check of the log start.
         self._checked_from: int | None = None
         self._idle: _Idle | None = None
         self.delete_lag = TierLag()
         self.tally = RemoteTally()
 
     def run(self) -> int:
-        """Delete what may go; return how many segments went. Raises RemoteStorageError at the first that did not.
+        """Delete expired segments and return their number. Raises RemoteStorageError at the first failure.
 
-        The log start offset is moved first: from then on no reader asks for what is being deleted.
+        The log start offset is moved first, so that no reader requests what is being deleted.
         """
         log = self._log
         self.progress.note(StepKind.METADATA, "the metadata of its remote segments")
@@ -127,12 +127,11 @@ class ExpirationTask(TieringTask):
         return len(plan.expirations) - len(left)
 
     def _check_start(self) -> None:
-        """Let the log begin where there is something to read: a checkpoint may be older than the last expiration.
+        """Move the log start to the first readable offset: a checkpoint may be older than the last expiration.
 
-        It may also be older than the last deletion of records, which is known by the leader epochs: nothing is read of
-        an offset whose epoch is not known. A former leader may have deleted records and died before this broker heard
-        of it: what was not copied for that is gone once local retention has taken it, so each move of the local log's
-        beginning is looked at.
+        It may also be older than the last deletion of records. Leader epochs show that: an offset without an epoch is
+        not readable. A former leader may have deleted records and crashed before this broker learned of it; records not
+        copied for that reason are gone after local retention, so each change of the local log start is checked.
         """
         log = self._log
         first = find_remote_start(self._services.rlmm, self._partition, log)
@@ -140,7 +139,7 @@ class ExpirationTask(TieringTask):
         if first is not None:
             known_from = log.leader_epochs.entries[0].start_offset
             is_cut = first.start_offset < known_from <= first.end_offset
-            # Its first batches may be older than what its leader still knew the epochs of.
+            # Its first batches may be older than the epochs that its leader still knew.
             readable_from = max(first.start_offset, min(first.segment_leader_epochs.values()))
             start = known_from if is_cut else min(start, readable_from)
         if start > log.log_start_offset:
@@ -165,11 +164,10 @@ class ExpirationTask(TieringTask):
         return rlmm.metadata_version(self._partition) if isinstance(rlmm, KeepsVersions) else None
 
     def _settled_segments(self) -> list[RemoteLogSegmentMetadata]:
-        """Return all segments but those that are being copied.
+        """Return all segments except those being copied.
 
-        A copy may finish between a look at its metadata and a look at the copies in flight. So an unfinished one that
-        is not in flight is looked at once more: its id was registered before its metadata, and leaves after its last
-        event.
+        A copy may finish between reading its metadata and reading the copies in flight. So an unfinished one that is
+        not in flight is read again: its id is registered before its metadata, and removed after its last event.
         """
         listed = self._tallied()
         unfinished = {
@@ -186,10 +184,10 @@ class ExpirationTask(TieringTask):
         ]
 
     def _may_judge(self, unfinished: RemoteLogSegmentMetadata) -> bool:
-        """Return whether a copy that is not in flight here has failed for sure.
+        """Return whether a copy that is not in flight here has certainly failed.
 
-        A former leader that does not know yet that it is one may be finishing it. If that came before the deletion
-        begins, its offsets would count as copied. So, as in Kafka, it stays until the log begins behind it.
+        A former leader that does not know that it was replaced may be finishing it. If it finished before the deletion,
+        its offsets would count as copied. So, as in Kafka, it stays until the log starts after it.
         """
         services = self._services
         is_own = not services.is_shared or unfinished.broker_id == services.broker_id

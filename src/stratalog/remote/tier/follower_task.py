@@ -1,4 +1,4 @@
-"""What a replica that copies nothing has to know: how far the leader has copied (Kafka's RLMFollowerTask)."""
+"""Track how far the leader has copied, for replicas that copy nothing (Kafka's RLMFollowerTask)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from stratalog.remote.tier.watchdog import StepKind
 
 
 class FollowerTask(TieringTask):
-    """Keeps the deletion guard of one partition's local log in step with the metadata."""
+    """Updates the deletion guard of one partition's local log from the metadata."""
 
     def run(self) -> int:
-        """Return the highest offset that is finished remotely, -1 for none."""
+        """Return the highest offset copied to the remote tier, or -1."""
         self.progress.note(StepKind.METADATA, "the metadata of its remote segments")
         highest = find_highest_remote_offset(self._services.rlmm, self._partition, self._log)
         if highest > self._log.highest_offset_in_remote_storage:

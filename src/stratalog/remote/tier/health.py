@@ -1,4 +1,4 @@
-"""What goes wrong in the remote tier, said once: not at every attempt, and not for every partition."""
+"""Problems of the remote tier, logged once instead of at every attempt and for every partition."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What keeps a task of a partition from its work: its last error, and how many turns in a row have failed."""
+    """The last error of a task of a partition, and how many runs in a row have failed."""
 
     message: str
-    #: The message without the object that it is about: each attempt to copy has objects of its own.
+    #: The message without its object, which differs for each attempt to copy.
     reason: str
     times: int
     since_ms: int
@@ -26,22 +26,22 @@ class Trouble:
 
 
 class RemoteHealth:
-    """Collects failures and successes of tasks. Thread-safe; its attributes may be read any time."""
+    """Collects failures and successes of tasks. Thread-safe; attributes may be read at any time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        #: What was logged of a store that is another cluster's.
+        #: The logged message about a store of another cluster.
         self._refusal: str | None = None
-        #: Since when the store fails in a way that may pass; None while it works.
+        #: Since when the store has a transient failure, or None.
         self.unreachable_since_ms: int | None = None
-        #: What keeps a task of a partition from its work and will not pass by itself.
+        #: Permanent errors, by partition and task.
         self.failures: dict[tuple[TopicIdPartition, str], Trouble] = {}
-        #: The same, and what may pass as well: every task whose last turn failed.
+        #: Permanent and transient errors: every task whose last run failed.
         self.troubles: dict[tuple[TopicIdPartition, str], Trouble] = {}
 
     def refused(self, error: NotOwnerError) -> None:
-        """Note that another cluster owns the store: nothing is copied or deleted, of any partition. Logged once."""
+        """Record that another cluster owns the store: nothing is copied or deleted, of any partition. Logged once."""
         with self._lock:
             is_new = self._refusal != error.reason
             self._refusal = error.reason
@@ -49,7 +49,7 @@ class RemoteHealth:
             logger.error("%s", error)
 
     def failed(self, partition: TopicIdPartition, task: str, error: Exception) -> None:
-        """Note that a task failed; it is going to be tried again."""
+        """Record that a task failed. It will be tried again."""
         is_retriable = isinstance(error, RetriableRemoteStorageError)
         fields = {"partition": str(partition), "task": task, "error": str(error)}
         with self._lock:
@@ -65,7 +65,7 @@ class RemoteHealth:
             level = logging.WARNING if first else logging.DEBUG
             logger.log(
                 level,
-                "The remote tier does not work at the moment, segments stay local and it is tried again: %s of %s: %s",
+                "The remote tier is unavailable; segments stay local, and retries continue: %s of %s: %s",
                 task,
                 partition,
                 error,
@@ -80,10 +80,10 @@ class RemoteHealth:
             self.refused(error)
             return
         level = logging.DEBUG if known else logging.ERROR
-        logger.log(level, "%s of %s does not work: %s", task, partition, error, extra=fields)
+        logger.log(level, "%s of %s fails: %s", task, partition, error, extra=fields)
 
     def succeeded(self, partition: TopicIdPartition, task: str, *, used_store: bool) -> bool:
-        """Note that a task went well. Returns whether that shows that the store works again."""
+        """Record that a task succeeded. Return whether that shows that the store is available again."""
         with self._lock:
             self.failures.pop((partition, task), None)
             self.troubles.pop((partition, task), None)
@@ -93,7 +93,7 @@ class RemoteHealth:
             if not used_store or since is None:
                 return False
             self.unreachable_since_ms = None
-        logger.warning("The remote tier works again after %.1f s", (self._clock.now_ms() - since) / 1000)
+        logger.warning("The remote tier is available again after %.1f s", (self._clock.now_ms() - since) / 1000)
         return True
 
     def forget(self, partition: TopicIdPartition) -> None:

@@ -1,4 +1,4 @@
-"""The threads and the bandwidth of a broker's remote tier, as its configuration limits them."""
+"""Configured limits of threads and bandwidth of a broker's remote tier."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MANAGER = "remote.log.manager"
 
 
 class TierLimits:
-    """Worker pools and quotas. `reconfigure` changes them while they are in use. Thread-safe."""
+    """Worker pools and quotas, which `reconfigure` changes at run time. Thread-safe."""
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self.copy_quota = _quota("copy", config, clock)
@@ -18,7 +18,7 @@ class TierLimits:
         self.copiers = WorkerPool("remote-log-copier", config[f"{_MANAGER}.copier.thread.pool.size"])
         self.expirers = WorkerPool("remote-log-expiration", config[f"{_MANAGER}.expiration.thread.pool.size"])
         self.followers = WorkerPool("remote-log-follower", config[f"{_MANAGER}.follower.thread.pool.size"])
-        #: The pool for reads of clients: see `broker.fetch.remote_reads`.
+        #: The pool for client reads: see `broker.fetch.remote_reads`.
         self.readers = WorkerPool(
             "remote-log-reader",
             config["remote.log.reader.threads"],
@@ -26,7 +26,7 @@ class TierLimits:
         )
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Apply the settings that can change while the broker runs."""
+        """Apply the settings that can change at run time."""
         self.copy_quota.bytes_per_second = config[f"{_MANAGER}.copy.max.bytes.per.second"]
         self.fetch_quota.bytes_per_second = config[f"{_MANAGER}.fetch.max.bytes.per.second"]
         self.copiers.resize(config[f"{_MANAGER}.copier.thread.pool.size"])

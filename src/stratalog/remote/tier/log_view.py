@@ -1,4 +1,4 @@
-"""A partition as the remote tier sees it: the part of `log.partition_log.PartitionLog` that its tasks use."""
+"""The part of `log.partition_log.PartitionLog` that the remote tier uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stratalog.remote.api import TopicIdPartition
 
 
 class LogView(Protocol):
-    """Thread-safe; every property is what holds at the moment.
+    """A partition log. Thread-safe; every property is the current value.
 
     log_start_offset <= local_log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset. `segments` are
     in order, the active one last; all others are sealed and never change.
@@ -59,20 +59,20 @@ class LogView(Protocol):
 
     @property
     def highest_offset_in_remote_storage(self) -> int:
-        """Up to here local segments may go; -1 when nothing is remote."""
+        """Local segments up to this offset may be deleted; -1 when nothing is remote."""
         ...
 
     def update_highest_offset_in_remote_storage(self, offset: int) -> None: ...
 
     def increment_log_start_offset(self, offset: int, reason: str) -> object:
-        """Move the log start offset up; nothing happens when it is there already."""
+        """Move the log start offset up, if it is lower."""
         ...
 
 
 def topic_id_partition(log: LogView) -> TopicIdPartition:
     """Return the identity of a log.
 
-    Raises RemoteStorageError when its topic has no id, which a tiered one must have.
+    Raises RemoteStorageError when its topic has no id, which tiered topics need.
     """
     if log.topic_id is None:
         raise RemoteStorageError(f"{log.topic}-{log.partition} has no topic id; a tiered topic needs one")
@@ -80,6 +80,6 @@ def topic_id_partition(log: LogView) -> TopicIdPartition:
 
 
 def segments_not_remote(log: LogView) -> list[LogSegment]:
-    """Return the local segments, the active one included, that begin behind what is finished remotely."""
+    """Return the local segments after the last copied offset, with the active one."""
     highest = log.highest_offset_in_remote_storage
     return [segment for segment in log.segments if segment.base_offset > highest]

@@ -1,4 +1,4 @@
-"""The remote tier of one broker: plugins, caches, quotas, tasks and their threads, put together."""
+"""The remote tier of one broker: plugins, caches, quotas, tasks and their threads."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ __all__ = ["RemoteLogManager", "RemoteSizes", "RunResult", "TierLag"]
 
 logger = logging.getLogger(__name__)
 
-#: How long a clean end waits for copies that are under way before it breaks them off.
+#: How long a clean stop waits for running copies before it cancels them.
 _CLOSE_GRACE_S = 5.0
 
-#: How often what stands still is looked for, and what left the index cache is removed.
+#: Interval of the checks for stalled tasks and of purging the index cache.
 _LOOK_MS = 10_000
 
 
 class RemoteLogManager:
-    """See the module. Thread-safe; `read` and `offset_for_timestamp` block on the store.
+    """The remote tier of a broker. Thread-safe; `read` and `offset_for_timestamp` block on the store.
 
-    `start` begins the background tasks; without it `run_once` does a partition's work on the calling thread.
+    `start` begins the background tasks; without it `run_once` runs a partition's tasks on the calling thread.
 
     For status pages: `counts`, `reader_time`, `gauges()`, `limits` (quotas and pools), `health`, `watchdog.stalls`.
     `engine.metrics_remote` has Kafka's names for them.
@@ -78,12 +78,12 @@ class RemoteLogManager:
         partition_count: PartitionCount = not_known,
         is_shared: bool = False,
     ) -> None:
-        """`is_shared` says that other brokers of a cluster lead the same partitions before and after this one."""
+        """`is_shared` says that other brokers of a cluster may lead the same partitions."""
         self._rsm = rsm
-        #: The largest position that the storage plugin can be asked for; None for no limit.
+        #: The largest position that the storage plugin supports, or None.
         self.position_max = position_max(rsm)
         self._plain_rlmm = rlmm
-        #: What plugins show of themselves; filled by those who made them.
+        #: Metrics of plugins, added by their creators.
         self.plugin_metrics: list[PluginMetrics] = []
         self._rlmm = UnclampedSizes(rlmm, rsm)
         self._clock = clock
@@ -124,18 +124,18 @@ class RemoteLogManager:
             self._services, schedule=self._schedule, pool=self.limits.expirers, on_deleted=self._partition_deleted
         )
         self._tiered: dict[TopicIdPartition, TieredPartition] = {}
-        #: How many of them each topic has.
+        #: Number of them by topic.
         self._by_topic: Counter[str] = Counter()
-        #: Partitions that are tiered again before what they had is deleted, and whether as leader.
+        #: Partitions that are tiered again before their old data are deleted, and whether as leader.
         self._waiting: dict[TopicIdPartition, tuple[LogView, bool]] = {}
-        #: Metadata partitions whose unfinished deletions are looked for.
+        #: Metadata partitions to check for unfinished deletions.
         self._taking_over: set[int] = set()
         self._lock = threading.Lock()
-        #: Set once it is known what an earlier process left to delete; no task has its turn before.
+        #: Set once unfinished deletions of an earlier process are known. No task runs before that.
         self._resumed = threading.Event()
         self._closed = False
 
-    # --- life -------------------------------------------------------------------------------------------------------
+    # --- lifecycle --------------------------------------------------------------------------------------------------
 
     @property
     def storage(self) -> RemoteStorageManager:
@@ -143,18 +143,21 @@ class RemoteLogManager:
         return self._rsm
 
     def start(self) -> None:
-        """Begin the background tasks, and go on with deletions that an earlier process had begun."""
+        """Start the background tasks, and resume deletions of an earlier process."""
         self._schedule.start()
         self._schedule.add("resumption of deletions", self._resume_deletions, self.limits.expirers, once=True)
         self._schedule.add("watchdog", self._look, self._watcher, interval_ms=_LOOK_MS)
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Put in force what of the broker's configuration may change while it runs."""
+        """Apply the settings that can change at run time."""
         self.limits.reconfigure(config)
         self.index_cache.resize(config["remote.log.index.file.cache.total.size.bytes"])
 
     def close(self) -> None:
-        """End all tasks; copies get a moment to finish, and are broken off then. Harmless when called again."""
+        """Stop all tasks.
+
+        Running copies get a moment to finish, then they are cancelled. A second call does nothing.
+        """
         with self._lock:
             if self._closed:
                 return
@@ -164,7 +167,7 @@ class RemoteLogManager:
             partition.cancelled.set()
         self._schedule.close()
         if not self._schedule.wait_idle(_CLOSE_GRACE_S):
-            logger.warning("Remote copies or deletions are still running; they are broken off, and done again later")
+            logger.warning("Remote copies or deletions are still running; they are cancelled, and repeated later")
         if isinstance(self._rsm, OwnsItsStore):
             self._rsm.release_owner()
         self._rsm.close()
@@ -177,9 +180,9 @@ class RemoteLogManager:
     # --- partitions -------------------------------------------------------------------------------------------------
 
     def on_leadership_change(self, leaders: Iterable[LogView], followers: Iterable[LogView] = ()) -> None:
-        """Tier these partitions from now on, as their leader or as a follower. Those that are known already are poked.
+        """Start tiering partitions as leader or follower. Known ones run their tasks now.
 
-        One whose remote segments are being deleted is tiered when they are gone.
+        A partition whose remote segments are being deleted is tiered after that.
         """
         leading = [(log, True) for log in leaders]
         following = [(log, False) for log in followers]
@@ -214,11 +217,11 @@ class RemoteLogManager:
             ]
 
     def _check_reach(self, log: LogView, partition: TopicIdPartition) -> None:
-        """Say at once what would otherwise come out with the first large segment."""
+        """Warn early about segments too large for the storage plugin."""
         limit, wanted = self.position_max, log.config.segment_bytes
         if limit is not None and wanted > limit:
             logger.warning(
-                "%s: segment.bytes is %d, but the storage plugin %s takes positions up to %d; segments that are larger "
+                "%s: segment.bytes is %d, but the storage plugin %s takes positions up to %d; larger segments "
                 "are not copied and stay local",
                 partition,
                 wanted,
@@ -227,9 +230,9 @@ class RemoteLogManager:
             )
 
     def stop_partitions(self, partitions: Iterable[TopicIdPartition], *, delete_remote: bool = False) -> None:
-        """Stop the tasks of partitions, and with `delete_remote` delete all that they have remotely, in the background.
+        """Stop the tasks of partitions. With `delete_remote`, delete all their remote data in the background.
 
-        No task touches a partition's log from here on. The deletion is durably recorded when this returns, and goes on
+        No task touches a partition's log afterwards. The deletion is recorded durably before this returns, and resumes
         after a restart. Raises RemoteStorageError when it could not be recorded.
         """
         doomed = list(partitions)
@@ -257,14 +260,14 @@ class RemoteLogManager:
             self._rlmm.on_stop_partitions(doomed)
 
     def _take_out(self, partition: TopicIdPartition) -> TieredPartition | None:
-        """Have no such tiered partition any more. Under the lock."""
+        """Remove and return a tiered partition. Hold the lock."""
         known = self._tiered.pop(partition, None)
         if known is not None:
             self._by_topic[partition.topic] -= 1
         return known
 
     def is_deleting(self, partition: TopicIdPartition) -> bool:
-        """Return whether all that a partition has remotely is being deleted."""
+        """Return whether all remote data of a partition are being deleted."""
         return self._deletions.covers(partition)
 
     def _stop(self, tiered: TieredPartition, *, resigned: bool = False) -> None:
@@ -273,9 +276,9 @@ class RemoteLogManager:
             self._schedule.cancel(job)
 
     def _resume_deletions(self) -> bool:
-        """Before any task has its turn: what an earlier process had begun to delete is not to be read or added to.
+        """Resume deletions of an earlier process before any task runs, so that nothing of them is read or added to.
 
-        In a cluster that is the affair of those who lead the metadata partitions: `take_over_deletions`.
+        In a cluster this is up to the leaders of the metadata partitions: `take_over_deletions`.
         """
         if not self._services.is_shared and isinstance(self._plain_rlmm, RemembersDeletions):
             unfinished = list(self._plain_rlmm.unfinished_partition_deletes())
@@ -290,9 +293,9 @@ class RemoteLogManager:
         return True
 
     def take_over_deletions(self, number: int) -> None:
-        """Go on with deletions that other brokers have begun, whose events are in this metadata partition.
+        """Resume deletions that other brokers began and whose events are in this metadata partition.
 
-        For the broker that leads it. Partitions of topics that there still are belong to their own leaders.
+        For the broker that leads it. Partitions of existing topics belong to their own leaders.
         """
         with self._lock:
             if self._closed or number in self._taking_over:
@@ -310,7 +313,7 @@ class RemoteLogManager:
             gone = [each for each in unfinished if self._services.partition_count(each.topic_id) is None]
             self._deletions.resume(gone)
             if len(gone) < len(unfinished):
-                return False  # of a topic that there is, or of which this broker has not heard yet that there is not
+                return False  # the topic exists, or this broker has not learned of its deletion
             with self._lock:
                 self._taking_over.discard(number)
             return True
@@ -327,7 +330,7 @@ class RemoteLogManager:
     # --- tasks ------------------------------------------------------------------------------------------------------
 
     def run_once(self, partition: TopicIdPartition) -> RunResult:
-        """One turn of a partition's tasks, on this thread. Raises what they raise."""
+        """Run a partition's tasks once, on this thread. Raises their errors."""
         tiered = self._of(partition)
         if not tiered.is_leader:
             tiered.follow()
@@ -335,7 +338,7 @@ class RemoteLogManager:
         return RunResult(tiered.copy(), tiered.expire())
 
     def poke(self, partition: TopicIdPartition | None = None) -> None:
-        """Run the tasks of a partition (default: of all) now rather than at their next turn."""
+        """Run the tasks of a partition (default: of all) now rather than when they are due."""
         if partition is None:
             self._schedule.poke()
             return
@@ -344,7 +347,7 @@ class RemoteLogManager:
             self._schedule.poke(tiered.jobs)
 
     def _guarded(self, tiered: TieredPartition, name: str, run: Callable[[], int]) -> Callable[[], bool]:
-        """Return a task for the schedule: what may go wrong is reported, and tried again."""
+        """Return a task for the schedule, which reports errors and is then repeated."""
 
         def guarded() -> bool:
             if not self._resumed.is_set():
@@ -386,7 +389,7 @@ class RemoteLogManager:
         min_one_message: bool = True,
         read_committed: bool = False,
     ) -> RemoteReadResult:
-        """Batches of the remote tier from the one that holds `offset` on; see `RemoteLogReader.read`.
+        """Return batches of the remote tier from the one with `offset` on; see `RemoteLogReader.read`.
 
         Empty and `throttled` while the fetch quota is used up.
         """
@@ -406,7 +409,7 @@ class RemoteLogManager:
                 read_committed=read_committed,
             )
         except OffsetOutOfRangeError:
-            raise  # the client's mistake, or retention was faster
+            raise  # a client error, or retention was faster
         except Exception as error:
             counts.fetch_errors += 1
             if isinstance(error, RemoteStorageError) and not isinstance(error, RetriableRemoteStorageError):
@@ -423,13 +426,13 @@ class RemoteLogManager:
     def offset_for_timestamp(
         self, partition: TopicIdPartition, timestamp_ms: int, start_offset: int
     ) -> TimestampOffset | None:
-        """Return the first record at or after a time, of what lies below the local log; see `RemoteLogReader`."""
+        """Return the first remote record at or after a time, below the local log; see `RemoteLogReader`."""
         return self._reader.offset_for_timestamp(self._of(partition).log, partition, timestamp_ms, start_offset)
 
     def history(
         self, partition: TopicIdPartition, *, leader_epoch: int, offset: int, log_start_offset: int
     ) -> RemoteHistory:
-        """Return what a replica has to know that begins behind the remote tier; see `read_remote_history`."""
+        """Return what a replica needs to begin after the remote tier; see `read_remote_history`."""
         return read_remote_history(
             self._rlmm,
             self._rsm,
@@ -439,21 +442,21 @@ class RemoteLogManager:
             log_start_offset=log_start_offset,
         )
 
-    # --- what there is ----------------------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------------------------
 
     def partitions(self) -> list[TopicIdPartition]:
-        """Return those that are tiered by this broker."""
+        """Return the partitions tiered by this broker."""
         with self._lock:
             return sorted(self._tiered)
 
     def gauges(self) -> dict[TopicIdPartition, PartitionGauges]:
-        """Return what Kafka's gauges say of every tiered partition."""
+        """Return Kafka's gauges of every tiered partition."""
         with self._lock:
             tiered = dict(self._tiered)
         return {partition: found.gauges for partition, found in tiered.items()}
 
     def copying_stopped(self, partition: TopicIdPartition) -> bool:
-        """Return whether a partition is no longer copied because its custom metadata is too large."""
+        """Return whether copying of a partition ended because its custom metadata are too large."""
         return self._of(partition).copying_stopped
 
     def copy_step(self, partition: TopicIdPartition) -> Step | None:
@@ -462,18 +465,18 @@ class RemoteLogManager:
         return None if tiered is None else tiered.copy_step
 
     def copy_lag(self, partition: TopicIdPartition) -> TierLag:
-        """Return what is sealed and not remote, as of now: it grows while copies hang or fail."""
+        """Return what is sealed and not remote. It grows while copies hang or fail."""
         return self._of(partition).copy_lag
 
     def delete_lag(self, partition: TopicIdPartition) -> TierLag:
-        """Return what the last turn of the expiration task has not deleted yet."""
+        """Return what the last run of the expiration task has not deleted yet."""
         return self._of(partition).delete_lag
 
     def sizes(self, partition: TopicIdPartition) -> RemoteSizes:
         return self._rlmm.sizes(partition)
 
     def segments(self, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
-        """Return the remote segments of a partition, in every state but the end of their deletion."""
+        """Return the remote segments of a partition, in every state before DELETE_SEGMENT_FINISHED."""
         return list(self._rlmm.list_remote_log_segments(partition))
 
     def _of(self, partition: TopicIdPartition) -> TieredPartition:

@@ -1,6 +1,6 @@
-"""Deletion of everything that partitions have in the remote tier, when topics are deleted or no longer tiered.
+"""Delete all remote data of partitions when topics are deleted or no longer tiered.
 
-DELETE_PARTITION_MARKED is written before the topic goes; then, as often as it takes and across restarts,
+DELETE_PARTITION_MARKED is written before the topic is removed. Then, with retries and across restarts,
 DELETE_PARTITION_STARTED, every segment, DELETE_PARTITION_FINISHED.
 """
 
@@ -21,24 +21,24 @@ from stratalog.util import Schedule, WorkerPool
 
 @runtime_checkable
 class RemembersDeletions(Protocol):
-    """A metadata manager that can tell which deletions of partitions were begun and never finished."""
+    """A metadata manager that knows unfinished deletions of partitions."""
 
     def unfinished_partition_deletes(self) -> Iterable[TopicIdPartition]: ...
 
 
 @runtime_checkable
 class KeepsDeletionsApart(Protocol):
-    """A metadata manager whose events lie in partitions of a topic, each with a leader of its own."""
+    """A metadata manager whose events are in partitions of a topic, each with its own leader."""
 
     def unfinished_deletes_in(self, number: int) -> Iterable[TopicIdPartition]:
-        """Return what of `unfinished_partition_deletes` lies in one of them."""
+        """Return the part of `unfinished_partition_deletes` in one of them."""
         ...
 
 
 class PartitionDeleter:
     """Deletions in progress, each retried until it succeeds. Thread-safe.
 
-    A partition of which `covers` is true must not get tasks; `on_deleted` is called when it may.
+    A partition for which `covers` is true must not get tasks; `on_deleted` is called when it may.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class PartitionDeleter:
         return partition in self._going
 
     def begin(self, partition: TopicIdPartition, stopped: TieredPartition | None) -> None:
-        """Record durably that all that the partition has goes, and see to it. `stopped` is what its tasks were.
+        """Record durably that the remote data of the partition are to be deleted, and start. `stopped` has its tasks.
 
-        RemoteStorageError when it could not be recorded: nothing goes then. In a cluster it is recorded in the
-        background, as other brokers take part in that.
+        RemoteStorageError when it could not be recorded: nothing is deleted then. In a cluster it is recorded in the
+        background, because other brokers take part.
         """
         with self._lock:
             if partition in self._going:
@@ -81,7 +81,7 @@ class PartitionDeleter:
         self._add(partition, stopped)
 
     def resume(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """Go on with deletions that an earlier process had begun."""
+        """Resume deletions of an earlier process."""
         for partition in partitions:
             with self._lock:
                 if partition in self._going:
@@ -90,7 +90,7 @@ class PartitionDeleter:
             self._add(partition, None)
 
     def _add(self, partition: TopicIdPartition, stopped: TieredPartition | None, *, is_marked: bool = True) -> None:
-        """Schedule the deletion, which begins when the last of the partition's tasks has ended."""
+        """Schedule the deletion. It starts when the last of the partition's tasks has ended."""
         health = self._services.health
 
         def run() -> bool:
@@ -114,7 +114,7 @@ class PartitionDeleter:
         self._schedule.add(f"deletion of {partition}", run, self._pool, once=True)
 
     def _delete(self, partition: TopicIdPartition) -> int:
-        """Delete all segments; return how many there were. Raises RemoteStorageError; a later call goes on."""
+        """Delete all segments and return their number. Raises RemoteStorageError; a later call resumes."""
         self._publish(partition, RemotePartitionDeleteState.DELETE_PARTITION_STARTED)
         segments = self._services.rlmm.list_remote_log_segments(partition)
         for segment in segments:

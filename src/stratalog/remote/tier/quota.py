@@ -1,7 +1,7 @@
-"""Byte-rate limits of the remote tier: one for copies, one for fetches, each for the whole broker (KIP-956).
+"""Byte-rate limits of the remote tier for copies and fetches of the whole broker (KIP-956).
 
-The rate is measured over sliding windows as Kafka's `SimpleRate` does. Copies wait until it is back at the limit;
-fetches are shed: the client gets an empty answer and asks again.
+The rate is measured over sliding windows as in Kafka's `SimpleRate`. Copies wait until it is back at the limit. Fetches
+are rejected: the client gets an empty response and tries again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stratalog.util import SYSTEM_CLOCK, Clock
 
 @dataclass(slots=True)
 class ThrottleCounts:
-    """How often a quota held something back, and for how long in all and at most."""
+    """How often a quota delayed something, and for how long in total and at most."""
 
     times: int = 0
     total_ms: int = 0
@@ -30,7 +30,7 @@ class ThrottleCounts:
 class RateQuota:
     """At most `bytes_per_second` on average over `window_count` windows of `window_seconds`. Thread-safe.
 
-    `throttled` counts what was held back; `bytes_per_second` may be changed at any time, and counts at the next look.
+    `throttled` counts delays; `bytes_per_second` may be changed at any time.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class RateQuota:
         self._lock = threading.Lock()
 
     def acquire(self, size: int) -> int:
-        """Take part in the rate with `size` bytes if it is within the limit: 0 then, else how long to wait, in ms.
+        """Add `size` bytes to the rate if it is within the limit and return 0, else return how long to wait, in ms.
 
-        One that is within the limit gets through however large it is; the next ones wait for that.
+        A call within the limit succeeds for any size; the next ones wait for that.
         """
         with self._lock:
             throttle_ms = self._throttle_ms()
@@ -58,7 +58,7 @@ class RateQuota:
             return throttle_ms
 
     def shed_ms(self) -> int:
-        """`throttle_ms` for somebody who is turned away when it is not 0, which is counted."""
+        """Return `throttle_ms` for a request that is rejected unless it is 0, and count it."""
         with self._lock:
             throttle_ms = self._throttle_ms()
             if throttle_ms:
@@ -66,12 +66,12 @@ class RateQuota:
             return throttle_ms
 
     def record(self, size: int) -> None:
-        """Count bytes that were sent, or are about to be."""
+        """Count bytes that were or will be sent."""
         with self._lock:
             self._record(size)
 
     def rate(self) -> float:
-        """Bytes a second on average over the windows that count; Kafka's `byte-rate`."""
+        """Average bytes per second over the windows; Kafka's `byte-rate`."""
         with self._lock:
             self._purge()
             if not self._windows:
@@ -80,7 +80,7 @@ class RateQuota:
             return sum(size for _, size in self._windows) / elapsed
 
     def throttle_ms(self) -> int:
-        """Return how long to wait until the rate is within the limit; 0 when it is."""
+        """Return how long to wait until the rate is within the limit, or 0."""
         with self._lock:
             return self._throttle_ms()
 

@@ -1,4 +1,4 @@
-"""What a replica that begins behind the remote tier reads there (Kafka's TierStateMachine.buildRemoteLogAuxState)."""
+"""Remote data that a replica needs to begin after the remote tier (Kafka's TierStateMachine.buildRemoteLogAuxState)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_remote_history(
     offset: int,
     log_start_offset: int,
 ) -> RemoteHistory:
-    """Return leader epochs and producers as of the end of the remote segment that holds `offset` of `leader_epoch`.
+    """Return leader epochs and producers at the end of the remote segment with `offset` of `leader_epoch`.
 
     Blocks on the store. Raises RetriableRemoteStorageError while no such segment is known here, and RemoteStorageError.
     """
@@ -52,7 +52,7 @@ def read_remote_history(
         raise RemoteStorageError(f"{segment.segment_id}: {error}") from error
     known = [entry for entry in epochs if entry.start_offset < next_offset]
     if not known:
-        raise RemoteStorageError(f"{segment.segment_id}: its leader epochs do not say who wrote offset {offset}")
+        raise RemoteStorageError(f"{segment.segment_id}: its leader epochs do not include offset {offset}")
     return RemoteHistory(
         next_offset=next_offset,
         log_start_offset=log_start_offset,
@@ -65,5 +65,5 @@ def _producer_snapshot(rsm: RemoteStorageManager, segment: RemoteLogSegmentMetad
     try:
         return rsm.fetch_index(segment, IndexType.PRODUCER_SNAPSHOT)
     except RemoteResourceNotFoundError:
-        logger.warning("%s has no producer snapshot: producers of its records are not known", segment.segment_id)
+        logger.warning("%s has no producer snapshot: the producers of its records are unknown", segment.segment_id)
         return producer_snapshot.encode([])

@@ -1,7 +1,7 @@
-"""Which remote segments may go: facts in, a plan out (Kafka's RLMExpirationTask and RemoteLogRetentionHandler).
+"""Plan which remote segments to delete (Kafka's RLMExpirationTask and RemoteLogRetentionHandler).
 
-Times are inclusive here (largest timestamp <= now - retention.ms), where the local log's are strict. Sizes count what
-is finished and of the lineage, each offset once, plus what is only local; a copy that failed counts for nothing.
+Times are inclusive here (largest timestamp <= now - retention.ms); those of the local log are strict. Sizes count
+finished segments of the lineage, each offset once, plus what is only local. Failed copies do not count.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from stratalog.remote.api import RemoteLogSegmentMetadata, RemoteLogSegmentState
 
 
 class ExpirationReason(enum.Enum):
-    """Why a remote segment goes."""
+    """Why a remote segment is deleted."""
 
     DELETE_STARTED = "its deletion was begun before"
     FAILED_COPY = "its copy failed"
@@ -26,7 +26,7 @@ class ExpirationReason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class RetentionFacts:
-    """What is so at one moment. Retention of -1 is no bound; `lineage` is without epochs that have no records."""
+    """The facts at one moment. Retention of -1 is unbounded; `lineage` has no epochs without records."""
 
     retention_ms: int
     retention_bytes: int
@@ -45,7 +45,7 @@ class Expiration:
 
 @dataclass(frozen=True, slots=True)
 class ExpirationPlan:
-    """What goes, and the log start offset that must be in force before anything does."""
+    """What to delete, and the log start offset that must be set first."""
 
     log_start_offset: int
     expirations: tuple[Expiration, ...]
@@ -58,7 +58,7 @@ class ExpirationPlan:
 def plan_expiration(segments: Sequence[RemoteLogSegmentMetadata], facts: RetentionFacts) -> ExpirationPlan:
     """Decide about all segments of a partition in any state.
 
-    Those that are being copied right now are not among them.
+    Except for those being copied.
     """
     by_retention = _breaches(segments, facts)
     log_start = max([facts.log_start_offset, *(e.segment.end_offset + 1 for e in by_retention)])
@@ -73,9 +73,9 @@ def plan_expiration(segments: Sequence[RemoteLogSegmentMetadata], facts: Retenti
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """Until when a plan that takes nothing stays so, as long as segments and the other facts do not change.
+    """Until when an empty plan stays empty, if segments and other facts do not change.
 
-    None is no bound. Both bounds are the first values at which something goes.
+    None is unbounded. Both bounds are the first values at which something is deleted.
     """
 
     now_ms: int | None
@@ -88,7 +88,7 @@ class Quiet:
 
 
 def quiet_until(segments: Sequence[RemoteLogSegmentMetadata], facts: RetentionFacts) -> Quiet:
-    """Return how long nothing goes, for segments of which `plan_expiration` takes none."""
+    """Return how long nothing is deleted, for segments of which `plan_expiration` takes none."""
     counted = readable_sizes(segments, facts)
     if not counted:
         return Quiet(None, None)
@@ -103,7 +103,7 @@ def quiet_until(segments: Sequence[RemoteLogSegmentMetadata], facts: RetentionFa
 def _plain_reason(
     segment: RemoteLogSegmentMetadata, log_start_offset: int, facts: RetentionFacts
 ) -> ExpirationReason | None:
-    """Reasons that need no look at other segments."""
+    """Return a reason that depends on no other segment."""
     if segment.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
         return ExpirationReason.DELETE_STARTED
     if segment.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
@@ -118,7 +118,7 @@ def _plain_reason(
 def readable_sizes(
     segments: Sequence[RemoteLogSegmentMetadata], facts: RetentionFacts
 ) -> list[tuple[RemoteLogSegmentMetadata, int]]:
-    """`counted_sizes` of those that readers get records from: what retention by time and size looks at."""
+    """Return `counted_sizes` of readable segments, to which retention by time and size applies."""
     return counted_sizes(
         [
             segment
@@ -131,7 +131,7 @@ def readable_sizes(
 
 
 def _breaches(segments: Sequence[RemoteLogSegmentMetadata], facts: RetentionFacts) -> list[Expiration]:
-    """Segments past the retention time or size, from the oldest on, up to the first that stays."""
+    """Return segments past the retention time or size, from the oldest up to the first that stays."""
     counted = readable_sizes(segments, facts)
     excess = sum(size for _, size in counted) + facts.only_local_bytes - facts.retention_bytes
     found = []
@@ -147,10 +147,10 @@ def _breaches(segments: Sequence[RemoteLogSegmentMetadata], facts: RetentionFact
 
 
 def counted_sizes(segments: Sequence[RemoteLogSegmentMetadata]) -> list[tuple[RemoteLogSegmentMetadata, int]]:
-    """Segments in order of their offsets, each with the bytes of those offsets that no other one counts.
+    """Return segments by offset, each with the bytes of those offsets that no other one counts.
 
-    Left out is a segment that another one covers: it goes when the other one's end passes the log start offset. Where
-    two overlap in part, the later one counts for the part that is its own, in proportion to its offsets.
+    Leaves out a segment that another one covers: it is deleted when the other one's end is below the log start offset.
+    Where two overlap in part, the later one counts for its own part, in proportion to its offsets.
     """
     counted: list[tuple[RemoteLogSegmentMetadata, int]] = []
     end = -1

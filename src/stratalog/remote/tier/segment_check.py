@@ -1,7 +1,6 @@
-"""The look at a sealed segment before it is copied: what is damaged here must not become the only copy there.
+"""Check a sealed segment before it is copied, so that damage does not reach the only remaining copy.
 
-The files are sent, so the files are looked at: what the log has of its indexes in memory says nothing of a disk that
-lost or changed bytes since they were written.
+This reads the files, because they are sent: indexes in memory do not show bytes that the disk lost or changed.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _CHUNK_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CheckedSegment:
-    """What the records themselves say of a segment that is in order, and of their blocks."""
+    """What the records themselves say of a sound segment and its blocks."""
 
     size_bytes: int
     first_offset: int
@@ -35,9 +34,9 @@ class CheckedSegment:
 
 
 def check_segment(segment: LogSegment, next_base_offset: int, *, fs: FileSystem = REAL_FILESYSTEM) -> CheckedSegment:
-    """Read a sealed segment whole.
+    """Read a whole sealed segment.
 
-    Every batch's CRC, ascending offsets within the segment, indexes that point at batches.
+    Checks every batch's CRC, ascending offsets within the segment, and that indexes point to batches.
 
     Raises CorruptRecordError or CorruptIndexError naming the file, the position, and what was expected.
     """
@@ -73,7 +72,7 @@ def _check_txn_index(segment: LogSegment, fs: FileSystem) -> None:
 
 
 def _check_size(path: Path, found: int, expected: int) -> None:
-    """Raise CorruptIndexError for a file that something else has cut or lengthened."""
+    """Raise CorruptIndexError for a file that was cut or lengthened."""
     if found != expected:
         raise CorruptIndexError(f"{path}: {found} bytes, expected {expected}, the entries of a sealed segment")
 
@@ -97,7 +96,7 @@ def _check_batches(segment: LogSegment, next_base_offset: int, fs: FileSystem) -
 
 
 def _batches(file: File, size: int, start: int, blocks: BlockFactsReader) -> Iterator[tuple[int, RecordBatch]]:
-    """Position and view of every batch; CorruptRecordError where there is none or the file ends within one."""
+    """Yield position and view of every batch. CorruptRecordError for an invalid or partial one."""
 
     def read(wanted: int, position: int) -> bytes:
         data = file.pread(wanted, position)
@@ -108,7 +107,7 @@ def _batches(file: File, size: int, start: int, blocks: BlockFactsReader) -> Ite
 
 
 class _CheckedBatches:
-    """What is known of a segment's batches up to a position. Batches are in order so far."""
+    """What is known of a segment's batches up to a position. All are sound so far."""
 
     def __init__(self, path: Path, base_offset: int, next_base_offset: int, entries: _IndexEntries) -> None:
         self.blocks = BlockFactsReader(BLOCK_BYTES)
@@ -118,10 +117,10 @@ class _CheckedBatches:
         self._entries = entries
 
     def windows(self, file: File, size: int) -> int:
-        """Check batches of format 2 a window at a time, by native loops without the interpreter lock.
+        """Check batches of format 2 one window at a time, with native loops without the interpreter lock.
 
-        Return the position where that ends: that of the end, or of a window in which something is not in order, which
-        `add` names, or of what the loops leave, a batch of an old format or larger than a window.
+        Return where that stops: at the end, at a window with a fault, which `add` reports, or at a batch that the loops
+        do not support, of an old format or larger than a window.
         """
         position = 0
         while position < size:
@@ -167,7 +166,7 @@ class _CheckedBatches:
 
 
 class _IndexEntries:
-    """The offset index, walked beside the batches: every entry stands for one of them. Its order was checked."""
+    """The offset index, compared with the batches in one pass. Its order was checked."""
 
     def __init__(self, index: OffsetIndex) -> None:
         self._path = index.path
@@ -175,7 +174,7 @@ class _IndexEntries:
         self._at = 0
 
     def fit(self, rows: Any, end: int) -> bool:
-        """Go on to the entries from position `end` on, if those before stand for batches of these rows."""
+        """Advance to the entries from position `end` on. Return whether those before match batches of these rows."""
         import numpy as np  # start-up cost
 
         upto = int(np.searchsorted(self._positions, end))

@@ -1,4 +1,4 @@
-"""Deletion of one remote segment, in the order that survives a crash at every step."""
+"""Delete one remote segment, in an order that survives a crash at every step."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from stratalog.remote.tier.services import TierServices
 
 
 def delete_segment(services: TierServices, segment: RemoteLogSegmentMetadata) -> None:
-    """DELETE_SEGMENT_STARTED, the objects, DELETE_SEGMENT_FINISHED; done again from the start, it ends the same.
+    """Write DELETE_SEGMENT_STARTED, delete the objects, write DELETE_SEGMENT_FINISHED. Repeating it is harmless.
 
-    Raises RemoteStorageError; the segment is then unreadable, and a later call goes on.
+    Raises RemoteStorageError; the segment is then unreadable, and a later call resumes.
     """
     counts = services.counts.topic(segment.topic_id_partition.topic)
     counts.delete_requests += 1

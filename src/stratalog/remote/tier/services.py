@@ -1,4 +1,4 @@
-"""What the tasks of all tiered partitions of a broker share."""
+"""Services shared by the tasks of all tiered partitions of a broker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stratalog.remote.tier.quota import RateQuota
 from stratalog.remote.tier.watchdog import Watchdog
 from stratalog.util import Clock, FileSystem, TopicCounts
 
-#: How many partitions the topic of an id has, None when that is not known.
+#: The number of partitions of a topic id, None if unknown.
 PartitionCount = Callable[[UUID], int | None]
 
 
@@ -28,9 +28,9 @@ def not_known(_: UUID) -> None:
 
 
 class CopiesInFlight:
-    """Ids of the segments that are being copied by this process right now. Thread-safe.
+    """Ids of the segments that this process is copying. Thread-safe.
 
-    An id is in here from before its metadata is added until after its copy has finished or failed for good.
+    An id is added before its metadata, and removed after its copy has finished or failed for good.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class CopiesInFlight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierServices:
-    """Built once by the manager. Everything in it is thread-safe."""
+    """Built once by the manager. All parts are thread-safe."""
 
     rlmm: RemoteLogMetadataManager
     rsm: RemoteStorageManager
@@ -65,8 +65,8 @@ class TierServices:
     health: RemoteHealth
     watchdog: Watchdog
     partition_count: PartitionCount
-    #: Called for every segment whose objects have been deleted; caches forget it.
+    #: Called for every segment whose objects were deleted, so that caches drop it.
     on_segment_deleted: Callable[[RemoteLogSegmentMetadata], object]
-    #: Whether other brokers of a cluster lead the same partitions before and after this one.
+    #: Whether other brokers of a cluster may lead the same partitions.
     is_shared: bool = False
     in_flight: CopiesInFlight = field(default_factory=CopiesInFlight)

@@ -1,8 +1,8 @@
-"""Why a partition's segments are still local, or not yet remote: facts in, a reason out.
+"""Explain why a partition's segments are still local, or not yet remote.
 
-The reason of a partition is that of its oldest segment that is not remote: the others wait for it, since segments are
-copied in order. Everything is as of one moment; nothing here reads a disk or a store, but for the timestamps of
-segments that the copy lag keeps back.
+The reason of a partition is that of its oldest segment that is not remote: segments are copied in order, so the others
+wait for it. All facts are from one moment. Nothing here reads a disk or a store, except for the timestamps of segments
+held back by the copy lag.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stratalog.remote.tier.watchdog import Step, StepKind
 
 
 class Reason(Enum):
-    """The value is the word that JSON, metrics and tables have for it."""
+    """The value is used in JSON, metrics and tables."""
 
     UP_TO_DATE = "up to date"
     ACTIVE_SEGMENT = "active segment"
@@ -34,11 +34,11 @@ class Reason(Enum):
     COPY_DISABLED = "copy disabled"
     DISABLED = "disabled"
     FOLLOWER = "follower"
-    #: Of a segment that is remote: local retention keeps the local one.
+    #: For a remote segment: local retention keeps the local one.
     LOCAL_RETENTION = "local retention"
 
 
-#: What each says of a segment, in a few words for people.
+#: A short explanation of each for users.
 MEANING = {
     Reason.UP_TO_DATE: "everything is remote",
     Reason.ACTIVE_SEGMENT: "the segment is active; it is copied once it is rolled (segment.bytes, segment.ms)",
@@ -57,7 +57,7 @@ MEANING = {
 
 @dataclass(frozen=True, slots=True)
 class TaskFailure:
-    """A task whose last turn failed: how many in a row, since when, and what it said last."""
+    """A task whose last run failed: how many in a row, since when, and the last error."""
 
     task: str
     times: int
@@ -67,9 +67,9 @@ class TaskFailure:
 
 @dataclass(frozen=True, slots=True)
 class TierFacts:
-    """One partition, as of `now_ms`. `segments` are the local ones in order, the active one last.
+    """One partition at `now_ms`. `segments` are the local ones in order, the active one last.
 
-    `highest_remote_offset` is the last offset that is finished remotely, -1 for none.
+    `highest_remote_offset` is the last offset copied to the remote tier, or -1.
     """
 
     topic: str
@@ -83,12 +83,12 @@ class TierFacts:
     log_end_offset: int
     highest_remote_offset: int
     now_ms: int
-    #: Whether the broker has a remote tier at all.
+    #: Whether the broker has a remote tier.
     is_available: bool = True
     is_leader: bool = True
-    #: Copies have ended until somebody looks: custom metadata is too large.
+    #: Copying stopped until an operator acts: custom metadata are too large.
     is_stopped: bool = False
-    #: What the copy task waits for; None while it is idle.
+    #: What the copy task waits for, None while idle.
     step: Step | None = None
     failures: Sequence[TaskFailure] = ()
     remote_segments: int = 0
@@ -97,7 +97,7 @@ class TierFacts:
 
 @dataclass(frozen=True, slots=True)
 class LocalSegmentStatus:
-    """One local segment, and why it is (only) here. `last_offset` is one below `base_offset` for an empty one."""
+    """One local segment, and why it is (only) local. `last_offset` of an empty one is `base_offset` - 1."""
 
     base_offset: int
     last_offset: int
@@ -107,12 +107,12 @@ class LocalSegmentStatus:
 
 @dataclass(frozen=True, slots=True)
 class TierStatus:
-    """What `partition_status` makes of the facts. Lag is what is sealed and not remote."""
+    """The status of a partition. Lag is what is sealed and not remote."""
 
     topic: str
     partition: int
     reason: Reason
-    #: The reason in a sentence, with its numbers.
+    #: The reason in a sentence, with numbers.
     text: str
     log_start_offset: int
     local_log_start_offset: int
@@ -131,12 +131,12 @@ class TierStatus:
 
     @property
     def is_failing(self) -> bool:
-        """Whether a task of the partition does not work, be it copying or deleting."""
+        """Whether a task of the partition fails, copying or deleting."""
         return self.reason is Reason.FAILING or bool(self.failures)
 
 
 def partition_status(facts: TierFacts) -> TierStatus:
-    """Return why the oldest segment that is not remote is not, and the same for every local segment."""
+    """Return why the oldest local-only segment is not remote, and the same for every local segment."""
     segments = tuple(_segment_statuses(facts))
     lagging = [one for one in segments[:-1] if one.reason is not Reason.LOCAL_RETENTION]
     head = next((one for one in segments if one.reason is not Reason.LOCAL_RETENTION), None)
@@ -186,7 +186,7 @@ def _of_active(facts: TierFacts, *, is_empty: bool) -> Reason:
 
 
 def _of_partition(facts: TierFacts) -> Reason | None:
-    """Return what holds for all of its segments."""
+    """Return a reason that holds for all segments."""
     if not facts.is_available or not facts.config.remote_storage_enable:
         return Reason.DISABLED
     if facts.config.remote_log_copy_disable:
@@ -199,7 +199,7 @@ def _reasons(facts: TierFacts, pending: Sequence[int], ends: Sequence[int], firs
     whole = _of_partition(facts)
     if whole is not None:
         return [whole] * len(pending)
-    segments = cast("Sequence[LogSegment]", facts.segments)  # which `candidates` asks for no more than these facts
+    segments = cast("Sequence[LogSegment]", facts.segments)  # `candidates` needs no more than these facts
     due = {
         candidate.segment.base_offset
         for candidate in candidates(segments, first_local, facts.last_stable_offset, facts.config, facts.now_ms)
@@ -216,7 +216,7 @@ def _reasons(facts: TierFacts, pending: Sequence[int], ends: Sequence[int], firs
 
 
 def _of_due(facts: TierFacts, *, is_first: bool) -> Reason:
-    """Return a segment that is due: the first is at work, or what keeps it; the others wait behind it."""
+    """Return the reason of a due segment: the first is in progress or blocked, the others wait for it."""
     if not is_first:
         return Reason.WAITING
     if facts.is_stopped or any(failure.task == "copy" for failure in facts.failures):
@@ -231,7 +231,7 @@ def _text(reason: Reason, head: LocalSegmentStatus | None, facts: TierFacts) -> 
     if reason is Reason.FAILING:
         copying = next((failure for failure in facts.failures if failure.task == "copy"), None)
         if facts.is_stopped or copying is None:
-            return f"{where}copies have ended: the plugin returned more custom metadata than is allowed"
+            return f"{where}copying has stopped: the plugin returned more custom metadata than is allowed"
         times = "once" if copying.times == 1 else f"{copying.times} times in a row"
         return f"{where}the copy has failed {times}: {copying.error}"
     if reason is Reason.ABOVE_LSO:

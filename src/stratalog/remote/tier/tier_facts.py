@@ -1,4 +1,4 @@
-"""What the remote tier says of itself: plain values, as of one moment."""
+"""Values that the remote tier reports, as of one moment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stratalog.remote.api import RemoteLogSegmentMetadata
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What one turn of a partition's tasks did: segments copied and segments deleted."""
+    """Result of one run of a partition's tasks: segments copied and segments deleted."""
 
     copied: int = 0
     deleted: int = 0
@@ -17,7 +17,7 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class TierLag:
-    """Sealed segments that are not in the remote tier yet, or remote ones that are left to delete."""
+    """Sealed segments not yet in the remote tier, or remote ones yet to be deleted."""
 
     segments: int = 0
     size_bytes: int = 0
@@ -25,10 +25,9 @@ class TierLag:
 
 @dataclass(frozen=True, slots=True)
 class RemoteTally:
-    """What the metadata of a partition adds up to, and how long it took to tell.
+    """Totals of a partition's metadata, and how long their computation took.
 
-    `metadata_count` counts segments in every state before the end of their deletion, `size_bytes` those that were
-    copied.
+    `metadata_count` counts segments in every state before DELETE_SEGMENT_FINISHED, `size_bytes` those that were copied.
     """
 
     metadata_count: int = 0
@@ -38,7 +37,7 @@ class RemoteTally:
 
 @dataclass(frozen=True, slots=True)
 class RemoteSizes:
-    """What the metadata knows of a partition: all segments in any state, and the bytes of the readable ones."""
+    """Number of segments of a partition in any state, and the bytes of the readable ones."""
 
     segments: int
     readable_segments: int
@@ -47,10 +46,10 @@ class RemoteSizes:
 
 @dataclass(frozen=True, slots=True)
 class RemoteTotals:
-    """What a metadata manager adds up of a partition as events come, so that no caller has to walk over its segments.
+    """Totals of a partition that a metadata manager updates with each event.
 
-    Segments in any state, the readable ones, and the bytes of these; `clamped` are the readable ones whose size is the
-    largest that Kafka's field holds, as their true size may be larger.
+    Segments in any state, the readable ones, and the bytes of these. `clamped` are the readable ones with the largest
+    size of Kafka's field: their true size may be larger.
     """
 
     segments: int
@@ -61,7 +60,7 @@ class RemoteTotals:
 
 @dataclass(frozen=True, slots=True)
 class PartitionGauges:
-    """What Kafka's gauges of a tiered partition say; sizes in bytes."""
+    """Values of Kafka's gauges of a tiered partition; sizes in bytes."""
 
     copy_lag_bytes: int
     copy_lag_segments: int
@@ -74,7 +73,7 @@ class PartitionGauges:
 
 @dataclass(slots=True)
 class ReaderTime:
-    """Reads of the remote tier that have ended, and the time that they took.
+    """Number and total time of finished reads of the remote tier.
 
     Kafka's RemoteLogReaderFetchRateAndTimeMs.
     """

@@ -1,4 +1,4 @@
-"""One tiered partition: its log, its tasks, and what of them a turn does."""
+"""One tiered partition: its log and its tasks."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from stratalog.remote.tier.tier_facts import PartitionGauges, TierLag
 from stratalog.remote.tier.watchdog import Step, TaskProgress
 from stratalog.util import Job
 
-#: The names of tasks, as they are reported.
+#: Names of tasks in reports.
 COPY, EXPIRATION, FOLLOWER = "copy", "expiration", "follower task"
-#: As which reads for clients are reported when they fail for a reason that does not pass by itself.
+#: The name under which permanent failures of client reads are reported.
 READ = "read"
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionTasks:
-    """What is done with one partition, and how far each is; all of it ends with `cancelled`."""
+    """The tasks of one partition. `cancelled` ends all of them."""
 
     copy: CopyTask
     expiration: ExpirationTask
@@ -37,7 +37,7 @@ class PartitionTasks:
 
 
 class TieredPartition:
-    """Thread-safe: each task has one turn at a time. `cancelled` ends the turns that are under way."""
+    """Runs the tasks of a partition. Thread-safe: each task runs once at a time. `cancelled` ends runs in progress."""
 
     def __init__(self, log: LogView, partition: TopicIdPartition, tasks: PartitionTasks, *, is_leader: bool) -> None:
         self.log = log
@@ -46,19 +46,19 @@ class TieredPartition:
         self.is_leader = is_leader
         self.jobs: list[Job] = []
         self._tasks = tasks
-        #: Whether copies have ended for good: the plugin returned more custom metadata than there may be.
+        #: Whether copying has stopped for good: the plugin returned too much custom metadata.
         self.copying_stopped = False
         self._copy_lock = threading.Lock()
         self._expiration_lock = threading.Lock()
 
     def turns(self) -> list[tuple[str, Callable[[], int]]]:
-        """Return the tasks that this replica of the partition has, by name."""
+        """Return the tasks of this replica of the partition, by name."""
         if self.is_leader:
             return [(COPY, self.copy), (EXPIRATION, self.expire)]
         return [(FOLLOWER, self.follow)]
 
     def copy(self) -> int:
-        """Copy what is due; how many segments were copied. Raises what `CopyTask.run` raises."""
+        """Copy what is due. Return the number of segments. Raises the errors of `CopyTask.run`."""
         config = self.log.config
         if not config.remote_storage_enable:
             return 0
@@ -73,22 +73,22 @@ class TieredPartition:
                 raise
 
     def expire(self) -> int:
-        """Delete what retention gives up; how many segments went. Raises what `ExpirationTask.run` raises."""
+        """Delete expired segments. Return their number. Raises the errors of `ExpirationTask.run`."""
         if not self.log.config.remote_storage_enable:
             return 0
         with self._expiration_lock, _turn(self._tasks.expiration.progress):
             return self._tasks.expiration.run()
 
     def follow(self) -> int:
-        """Learn how far the leader has copied: the last offset that is remote, -1 for none."""
+        """Return the last offset that the leader has copied, or -1."""
         with _turn(self._tasks.follower.progress):
             return self._tasks.follower.run()
 
     @property
     def copy_lag(self) -> TierLag:
-        """What is sealed and not remote, as of now: it grows while copies hang or fail.
+        """Return what is sealed and not remote. It grows while copies hang or fail.
 
-        What lies below the log start offset is not going to be copied, and does not count.
+        What is below the log start offset is not going to be copied, and does not count.
         """
         start = self.log.log_start_offset
         sealed = [
@@ -98,7 +98,7 @@ class TieredPartition:
 
     @property
     def copy_step(self) -> Step | None:
-        """The step that the copy task is at; None between two turns."""
+        """Return the current step of the copy task, None while idle."""
         return self._tasks.copy.progress.current
 
     @property
@@ -107,7 +107,7 @@ class TieredPartition:
 
     @property
     def gauges(self) -> PartitionGauges:
-        """Nothing waits to be copied by a follower, or where copying is switched off."""
+        """Return the gauges. Followers, and partitions with copying disabled, have no copy lag."""
         is_disabled = self.log.config.remote_log_copy_disable or self._tasks.copy.is_read_only
         copies = self.is_leader and not is_disabled
         copy_lag = self.copy_lag if copies else TierLag()
@@ -124,7 +124,7 @@ class TieredPartition:
 
     @contextmanager
     def ended(self) -> Iterator[bool]:
-        """Return whether no turn is under way; none begins within the block then."""
+        """Yield whether no run is in progress. None begins within the block."""
         with ExitStack() as locks:
             for lock in (self._copy_lock, self._expiration_lock):
                 if not lock.acquire(blocking=False):

@@ -1,4 +1,4 @@
-"""What the tasks of one tiered partition have in common: copy, expiration and the follower's."""
+"""Base class of the tasks of a tiered partition: copy, expiration and the follower's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks that make no progress: told once, with what they wait for, and once more when they go on."""
+"""Log tasks that make no progress once, with what they wait for, and again when they continue."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StepKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a task waits for; `detail` says it in words, for people."""
+    """What a task waits for; `detail` describes it for users."""
 
     kind: StepKind
     detail: str
@@ -33,25 +33,25 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A turn of a task that has stood still since `since_ms` (wall clock), and what it waits for."""
+    """A task run without progress since `since_ms` (wall clock), and what it waits for."""
 
     since_ms: int
     waiting_for: str
 
 
 class TaskProgress:
-    """How far one task is. The task notes its steps; anybody may look. Idle between two turns."""
+    """Progress of one task, which records its steps. Any thread may read it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._step: tuple[float, int, Step] | None = None
 
     def note(self, kind: StepKind, detail: str) -> None:
-        """Note that the task has come to something that may take long."""
+        """Record that the task begins a step that may take long."""
         self._step = (self._clock.monotonic(), self._clock.now_ms(), Step(kind, detail))
 
     def advance(self) -> None:
-        """Note that what the task waits for is in progress: it stands still from now on only."""
+        """Record progress of the current step."""
         step = self._step
         if step is not None:
             self._step = (self._clock.monotonic(), self._clock.now_ms(), step[2])
@@ -61,12 +61,12 @@ class TaskProgress:
 
     @property
     def current(self) -> Step | None:
-        """The step that the task is in; None between two turns."""
+        """The step that the task is in, None while idle."""
         step = self._step
         return None if step is None else step[2]
 
     def stalled(self, stall_ms: int) -> Stall | None:
-        """Return the step that has taken longer than `stall_ms`, if the task is in one."""
+        """Return the current step if it has taken longer than `stall_ms`."""
         step = self._step
         if step is None or (self._clock.monotonic() - step[0]) * 1000 < stall_ms:
             return None
@@ -74,18 +74,18 @@ class TaskProgress:
 
 
 class Watchdog:
-    """Looks at the progress of tasks. `stalls` may be read at any time. Thread-safe."""
+    """Checks the progress of tasks. `stalls` may be read at any time. Thread-safe."""
 
     def __init__(self, stall_ms: int, clock: Clock) -> None:
         self._stall_ms = stall_ms
         self._clock = clock
         self._watched: dict[tuple[TopicIdPartition, str], TaskProgress] = {}
         self._lock = threading.Lock()
-        #: The tasks that stand still.
+        #: The stalled tasks.
         self.stalls: dict[tuple[TopicIdPartition, str], Stall] = {}
 
     def watch(self, partition: TopicIdPartition, task: str) -> TaskProgress:
-        """Return the progress of a new task, which takes the place of an earlier one of the partition."""
+        """Return the progress of a new task, which replaces an earlier one of the partition."""
         progress = TaskProgress(self._clock)
         with self._lock:
             self._watched[partition, task] = progress
@@ -98,7 +98,7 @@ class Watchdog:
                     del watched[key]
 
     def look(self) -> None:
-        """Compare all tasks with the last look, and tell what has changed."""
+        """Compare all tasks with the last check, and log changes."""
         with self._lock:
             for (partition, task), progress in self._watched.items():
                 found = progress.stalled(self._stall_ms)
@@ -116,7 +116,7 @@ class Watchdog:
                     )
                 elif known is not None and found is None:
                     logger.warning(
-                        "%s of %s goes on after %.0f s; it waited for %s",
+                        "%s of %s continues after %.0f s; it waited for %s",
                         task,
                         partition,
                         (self._clock.now_ms() - known.since_ms) / 1000,

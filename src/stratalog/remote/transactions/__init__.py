@@ -1,4 +1,4 @@
-"""Objects that stay invisible until one step makes all of them visible."""
+"""Make a set of objects visible in one step."""
 
 import lazy_loader
 

@@ -1,33 +1,32 @@
-"""Making many segments of a bucket visible in one step, and taking others away with it.
+"""Make many segments of a bucket visible in one step, and remove others with them.
 
-A segment is there when its manifest is, so a job of many segments would appear one by one. Instead one object,
-`_publications/<turn>.json`, holds all manifests of the job: it appears whole, and from then on every segment counts.
+A segment exists when its manifest does, so a job's segments would appear one by one. Instead one object,
+`_publications/<turn>.json`, holds all manifests of the job: once it exists, every segment counts.
 
-    stage     workers put the objects of segments, without manifests: no reader takes them for segments
-    publish   the publication object is created (the one step); then the manifests are put, those of replaced segments
-              renamed, `<name>.done` and `<turn>.taken` say so, and the object goes
+    stage     workers put the objects of segments, without manifests: readers ignore them
+    publish   the publication object is created (the commit); then the manifests are put, those of replaced segments
+              renamed, `<name>.done` and `<turn>.taken` record it, and the publication object is deleted
     discard   the staged objects are deleted
 
-The publications of a bucket are numbered, each has its turn, and an object is created only where there is none: of
-several jobs that are at it at the same time one has the turn. A job whose segments are to lie behind all others asks
-for its turn (`next_turn`) before it looks where they end; if another job had it in between (OvertakenError), it looks
-again.
+Publications of a bucket have consecutive turns, and an object is created only if it does not exist: of several
+concurrent jobs one gets the turn. A job that appends to existing segments requests its turn (`next_turn`) before it
+reads where they end; if another job was published since (OvertakenError), it reads again.
 
-The manifest of a replaced segment goes on as `ObjectKind.REPLACED`, which no listing takes for a segment: a reader that
-had found the old one reads on, compressed and encrypted contents too, until `remove_objects` takes all of it away. What
-a crash keeps from that is found by `replaced_segments`.
+The manifest of a replaced segment is kept as `ObjectKind.REPLACED`, which listings ignore: a reader that found the old
+one can finish, with compressed and encrypted contents too, until `remove_objects` removes all of it.
+`replaced_segments` finds what a crash left of that.
 
-After a crash before the one step nothing is visible, and what was staged is what a failed copy leaves: `tier audit`
-names it, `tier repair` removes it. After a crash behind it everything is visible to readers through `catalog`,
-and the next publication, or `tier repair`, does the rest (`finish_publications`). Everything behind the one step may be
-done twice.
+After a crash before the commit nothing is visible, and staged objects are like those of a failed copy: `tier audit`
+reports them, `tier repair` removes them. After a crash following the commit everything is visible to readers through
+`catalog`, and the next publication, or `tier repair`, does the rest (`finish_publications`). All later steps are
+idempotent.
 
-The `.done` of a name remembers the number of its last batch, which makes publishing a batch of a stream idempotent.
-That of an unnumbered publication goes after `DONE_KEPT_MS`: until then it tells a reader that the bucket changed under
-his listing. So do the `.taken`, but for the last one.
+The `.done` of a name holds the number of its last batch, which makes publishing a batch of a stream idempotent. That of
+an unnumbered publication is removed after `DONE_KEPT_MS`: until then it shows readers that the bucket changed during
+their listing. The same holds for `.taken`, except the last one.
 
-Brokers are not concerned: they know segments by their metadata alone. A store that puts an object in the place of
-another although it is told not to (If-None-Match) guards nothing: there, one publisher to a topic at a time.
+Brokers are not affected: they know segments from their metadata alone. A store that ignores If-None-Match protects
+nothing: there, use one publisher for a topic at a time.
 """
 
 from __future__ import annotations
@@ -65,19 +64,19 @@ _WRITERS: Final = 16
 
 
 class OvertakenError(StratalogError):
-    """Another publication has had the turn; nothing of this one is visible."""
+    """Another publication had the turn. Nothing of this one is visible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A publication whose manifests are not all in their places yet. `uid` tells two of one name apart."""
+    """A publication whose manifests are not all in place yet. `uid` distinguishes two of one name."""
 
     turn: int
     name: str
     uid: str
     batch: int | None
     manifests: tuple[SegmentManifest, ...]
-    #: Segments that it takes away.
+    #: Segments to remove.
     replaces: tuple[SegmentManifest, ...] = ()
 
     def to_json(self) -> bytes:
@@ -94,7 +93,7 @@ class Publication:
 
     @classmethod
     def from_json(cls, key: str, data: bytes) -> Publication:
-        """RemoteStorageError names the object and what is wrong."""
+        """Parse. RemoteStorageError names the object and what is wrong."""
         document = _document(key, data)
         try:
             manifests, replaces = (
@@ -117,12 +116,11 @@ def publish(
     turn: int | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> bool:
-    """Make `manifests` visible and take `replaces` away, in one step; their objects stay until `remove_objects`.
+    """Make `manifests` visible and remove `replaces` in one step. Their objects stay until `remove_objects`.
 
     `name` is that of the job. With `batch`, the number of a batch of a stream, False is returned and nothing published
-    if this batch or a later one of that name was. With `turn`, what `next_turn` gave, OvertakenError if anything was
-    published since; without, as soon as it can be. Raises RemoteStorageError: nothing is visible then, or everything
-    is.
+    if this batch or a later one of that name was. With `turn` from `next_turn`, OvertakenError if anything was
+    published since; without, as soon as possible. After a RemoteStorageError either nothing or everything is visible.
     """
     uid = uuid_to_base64(random_uuid())
     while True:
@@ -138,25 +136,25 @@ def publish(
 
 
 def next_turn(store: ObjectStore, *, clock: Clock = SYSTEM_CLOCK) -> int:
-    """Return the turn of the next publication. What a crash left of those before it is finished."""
+    """Return the turn of the next publication, after finishing those that a crash interrupted."""
     finish_publications(store, clock=clock)
     return max(_turns(changes(store)), default=-1) + 1
 
 
 def _has_turn(store: ObjectStore, publication: Publication) -> bool:
-    """Return the one step, unless another has the turn."""
+    """Do the commit. Return False if another publication has the turn."""
     key = _key(_turn_name(publication.turn), _PUBLISHED)
     if store.create(key, publication.to_json()):
         return True
-    with suppress(RemoteResourceNotFoundError):  # it may be ours: of a request whose answer was lost
+    with suppress(RemoteResourceNotFoundError):  # it may be this one: of a request whose response was lost
         return Publication.from_json(key, bytes(store.get(key))).uid == publication.uid
-    with suppress(RemoteResourceNotFoundError):  # and somebody may have finished it
+    with suppress(RemoteResourceNotFoundError):  # and another process may have finished it
         return bool(_mark(store, publication.name)["uid"] == publication.uid)
     return False
 
 
 def is_published(store: ObjectStore, name: str, batch: int | None) -> bool:
-    """Return whether the one step of a job was done, or that of a stream for this batch or a later one."""
+    """Return whether a job was committed, or this batch of a stream or a later one."""
     if batch is not None:
         last = published_batch(store, name)
         return last is not None and last >= batch
@@ -167,7 +165,7 @@ def is_published(store: ObjectStore, name: str, batch: int | None) -> bool:
 
 
 def published_batch(store: ObjectStore, name: str) -> int | None:
-    """Return the number of the last batch published under a name, or None without one."""
+    """Return the number of the last batch published under a name, or None."""
     found = [each.batch for each in read_publications(store) if each.name == name]
     with suppress(RemoteResourceNotFoundError):
         found.append(_mark(store, name)["batch"])
@@ -175,7 +173,7 @@ def published_batch(store: ObjectStore, name: str) -> int | None:
 
 
 def finish_publications(store: ObjectStore, *, clock: Clock = SYSTEM_CLOCK) -> int:
-    """Do what a crash left undone; return how many publications that were. Old marks of finished ones go too."""
+    """Finish interrupted publications and return their number. Removes old marks of finished ones."""
     left = read_publications(store)
     for publication in left:
         _spread(store, publication)
@@ -192,27 +190,27 @@ def finish_publications(store: ObjectStore, *, clock: Clock = SYSTEM_CLOCK) -> i
 
 
 def read_publications(store: ObjectStore, infos: Iterable[ObjectInfo] | None = None) -> list[Publication]:
-    """Return those whose manifests are not all in their places yet; `infos` is what `changes` gave."""
+    """Return the publications whose manifests are not all in place. `infos` is a result of `changes`."""
     found = []
     for info in changes(store) if infos is None else infos:
         if info.key.endswith(_PUBLISHED):
             try:
                 data = bytes(store.get(info.key))
             except RemoteResourceNotFoundError:
-                continue  # finished since it was listed
+                continue  # finished after the listing
             found.append(Publication.from_json(info.key, data))
     return found
 
 
 def changes(store: ObjectStore) -> tuple[ObjectInfo, ...]:
-    """Return what a listing compares before and after: another value means that something was published in between."""
+    """Return a value to compare before and after a listing: it changes with every publication."""
     return store.list_level(DIRECTORY).objects
 
 
 def applied(
     manifests: Mapping[str, SegmentManifest], publications: Iterable[Publication]
 ) -> dict[str, SegmentManifest]:
-    """Manifests by key as they will be when the publications are finished."""
+    """Return manifests by key as they will be when the publications are finished."""
     result = dict(manifests)
     for publication in publications:
         for replaced in publication.replaces:
@@ -225,7 +223,7 @@ def applied(
 def remove_objects(store: ObjectStore, manifests: Iterable[SegmentManifest]) -> None:
     """Delete all objects of segments of our layout, manifests first.
 
-    Of staged ones that are not to be published (`discard`), and of replaced ones that are no longer read.
+    For staged ones that are not published (`discard`), and replaced ones that are no longer read.
     """
     _each(partial(_remove_segment, store), manifests)
 
@@ -237,25 +235,25 @@ def _remove_segment(store: ObjectStore, manifest: SegmentManifest) -> None:
     store.delete([last])
 
 
-#: What was staged goes as what was replaced does.
+#: Staged objects are deleted like replaced ones.
 discard = remove_objects
 
 
 def replaced_segments(store: ObjectStore, topics: Collection[str]) -> list[SegmentManifest]:
-    """Return the segments of topics that others have taken the place of, and whose objects were not removed yet."""
+    """Return the replaced segments of topics whose objects were not removed yet."""
     found = []
     for directory in store.list_level("").directories:
         if parse_topic_directory(directory) in topics:
             for info in store.list(directory):
                 key = ObjectKey.parse(info.key)
                 if key is not None and key.kind is ObjectKind.REPLACED:
-                    with suppress(RemoteResourceNotFoundError):  # removed since it was listed
+                    with suppress(RemoteResourceNotFoundError):  # removed after the listing
                         found.append(read_replaced(store, key))
     return found
 
 
 def _spread(store: ObjectStore, publication: Publication) -> None:
-    """Everything behind the one step."""
+    """Do all steps after the commit."""
     if not _is_done(store, publication):
         _each(lambda each: store.put(each.key(ObjectKind.MANIFEST), each.to_json()), publication.manifests)
         _each(lambda each: _retire(store, each), publication.replaces)
@@ -273,7 +271,7 @@ def _spread(store: ObjectStore, publication: Publication) -> None:
 
 
 def _retire(store: ObjectStore, manifest: SegmentManifest) -> None:
-    """Have listings pass over a segment; nothing is done to one that is gone."""
+    """Hide a segment from listings, unless it is gone."""
     key = manifest.key(ObjectKind.MANIFEST)
     with suppress(RemoteResourceNotFoundError):
         store.put(manifest.key(ObjectKind.REPLACED), store.get(key))
@@ -281,21 +279,21 @@ def _retire(store: ObjectStore, manifest: SegmentManifest) -> None:
 
 
 def _is_done(store: ObjectStore, publication: Publication) -> bool:
-    """Return whether only the object itself is left: its segments may have been deleted since."""
+    """Return whether only the publication object is left: its segments may have been deleted since."""
     with suppress(RemoteResourceNotFoundError):
         return bool(_mark(store, publication.name)["turn"] >= publication.turn)
     return False
 
 
 def _forget(store: ObjectStore, name: str) -> None:
-    """Delete an old mark, unless it remembers a batch."""
+    """Delete an old mark, unless it holds a batch number."""
     with suppress(RemoteResourceNotFoundError):
         if _mark(store, name)["batch"] is None:
             store.delete([_key(name, _DONE)])
 
 
 def _mark(store: ObjectStore, name: str) -> dict[str, Any]:
-    """Return what `.done` says. Raises RemoteResourceNotFoundError."""
+    """Return the content of `.done`. Raises RemoteResourceNotFoundError."""
     key = _key(name, _DONE)
     document = _document(key, bytes(store.get(key)))
     if not isinstance(document.get("turn"), int) or "batch" not in document:
@@ -316,7 +314,7 @@ def _document(key: str, data: bytes) -> dict[str, Any]:
             raise ValueError(f"format {document['format']} version {document['version']}, expected {_VERSION}")
     except (ValueError, KeyError, TypeError) as error:
         raise RemoteStorageError(
-            f"{key} is no publication that this release can read: {error}; use the release that wrote it"
+            f"{key} is not a publication that this release can read: {error}; use the release that wrote it"
         ) from error
     return dict(document)
 
@@ -331,12 +329,12 @@ def _stem(key: str) -> str:
 
 
 def _turns(infos: Iterable[ObjectInfo]) -> Iterator[int]:
-    """Yield those that publications have had, as far as is remembered: the last one always is."""
+    """Yield the remembered turns; the last one always is."""
     for info in infos:
         if info.key.endswith((_PUBLISHED, _TAKEN)) and _stem(info.key).isdigit():
             yield int(_stem(info.key))
 
 
 def _turn_name(turn: int) -> str:
-    """In listings they stand in their order."""
+    """Return the name of a turn, which sorts in order."""
     return f"{turn:020d}"

@@ -1,8 +1,8 @@
-"""Segments that were written in bulk, put into a bucket without being visible; `publication` makes them so.
+"""Bulk-written segments in a bucket that are invisible until `bucket_transaction` publishes them.
 
-A writer that does not know yet where his offsets will lie guesses. Where he guessed wrong, `move` puts the segment
-where it belongs, under a new segment id, so that no object ever changes. The first half of a segment id is the job's:
-what a job has left behind can be told from everything else (`sweep`, `is_of_job`).
+A writer assigns provisional offsets. If they are wrong, `move` stores the segment again under a new segment id, so
+objects never change. The first half of a segment id is the job's, which identifies what a job has left behind (`sweep`,
+`is_of_job`).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from stratalog.remote.storage import (
 )
 from stratalog.util import REAL_FILESYSTEM, SYSTEM_CLOCK, Clock, FileSystem, random_uuid
 
-#: No broker's id: stands for who copied a segment that no broker had.
+#: No broker's id: for segments that no broker copied.
 BULK_BROKER_ID: Final = -1
 
 _JOB_BYTES: Final = 8
-#: For ids that are made in a way of one's own (RFC 9562), and where an id has its version.
+#: Version of custom ids (RFC 9562), and its position.
 _BULK_VERSION: Final = 8
 _VERSION_AT: Final = 76
 _PIECE_BYTES: Final = 8 << 20
@@ -39,7 +39,7 @@ _PIECE_BYTES: Final = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """The leader epochs of a partition so far, ascending, never empty; the last one is that of what is written now."""
+    """The leader epochs of a partition, ascending, never empty. The last one is that of new segments."""
 
     epochs: tuple[EpochEntry, ...]
 
@@ -48,7 +48,7 @@ class Lineage:
         return self.epochs[-1].epoch
 
     def of(self, base_offset: int) -> dict[int, int]:
-        """Return the epochs of a segment that begins at `base_offset` behind all of them."""
+        """Return the epochs of a segment that begins at `base_offset` after all of them."""
         return {self.latest: base_offset}
 
 
@@ -64,7 +64,7 @@ def stage(
     partition_count: int | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> SegmentManifest:
-    """Put a written segment's objects; its manifest is returned. Raises RemoteStorageError."""
+    """Store a written segment's objects and return its manifest. Raises RemoteStorageError."""
     metadata = RemoteLogSegmentMetadata(
         segment_id=RemoteLogSegmentId(partition, segment_id(job)),
         start_offset=written.base_offset,
@@ -101,9 +101,9 @@ def move(
     fs: FileSystem = REAL_FILESYSTEM,
     clock: Clock = SYSTEM_CLOCK,
 ) -> SegmentManifest:
-    """Stage a staged segment again at `base_offset`, by way of files in the directory `scratch`; the old one stays.
+    """Stage a staged segment again at `base_offset`, through files in the directory `scratch`. Keeps the old one.
 
-    Memory does not grow with the segment. Raises RemoteStorageError, OSError.
+    Memory use does not depend on the segment's size. Raises RemoteStorageError, OSError.
     """
     reader, shift = manager.reader, base_offset - manifest.base_offset
     paths = {}
@@ -150,9 +150,9 @@ def move(
 
 
 def sweep(store: ObjectStore, job: UUID, topic: str | None) -> int:
-    """Delete what a job has put for `topic` (None: for any) and not published; return how many objects that were.
+    """Delete what a job has staged for `topic` (None: any) and not published. Return the number of objects.
 
-    What is published is at its place by now: `finish_publications` comes first. Raises RemoteStorageError.
+    Published ones are already in place: `finish_publications` comes first. Raises RemoteStorageError.
     """
     deleted = 0
     for directory in store.list_level("").directories:
@@ -174,14 +174,14 @@ def sweep(store: ObjectStore, job: UUID, topic: str | None) -> int:
 def new_job() -> UUID:
     """Return an id for a bulk load.
 
-    Of version 8, as no broker's are, so that its segments can be told from copies of brokers.
+    Of version 8, unlike brokers' ids, so that its segments can be distinguished from broker copies.
     """
     drawn = random_uuid().int
     return UUID(int=drawn & ~(0xF << _VERSION_AT) | _BULK_VERSION << _VERSION_AT)
 
 
 def is_bulk(segment: UUID) -> bool:
-    """Return whether a segment with this id was staged by a bulk load."""
+    """Return whether a bulk load staged the segment with this id."""
     return segment.version == _BULK_VERSION
 
 
@@ -190,20 +190,20 @@ def segment_id(job: UUID) -> UUID:
 
 
 def is_of_job(segment: UUID, job: UUID) -> bool:
-    """Return whether a segment with this id is a job's."""
+    """Return whether a segment id is a job's."""
     return job_of(segment) == job_of(job)
 
 
 def job_of(segment: UUID) -> bytes:
-    """Return what the ids of a job's segments have in common.
+    """Return the common part of the ids of a job's segments.
 
-    Of a segment that a broker has copied something of its own.
+    For a segment that a broker copied, its own id.
     """
     return segment.bytes[:_JOB_BYTES]
 
 
 def _cut(lineage: Lineage, base_offset: int) -> list[EpochEntry]:
-    """Return the epochs up to the end of a segment; one that begins in it begins with it."""
+    """Return the epochs up to the end of a segment."""
     return [entry for entry in lineage.epochs if entry.start_offset <= base_offset] or [
         EpochEntry(lineage.latest, base_offset)
     ]

@@ -1,8 +1,8 @@
-"""Segments as the tiered-storage plugin of Aiven for Apache Kafka stores them: read, written and deleted.
+"""Read, write and delete segments in the layout of Aiven's tiered storage plugin for Apache Kafka.
 
     <topic>-<topic id>/<partition>/<base offset, 20 digits>-<segment id>.log            records, in chunks
-                                                                        .indexes        all indexes one after the other
-                                                                        .rsm-manifest   JSON, the last one to be written
+                                                                        .indexes        all indexes, concatenated
+                                                                        .rsm-manifest   JSON, written last
 
 Source: its documentation and sources (github.com/Aiven-Open/tiered-storage-for-apache-kafka), version 1 of the
 manifest.

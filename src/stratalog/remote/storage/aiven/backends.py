@@ -1,4 +1,4 @@
-"""Where the plugin's storage backends keep objects (`storage.*`), as a URL and options of our object stores."""
+"""Translate the plugin's storage backend options (`storage.*`) into a URL and options of our object stores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE_SYSTEM: Final = f"{_PACKAGE}filesystem.FileSystemStorage"
 S3: Final = f"{_PACKAGE}s3.S3Storage"
 AZURE: Final = f"{_PACKAGE}azure.AzureBlobStorage"
 
-#: Kept for the plugin's own clients: nothing of ours does what they tell those.
+#: Options of the plugin's own clients without an equivalent here.
 _WITHOUT_EFFECT: Final = (
     "storage.overwrite.enabled",
     "storage.s3.multipart.upload.part.size",
@@ -26,7 +26,7 @@ _WITHOUT_EFFECT: Final = (
     "storage.azure.upload.block.size",
 )
 _AWS_PROVIDERS: Final = "software.amazon.awssdk.auth.credentials."
-#: What finds credentials where our client looks for them too.
+#: Sources of credentials that our client also uses.
 _KNOWN_PROVIDERS: Final = frozenset(
     _AWS_PROVIDERS + name
     for name in (
@@ -42,27 +42,27 @@ _KNOWN_PROVIDERS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """The URL and the options of `ObjectStore.from_url`."""
+    """URL and options for `ObjectStore.from_url`."""
 
     url: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def backend_of(options: PluginOptions, fs: FileSystem) -> Backend:
-    """Return the one that is configured. UsageError names the key that cannot be used, and what to do."""
+    """Return the configured backend. UsageError names the unusable key and what to do."""
     options.without_effect(_WITHOUT_EFFECT)
     kinds = {FILE_SYSTEM: _file_system, S3: _s3, AZURE: _azure}
     name = options.required(BACKEND_CLASS)
     kind = kinds.get(name)
     if kind is None:
-        raise UsageError(f"{BACKEND_CLASS}={name} is not known: expected one of {', '.join(kinds)}")
+        raise UsageError(f"{BACKEND_CLASS}={name} is unknown: expected one of {', '.join(kinds)}")
     return kind(options, fs)
 
 
 def _file_system(options: PluginOptions, fs: FileSystem) -> Backend:
     root = Path(options.required("storage.root"))
     if not fs.is_dir(root):
-        raise UsageError(f"storage.root={root} is not a directory: make it or mount it first")
+        raise UsageError(f"storage.root={root} is not a directory: create or mount it first")
     return Backend(root.absolute().as_uri(), {"remove_empty_directories": "true"})
 
 
@@ -94,14 +94,14 @@ def _s3(options: PluginOptions, _: FileSystem) -> Backend:
     storage_class = options.take("storage.s3.storage.class") or "STANDARD"
     if storage_class != "STANDARD":
         raise UsageError(
-            f"storage.s3.storage.class={storage_class}: objects are put as STANDARD; set that, and let a life-cycle "
-            "rule of the bucket move them"
+            f"storage.s3.storage.class={storage_class}: only STANDARD is supported; set that, and add a "
+            "life-cycle rule to the bucket to move objects"
         )
     provider = options.take("storage.aws.credentials.provider.class")
     if provider is not None and provider not in _KNOWN_PROVIDERS:
         raise UsageError(
             f"storage.aws.credentials.provider.class={provider} is not known: give the keys as "
-            "storage.aws.access.key.id and storage.aws.secret.access.key, or leave it away for the environment or the "
+            "storage.aws.access.key.id and storage.aws.secret.access.key, or omit it for the environment or the "
             "machine's role"
         )
     if options.take("storage.aws.credentials.file") is not None:
@@ -131,6 +131,6 @@ def _azure(options: PluginOptions, _: FileSystem) -> Backend:
 
 
 def _given(options: PluginOptions, names: Mapping[str, str], *, required: bool = False) -> dict[str, str]:
-    """Return the options of a store whose keys of the plugin are set."""
+    """Return store options for the plugin's keys that are set."""
     values = {name: options.required(key) if required else options.take(key) for name, key in names.items()}
     return {name: value for name, value in values.items() if value is not None}

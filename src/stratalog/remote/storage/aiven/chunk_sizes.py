@@ -22,16 +22,16 @@ import cramjam
 _COUNT = struct.Struct(">i")
 _BASE = struct.Struct(">ib")
 
-#: What is decompressed at most: the index of 2 GiB in chunks of 64 bytes is as large.
+#: Decompression limit: an index of 2 GiB in chunks of 64 bytes is this large.
 _BYTES_MAX = 128 * 1024 * 1024
-#: What the plugin decompresses at most.
+#: The plugin's own limit.
 _PLUGIN_BYTES_MAX = 10 * 1024 * 1024
 
 _ZSTD_LEVEL = 3
 
 
 def encode_text(sizes: Sequence[int]) -> str:
-    """Return the text for these sizes. ValueError for more than the plugin reads."""
+    """Return the text for these sizes. ValueError if the plugin could not read it."""
     data = encode(sizes)
     if len(data) > _PLUGIN_BYTES_MAX:
         raise ValueError(
@@ -52,7 +52,7 @@ def encode(sizes: Sequence[int]) -> bytes:
 
 
 def decode_text(text: str) -> tuple[int, ...]:
-    """Return the sizes of the chunks. ValueError says what is wrong with the text."""
+    """Return the sizes of the chunks. ValueError for an invalid text."""
     frame = base64.b64decode(text, validate=True)
     try:
         out = bytes(cramjam.zstd.decompress(frame, output_len=_content_size(frame)))
@@ -62,7 +62,7 @@ def decode_text(text: str) -> tuple[int, ...]:
 
 
 def decode(data: bytes) -> tuple[int, ...]:
-    """Return the sizes of the chunks. ValueError says what is wrong with the bytes."""
+    """Return the sizes of the chunks. ValueError for invalid bytes."""
     if len(data) < _COUNT.size:
         raise ValueError(f"a chunk index of {len(data)} bytes has no count")
     (count,) = _COUNT.unpack_from(data)
@@ -96,7 +96,7 @@ def _last(data: bytes) -> int:
 
 
 def _content_size(frame: bytes) -> int:
-    """Return what the header of a zstd frame says that it holds. Raises ValueError when it does not, or too much.
+    """Return the content size in the header of a zstd frame. Raises ValueError if it is missing or too large.
 
     Source: RFC 8878, section 3.1.1.1.
     """

@@ -1,13 +1,13 @@
-"""What the plugin notes of a segment in the broker's metadata (`custom.metadata.fields.include`).
+"""The plugin's custom metadata of a segment (`custom.metadata.fields.include`).
 
 Tagged fields as Kafka's protocol writes them: an unsigned varint with their number, then for each its tag and its size
-(unsigned varints) and its value. Nothing at all when no field is included.
+(unsigned varints) and its value. Empty when no field is included.
 
     0   REMOTE_SIZE     bytes of the three objects (zigzag varint)
-    1   OBJECT_PREFIX   what stands before the key (unsigned varint length + 1, UTF-8)
+    1   OBJECT_PREFIX   the prefix of the key (unsigned varint length + 1, UTF-8)
     2   OBJECT_KEY      the key without prefix and suffix (the same)
 
-Prefix and key that are noted say where the records and indexes of a segment lie, whatever the configuration says later.
+Stored prefix and key locate the objects of a segment, even if the configuration changes later.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stratalog.util import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, decode_unsigned,
 
 
 class CustomField(IntEnum):
-    """The value is the tag."""
+    """Fields, by tag."""
 
     REMOTE_SIZE = 0
     OBJECT_PREFIX = 1
@@ -29,7 +29,7 @@ class CustomField(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class NotedFields:
-    """What was noted of a segment; None is what was not."""
+    """The fields of a segment, None if missing."""
 
     remote_size: int | None = None
     object_prefix: str | None = None
@@ -45,7 +45,7 @@ class NotedFields:
 
 
 def encode(fields: NotedFields) -> bytes:
-    """Return the bytes, none without a field."""
+    """Return the bytes, empty without a field."""
     values: dict[CustomField, bytes] = {}
     if fields.remote_size is not None:
         values[CustomField.REMOTE_SIZE] = encode_varint(fields.remote_size)
@@ -60,7 +60,7 @@ def encode(fields: NotedFields) -> bytes:
 
 
 def decode(data: bytes, source: str) -> NotedFields:
-    """Parse; fields with other tags are passed over. RemoteStorageError names `source` and what is wrong."""
+    """Parse, ignoring unknown tags. RemoteStorageError names `source` and what is wrong."""
     if not data:
         return NotedFields()
     try:

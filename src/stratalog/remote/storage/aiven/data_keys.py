@@ -1,7 +1,7 @@
-"""Data keys of encrypted segments of this layout: AES-256 keys under RSA, OAEP with SHA3-512 (also in MGF1).
+"""Data keys of encrypted segments: AES-256 keys encrypted with RSA, OAEP with SHA3-512 (also in MGF1).
 
-Private keys are PEM files, named by the id that manifests have: `aiven.encryption.key.file=<id>=<path>,...`. Who writes
-has the public key as well (`SealingKey`).
+Private keys are PEM files, identified by the key id in manifests: `aiven.encryption.key.file=<id>=<path>,...`. Writers
+also have the public key (`SealingKey`).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ OPTION = "aiven.encryption.key.file"
 
 _HASH_BYTES = 64
 _AES_KEY_SIZES = (16, 24, 32)
-#: Of new data keys.
+#: Size of new data keys.
 DATA_KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class DataKeys:
-    """Opens data keys with the private keys that it has, by their ids. Thread-safe."""
+    """Decrypts data keys with private keys, by id. Thread-safe."""
 
     private_keys: Mapping[str, RSAPrivateKey] = field(default_factory=dict, repr=False, hash=False)
 
     @classmethod
     def of_files(cls, names: str | None, fs: FileSystem = REAL_FILESYSTEM) -> DataKeys:
-        """Return the keys of comma-separated `<id>=<path>`. UsageError names what holds no RSA key."""
+        """Return the keys of comma-separated `<id>=<path>`. UsageError names a file without an RSA key."""
         keys = {}
         for each in (name.strip() for name in (names or "").split(",")):
             if not each:
@@ -48,7 +48,7 @@ class DataKeys:
         return cls(keys)
 
     def open(self, key_id: str, sealed: bytes, source: str) -> bytes:
-        """Return the data key. RemoteStorageError names an id that is not here, and a key that is not the one."""
+        """Return the data key. RemoteStorageError names an unknown id, or a key that does not fit."""
         key = self.private_keys.get(key_id)
         if key is None:
             have = f"those configured are {', '.join(self.private_keys)}" if self.private_keys else "none is configured"
@@ -67,13 +67,13 @@ class DataKeys:
 
 @dataclass(frozen=True, slots=True)
 class SealingKey:
-    """Seals new data keys with a public key. Thread-safe."""
+    """Encrypts new data keys with a public key. Thread-safe."""
 
     key_id: str
     public_key: RSAPublicKey = field(repr=False, hash=False)
 
     def seal(self, data_key: bytes) -> bytes:
-        """Return the data key under the public key, other bytes each time."""
+        """Return the encrypted data key, different bytes each time."""
         return _seal(self.public_key, data_key)
 
 
@@ -116,7 +116,7 @@ def _read(option: str, path: str, fs: FileSystem) -> bytes:
 
 
 def _seal(key: RSAPublicKey, data_key: bytes) -> bytes:
-    """RSAES-OAEP encryption (RFC 8017, section 7.1.1), the other way of `_open`."""
+    """RSAES-OAEP encryption (RFC 8017, section 7.1.1), the inverse of `_open`."""
     numbers = key.public_numbers()
     size = (numbers.n.bit_length() + 7) // 8
     padding = bytes(size - len(data_key) - 2 * _HASH_BYTES - 2)

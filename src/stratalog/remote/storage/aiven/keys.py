@@ -1,4 +1,4 @@
-"""Keys of objects of this layout: the same stem as ours, other suffixes."""
+"""Object keys of this layout: the same stem as ours with other suffixes."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ LOG = "log"
 INDEXES = "indexes"
 MANIFEST = "rsm-manifest"
 
-#: In the order in which they are deleted: without its manifest a segment does not exist.
+#: In order of deletion: without its manifest a segment does not exist.
 SUFFIXES = (MANIFEST, LOG, INDEXES)
 
 
 def aiven_key(key: ObjectKey, suffix: str) -> str:
-    """Return the key of one of the three objects of the segment that `key` is of."""
+    """Return the key of one of the three objects of a segment."""
     stem = str(key).removesuffix(f".{key.kind.value}")
     return f"{stem}.{suffix}"
 
 
 def main_path(metadata: RemoteLogSegmentMetadata) -> str:
-    """Return what the keys of a segment have between prefix and suffix."""
+    """Return the part of a segment's keys between prefix and suffix."""
     return str(ObjectKey.of(metadata, ObjectKind.LOG)).removesuffix(f".{ObjectKind.LOG.value}")
 
 
 def object_key(key: ObjectKey) -> str:
-    """Return where the content that `key` names in our layout lies in this one."""
+    """Return the key of a content in this layout."""
     return aiven_key(key, suffix(key.kind))
 
 
 def suffix(kind: ObjectKind) -> str:
-    """Return the suffix of the object that holds a content."""
+    """Return the suffix of the object with a content."""
     return {ObjectKind.LOG: LOG, ObjectKind.MANIFEST: MANIFEST}.get(kind, INDEXES)
 
 
 def parse_manifest_key(key: str) -> ObjectKey | None:
-    """Return the segment whose manifest of this layout `key` is, or None for every other key."""
+    """Return the segment of a manifest key of this layout, or None for any other key."""
     stem, separator, suffix = key.rpartition(".")
     if not separator or suffix != MANIFEST:
         return None

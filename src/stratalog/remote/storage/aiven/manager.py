@@ -1,7 +1,7 @@
-"""The storage manager that does what the tiered-storage plugin of Aiven does, on the same objects.
+"""A storage manager that works like Aiven's tiered storage plugin, on the same objects.
 
-Copy: records, indexes, the manifest last. Delete: the manifest first. The plugin notes nowhere whose a bucket is, so
-nothing is asked about that: in a cluster the leader of a partition copies and deletes, as with the plugin.
+A copy puts records, indexes, and the manifest last. A deletion removes the manifest first. The plugin records no owner
+of a bucket, so none is checked: the leader of a partition copies and deletes, as with the plugin.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _Result = TypeVar("_Result")
 
 
 class AivenRemoteStorageManager(SegmentStore):
-    """See `RemoteStorageManager`. `configure` takes the plugin's own keys.
+    """A `RemoteStorageManager` configured with the plugin's own keys.
 
-    Every call on the store has a deadline, larger than the store's own for one request. With `is_read_only` nothing is
-    ever copied or deleted.
+    Every store call has a deadline, larger than the store's own for one request. With `is_read_only` nothing is ever
+    copied or deleted.
     """
 
-    #: Positions in this layout are numbers of 32 bits.
+    #: Positions in this layout are 32-bit integers.
     position_max = INT32_MAX
 
     def __init__(
@@ -74,12 +74,12 @@ class AivenRemoteStorageManager(SegmentStore):
         return self._settings
 
     def ensure_owner(self) -> None:
-        """Raise NotOwnerError where nothing may be copied or deleted."""
+        """Raise NotOwnerError if nothing may be copied or deleted."""
         if self.is_read_only:
             raise NotOwnerError(f"{self.store.url} is only read by this broker")
 
     def release_owner(self) -> None:
-        """There is nothing to note."""
+        """Do nothing: there is no record."""
 
     # --- copy ---------------------------------------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ class AivenRemoteStorageManager(SegmentStore):
         return StoredSegment(self.manifest(metadata).segment_size_in_bytes, None)
 
     def manifest(self, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
-        """Return the manifest of a segment; kept for the next call."""
+        """Return the manifest of a segment, and cache it."""
         return self.reader.manifest(ObjectKey.of(metadata, ObjectKind.MANIFEST), lambda _: self._find(metadata))
 
     def _find(self, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
@@ -121,7 +121,7 @@ class AivenRemoteStorageManager(SegmentStore):
         return replace(manifest, object_stem=stem)
 
     def _stem(self, metadata: RemoteLogSegmentMetadata) -> str:
-        """Return where the objects of a segment lie: what was noted at its copy goes before what is configured now."""
+        """Return the key stem of a segment: the one recorded at its copy, else as configured now."""
         custom = metadata.custom_metadata
         noted = custom_metadata.decode(b"" if custom is None else custom.value, str(metadata.segment_id))
         prefix = self.settings.key_prefix if noted.object_prefix is None else noted.object_prefix
@@ -131,7 +131,7 @@ class AivenRemoteStorageManager(SegmentStore):
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
         if self.is_read_only:
-            return  # its metadata forget the segment, whose objects are another cluster's
+            return  # its metadata are removed, but its objects belong to another cluster
         self.reader.forget(ObjectKey.of(metadata, ObjectKind.MANIFEST))
         stem = self._stem(metadata)
         manifest, *contents = [f"{stem}.{suffix}" for suffix in SUFFIXES]

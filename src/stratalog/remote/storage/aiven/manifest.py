@@ -1,4 +1,4 @@
-"""A manifest of this layout (`.rsm-manifest`, JSON, version "1") as a `SegmentManifest`, and back.
+"""Convert a manifest of this layout (`.rsm-manifest`, JSON, version "1") to and from a `SegmentManifest`.
 
 chunkIndex        type "fixed": transformedChunkSize, finalTransformedChunkSize; type "variable": transformedChunks
                   (`chunk_sizes`); both: originalChunkSize, originalFileSize
@@ -6,10 +6,10 @@ segmentIndexes    offset, timestamp, producerSnapshot, leaderEpoch, transaction 
                   size in `.indexes`; a size of 0 is an index without entries; each is one chunk of its own, never
                   compressed
 compression       whether the chunks of `.log` are zstd frames
-encryption        dataKey "<id of the RSA key>:<base64 of the AES key under it>" and aad (base64); not there: plain
-remoteLogSegmentMetadata   what the broker knew of the segment; the plugin does not read it
+encryption        dataKey "<id of the RSA key>:<base64 of the AES key under it>" and aad (base64); missing: plain
+remoteLogSegmentMetadata   the broker's metadata of the segment; the plugin does not read it
 
-The plugin's JSON has no spaces, and its fields have this order; what is written here is byte for byte the same.
+The plugin's JSON has no spaces, and its fields have this order; this module writes the same bytes.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _KINDS = {
 }
 
 
-#: Contents in the order in which they lie in `.indexes`.
+#: Contents in their order in `.indexes`.
 INDEX_ORDER = tuple(_KINDS.values())
 
 
 def encode(manifest: SegmentManifest) -> bytes:
-    """Return the object. ValueError for a manifest of another layout, and for one that the plugin could not read."""
+    """Return the object. ValueError for a manifest of another layout, or one that the plugin could not read."""
     if manifest.layout is not ObjectLayout.AIVEN:
         raise ValueError(f"a manifest of the layout {manifest.layout.value} is not one of Aiven's")
     document: dict[str, Any] = {
@@ -115,13 +115,13 @@ def decode(data: Buffer, source: str) -> SegmentManifest:
         if document["version"] != VERSION:
             raise ManifestFromTheFutureError(
                 f"{source} is a manifest of version {document['version']} of the Aiven layout, and this release reads "
-                f"version {VERSION}: upgrade to a release that reads it (the segment is left as it is)"
+                f"version {VERSION}: upgrade to a release that reads it (the segment is unchanged)"
             )
         manifest = _manifest(document)
         manifest.validate()
     except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
         what = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
-        raise RemoteStorageError(f"{source} is no manifest of a segment of the Aiven layout: {what}") from error
+        raise RemoteStorageError(f"{source} is not a manifest of a segment of the Aiven layout: {what}") from error
     return manifest
 
 
@@ -178,7 +178,7 @@ def _records(index: Mapping[str, Any], *, plain: bool) -> StoredObject:
 
 
 def index_object(position: int, stored_size: int, encrypted: bool) -> StoredObject:
-    """Return an index that takes `stored_size` bytes of `.indexes`. Raises ValueError for a size that none can have."""
+    """Return an index that takes `stored_size` bytes of `.indexes`. Raises ValueError for an invalid size."""
     if stored_size == 0:
         return StoredObject(0, None, ChunkIndex(0, 1, (), position))
     size = stored_size - (NONCE_BYTES + TAG_BYTES if encrypted else 0)

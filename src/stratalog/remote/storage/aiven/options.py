@@ -1,4 +1,4 @@
-"""The plugin's keys and values, taken one by one. Unused keys are refused at the end."""
+"""Read the plugin's keys and values one by one, and refuse unused ones at the end."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ logger = logging.getLogger(__name__)
 
 
 class PluginOptions:
-    """Keys without the prefix of plugins. Every method raises UsageError that names the key and what is expected."""
+    """Keys without the plugin prefix. Every method raises UsageError with the key and what is expected."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options
         self._taken: set[str] = set()
 
     def take(self, name: str) -> str | None:
-        """Return a value without the blanks around it; None where it is not set."""
+        """Return a value without surrounding blanks, or None."""
         self._taken.add(name)
         value = self._options.get(name)
         return None if value is None else value.strip()
@@ -51,11 +51,11 @@ class PluginOptions:
         return number
 
     def names(self, name: str) -> list[str]:
-        """Return the parts of a value with commas."""
+        """Return the parts of a comma-separated value."""
         return [part.strip() for part in (self.take(name) or "").split(",") if part.strip()]
 
     def without_effect(self, names: Iterable[str], prefixes: tuple[str, ...] = ()) -> None:
-        """Take keys that mean nothing here; what of them is set is one line in the log."""
+        """Accept keys without effect here; those that are set are logged."""
         wanted = set(names)
         found = sorted(each for each in self._options if each in wanted or each.startswith(prefixes))
         self._taken.update(found)
@@ -63,8 +63,8 @@ class PluginOptions:
             logger.info("These keys of Aiven's plugin have no effect in this broker: %s", ", ".join(found))
 
     def refuse_the_rest(self) -> None:
-        """Raise UsageError for a key that was not taken."""
+        """Raise UsageError for an unused key."""
         rest = sorted(set(self._options) - self._taken)
         if rest:
             more = f" (and {len(rest) - 1} more)" if len(rest) > 1 else ""
-            raise UsageError(f"{rest[0]}{more} is not known of Aiven's plugin in this broker: take it away")
+            raise UsageError(f"{rest[0]}{more} is not an option of Aiven's plugin in this broker: remove it")

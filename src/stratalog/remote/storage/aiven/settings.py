@@ -1,4 +1,4 @@
-"""The plugin's own configuration (`rsm.config.*`), as a broker with the plugin has it in its server.properties."""
+"""The plugin's own configuration (`rsm.config.*`), as in the server.properties of a broker with the plugin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stratalog.remote.storage.aiven.writer import AivenEncoding, CompressionRule
 from stratalog.remote.storage.keyring import require_cryptography
 from stratalog.util import REAL_FILESYSTEM, FileSystem
 
-#: What `remote.log.storage.manager.class.name` is with the plugin.
+#: The plugin's value of `remote.log.storage.manager.class.name`.
 PLUGIN_CLASS: Final = "io.aiven.kafka.tieredstorage.RemoteStorageManager"
 
 _CHUNK_BYTES_MAX: Final = (2**31 - 1) // 2
@@ -28,7 +28,7 @@ _PAIRS: Final = "encryption.key.pairs"
 
 @dataclass(frozen=True, slots=True)
 class AivenSettings:
-    """What the storage manager does, and where. `key_prefix` stands before every key, as it is."""
+    """Settings of the storage manager. `key_prefix` precedes every key unchanged."""
 
     backend: Backend
     encoding: AivenEncoding
@@ -39,7 +39,7 @@ class AivenSettings:
 
     @classmethod
     def of(cls, configs: Mapping[str, str], fs: FileSystem = REAL_FILESYSTEM) -> AivenSettings:
-        """Parse. UsageError names the key that is missing, not known or cannot be used."""
+        """Parse. UsageError names a missing, unknown or unusable key."""
         options = PluginOptions(configs)
         segment_format = (options.take("segment.format") or "kafka").lower()
         if segment_format != "kafka":
@@ -95,7 +95,7 @@ def _custom_fields(options: PluginOptions) -> frozenset[CustomField]:
 
 
 def _keys(options: PluginOptions, fs: FileSystem) -> tuple[SealingKey | None, DataKeys]:
-    """Return the key of new segments, None where they are not encrypted, and those that older ones may need."""
+    """Return the key of new segments (None: not encrypted), and the keys to read older ones."""
     enabled = options.boolean("encryption.enabled")
     active, ids = options.take("encryption.key.pair.id"), options.names(_PAIRS)
     if enabled and (not active or active not in ids):

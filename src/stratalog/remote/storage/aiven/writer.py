@@ -1,6 +1,6 @@
-"""New segments in this layout: the records, then the indexes in one object; the manifest is for the caller to put.
+"""Write new segments in this layout: the records, then the indexes in one object. The caller puts the manifest.
 
-What is written is what the plugin would write of the same files, byte for byte where nothing random is in it.
+The objects are those that the plugin would write, byte for byte except for random parts.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class CompressionRule(Enum):
 
     NEVER = "never"
     ALWAYS = "always"
-    #: All but those whose first batch is: what follows it is taken to be as it is.
+    #: All but those whose first batch is: the rest is assumed to be like it.
     UNLESS_COMPRESSED = "unless compressed"
 
 
 @dataclass(frozen=True, slots=True)
 class AivenEncoding:
-    """What is done to the contents of new segments. With a key, each segment gets a data key of its own."""
+    """How new segments are stored. With a key, each segment gets its own data key."""
 
     chunk_bytes: int
     compression: CompressionRule = CompressionRule.NEVER
@@ -57,7 +57,7 @@ class AivenEncoding:
 
 
 class AivenSegmentWriter:
-    """Puts the contents of segments. Thread-safe. Raises RemoteStorageError."""
+    """Stores the contents of segments. Thread-safe. Raises RemoteStorageError."""
 
     def __init__(self, store: ObjectStore, encoding: AivenEncoding, fs: FileSystem) -> None:
         self._store = store
@@ -65,7 +65,7 @@ class AivenSegmentWriter:
         self._fs = fs
 
     def put(self, stem: str, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> SegmentManifest:
-        """Put records and indexes as `stem` with their suffixes; return the manifest, which is still to be put."""
+        """Store records and indexes as `stem` with their suffixes. Return the manifest, which is yet to be stored."""
         if data.offset_index_entry_size not in (None, LEGACY.entry_size):
             raise RemoteStorageError(
                 f"{data.offset_index} has entries of {data.offset_index_entry_size} bytes, which brokers with Aiven's "
@@ -160,11 +160,11 @@ def _there(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise RetriableRemoteStorageError(f"{path} went away while it was copied") from error
+        raise RetriableRemoteStorageError(f"{path} was removed while it was copied") from error
 
 
 def _is_compressed(log: File) -> bool:
-    """Return whether the first batch is; also for a batch that is damaged: it is copied as it is."""
+    """Return whether the first batch is compressed. A damaged batch is copied unchanged."""
     try:
         first = next(scan_headers(log), None)
         if first is None:
