@@ -98,7 +98,7 @@ def test_a_stop_breaks_off_a_creation_and_the_next_start_ends_it(tmp_path: Path)
         return opened(path, *args, **kwargs)  # type: ignore[arg-type]
 
     state.logs._open = stop_at_the_third  # type: ignore[assignment,method-assign]
-    with pytest.raises(RequestTimedOutError, match="t-3 is made at its next start"):
+    with pytest.raises(RequestTimedOutError, match="t-3 is created at its next start"):
         state.topics.create("t", 5)
     assert len(state.logs.partitions("t")) == 3
     state.close()

@@ -557,7 +557,7 @@ def test_a_partition_in_two_directories_stops_the_start(tmp_path: Path) -> None:
     (there,) = tmp_path.glob("*/orders-0")
     (elsewhere,) = [path / "orders-0" for path in running.dirs if path != there.parent]
     shutil.copytree(there, elsewhere)
-    with pytest.raises(DataDirError, match="lies in two log directories"):
+    with pytest.raises(DataDirError, match="is in two log directories"):
         running.start(spec())
     shutil.rmtree(elsewhere)
     assert running.start(spec()).dirs.live[0].was_clean

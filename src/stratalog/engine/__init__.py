@@ -1,4 +1,4 @@
-"""The engine: all partitions of one process, and the only place where the local and the remote tier meet."""
+"""All partitions of one process. The only package that combines the local and the remote tier."""
 
 import lazy_loader
 

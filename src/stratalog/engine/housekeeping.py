@@ -1,4 +1,4 @@
-"""What is done to every log now and then: retention, flushes, expiry of producers, removal of what was deleted."""
+"""Periodic work on all logs: retention, flushes, expiry of producers, removal of deleted files."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ logger = logging.getLogger(__name__)
 
 
 class Housekeeping:
-    """See the module. `partitions` gives those that are served as they are now. Thread-safe.
+    """Periodic work. `partitions` returns the served ones. Thread-safe.
 
-    `on_disk_error` is called with the data directory and what is wrong when the disk refuses the removal of a
-    directory.
+    `on_disk_error` is called with the data directory and the reason when a directory cannot be removed.
     """
 
     def __init__(
@@ -45,9 +44,9 @@ class Housekeeping:
         self._condemned: list[tuple[float, Path]] = []
 
     def apply_retention(self) -> int:
-        """Delete what retention allows, in every partition that is not compacted; return how many segments went.
+        """Apply retention to every partition that is not compacted. Return the number of deleted segments.
 
-        That of compacted ones is the cleaner's work.
+        The cleaner does this for compacted ones.
         """
         paused = self._cleaning.pause_not_compacted()
         try:
@@ -56,22 +55,22 @@ class Housekeeping:
             self._cleaning.resume(paused)
 
     def flush_due(self) -> None:
-        """Flush segments that were sealed, and logs whose flush.ms is over."""
+        """Flush sealed segments, and logs whose flush.ms is over."""
         now_ms = self._clock.now_ms()
         self._each_log(lambda log: log.flush_if_due(now_ms))
 
     def expire_producers(self, expiration_ms: int) -> None:
-        """Forget idempotent producers that have been silent for so long."""
+        """Forget idempotent producers that were idle for `expiration_ms`."""
         now_ms = self._clock.now_ms()
         self._each_log(lambda log: log.expire_producers(now_ms, expiration_ms))
 
     def condemn(self, path: Path, delay_ms: float = 0) -> None:
-        """Remove a directory, which is renamed already, after a while."""
+        """Schedule the removal of a renamed directory."""
         with self._lock:
             self._condemned.append((self._clock.monotonic() + delay_ms / 1000, path))
 
     def purge(self) -> None:
-        """Remove files and directories whose delay after deletion is over."""
+        """Remove deleted files and directories whose delay is over."""
         now_ms = self._clock.now_ms()
         self._each_log(lambda log: log.purge_deleted(now_ms))
         now = self._clock.monotonic()
@@ -90,7 +89,7 @@ class Housekeeping:
     def _each_log(
         self, work: Callable[[PartitionLog], int], *, within: Collection[TopicPartition] | None = None
     ) -> list[int]:
-        """Do something with every log; one whose disk refuses does not keep the others from their turn."""
+        """Call `work` for every log. A disk error of one does not stop the others."""
         results = []
         for partition in self._partitions():
             if within is not None and (partition.topic, partition.partition) not in within:

@@ -1,7 +1,7 @@
-"""The start and the end of the partitions of a broker.
+"""Start and stop the partitions of a broker.
 
-A start loads what lies in the log directories, and begins housekeeping; a clean end flushes everything and marks the
-directories, so that the next start skips recovery. `log_loading` says what lies in one directory.
+A start loads the logs in the log directories and begins housekeeping. A clean stop flushes everything and marks the
+directories, so that the next start skips recovery. `log_loading` describes the content of a directory.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _FLUSH_PERIOD_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """What a start found: for one line in the log."""
+    """The result of a start, for the log."""
 
     partitions: int
     recovered: int
@@ -66,9 +66,9 @@ class LoadReport:
 
 
 class LogLifecycle(ServedLogs, ABC):
-    """Starts and ends what `ServedLogs` has."""
+    """Starts and stops the partitions of `ServedLogs`."""
 
-    #: Partitions on their way to another log directory.
+    #: Partitions that are moving to another log directory.
     moves: DirectoryMoves
 
     def __init__(
@@ -81,7 +81,7 @@ class LogLifecycle(ServedLogs, ABC):
         fs: FileSystem = REAL_FILESYSTEM,
     ) -> None:
         super().__init__(data_dirs, config, cluster_id=cluster_id, clock=clock, fs=fs)
-        #: Copies that a stop left behind, by what they were to become: they are begun again.
+        #: Unfinished copies by the directory they were to become. They start again.
         self._left_moves: list[tuple[TopicPartition, Path]] = []
         self.cleaner = self._make_cleaner() if config["log.cleaner.enable"] else None
 
@@ -94,16 +94,16 @@ class LogLifecycle(ServedLogs, ABC):
 
     @abstractmethod
     def create_topic(self, spec: TopicSpec) -> list[Partition]:
-        """Make sure that all partitions of a topic exist and are led."""
+        """Ensure that all partitions of a topic exist and are led."""
 
     # --- start --------------------------------------------------------------------------------------------------------
 
     def start(self, topics: Iterable[TopicSpec]) -> LoadReport:
         """Load every partition of `topics`, lead all of them, and begin housekeeping.
 
-        A partition directory that `topics` does not know is left as it is and named in the report. One of an earlier
-        topic of the same name is renamed to `-stray`, as Kafka does, and named too. While a directory is offline, a
-        partition that is nowhere is taken to be there, and is offline as well.
+        A partition directory of no known topic is left unchanged and reported. One of an earlier topic of the same name
+        is renamed to `-stray`, as by Kafka, and reported too. While a directory is offline, missing partitions are
+        assumed to be there, and are offline as well.
         """
         known = {spec.name: spec.allowed() for spec in topics}
         recovered, strays = self._load_topics(known)
@@ -124,7 +124,7 @@ class LogLifecycle(ServedLogs, ABC):
     def _load_topics(
         self, known: Mapping[str, TopicSpec], is_wanted: Callable[[LoadJob], bool] = lambda _: True
     ) -> tuple[int, tuple[Path, ...]]:
-        """Load what lies here of `known`; how many were recovered after an unclean stop, and what was left lying."""
+        """Load the local partitions of `known`. Return how many were recovered, and the directories not served."""
         started = self.clock.monotonic()
         jobs: dict[Path, list[LoadJob]] = {}
         unknown: list[Path] = []
@@ -156,7 +156,7 @@ class LogLifecycle(ServedLogs, ABC):
         return recovered, (*strays, *set_aside)
 
     def _settle_moves(self, jobs: dict[Path, list[LoadJob]]) -> None:
-        """Let a copy step back that has the name of a partition which still lies where it lay; see `moves`."""
+        """Discard a copy if the partition of its name still exists at its source; see `moves`."""
         places = Counter(job.path.name for of_directory in jobs.values() for job in of_directory)
         for directory, of_directory in jobs.items():
             for job in [job for job in of_directory if self._fs.exists(job.path / MARK)]:
@@ -186,28 +186,28 @@ class LogLifecycle(ServedLogs, ABC):
             if partition is not None and partition.failure is None:
                 try:
                     self.moves.begin(partition, destination)
-                except KafkaError as error:  # that says nothing about the directory
-                    logger.error("The move of %s-%d to %s does not go on: %s", topic, number, destination, error)
+                except KafkaError as error:  # this says nothing about the directory
+                    logger.error("The move of %s-%d to %s cannot continue: %s", topic, number, destination, error)
 
     def _refuse_shortage(self) -> None:
-        """DataDirError when a partition is not served for want of file descriptors."""
+        """Raise DataDirError when a partition is not served for lack of file descriptors."""
         if self._shortage is not None:
             raise DataDirError(f"{self._shortage}; raise the limit (ulimit -n, LimitNOFILE) and start again")
 
     def _refuse_twins(self, jobs: Mapping[Path, Sequence[LoadJob]]) -> None:
-        """DataDirError for a partition that lies in two directories: only people can tell which is the right one."""
+        """Raise DataDirError for a partition in two directories: only an operator can decide between them."""
         seen: dict[str, Path] = {}
         for job in (job for of_directory in jobs.values() for job in of_directory):
             twin = seen.setdefault(job.path.name, job.path)
             if twin != job.path:
                 self.dirs.close(clean=[data_dir.path for data_dir in self.dirs.live if data_dir.was_clean])
                 raise DataDirError(
-                    f"{job.path.name} lies in two log directories, {twin.parent} and {job.path.parent}; move one of"
+                    f"{job.path.name} is in two log directories, {twin.parent} and {job.path.parent}; move one of"
                     " them away"
                 )
 
     def _load(self, jobs: Mapping[Path, Sequence[LoadJob]]) -> int:
-        """Open the logs of all directories side by side; return how many were recovered after an unclean stop."""
+        """Open the logs of all directories concurrently. Return how many were recovered after an unclean stop."""
         live = {data_dir.path: data_dir for data_dir in self.dirs.live}
         for path in jobs:
             with self._failing(path, "its checkpoints cannot be read"):
@@ -268,26 +268,28 @@ class LogLifecycle(ServedLogs, ABC):
         self._housekeeping.flush_due()
 
     def expire_producers(self) -> None:
-        """Forget idempotent producers that have been silent for producer.id.expiration.ms."""
+        """Forget idempotent producers that were idle for producer.id.expiration.ms."""
         self._housekeeping.expire_producers(self.config["producer.id.expiration.ms"])
 
     def purge(self) -> None:
         self._housekeeping.purge()
 
-    # --- end ----------------------------------------------------------------------------------------------------------
+    # --- stop
+    # -----------------------------------------------------------------------------------------------------------
 
     def stop_replication(self) -> None:
-        """End the fetchers and the requests to the controller. Harmless when called again."""
+        """Stop the fetchers and the requests to the controller. A second call does nothing."""
         if self.replication is not None:
             self.replication.close()
 
     def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
-        """Flush and close every partition and release the directories. Harmless when called again.
+        """Flush and close every partition and release the directories. A second call does nothing.
 
-        `broker_epoch` is that of a cluster's broker, for the marks of a clean stop.
+        `broker_epoch` is that of a cluster's broker, for the clean-shutdown markers.
 
-        A directory in which every partition was flushed is marked as left cleanly, whatever became of the others. After
-        a crash that takes every partition in it to be opened: one that was not is still as the crash left it.
+        A directory is marked as cleanly stopped if all its partitions were flushed, whatever happened to other
+        directories. After a crash that requires that every partition in it was opened since: others are still as the
+        crash left them.
         """
         self.stop_replication()
         self.moves.close()
@@ -319,7 +321,7 @@ class LogLifecycle(ServedLogs, ABC):
         self.dirs.close(clean=flushed, broker_epoch=broker_epoch)
 
     def _is_mended(self, data_dir: DataDir, closed: set[Path]) -> bool:
-        """Return whether no partition in a directory is as a crash left it; `closed` are those that were served."""
+        """Return whether no partition in a directory is in the state of a crash; `closed` were served."""
         if data_dir.was_clean:
             return True
         try:
@@ -329,7 +331,7 @@ class LogLifecycle(ServedLogs, ABC):
             return False
         if left:
             logger.warning(
-                "%s is not marked as left cleanly: it was not at the start, and %s not opened since",
+                "%s is not marked as cleanly stopped: it was not at startup, and %s not opened since",
                 data_dir.path,
                 ", ".join(left[:5]) + (", ... were" if left[5:] else " was"),
             )

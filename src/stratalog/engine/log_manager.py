@@ -1,4 +1,4 @@
-"""All partitions of one broker: creation, deletion, moves between directories, changes of configuration and tiers."""
+"""All partitions of one broker: creation, deletion, moves between directories, configuration and tiering."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
 
 __all__ = ["LoadReport", "LogManager", "TopicSpec"]
 
-#: Directory ids up to this one stand for no directory (KIP-858).
+#: Directory ids up to this one identify no directory (KIP-858).
 UNASSIGNED_DIRECTORIES_MAX = 100
 
 
 class LogManager(LogLifecycle):
     """Owns the data directories and every `Partition` in them. Thread-safe.
 
-    `start` before use, `close` at the end: a clean end flushes everything and leaves the marker that lets the next
-    start skip recovery. A directory whose disk refuses goes offline: its partitions answer KafkaStorageError from then
-    on. When the last one goes, `on_last_dir_failed` is called with a line that says so.
+    Call `start` before use and `close` at the end: a clean stop flushes everything and writes the marker that lets the
+    next start skip recovery. A directory with a disk error goes offline: its partitions raise KafkaStorageError from
+    then on. For the last one, `on_last_dir_failed` is called with a message.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class LogManager(LogLifecycle):
         clock: Clock = SYSTEM_CLOCK,
         fs: FileSystem = REAL_FILESYSTEM,
     ) -> None:
-        """Lock the directories; errors as `LogDirs`."""
+        """Lock the directories. Errors as `LogDirs`."""
         super().__init__(data_dirs, config, cluster_id=cluster_id, clock=clock, fs=fs)
-        #: Flushes of logs that are deleted.
+        #: Flush times of deleted logs.
         self._flushes_gone = FlushTimes()
         self._takes_new_ones = True
         self._tiering = threading.Lock()
@@ -75,9 +75,9 @@ class LogManager(LogLifecycle):
     # --- creation -----------------------------------------------------------------------------------------------------
 
     def create_topic(self, spec: TopicSpec) -> list[Partition]:
-        """Make sure that all partitions of a topic exist and are led; also the way to add partitions.
+        """Ensure that all partitions of a topic exist and are led. Also adds partitions.
 
-        RequestTimedOutError once no new ones are taken: those that are missing are made at the next start.
+        RequestTimedOutError when the broker is stopping: missing partitions are created at the next start.
         """
         spec = spec.allowed()
         return [self._create(spec, number) for number in range(spec.partition_count)]
@@ -88,22 +88,22 @@ class LogManager(LogLifecycle):
             if existing is not None:
                 return existing
             if not self._takes_new_ones:
-                raise RequestTimedOutError(f"the broker is stopping; {spec.name}-{number} is made at its next start")
+                raise RequestTimedOutError(f"the broker is stopping; {spec.name}-{number} is created at its next start")
             partition = self._create_in_some_dir(spec, number)
         self._tier([partition])
         return partition
 
     def take_no_new_ones(self) -> None:
-        """Break off the creation of partitions that goes on, and refuse others.
+        """Abort the running creation of partitions, and refuse others.
 
-        A stop waits for one partition at most.
+        A stop waits for at most one partition.
         """
         self._takes_new_ones = False
 
     def make_replica(self, spec: TopicSpec, number: int, directory_id: UUID) -> Partition:
-        """Return the partition, made if it is missing: in its recorded directory, or in the emptiest one.
+        """Return the partition, created if it is missing: in its recorded directory, or in the emptiest one.
 
-        KafkaStorageError when that directory is out of service, or none takes it.
+        KafkaStorageError when that directory is out of service, or none is usable.
         """
         spec = spec.allowed()
         with self._lock:
@@ -120,11 +120,9 @@ class LogManager(LogLifecycle):
         return partition
 
     def _create_in_some_dir(self, spec: TopicSpec, number: int, directory_id: UUID | None = None) -> Partition:
-        """Return a new log in the emptiest directory that takes it.
+        """Return an existing log, or a new one in the emptiest usable directory.
 
-        Or, if it lies somewhere already, the one that is there.
-
-        What lies there of another topic of that name makes room for it. KafkaStorageError when no directory takes it.
+        Renames a directory of another topic of that name. KafkaStorageError when no directory is usable.
         """
         name = f"{spec.name}-{number}"
         self._shortage = None
@@ -143,10 +141,10 @@ class LogManager(LogLifecycle):
                 partition = self._make(directory / name, spec)
             if partition is not None:
                 return partition
-        raise self._not_served(f"{name} cannot be created: no log directory takes it")
+        raise self._not_served(f"{name} cannot be created: no log directory is usable")
 
     def _not_served(self, message: str) -> KafkaStorageError:
-        """Return what to raise where `_failing` let a partition go."""
+        """Return the error after `_failing` has handled the failure of a partition."""
         if self._shortage is None:
             return KafkaStorageError(message)
         return ResourceShortageError(f"{message} ({self._shortage})")
@@ -154,7 +152,7 @@ class LogManager(LogLifecycle):
     def _make(self, path: Path, spec: TopicSpec) -> Partition:
         """Return a new log.
 
-        Nothing is left of one that the disk refuses: it is made elsewhere, and must not lie in two places.
+        Removes what a disk error leaves: the partition is created elsewhere, and must not exist twice.
         """
         try:
             self._fs.make_dirs(path)
@@ -165,7 +163,7 @@ class LogManager(LogLifecycle):
             raise
 
     def _forget_earlier(self, directory: Path, key: TopicPartition) -> None:
-        """Take what the checkpoints say of an earlier partition of this name out of them, on the disk too."""
+        """Remove checkpoint entries of an earlier partition of this name, on disk too."""
         if self._checkpoints.still_names(directory, key):
             self._checkpoints.forget(directory, key)
             for data_dir in self.dirs.live:
@@ -173,11 +171,11 @@ class LogManager(LogLifecycle):
                     raise self.dirs.storage_error(directory)
 
     def _take_over(self, path: Path, spec: TopicSpec, number: int) -> Partition | None:
-        """Return the partition of a directory that is there already.
+        """Return the partition of an existing directory.
 
-        None if it was another topic's, which has made room.
+        None if it was another topic's, which is renamed.
 
-        KafkaStorageError when it cannot be opened: a second one elsewhere would leave open which is the right one.
+        KafkaStorageError when it cannot be opened: a second copy elsewhere would be ambiguous.
         """
         partition = None
         with self._failing(path.parent, f"{path.name} cannot be taken over"):
@@ -188,15 +186,15 @@ class LogManager(LogLifecycle):
                 return None
             partition = self._open(path, spec, is_new=False)
         if partition is None:
-            raise self._not_served(f"{path} is there, but cannot be opened")
+            raise self._not_served(f"{path} exists, but cannot be opened")
         return partition
 
     # --- replicas of a cluster ----------------------------------------------------------------------------------------
 
     def start_replicas(self, assigned: Mapping[TopicIdPartition, AssignedReplicas], cluster: ClusterView) -> LoadReport:
-        """Load what lies here of the replicas that a cluster's metadata has assigned, and begin housekeeping.
+        """Load the local replicas that a cluster's metadata assign, and begin housekeeping.
 
-        Leads nothing and makes nothing: the first `apply` does. High watermarks begin where they were checkpointed.
+        Leads and creates nothing: the first `apply` does. High watermarks begin at their checkpoints.
         """
         self.replication = LocalReplicas(self, cluster)
         counts: dict[tuple[str, UUID], int] = {}
@@ -215,20 +213,20 @@ class LogManager(LogLifecycle):
         return LoadReport(len(self._partitions), recovered, strays)
 
     def apply(self, changes: ReplicaChanges) -> None:
-        """Take in what changed for the replicas of this broker; never raises for one of them. See `ReplicaChanges`."""
+        """Apply changes of this broker's replicas; never raises for one of them. See `ReplicaChanges`."""
         assert self.replication is not None, "start_replicas comes first"
         self.replication.apply(changes)
 
     def take_role(self, partition: Partition) -> None:
-        """Let the remote tier know that a replica leads or follows from now on."""
+        """Notify the remote tier of the role of a replica."""
         self._tier([partition])
 
     # --- deletion -----------------------------------------------------------------------------------------------------
 
     def delete_topic(self, topic: str) -> None:
-        """Stop serving a topic and delete its data, local and remote; files go after file.delete.delay.ms.
+        """Stop serving a topic and delete its local and remote data. Files are removed after file.delete.delay.ms.
 
-        What lies in a directory that is offline stays there, and is named at the next start.
+        Data in an offline directory stay there, and are reported at the next start.
         """
         with self._lock:
             doomed = [partition for partition in self._partitions.pop_topic(topic) if partition.failure is None]
@@ -236,7 +234,7 @@ class LogManager(LogLifecycle):
         self._delete(doomed, f"the deletion of {topic}")
 
     def delete_replica(self, key: TopicIdPartition, *, delete_remote: bool = False) -> None:
-        """Delete the replica that lies here, as a cluster's metadata says; its remote data too if `delete_remote`."""
+        """Delete the local replica, as a cluster's metadata require; its remote data too if `delete_remote`."""
         with self._lock:
             found = self._partitions.get(key.topic, key.partition)
             if found is None or found.topic_id != key.topic_id:
@@ -279,7 +277,7 @@ class LogManager(LogLifecycle):
     # --- moves between log directories --------------------------------------------------------------------------------
 
     def open_future(self, directory: Path, source: PartitionLog) -> PartitionLog:
-        """Return a new log in a directory `-future`, of the same topic and configuration as `source`."""
+        """Return a new log in a directory `-future`, with the topic and configuration of `source`."""
         log = PartitionLog.open(
             directory, source.config, topic_id=source.topic_id, clock=self.clock, fs=self._fs, clean_shutdown=True
         )
@@ -287,7 +285,7 @@ class LogManager(LogLifecycle):
         return log
 
     def expect(self, directory: Path, key: TopicPartition, bounds: Checkpointed) -> None:
-        """Have the checkpoints of a directory say this of a partition that is about to lie there."""
+        """Record checkpoint entries in a directory for a partition that is about to move there."""
         self._checkpoints.expect(directory, key, bounds)
         for data_dir in self.dirs.live:
             if data_dir.path == directory and not self._checkpoint(data_dir):
@@ -298,7 +296,7 @@ class LogManager(LogLifecycle):
         self._checkpoints.forget(directory, key)
 
     def condemn(self, log: PartitionLog) -> None:
-        """Take the directory of a fenced log from its name, to be removed; a reader may still read what it holds."""
+        """Rename the directory of a fenced log for removal. Readers may still read from it."""
         condemned = marked_path(log.directory, DELETE_DIR_SUFFIX)
         listener, log.on_storage_error = log.on_storage_error, None
         try:
@@ -312,13 +310,13 @@ class LogManager(LogLifecycle):
         self._housekeeping.condemn(condemned, log.config.file_delete_delay_ms)
 
     def take_moved(self, partition: Partition, source: PartitionLog, path: Path, end: int) -> PartitionLog:
-        """Put the log in `path` in the place of `source`, of which it is a copy up to `end`."""
+        """Replace `source` by its copy in `path`, which must end at `end`."""
         key = (partition.topic, partition.partition)
         spec = TopicSpec(partition.topic, partition.topic_id, partition.partition + 1, source.config)
         try:
             log, _, _ = self._open_log(path, spec, is_new=False, is_flushed=True)
             if log.log_end_offset != end:
-                raise KafkaStorageError(f"{path} ends at {log.log_end_offset}, and should at {end}")
+                raise KafkaStorageError(f"{path} ends at {log.log_end_offset}, expected {end}")
         except (OSError, StratalogError) as error:
             partition.fail(KafkaStorageError(f"{path} cannot be opened: {error}"))
             raise
@@ -329,21 +327,21 @@ class LogManager(LogLifecycle):
             self._partitions.put(partition, path.parent)
             self._checkpoints.forget(source.directory.parent, key)
             self._flushes_gone = _sum([self._flushes_gone, source.flush_times])
-        if log.config is spec.config:  # else it has been changed since
+        if log.config is spec.config:  # else it has changed since
             log.config = source.config
         self.cleaning.move_checkpoint(key, source.directory.parent, path.parent)
         source.close(flush=False)
         return log
 
     def moved(self, partition: Partition) -> None:
-        """Tell all who have to know that a partition has another log."""
+        """Notify all that depend on it that a partition has another log."""
         self._tier([partition])
         partition.wake()
 
     # --- configuration ------------------------------------------------------------------------------------------------
 
     def update_config(self, topic: str, config: LogConfig) -> None:
-        """Put a topic's new configuration in force at once."""
+        """Apply a topic's new configuration."""
         partitions = [partition for partition in self.partitions(topic) if partition.failure is None]
         config = allowed_config(topic, config)
         for partition in partitions:
@@ -354,7 +352,7 @@ class LogManager(LogLifecycle):
         self._tier(partitions)
 
     def update_broker_config(self, config: BrokerConfig) -> None:
-        """Put a changed configuration of the broker in force, as far as it is about logs."""
+        """Apply a changed configuration of the broker to its logs."""
         self.config = config
         if self.cleaner is not None:
             self.cleaner.reconfigure(config)
@@ -367,12 +365,12 @@ class LogManager(LogLifecycle):
                 self._apply_transaction_rules(partition.log)
 
     def truncate_to(self, topic: str, number: int, offset: int) -> bool:
-        """Drop everything of a partition from `offset` on; whether there was anything. Cleaning is paused."""
+        """Drop everything of a partition from `offset` on. Return whether there was anything. Pauses cleaning."""
         partition = self._partitions.get(topic, number)
         if partition is None:
             raise KeyError((topic, number))
         here = [found for found in self.dirs.live if found.path == partition.log.directory.parent]
-        # Recovery cuts nothing below a recovery point: one of before would keep what a crash leaves behind the new end.
+        # Recovery cuts nothing below a recovery point: an old one would keep what a crash leaves above the new end.
         partition.log.lower_recovery_point(offset)
         for data_dir in here:
             self._checkpoint(data_dir)
@@ -383,21 +381,22 @@ class LogManager(LogLifecycle):
             self._checkpoint(data_dir)
         return was_longer
 
-    # --- tiering and figures ------------------------------------------------------------------------------------------
+    # --- tiering and statistics
+    # -----------------------------------------------------------------------------------------
 
     def attach_remote(self, remote: RemoteLogManager) -> None:
-        """Give all tiered partitions, now and later, their remote tier."""
+        """Attach the remote tier to all current and later tiered partitions."""
         self.remote = remote
         self._tier(self.partitions())
 
     def _tier(self, partitions: Iterable[Partition]) -> None:
         if self.remote is None:
             return
-        with self._tiering:  # the last caller sees the newest roles
+        with self._tiering:  # the last caller sees the latest roles
             tier([partition for partition in partitions if partition.failure is None], self.remote)
 
     def flush_times(self) -> FlushTimes:
-        """Flushes of all logs since the start, those that are deleted by now included."""
+        """Return flushes of all logs since startup, including deleted ones."""
         return _sum([self._flushes_gone, *(partition.log.flush_times for partition in self.partitions())])
 
 

@@ -1,15 +1,15 @@
-"""Partitions on their way to another log directory (AlterReplicaLogDirs), while they are served.
+"""Move partitions to another log directory (AlterReplicaLogDirs) while they are served.
 
-A copy grows in `<topic>-<partition>.<id>-future` in the directory to be. When it has nearly caught up, appends wait;
-the rest is copied and flushed, the copy gets the partition's name and the partition's old directory is renamed to
-`-delete`. So a crash leaves one of these:
+A copy grows in `<topic>-<partition>.<id>-future` in the target directory. When it has nearly caught up, appends wait;
+the rest is copied and flushed, the copy gets the partition's name, and the old directory is renamed to `-delete`. A
+crash leaves one of these:
 
-    only a -future directory beside the partition   the copy is thrown away and begun again
-    both with the partition's name                  the copy has the mark `MARK`: it steps back, as above
-    the copy alone                                  it is the partition; a mark in it is removed
+    only a -future directory beside the partition   the copy is discarded and started again
+    both with the partition's name                  the copy has the mark `MARK` and is discarded, as above
+    only the copy                                   it is the partition; its mark is removed
 
-Until the old directory is renamed nothing is appended to the copy that the old one lacks. As in Kafka, the cleaner
-leaves a compacted log alone while it moves, and the offset up to which it is clean moves with it.
+Until the old directory is renamed nothing else is appended to the copy. As in Kafka, the cleaner leaves a compacted log
+alone while it moves, and its cleaner checkpoint moves with it.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: In a copy that has the partition's name, until the old directory has lost it.
+#: Marks a copy with the partition's name until the old directory is renamed.
 MARK: Final = "move-in-progress"
 #: The broker's key: bytes per second of all copies together.
 THROTTLE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 _NAME_SIZE_MAX = 255
 _PIECE_BYTES = 1024 * 1024
-#: Appends wait while this many bytes are copied, at most.
+#: At most this many bytes are copied while appends wait.
 _LAST_BYTES = 256 * 1024
 
 
 @dataclass(slots=True, eq=False)
 class MovingReplica:
-    """One partition on its way. `future` is None until the copy has begun."""
+    """A partition that is moving. `future` is None until the copy has begun."""
 
     partition: Partition
     destination: Path
     directory: Path
     future: PartitionLog | None = None
     is_cancelled: bool = False
-    #: Whether the cleaner is kept off the partition, as it is from the beginning of the copy of a compacted log.
+    #: Whether the cleaner is paused, as from the start of the copy of a compacted log.
     is_paused: bool = False
-    #: Whether the copy is the partition by now, so that nothing of it may be dropped.
+    #: Whether the copy has become the partition, so that none of it may be dropped.
     is_over: bool = False
-    #: Held while something is done about it.
+    #: Held while working on it.
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -77,13 +77,13 @@ class MovingReplica:
 
     @property
     def offset_lag(self) -> int:
-        """How many offsets the copy is behind."""
+        """Number of offsets that the copy is behind."""
         end = 0 if self.future is None else self.future.log_end_offset
         return max(self.partition.log.log_end_offset - end, 0)
 
 
 class DirectoryMoves:
-    """All moves of a broker, made on one thread, a piece of each in turn. Thread-safe."""
+    """All moves of a broker, on one thread that does a piece of each in turn. Thread-safe."""
 
     def __init__(self, logs: LogManager, fs: FileSystem) -> None:
         self._logs = logs
@@ -101,7 +101,7 @@ class DirectoryMoves:
             return list(self._moves.values())
 
     def begin(self, partition: Partition, destination: Path) -> None:
-        """Move a partition to another log directory; to the one where it lies: break off a move.
+        """Move a partition to another log directory. Its current directory cancels a move.
 
         Raises LogDirNotFoundError, KafkaStorageError and InvalidTopicError as Kafka.
         """
@@ -137,7 +137,7 @@ class DirectoryMoves:
         logger.info("%s moves from %s to %s", partition.log.directory.name, partition.log.directory.parent, destination)
 
     def check(self, topic: str, number: int, destination: Path) -> None:
-        """Raise what speaks against a move of any partition of this name to this directory."""
+        """Raise an error that prevents the move of a partition of this name to this directory."""
         dirs = self._logs.dirs
         if len(f"{topic}-{number}.{'0' * 32}{FUTURE_DIR_SUFFIX}") > _NAME_SIZE_MAX:
             raise InvalidTopicError("The topic name is too long.")
@@ -147,7 +147,7 @@ class DirectoryMoves:
             raise KafkaStorageError(f"Log directory {destination} is offline")
 
     def cancel(self, partition: Partition) -> None:
-        """Break off the move of a partition, if it moves; what is copied goes."""
+        """Cancel the move of a partition, if any, and discard the copy."""
         with self._lock:
             move = self._moves.get((partition.topic, partition.partition))
             if move is not None:
@@ -157,7 +157,7 @@ class DirectoryMoves:
                 self._drop(move)
 
     def close(self) -> None:
-        """End the thread; moves go on with the next start. Harmless when called again."""
+        """Stop the thread. Moves continue at the next start. A second call does nothing."""
         self._closed.set()
         with self._lock:
             self._woken.notify_all()
@@ -190,7 +190,7 @@ class DirectoryMoves:
             self.work_off()
 
     def work_off(self) -> None:
-        """Make all moves that there are, on the caller's thread."""
+        """Finish all moves on the caller's thread."""
         while not self._closed.is_set():
             with self._lock:
                 if not self._turns:
@@ -203,7 +203,7 @@ class DirectoryMoves:
                     self._turns.append(move)
 
     def _turn(self, move: MovingReplica) -> int | None:
-        """Do a piece of a move; how many bytes were copied, or None when there is no more to do."""
+        """Do a piece of a move. Return the bytes copied, or None when it is finished."""
         name = f"{move.partition.topic}-{move.partition.partition}"
         with move.lock:
             try:
@@ -230,13 +230,13 @@ class DirectoryMoves:
             self._closed.wait(min(copied / max(limit, 1), 60))
 
     def _copy(self, move: MovingReplica) -> int:
-        """Copy a piece; how many bytes."""
+        """Copy a piece and return its bytes."""
         source = move.partition.log
         is_new = move.future is None
         future = self._logs.open_future(move.directory, source) if move.future is None else move.future
         move.future = future
         if source.config.compacted and not move.is_paused:
-            # A copy made partly before and partly after a cleaning could have a record and lack its tombstone.
+            # A copy made partly before and partly after a cleaning could have a record without its tombstone.
             self._logs.cleaning.abort_and_pause(move.key)
             move.is_paused = is_new = True
         if is_new:
@@ -254,7 +254,7 @@ class DirectoryMoves:
         return len(records)
 
     def _finish(self, move: MovingReplica) -> None:
-        """Copy the rest while appends wait, and put the copy in the place of the partition's log."""
+        """Copy the rest while appends wait, and replace the partition's log by the copy."""
         partition, source, future = move.partition, move.partition.log, move.future
         assert future is not None
         future.flush()
@@ -269,11 +269,11 @@ class DirectoryMoves:
                 raise
             move.is_over = True
             log = self._logs.take_moved(partition, source, final, future.log_end_offset)
-        logger.info("%s lies in %s now; it ends at %d", final.name, final.parent, log.log_end_offset)
+        logger.info("%s is in %s now; it ends at %d", final.name, final.parent, log.log_end_offset)
         self._logs.moved(partition)
 
     def _rename_copy(self, move: MovingReplica, source: PartitionLog, future: PartitionLog) -> Path:
-        """Give the copy the partition's name, and take it from the old directory; a failure leaves the old one."""
+        """Rename the copy to the partition's name, and the old directory for deletion. A failure keeps the old one."""
         while self._copy(move):
             pass
         if future.log_end_offset != source.log_end_offset:
@@ -321,5 +321,5 @@ class DirectoryMoves:
 
 
 def _outcome(move: MovingReplica) -> str:
-    """Return what becomes of a partition whose move has failed."""
-    return "lies there, offline until the next start" if move.is_over else "stays where it is"
+    """Return what happens to a partition whose move has failed."""
+    return "is there, offline until the next start" if move.is_over else "stays in place"

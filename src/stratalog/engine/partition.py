@@ -1,11 +1,11 @@
-"""One partition as clients see it: the only join of the local log and the remote tier.
+"""One partition as clients see it. Combines the local log and the remote tier.
 
 Offsets of a partition, from old to new:
 
     log start offset <= local log start offset <= last stable offset <= high watermark <= log end offset
 
-Below the local log start offset records are only in the remote tier. With a single replica the high watermark follows
-the log end offset at once; with several, their leader moves it (`engine.replication`). Listeners hear of each move.
+Records below the local log start offset are only in the remote tier. With a single replica the high watermark follows
+the log end offset at once; with several, their leader moves it (`engine.replication`) and notifies listeners.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RemoteFetchData:
-    """Records that came from the remote tier: whole batches, already checked, and the offsets at the time."""
+    """Records from the remote tier: whole checked batches, and the offsets at the time."""
 
     records: bytes
     aborted: list[AbortedTransaction] | None
@@ -54,44 +54,44 @@ class RemoteFetchData:
 
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
-    """What a search by time found, with the leader epoch of that offset (-1 when it is not known)."""
+    """Result of a search by time, with the leader epoch of that offset (-1 if unknown)."""
 
     timestamp_ms: int
     offset: int
     leader_epoch: int
 
 
-#: Of these a replica has records that consumers may read.
+#: Roles in which consumers may read from a replica.
 _FOLLOWING: Final = frozenset({Role.FOLLOWER, Role.LEADERLESS})
 
-#: The leader epoch of a client that knows none.
+#: The leader epoch of a client without one.
 NO_EPOCH: Final = -1
 
 
 class Partition:
-    """A partition. Thread-safe: appends are serialised by the log, listeners run on the appending thread."""
+    """A partition. Thread-safe: the log serialises appends, and listeners run on the appending thread."""
 
     def __init__(self, log: PartitionLog, topic_id: UUID, traffic: TopicTraffic | None = None) -> None:
-        """`traffic` is what the partition's topic counts in; without it nothing is counted."""
+        """`traffic` counts for the partition's topic; without it nothing is counted."""
         self.log = log
         self.traffic = traffic or TopicTraffic()
         self.topic = log.topic
         self.partition = log.partition
         self.topic_id = topic_id
         self.remote: RemoteLogManager | None = None
-        #: Why the partition is out of service, once its log directory has failed.
+        #: Why the partition is out of service, after a failure of its log directory.
         self.failure: KafkaStorageError | None = None
         self._leader_epoch = -1
         self._listeners: list[Callable[[Partition], None]] = []
         self._listeners_lock = threading.Lock()
-        #: Whether this broker leads it and others hold replicas too.
+        #: Whether this broker leads it and others hold replicas.
         self.replicated = False
-        #: What a cluster's metadata said last; None without a cluster.
+        #: The latest assignment in the cluster's metadata; None without a cluster.
         self.assigned: AssignedReplicas | None = None
         self.role = ReplicaRole()
         self.led: LedReplicas | None = None
         self._role_lock = threading.RLock()
-        #: Held while another log takes the place of `log`.
+        #: Held while another log replaces `log`.
         self.moving = threading.Lock()
 
     @property
@@ -102,24 +102,24 @@ class Partition:
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch in which this broker leads the partition; -1 when it does not."""
+        """The epoch in which this broker leads the partition, or -1."""
         return self._leader_epoch
 
     def become_leader(self, epoch: int) -> None:
-        """Lead from now on; the first record of this epoch will be at the log end offset."""
+        """Lead from now on. The first record of this epoch will be at the log end offset."""
         self.log.leader_epochs.assign(epoch, self.log.log_end_offset)
         self.log.advance_high_watermark()
         self._leader_epoch = epoch
 
     def resign(self) -> None:
-        """Stop leading: appends are refused, and waiting requests are woken to find that out."""
+        """Stop leading: refuse appends, and wake waiting requests."""
         self._leader_epoch = -1
         self._stop_leading()
         self._notify()
 
     @property
     def read_epoch(self) -> int:
-        """The epoch in which consumers may read here, from the leader or (KIP-392) a follower; -1: they may not."""
+        """The epoch in which consumers may read here, from the leader or (KIP-392) a follower; else -1."""
         if self._leader_epoch >= 0:
             return self._leader_epoch
         role = self.role
@@ -127,14 +127,14 @@ class Partition:
 
     @property
     def leader(self) -> tuple[int, int]:
-        """The broker that leads and its epoch, as a cluster's metadata says; (-1, -1) as long as it says nothing."""
+        """The leading broker and its epoch in the cluster's metadata, or (-1, -1)."""
         return (-1, -1) if self.role.role is Role.NONE else (self.role.leader, self.role.leader_epoch)
 
     def take_assignment(self, assigned: AssignedReplicas, services: ReplicationServices) -> Role | None:
-        """Lead, follow or stand still, as a cluster's metadata says; the role, or None if this is no news.
+        """Lead, follow or stop, as the cluster's metadata require. Return the role, or None if nothing changed.
 
-        An epoch's start is in the leader epoch file before its first record. Appends of earlier epochs are over when
-        this returns.
+        Writes the start of an epoch to the leader epoch file before its first record. Appends of earlier epochs have
+        finished when this returns.
         """
         with self._role_lock:
             role = self.role.after(assigned, services.cluster.node_id)
@@ -180,7 +180,7 @@ class Partition:
             led.end()
 
     def check_min_isr(self) -> None:
-        """NotEnoughReplicasError when an append with acks=all could not be confirmed now."""
+        """Raise NotEnoughReplicasError if an append with acks=all could not be confirmed now."""
         led = self.led
         if led is not None:
             led.check_min_isr()
@@ -188,8 +188,8 @@ class Partition:
     def is_confirmed(self, last_offset: int, leader_epoch: int) -> bool:
         """Return whether every in-sync replica has the records up to `last_offset` from `leader_epoch`.
 
-        NotLeaderOrFollowerError when that epoch is over; NotEnoughReplicasAfterAppendError when too few replicas are in
-        sync by now.
+        NotLeaderOrFollowerError when that epoch is over; NotEnoughReplicasAfterAppendError when too few replicas are
+        now in sync.
         """
         led = self.led
         if self._leader_epoch != leader_epoch:
@@ -197,7 +197,7 @@ class Partition:
         return self.log.high_watermark > last_offset if led is None else led.is_confirmed(last_offset)
 
     def is_behind_its_epoch(self, isolation: Isolation) -> bool:
-        """Return whether readers lack records of earlier leaders that the replicas have not confirmed to this one.
+        """Return whether readers lack records of earlier leaders that are not yet confirmed to this one.
 
         Clients of earlier leaders may have seen more.
         """
@@ -205,27 +205,27 @@ class Partition:
         return led is not None and self.latest_offset(isolation) < led.epoch_start
 
     def check_replica(self, replica_id: int) -> None:
-        """NotLeaderOrFollowerError for a broker that holds no replica."""
+        """Raise NotLeaderOrFollowerError for a broker without a replica."""
         led = self.led
         if led is None and self._leader_epoch < 0:
             raise self._not_led()
         if led is None or not led.has_replica(replica_id):
-            raise NotLeaderOrFollowerError(f"broker {replica_id} is no replica of {self.topic}-{self.partition}")
+            raise NotLeaderOrFollowerError(f"broker {replica_id} is not a replica of {self.topic}-{self.partition}")
 
     def note_fetch(self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int) -> None:
-        """Take in that a follower asks for `offset`; to be called before the read that answers it.
+        """Record a follower's fetch from `offset`, before the read that answers it.
 
-        NotLeaderOrFollowerError for a broker that holds no replica, or an earlier process of one that does.
+        NotLeaderOrFollowerError for a broker without a replica, or an earlier process of one that has it.
         """
         led = self.led
         if led is None:
             if self._leader_epoch < 0:
                 raise self._not_led()
-            raise NotLeaderOrFollowerError(f"broker {replica_id} is no replica of {self.topic}-{self.partition}")
+            raise NotLeaderOrFollowerError(f"broker {replica_id} is not a replica of {self.topic}-{self.partition}")
         led.note_fetch(replica_id, broker_epoch, offset, log_start_offset)
 
     def low_watermark(self) -> int:
-        """Return the lowest log start offset of all replicas that are alive."""
+        """Return the lowest log start offset of all live replicas."""
         led = self.led
         return self.log.log_start_offset if led is None else led.low_watermark()
 
@@ -233,7 +233,7 @@ class Partition:
 
     @contextmanager
     def while_following(self, leader_epoch: int) -> Iterator[bool]:
-        """Keep the role as it is in the block; gives whether the partition follows in this epoch."""
+        """Yield whether the partition follows in this epoch. The role cannot change within the block."""
         with self._role_lock:
             role = self.role
             yield self.failure is None and role.role is Role.FOLLOWER and role.leader_epoch == leader_epoch
@@ -241,9 +241,9 @@ class Partition:
     def append_as_follower(
         self, records: Buffer, *, leader_epoch: int, offset: int, high_watermark: int, log_start_offset: int
     ) -> bool:
-        """Append what the leader of an epoch answered to a fetch from `offset`; False: that is outdated.
+        """Append the leader's response to a fetch from `offset`. Return False if it is outdated.
 
-        The high watermark and the log start follow the leader's. Errors of `PartitionLog.append_as_follower`.
+        Also updates high watermark and log start. Errors of `PartitionLog.append_as_follower`.
         """
         with self.while_following(leader_epoch) as follows:
             log = self.log
@@ -264,7 +264,7 @@ class Partition:
         return True
 
     def fail(self, error: KafkaStorageError) -> None:
-        """Stop serving, as the log directory is gone, and answer `error` from here on. The files stay as they are."""
+        """Stop serving because the log directory failed, and raise `error` from now on. Keeps the files."""
         self.failure = error
         with self._role_lock:
             self.role = self.role.ended(Role.OFFLINE)
@@ -272,7 +272,7 @@ class Partition:
         self.log.abandon(error)
 
     def retire(self) -> None:
-        """End the role for good, as the replica is deleted: an answer under way counts no more."""
+        """End the role for good, because the replica is deleted. Pending fetch responses are ignored."""
         with self._role_lock:
             self.role = self.role.ended(Role.REMOVED)
 
@@ -282,9 +282,9 @@ class Partition:
         return NotLeaderOrFollowerError(f"{self.topic}-{self.partition} is not led by this broker")
 
     def check_epoch(self, client_epoch: int, *, of_leader: bool = True) -> None:
-        """Raise unless the leader epoch that a client knows (NO_EPOCH: none) is the one in force.
+        """Raise unless a client's leader epoch (NO_EPOCH: unknown) is the current one.
 
-        And unless this broker leads, or follows where that is enough (not `of_leader`).
+        Also unless this broker leads, or follows if that suffices (not `of_leader`).
         """
         epoch = self._leader_epoch if of_leader else self.read_epoch
         if epoch < 0:
@@ -292,7 +292,7 @@ class Partition:
         if client_epoch in (NO_EPOCH, epoch):
             return
         error = FencedLeaderEpochError if client_epoch < epoch else UnknownLeaderEpochError
-        raise error(f"{self.topic}-{self.partition}: leader epoch {client_epoch} was asked for, {epoch} is current")
+        raise error(f"{self.topic}-{self.partition}: leader epoch {client_epoch} was requested, {epoch} is current")
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -305,10 +305,10 @@ class Partition:
         transaction_version: int = 0,
         leader_epoch: int | None = None,
     ) -> AppendInfo:
-        """Append whole batches as leader and move the high watermark; errors are those of the log.
+        """Append whole batches as leader and move the high watermark. Raises the errors of the log.
 
-        `guard` is that of a verification that succeeded (`PartitionLog.start_verification`); `transaction_version` is
-        that of the producer whose transaction a marker ends. With `leader_epoch` nothing is appended in another one.
+        `guard` is that of a successful verification (`PartitionLog.start_verification`); `transaction_version` is that
+        of the producer whose transaction a marker ends. With `leader_epoch` nothing is appended in another one.
         """
         epoch = self._leader_epoch
         if epoch < 0 or leader_epoch not in (None, epoch):
@@ -340,7 +340,7 @@ class Partition:
         return info
 
     def append_group(self, group: Sequence[memoryview]) -> list[AppendInfo] | None:
-        """Append the batches of several requests in one go; None: nothing has been done, `append` them one by one."""
+        """Append the batches of several requests at once. None: nothing was done, `append` them one by one."""
         epoch = self._leader_epoch
         if epoch < 0:
             return None
@@ -366,19 +366,19 @@ class Partition:
         return infos
 
     def _is_moving(self, log: PartitionLog) -> bool:
-        """Return whether another log takes, or has taken, the place of this one; it has when this returns."""
+        """Return whether another log replaces this one. If so, wait until it has."""
         if not log.is_fenced and self.log is log:
             return False
         with self.moving:
             return True
 
     def add_listener(self, listener: Callable[[Partition], None]) -> None:
-        """Call `listener` after each move of the high watermark, from whichever thread moved it."""
+        """Call `listener` after each move of the high watermark, on the thread that moved it."""
         with self._listeners_lock:
             self._listeners = [*self._listeners, listener]
 
     def remove_listener(self, listener: Callable[[Partition], None]) -> None:
-        """Undo `add_listener`; a bound method is another object each time, and equal."""
+        """Undo `add_listener`. Compares by equality: each access creates a new bound method."""
         with self._listeners_lock:
             self._listeners = [known for known in self._listeners if known != listener]
 
@@ -397,7 +397,7 @@ class Partition:
         return self.remote is not None and self.log.log_start_offset <= offset < self.log.local_log_start_offset
 
     def is_remote_throttled(self) -> bool:
-        """Return whether the quota of remote reads is used up. The client asks again later; it counts as held back."""
+        """Return whether the quota of remote reads is used up, and count the delay. The client tries again later."""
         return self.remote is not None and self.remote.limits.fetch_quota.shed_ms() > 0
 
     def read(
@@ -408,7 +408,7 @@ class Partition:
         isolation: Isolation = Isolation.HIGH_WATERMARK,
         min_one_message: bool = True,
     ) -> FetchData:
-        """Read from the local tier; ask `is_remote` first. Raises OffsetOutOfRangeError."""
+        """Read from the local tier; check `is_remote` first. Raises OffsetOutOfRangeError."""
         return self.log.read(offset, max_bytes, isolation=isolation, min_one_message=min_one_message)
 
     def read_remote(
@@ -419,7 +419,7 @@ class Partition:
         isolation: Isolation = Isolation.HIGH_WATERMARK,
         min_one_message: bool = True,
     ) -> RemoteFetchData:
-        """Read from the remote tier; blocks on the object store, so call it on a thread that may wait.
+        """Read from the remote tier. Blocks on the object store.
 
         Raises OffsetOutOfRangeError when no finished remote segment holds the offset, and RemoteStorageError.
         """
@@ -443,7 +443,7 @@ class Partition:
         )
 
     def offset_for_timestamp(self, timestamp_ms: int) -> FoundOffset | None:
-        """Return the first record at or after a time, over both tiers; may block on the object store."""
+        """Return the first record at or after a time in both tiers. May block on the object store."""
         found: TimestampOffset | None = None
         if self.remote is not None and self.log.log_start_offset < self.log.local_log_start_offset:
             found = self.remote.offset_for_timestamp(self.topic_id_partition, timestamp_ms, self.log.log_start_offset)
@@ -457,7 +457,7 @@ class Partition:
         return None if found is None else self._with_epoch(found)
 
     def latest_offset(self, isolation: Isolation) -> int:
-        """Return the end of what a reader of this isolation may see."""
+        """Return the end of the records visible at this isolation level."""
         if isolation is Isolation.TXN_COMMITTED:
             return self.log.last_stable_offset
         return self.log.high_watermark if isolation is Isolation.HIGH_WATERMARK else self.log.log_end_offset

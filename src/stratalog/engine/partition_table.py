@@ -1,4 +1,4 @@
-"""The partitions that a broker knows, by topic and number, and how many lie in each log directory."""
+"""The partitions of a broker by topic and number, and their number in each log directory."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ PartitionKey = tuple[str, int]
 
 
 class PartitionTable:
-    """See the module.
+    """A table of partitions.
 
-    Every method but `all` and `ordered` costs as much as it returns, however many partitions there are.
+    The cost of every method but `all` and `ordered` depends only on its result.
 
-    `get` and `leader_epochs` may be called by any thread; everything else under a lock of the caller's.
+    Any thread may call `get` and `leader_epochs`; callers serialise everything else.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class PartitionTable:
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self._directories: dict[PartitionKey, Path] = {}
         self._counts: Counter[Path] = Counter()
-        #: What `ordered` gives; None when it has to be made.
+        #: The result of `ordered`, None if outdated.
         self._ordered: list[Partition] | None = None
 
     def __len__(self) -> int:
@@ -34,7 +34,7 @@ class PartitionTable:
         return self._by_key.get((topic, number))
 
     def leader_epochs(self, topic: str, count: int) -> tuple[int, ...]:
-        """Return the epochs in which the first `count` partitions of a topic are led; -1 for one that is not."""
+        """Return the leader epochs of the first `count` partitions of a topic; -1 for one that is not led."""
         find = self._by_topic.get(topic, {}).get
         return tuple([-1 if (found := find(number)) is None else found.leader_epoch for number in range(count)])
 
@@ -42,20 +42,20 @@ class PartitionTable:
         return list(self._by_key.values())
 
     def ordered(self) -> list[Partition]:
-        """Return all by topic and number, sorted once after each change; not for the caller to change."""
+        """Return all by topic and number, sorted once after each change. Do not modify the list."""
         if self._ordered is None:
             self._ordered = [self._by_key[key] for key in sorted(self._by_key)]
         return self._ordered
 
     def of_topic(self, topic: str) -> list[Partition]:
-        """In order."""
+        """Return the partitions of a topic in order."""
         of_topic = self._by_topic.get(topic, {})
         return [of_topic[number] for number in sorted(of_topic)]
 
     def put(self, partition: Partition, directory: Path | None) -> None:
-        """Take a partition in, in the place of one of its name.
+        """Add a partition, replacing one of the same name.
 
-        It lies in `directory` (None: its directory is offline).
+        It is in `directory` (None: its directory is offline).
         """
         key = partition.topic, partition.partition
         self._ordered = None
@@ -92,7 +92,7 @@ class PartitionTable:
             held.clear()
 
     def emptiest_of(self, directories: Collection[Path]) -> Path:
-        """Return the directory, of these, in which the fewest partitions lie; the first of several."""
+        """Return the one of these directories with the fewest partitions; the first of several."""
         return min(directories, key=lambda path: self._counts[path])
 
     def _leave_directory(self, key: PartitionKey) -> None:

@@ -1,7 +1,7 @@
-"""What a broker of a cluster tells its engine about replicas, and what the engine asks back.
+"""The interface between a broker of a cluster and its engine for replicas.
 
-The broker follows the cluster's metadata and hands what changed for its own replicas to `LogManager.apply`: deletes,
-then leaders, then followers, then directories. A broker without a cluster needs none of this.
+The broker follows the cluster's metadata and passes changes of its own replicas to `LogManager.apply`: deletes, then
+leaders, then followers, then directories. A broker without a cluster does not use this module.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class AssignedReplicas(Protocol):
-    """A partition's replicas as the metadata has them, who leads it, and in which epochs. Immutable."""
+    """A partition's replicas, leader and epochs in the metadata. Immutable."""
 
     @property
     def replicas(self) -> tuple[int, ...]: ...
@@ -32,7 +32,7 @@ class AssignedReplicas(Protocol):
     def removing_replicas(self) -> tuple[int, ...]: ...
     @property
     def leader(self) -> int:
-        """The broker that leads, -1 for none."""
+        """The leading broker, or -1."""
         ...
 
     @property
@@ -45,7 +45,7 @@ class AssignedReplicas(Protocol):
         ...
 
     def directory(self, broker: int) -> UUID:
-        """Return the directory that a replica is recorded in. Raises ValueError for a broker that holds none."""
+        """Return the recorded directory of a replica. Raises ValueError for a broker without one."""
         ...
 
 
@@ -55,59 +55,58 @@ def _none() -> Mapping[TopicIdPartition, AssignedReplicas]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaChanges:
-    """Changes of the replicas of one broker. A partition is in `leaders` or `followers`, never in both.
+    """Changes of the replicas of one broker. A partition is never in both `leaders` and `followers`.
 
-    By topic id: a topic that is deleted and made again under its name is another one. `followers` has also those that
-    have no leader at present.
+    By topic id: a recreated topic is another one. `followers` includes those without a leader.
     """
 
-    #: Replicas that are no longer here. Only this deletes: a directory that no metadata knows is a stray one.
+    #: Replicas that were removed. Only this deletes: a directory of no known topic is stray.
     deletes: frozenset[TopicIdPartition] = frozenset()
-    #: Those of `deletes` that were led here and whose topic is deleted: what they have in the remote tier goes too.
+    #: Those of `deletes` that were led here and whose topic is deleted: their remote data are deleted too.
     remote_deletes: frozenset[TopicIdPartition] = frozenset()
     leaders: Mapping[TopicIdPartition, AssignedReplicas] = field(default_factory=_none)
-    #: Those of `leaders` whose leader epoch is new; the others have another ISR, say.
+    #: Those of `leaders` with a new leader epoch; the others changed their ISR, for example.
     elected: frozenset[TopicIdPartition] = frozenset()
     followers: Mapping[TopicIdPartition, AssignedReplicas] = field(default_factory=_none)
-    #: Where the metadata says that a replica lies, when that is new.
+    #: New directories of replicas.
     directories: Mapping[TopicIdPartition, UUID] = field(default_factory=dict)
 
 
 class ClusterView(Protocol):
-    """The cluster as the engine asks about it. Thread-safe; answers at once, but for `ask_controller`."""
+    """The engine's view of the cluster. Thread-safe. Returns at once, except for `ask_controller`."""
 
     @property
     def node_id(self) -> int: ...
     @property
     def broker_epoch(self) -> int:
-        """The epoch of this broker's registration; another one after it had to register again."""
+        """The epoch of this broker's registration. It changes when the broker registers again."""
         ...
 
     @property
     def connection(self) -> ConnectionOptions:
-        """How the other brokers are reached."""
+        """Options of connections to other brokers."""
         ...
 
     def address(self, broker: int) -> tuple[str, int] | None:
-        """Return where other brokers reach a broker; None for one that is not registered."""
+        """Return the address of a broker for other brokers; None for an unregistered one."""
         ...
 
     def leader_of(self, topic: str, partition: int) -> int:
-        """Return the broker that leads a partition; -1 when there is none, or no such partition."""
+        """Return the broker that leads a partition; -1 without one, or for an unknown partition."""
         ...
 
     def topic_id(self, topic: str) -> UUID | None:
-        """Return the id of a topic; None when there is no such topic."""
+        """Return the id of a topic, or None."""
         ...
 
     def isr_epoch(self, broker: int) -> int | None:
-        """Return the broker epoch of a broker that may be in sync; None while it is fenced or shuts down."""
+        """Return the epoch of a broker that may be in sync; None while it is fenced or shuts down."""
         ...
 
     def log_config(self, topic: str) -> LogConfig:
-        """Return the configuration that a topic has in the metadata."""
+        """Return the configuration of a topic in the metadata."""
         ...
 
     def ask_controller(self, key: ApiKey, versions: tuple[int, int], /, **fields: Any) -> Any:
-        """Send a request to the controller that leads. Blocks. Raises UnreachableError when none answers."""
+        """Send a request to the active controller. Blocks. Raises UnreachableError."""
         ...

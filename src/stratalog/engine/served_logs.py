@@ -1,4 +1,4 @@
-"""The partitions that a broker serves, and what becomes of them when a log directory fails.
+"""The partitions that a broker serves, and the handling of failed log directories.
 
 `LogManager` adds their start and stop (`log_lifecycle`) and their changes.
 """
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: After which a directory is tried again that could not be put offline.
+#: Delay before another attempt to put a directory offline.
 _OFFLINE_RETRY_MS = 60_000
 
 
@@ -52,7 +52,7 @@ def _ignore(_: str) -> None:
 
 
 class ServedLogs:
-    """The data directories of a broker and the partitions in them. Thread-safe."""
+    """The data directories of a broker and their partitions. Thread-safe."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class ServedLogs:
         clock: Clock = SYSTEM_CLOCK,
         fs: FileSystem = REAL_FILESYSTEM,
     ) -> None:
-        """Lock the directories; errors as `LogDirs`."""
+        """Lock the directories. Errors as `LogDirs`."""
         self.config = config
         self.remote: RemoteLogManager | None = None
         self.traffic = TopicCounts(TopicTraffic)
@@ -71,9 +71,9 @@ class ServedLogs:
         self.clock = clock
         self._fs = fs
         self._partitions = PartitionTable()
-        #: In a cluster, whose metadata says which replicas lead and which follow.
+        #: In a cluster, whose metadata assign leaders and followers.
         self.replication: LocalReplicas | None = None
-        #: What could not be done for want of file descriptors last.
+        #: The last operation that failed for lack of file descriptors.
         self._shortage: str | None = None
         self._taking_offline = threading.Lock()
         self._lock = threading.RLock()
@@ -81,7 +81,7 @@ class ServedLogs:
         self.dirs = LogDirs(data_dirs, cluster_id=cluster_id, node_id=config["node.id"], fs=fs)
         self._checkpoints = DirCheckpoints(self.dirs)
         paths = [data_dir.path for data_dir in self.dirs.live]
-        #: Who works on a compacted log; also without a cleaner.
+        #: Coordinates work on compacted logs, also without a cleaner.
         self.cleaning = CleanerManager(paths, self._logs, fs, on_disk_error=self._fail)
         self._housekeeping = Housekeeping(
             self.partitions, self.dirs, self.cleaning, clock=clock, fs=fs, on_disk_error=self._fail
@@ -90,37 +90,37 @@ class ServedLogs:
     # --- partitions ---------------------------------------------------------------------------------------------------
 
     def get(self, topic: str, partition: int) -> Partition | None:
-        """Return the partition; also one that is offline, whose every use raises KafkaStorageError."""
+        """Return the partition. An offline one raises KafkaStorageError at every use."""
         return self._partitions.get(topic, partition)
 
     def leader_epochs(self, topic: str, count: int) -> tuple[int, ...]:
-        """Return the epochs in which the first `count` partitions of a topic are led; -1 for one that is not."""
+        """Return the leader epochs of the first `count` partitions of a topic; -1 for one that is not led."""
         return self._partitions.leader_epochs(topic, count)
 
     def partitions(self, topic: str | None = None) -> list[Partition]:
-        """Return all partitions that are served, or those of one topic, in order."""
+        """Return all served partitions, or those of one topic, in order."""
         with self._lock:
             known = self._partitions.ordered() if topic is None else self._partitions.of_topic(topic)
         return [partition for partition in known if partition.failure is None]
 
     def offline_count(self) -> int:
-        """Return how many partitions are not served because their log directory failed."""
+        """Return the number of partitions with a failed log directory."""
         with self._lock:
             return sum(partition.failure is not None for partition in self._partitions.all())
 
     def _logs(self) -> dict[TopicPartition, PartitionLog]:
-        """Return the logs that are served, for the cleaner."""
+        """Return the served logs, for the cleaner."""
         return {(partition.topic, partition.partition): partition.log for partition in self.partitions()}
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
     def _open(self, path: Path, spec: TopicSpec, *, is_new: bool) -> Partition:
-        """Open the log of a partition, and lead it. What was there before was left as its data directory was."""
+        """Open the log of a partition, and lead it. An existing one was stopped as its data directory was."""
         log, was_clean, high_watermark = self._open_log(path, spec, is_new=is_new)
         partition = Partition(log, spec.topic_id, self.traffic.topic(log.topic))
         if self.replication is None:
             latest = log.leader_epochs.latest_epoch
-            # After a crash the tail may be other than what clients saw: a new epoch lets them find out.
+            # After a crash the tail may differ from what clients saw. A new epoch lets them detect that.
             is_unsure = not was_clean and log.log_end_offset > 0
             partition.become_leader(0 if latest is None else latest + 1 if is_unsure else latest)
         else:
@@ -133,7 +133,7 @@ class ServedLogs:
     def _open_log(
         self, path: Path, spec: TopicSpec, *, is_new: bool, is_flushed: bool = False
     ) -> tuple[PartitionLog, bool, int]:
-        """Return a log, whether it was left cleanly, and the high watermark that was checkpointed."""
+        """Return a log, whether it was cleanly stopped, and its checkpointed high watermark."""
         topic, number = spec.name, int(path.name.rpartition("-")[2])
         was_clean = next(found.was_clean for found in self.dirs.live if found.path == path.parent)
         checkpointed = Checkpointed(0, 0) if is_new else self._checkpoints.of(path.parent, (topic, number))
@@ -158,16 +158,15 @@ class ServedLogs:
             timeout_max_ms=self.config["transaction.max.timeout.ms"],
         )
 
-    # --- directories that fail ----------------------------------------------------------------------------------------
+    # --- failed directories
+    # ---------------------------------------------------------------------------------------------
 
     @contextmanager
     def _failing(self, directory: Path, what: str) -> Iterator[None]:
         """Take the log directory offline when an OSError is raised in this block.
 
-        A log that cannot be opened goes offline alone.
-
-        Want of file descriptors takes nothing offline; at the start, it ends that.
-        Nor does an unexpected error: one log must not keep the others from being served.
+        A log that cannot be opened goes offline alone. A lack of file descriptors takes nothing offline, but aborts a
+        start. Nor does an unexpected error: one log must not stop the others.
         """
         try:
             yield
@@ -179,9 +178,9 @@ class ServedLogs:
                 return
             self._fail(directory, f"{what}: {reason}")
         except StratalogError as error:
-            logger.error("%s: %s: %s; it is left as it is, and offline", directory, what, error)
+            logger.error("%s: %s: %s; it is left unchanged, and offline", directory, what, error)
         except Exception:
-            logger.exception("%s: %s: unexpected error; it is left as it is, and offline", directory, what)
+            logger.exception("%s: %s: unexpected error; it is left unchanged, and offline", directory, what)
 
     def _log_failed(self, directory: Path, error: KafkaStorageError) -> None:
         self._fail(directory, str(error))
@@ -189,16 +188,16 @@ class ServedLogs:
     def _fail(self, directory: Path, reason: str) -> None:
         """Take a directory out of service.
 
-        May be called with a log's lock held, so the rest is left to another thread.
+        May be called with a log's lock held, so another thread does the rest.
         """
         if self.dirs.fail(directory, reason):
             self._schedule.add("failed log directory", partial(self.put_offline, directory), once=True)
 
     def put_offline(self, directory: Path) -> None:
-        """Stop serving the partitions of a directory that failed, and tell when it was the last one."""
+        """Stop serving the partitions of a failed directory. Report when it was the last one."""
         error = self.dirs.storage_error(directory)
         self.cleaning.forget_dir(directory)
-        with self._taking_offline:  # a second caller comes back when the first one's partitions are not served either
+        with self._taking_offline:  # a second caller also returns only when the first one has finished
             for partition in self.partitions():
                 if partition.log.directory.parent == directory:
                     partition.fail(error)
@@ -215,12 +214,12 @@ class ServedLogs:
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
     def write_checkpoints(self, names: Collection[str] = ALL_CHECKPOINTS) -> None:
-        """Write recovery points, log start offsets and high watermarks of each directory, or only some of them."""
+        """Write recovery points, log start offsets and high watermarks of each directory, or some of them."""
         for data_dir in self.dirs.live:
             self._checkpoint(data_dir, names)
 
     def _checkpoint(self, data_dir: DataDir, names: Collection[str] = ALL_CHECKPOINTS) -> bool:
-        """Write the checkpoints of one directory; whether it took them."""
+        """Write the checkpoints of one directory. Return whether that succeeded."""
         here = [p.log for p in self.partitions() if p.log.directory.parent == data_dir.path]
         if self._checkpoints.write(data_dir, here, names):
             return True

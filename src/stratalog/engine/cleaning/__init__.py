@@ -1,4 +1,4 @@
-"""The log cleaner of a broker: the choice of the next log, its threads and checkpoints."""
+"""The log cleaner of a broker: choice of logs, threads and checkpoints."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The broker's `log.cleaner.*` configuration, typed, and what of it may change while the cleaner works."""
+"""The broker's `log.cleaner.*` configuration, typed, and which changes are allowed at run time."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from stratalog.config import BrokerConfig
 from stratalog.errors import InvalidConfigError
 from stratalog.log.cleaner import CleanerSettings
 
-#: Bytes that one key takes of a dedupe buffer: an MD5 hash and an offset.
+#: Bytes per key in a dedupe buffer: an MD5 hash and an offset.
 _BYTES_PER_KEY = 24
 
 
 @dataclass(frozen=True, slots=True)
 class CleanerConfig:
-    """Sizes are bytes and of all threads together, unless they say otherwise."""
+    """Sizes are bytes of all threads together, unless stated otherwise."""
 
     threads: int
     dedupe_buffer_bytes: int
@@ -25,7 +25,7 @@ class CleanerConfig:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> CleanerConfig:
-        """InvalidConfigError when a thread's share of the dedupe buffer does not hold a single key."""
+        """Raise InvalidConfigError when a thread's share of the dedupe buffer does not hold a single key."""
         made = cls(
             threads=config["log.cleaner.threads"],
             dedupe_buffer_bytes=config["log.cleaner.dedupe.buffer.size"],
@@ -43,7 +43,7 @@ class CleanerConfig:
 
     @property
     def settings(self) -> CleanerSettings:
-        """The share of one thread; there is one at least."""
+        """Return the share of one of at least one thread."""
         return CleanerSettings.of_thread(
             self.threads,
             dedupe_buffer_bytes=self.dedupe_buffer_bytes,
@@ -52,7 +52,7 @@ class CleanerConfig:
         )
 
     def check_change(self, new: CleanerConfig) -> None:
-        """InvalidConfigError unless a running cleaner may go over to `new`; in the words of Kafka's `LogCleaner`."""
+        """Raise InvalidConfigError, as Kafka's `LogCleaner`, unless a running cleaner may change to `new`."""
         if new.threads == self.threads:
             return
         if new.threads < 1:

@@ -1,8 +1,8 @@
-"""Who may work on a partition that is, was or will be compacted, and how far each is clean.
+"""Exclusive access to partitions that are, were or will be compacted, and how far each is clean.
 
-Cleaner threads take partitions from here and give them back; code that truncates or deletes a log pauses it here first,
-and waits until its cleaning has ended. The retention of compacted logs is the cleaner's work too, so that the two never
-meet. The states are those of `log.cleaner.states`. Source: Kafka's `LogCleanerManager`.
+Cleaner threads take partitions and return them. Code that truncates or deletes a log first pauses it and waits until
+its cleaning has ended. The cleaner also applies retention to compacted logs, so that the two never overlap. The states
+are those of `log.cleaner.states`. Source: Kafka's `LogCleanerManager`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Logs = Mapping[TopicPartition, PartitionLog]
 
 
 class UnselectableLogError(StratalogError):
-    """A log cannot even be looked at; `partition` says which. The cause is the error."""
+    """A log could not be examined. `partition` says which; the cause is the error."""
 
     def __init__(self, partition: TopicPartition, log: PartitionLog) -> None:
         super().__init__(f"{partition[0]}-{partition[1]}")
@@ -37,21 +37,21 @@ class UnselectableLogError(StratalogError):
 
 @dataclass(frozen=True, slots=True)
 class CleanerLook:
-    """What a cleaner found when it last looked for work.
+    """The result of a cleaner's last search for work.
 
-    0 and 0.0 for nothing, and at the beginning of time for never.
+    0 and 0.0 for nothing, and time 0 for never.
     """
 
     at_ms: int = 0
-    #: The dirty share of the log that is dirtiest.
+    #: The dirty ratio of the dirtiest log.
     dirty_ratio: float = 0.0
-    #: By how much max.compaction.lag.ms is over, in the log that waits longest.
+    #: By how much max.compaction.lag.ms is exceeded in the log that has waited longest.
     delay_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class LogToClean:
-    """A log that was taken for a cleaning; `CleanerManager.done_cleaning` gives it back."""
+    """A log taken for cleaning. Return it with `CleanerManager.done_cleaning`."""
 
     partition: TopicPartition
     log: PartitionLog
@@ -60,9 +60,9 @@ class LogToClean:
 
 
 class CleanerManager:
-    """See the module. Thread-safe. `logs` gives all partitions as they are now.
+    """Coordinates all work on compacted logs. Thread-safe. `logs` returns the current partitions.
 
-    `on_disk_error` is called with the data directory and what is wrong when the disk refuses; the lock is held.
+    `on_disk_error` is called with the data directory and the reason of a disk error, with the lock held.
     """
 
     def __init__(
@@ -81,13 +81,12 @@ class CleanerManager:
         self._uncleanable: dict[Path, dict[TopicPartition, str]] = {}
         self.last_look = CleanerLook()
 
-    # --- what is to be done -----------------------------------------------------------------------------------------
+    # --- selection --------------------------------------------------------------------------------------------------
 
     def take_filthiest(self, now_ms: int) -> LogToClean | None:
-        """Return the log that needs a cleaning most, as being cleaned from now on; None: no log needs one.
+        """Take the log that needs cleaning most, or None.
 
-        Checkpoints that cannot be right are rewritten on the way. UnselectableLogError for a log that cannot be
-        read.
+        Rewrites implausible checkpoints. UnselectableLogError for a log that cannot be read.
         """
         with self._lock:
             logs = self._logs()
@@ -106,11 +105,10 @@ class CleanerManager:
             )
 
     def take_for_retention(self) -> dict[TopicPartition, PartitionLog]:
-        """Return the compacted logs that no one works on, as being worked on from now on.
+        """Take the compacted logs that are not in use.
 
-        `done_deleting` gives them back.
-
-        Those without the policy delete are among them: they may have segments before their log start offset.
+        Return them with `done_deleting`. Includes those without the policy delete, which may have segments before their
+        log start offset.
         """
         with self._lock:
             taken = {key: log for key, log in self._logs().items() if log.config.compacted and self._is_free(key, log)}
@@ -119,9 +117,9 @@ class CleanerManager:
             return taken
 
     def pause_not_compacted(self) -> dict[TopicPartition, PartitionLog]:
-        """Return the logs that are not compacted and that no one works on, paused: retention may work on them.
+        """Pause and return the logs that are not compacted and not in use, for retention.
 
-        `resume` them. A policy that changes in between lets no cleaner in.
+        Call `resume` for them. Until then no cleaner takes them, even if their policy changes.
         """
         with self._lock:
             paused = {
@@ -180,26 +178,26 @@ class CleanerManager:
             raise CleaningAborted(f"{partition[0]}-{partition[1]} is needed otherwise")
 
     def abort_and_pause(self, partition: TopicPartition) -> None:
-        """Keep all work off the partition until `resume`; return when none is in progress. Pauses are counted."""
+        """Keep all work off the partition until `resume`. Return when none is in progress. Pauses are counted."""
         with self._lock:
             self._changed.wait_for(lambda: self.state(partition).phase is not Phase.ABORTED)
             self._move(partition, Event.PAUSE)
             self._changed.wait_for(lambda: self.state(partition).phase is Phase.PAUSED)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Undo one pause of each; ValueError for one that is not paused."""
+        """Undo one pause of each. ValueError for one that is not paused."""
         with self._lock:
             for partition in partitions:
                 self._move(partition, Event.RESUME)
 
     def abort(self, partition: TopicPartition) -> None:
-        """End the cleaning of the partition, if there is one; return when it has ended."""
+        """Abort the cleaning of the partition, if any. Return when it has ended."""
         with self.paused(partition):
             return
 
     @contextmanager
     def paused(self, partition: TopicPartition) -> Iterator[None]:
-        """Keep all work off the partition while this lasts."""
+        """Keep all work off the partition within the block."""
         self.abort_and_pause(partition)
         try:
             yield
@@ -207,14 +205,14 @@ class CleanerManager:
             self.resume([partition])
 
     def done_cleaning(self, to_clean: LogToClean, next_dirty_offset: int) -> None:
-        """Give a log back. How far it is clean is written down, unless the cleaning was aborted."""
+        """Return a log. Records how far it is clean, unless the cleaning was aborted."""
         with self._lock:
             if self._move(to_clean.partition, Event.DONE) == IDLE:
                 data_dir = _dir_of(to_clean.log)
                 self._checkpoints.put(data_dir, to_clean.partition, next_dirty_offset, self._logs())
 
     def done_deleting(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give back what `take_for_retention` gave."""
+        """Return logs from `take_for_retention`."""
         with self._lock:
             for partition in partitions:
                 self._move(partition, Event.DONE)
@@ -222,23 +220,23 @@ class CleanerManager:
     # --- checkpoints ------------------------------------------------------------------------------------------------
 
     def checkpointed(self, log: PartitionLog) -> int | None:
-        """Everything below is clean; None: nothing is known."""
+        """Return the offset below which the log is clean, or None if unknown."""
         with self._lock:
             return self._checkpoints.get(_dir_of(log), (log.topic, log.partition))
 
     def remove_checkpoints(self, data_dir: Path, partitions: Iterable[TopicPartition]) -> None:
-        """Forget partitions that do not lie there any more."""
+        """Remove partitions that are no longer in the directory."""
         with self._lock:
             self._checkpoints.remove(data_dir, partitions)
 
     def truncate_checkpoint(self, log: PartitionLog, offset: int) -> None:
-        """Take over that the log was truncated to `offset`. Nothing is written down for a log that is not compacted."""
+        """Lower the checkpoint after a truncation to `offset`. Nothing is written for a log that is not compacted."""
         with self._lock:
             if log.config.compacted:
                 self._checkpoints.truncate(_dir_of(log), (log.topic, log.partition), offset)
 
     def move_checkpoint(self, partition: TopicPartition, source: Path, target: Path) -> None:
-        """Move a partition from one data directory to another; one that cannot be cleaned stays so."""
+        """Move the checkpoint from one data directory to another; an uncleanable partition stays so."""
         with self._lock:
             self._checkpoints.move(partition, source, target)
             reason = self._uncleanable.get(source, {}).pop(partition, None)
@@ -246,31 +244,31 @@ class CleanerManager:
                 self._uncleanable.setdefault(target, {})[partition] = reason
 
     def forget_dir(self, data_dir: Path) -> None:
-        """Stop reading and writing the checkpoint of a data directory that failed."""
+        """Stop using the checkpoint of a data directory that failed."""
         with self._lock:
             self._checkpoints.forget(data_dir)
 
-    # --- what cannot be cleaned -------------------------------------------------------------------------------------
+    # --- uncleanable partitions -------------------------------------------------------------------------------------
 
     def mark_uncleanable(self, partition: TopicPartition, log: PartitionLog, reason: str) -> None:
-        """Leave a partition alone until the next start: cleaning it failed in a way that would only come again."""
+        """Exclude a partition until the next start, because cleaning would fail again in the same way."""
         with self._lock:
             self._uncleanable.setdefault(_dir_of(log), {})[partition] = reason
 
     def uncleanable(self, data_dir: Path) -> dict[TopicPartition, str]:
-        """Return the partitions of a directory that are left alone, and why."""
+        """Return the excluded partitions of a directory, and why."""
         with self._lock:
             return dict(self._uncleanable.get(data_dir, {}))
 
     def uncleanable_bytes(self, data_dir: Path, now_ms: int) -> int:
-        """Return what the partitions of a directory that are left alone would have to be cleaned of."""
+        """Return the dirty bytes of the excluded partitions of a directory."""
         with self._lock:
             logs = self._logs()
             marked = [(key, logs[key]) for key in self._uncleanable.get(data_dir, {}) if key in logs]
             return sum(self._candidate(key, log, now_ms, logs).dirtiness.cleanable_bytes for key, log in marked)
 
     def drop_gone(self) -> None:
-        """Forget partitions that were left alone and are not there any more."""
+        """Drop excluded partitions that no longer exist."""
         with self._lock:
             if self._uncleanable:
                 logs = self._logs()

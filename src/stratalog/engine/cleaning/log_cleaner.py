@@ -1,11 +1,10 @@
-"""The threads that compact, as many as `log.cleaner.threads`.
+"""The compaction threads, as many as `log.cleaner.threads`.
 
-Each takes the log that needs it most, cleans it, applies retention to the compacted logs, and rests for
-`log.cleaner.backoff.ms` when there was nothing to clean. They share one throttle; each has its part of the dedupe
-buffer.
+Each takes the dirtiest log, cleans it, applies retention to the compacted logs, and waits for `log.cleaner.backoff.ms`
+if there was nothing to clean. They share one throttle, and each has its part of the dedupe buffer.
 
-A log whose cleaning fails is left alone until the next start, and the log file says why; a thread goes on whatever
-happens. Source: Kafka's `LogCleaner`.
+A log whose cleaning fails is excluded until the next start, with a reason in the log file. Threads survive all errors.
+Source: Kafka's `LogCleaner`.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from stratalog.util import Clock, FileSystem
 
 logger = logging.getLogger(__name__)
 
-#: How long `close` waits for a thread. A cleaning looks at every piece that it reads whether it is to end.
+#: How long `close` waits for a thread. A cleaning checks for a stop after every piece it reads.
 CLOSE_TIMEOUT_SECONDS = 30.0
-#: A throttled thread looks this often whether it is to end.
+#: How often a throttled thread checks for a stop.
 _SLEEP_SLICE_SECONDS = 0.1
 
 
 class OneCleaning(Protocol):
-    """What `log.cleaner.cleaner.Cleaner` does."""
+    """One run of `log.cleaner.cleaner.Cleaner`."""
 
     def clean(
         self,
@@ -51,9 +50,9 @@ MakeCleaner = Callable[[CleanerSettings], OneCleaning]
 
 
 class LogCleaner:
-    """See the module. `start`, and `close` at the end; both and `reconfigure` by one thread at a time.
+    """Owns the cleaner threads. Call `start`, `reconfigure` and `close` from one thread at a time.
 
-    `on_disk_error` is told the data directory and what is wrong when the disk refuses.
+    `on_disk_error` is called with the data directory and the reason of a disk error.
     """
 
     def __init__(
@@ -75,20 +74,20 @@ class LogCleaner:
         self.throttle = Throttle(self.config.io_max_bytes_per_second, clock=self._throttle_clock)
         self._make_cleaner = make_cleaner or self._default_cleaner
         self._threads: list[_CleanerThread] = []
-        #: Those of an earlier configuration that were asked to end.
+        #: Threads of an earlier configuration that are stopping.
         self._leaving: list[_CleanerThread] = []
         self._numbers = itertools.count()
 
     def _default_cleaner(self, settings: CleanerSettings) -> OneCleaning:
-        # Loads native loops, which a broker without a log to compact does not need.
+        # Loads native loops on demand: not every broker has a log to compact.
         from stratalog.log.cleaner import Cleaner
 
         return Cleaner(settings, clock=self._clock, fs=self._fs, throttle=self.throttle)
 
-    # --- life -------------------------------------------------------------------------------------------------------
+    # --- lifecycle --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to clean, with as many threads as configured or as the system has."""
+        """Start as many threads as configured, or as the system allows."""
         self._threads = []
         for _ in range(self.config.threads):
             thread = _CleanerThread(next(self._numbers), self.worker(self.config.settings), self, self._clock)
@@ -101,17 +100,17 @@ class LogCleaner:
             self._threads.append(thread)
 
     def worker(self, settings: CleanerSettings) -> CleanerWorker:
-        """Do what a thread does, without the thread."""
+        """Return the worker of a thread, without the thread."""
         return CleanerWorker(self.manager, lambda: self._make_cleaner(settings), self._clock, self._on_disk_error)
 
     def close(self) -> None:
-        """End what is going on, at the next piece; returns after `CLOSE_TIMEOUT_SECONDS` at the latest."""
+        """Stop at the next piece. Returns after at most `CLOSE_TIMEOUT_SECONDS`."""
         self._throttle_clock.ended = True
         self._dismiss()
         for thread in self._leaving:
             thread.join(CLOSE_TIMEOUT_SECONDS)
             if thread.is_alive():
-                logger.error("%s does not end; its files are left as they are", thread.name)
+                logger.error("%s does not end; its files are left unchanged", thread.name)
         self._leaving = []
 
     def _dismiss(self) -> None:
@@ -126,7 +125,7 @@ class LogCleaner:
 
     @property
     def last_cleanings(self) -> list[CleanerStats]:
-        """What the last cleaning of each thread read and wrote."""
+        """Statistics of the last cleaning of each thread."""
         return [thread.last_cleaning for thread in self._threads if thread.last_cleaning is not None]
 
     @property
@@ -135,16 +134,16 @@ class LogCleaner:
         return sum(thread.is_dead for thread in self._threads)
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Put a changed configuration in force.
+        """Apply a changed configuration.
 
-        Does not wait: a thread of before ends with its cleaning's next piece.
+        Does not wait: an old thread ends at the next piece of its cleaning.
         """
         new = CleanerConfig.of(config)
         if new == self.config:
             return
         before, self.config = self.config, new
         if new.io_max_bytes_per_second != before.io_max_bytes_per_second:
-            logger.info("Cleaners may read and write %s bytes a second now", new.io_max_bytes_per_second)
+            logger.info("Cleaners may now read and write %s bytes per second", new.io_max_bytes_per_second)
             self.throttle.bytes_per_second = new.io_max_bytes_per_second
         if self._threads:
             self._dismiss()
@@ -152,7 +151,7 @@ class LogCleaner:
 
 
 class CleanerWorker:
-    """What one cleaner thread does; `turn` by one thread at a time."""
+    """The work of one cleaner thread. Only one thread may call `turn`."""
 
     def __init__(
         self,
@@ -166,13 +165,13 @@ class CleanerWorker:
         self._cleaner: OneCleaning | None = None
         self._clock = clock
         self._on_disk_error = on_disk_error
-        #: Set to end a cleaning.
+        #: Set to stop a cleaning.
         self.ending = threading.Event()
-        #: What the last cleaning read and wrote.
+        #: Statistics of the last cleaning.
         self.last_cleaning: CleanerStats | None = None
 
     def turn(self) -> bool:
-        """Clean the filthiest log and apply retention to the compacted ones; whether there is more to be expected."""
+        """Clean the dirtiest log and apply retention to the compacted ones. Return whether more work is expected."""
         try:
             to_clean = self._manager.take_filthiest(self._clock.now_ms())
         except UnselectableLogError as error:
@@ -185,13 +184,13 @@ class CleanerWorker:
         return went_well
 
     def _clean(self, to_clean: LogToClean) -> bool:
-        """Clean one log and give it back; whether it may be looked at again at once."""
+        """Clean and return one log. Return whether to look for the next one at once."""
         next_dirty_offset = to_clean.first_dirty_offset
         try:
             next_dirty_offset = self._clean_log(to_clean)
         except CleaningAborted as aborted:
             logger.info("The cleaning of %s-%d ends early: %s", *to_clean.partition, aborted)
-        except KafkaStorageError as error:  # a log that was closed, or one whose disk failed before
+        except KafkaStorageError as error:  # a log that was closed, or whose disk failed earlier
             logger.info("%s-%d was not cleaned: %s", *to_clean.partition, error)
             return False
         except OSError as error:
@@ -212,7 +211,7 @@ class CleanerWorker:
         log = to_clean.log
         if self._cleaner is None:
             self._cleaner = self._make_cleaner()
-        # What makes older records dead must not be lost in a crash that they do not survive.
+        # Records that supersede others must be durable before these are removed.
         log.flush(to_clean.first_uncleanable_offset)
         result = self._cleaner.clean(
             log,
@@ -255,7 +254,7 @@ class CleanerWorker:
 
 
 class _CleanerThread(threading.Thread):
-    """Clean in turns until it has to end. An unexpected error is logged, and the next turn comes."""
+    """Runs a worker until stopped. Unexpected errors are logged, and it continues."""
 
     def __init__(self, number: int, worker: CleanerWorker, cleaner: LogCleaner, clock: Clock) -> None:
         super().__init__(name=f"log-cleaner-{number}", daemon=True)
@@ -291,7 +290,7 @@ class _CleanerThread(threading.Thread):
             try:
                 went_well = self._worker.turn()
             except Exception:
-                logger.exception("%s: unexpected error; it goes on", self.name)
+                logger.exception("%s: unexpected error; continuing", self.name)
             if not went_well:
                 self._rest(self._clock.monotonic() + self._cleaner.config.backoff_ms / 1000)
 
@@ -302,7 +301,7 @@ class _CleanerThread(threading.Thread):
 
 
 class _EndingClock(Clock):
-    """A clock whose sleep is cut short when `ended` is set."""
+    """A clock whose sleep ends early when `ended` is set."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,7 +1,8 @@
-"""One log directory: who owns it, how it was left, and which partitions lie in it.
+"""One log directory: its owner, how it was stopped, and its partitions.
 
 Files, all as Apache Kafka writes them: `meta.properties` (version 1: cluster.id, node.id, directory.id), `.lock` (held
-while a process serves the directory, see `log.dir_lock`), `.kafka_cleanshutdown` (there only after a clean stop).
+while a process serves the directory, see `log.recovery.dir_lock`), `.kafka_cleanshutdown` (exists only after a clean
+stop).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ logger = logging.getLogger(__name__)
 META_PROPERTIES = "meta.properties"
 META_VERSION = "1"
 
-#: Where locks are those of the process they do not exclude itself, so directories served by this one are kept here.
+#: Locks per process do not exclude the process itself, so directories served by this one are recorded here.
 _served_here: set[Path] = set()
 
 
@@ -51,24 +52,24 @@ class DataDir:
     ) -> None:
         self.path = path
         self.directory_id = directory_id
-        #: Whether the last process that served the directory stopped cleanly (or none ever did).
+        #: Whether the last process stopped cleanly, or none ever served the directory.
         self.was_clean = was_clean
-        #: The epoch of a cluster's broker that stopped cleanly here; -1 for none, and after an unclean stop.
+        #: The epoch of a cluster's broker that stopped cleanly here; -1 otherwise.
         self.previous_broker_epoch = previous_broker_epoch
         self._fs = fs
         self._lock = lock
 
     @classmethod
     def open(cls, path: Path, *, cluster_id: str, node_id: int, fs: FileSystem = REAL_FILESYSTEM) -> DataDir:
-        """Lock and identify a directory, making it when it is new.
+        """Lock and identify a directory, creating it if needed.
 
-        Removes the clean-shutdown marker, so that a crash from here on is seen, and finishes what a publication of
-        whole segments had decided when it was killed. Raises UnusableDataDirError when the directory cannot be read or
-        written, or does not tell whose it is; another DataDirError when it is served by another process, belongs to
-        another cluster, node or format version, was not restored to its end, or lacks segments that were published.
+        Removes the clean-shutdown marker, so that a later crash is detected, and completes interrupted publications of
+        whole segments. Raises UnusableDataDirError when the directory cannot be read or written, or its owner is
+        unreadable; another DataDirError when another process serves it, it belongs to another cluster, node or format
+        version, its restore is incomplete, or it lacks published segments.
         """
         path = path.resolve()
-        if path in _served_here:  # asked first: closing any handle of a file releases all locks of the process on it
+        if path in _served_here:  # first: closing any handle of a file releases all locks of the process on it
             raise _in_use(path)
         check_finished(path, fs)
         try:
@@ -82,13 +83,13 @@ class DataDir:
             directory_id = _identify(path, cluster_id, node_id, fs)
             finished = finish_held(path, fs)
             if finished:
-                logger.info("Finished %d publications that a crash had left in %s", finished, path)
+                logger.info("Finished %d interrupted publications in %s", finished, path)
             marker = path / CLEAN_SHUTDOWN
             is_new = not any(entry not in (LOCK, META_PROPERTIES) for entry in fs.list_dir(path))
             was_clean = fs.exists(marker) or is_new
             epoch = _broker_epoch(marker, fs)
             fs.remove(marker)
-            fs.sync_dir(path)  # a marker that comes back after a power failure would hide it
+            fs.sync_dir(path)  # a marker restored by a power failure would hide it
         except OSError as error:
             lock.close()
             raise _unusable(path, error) from error
@@ -99,9 +100,9 @@ class DataDir:
         return cls(path, fs, lock, directory_id, was_clean=was_clean, previous_broker_epoch=epoch)
 
     def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
-        """Release the directory; `clean` says that everything in it is flushed and checkpointed.
+        """Release the directory. `clean` says that everything in it is flushed and checkpointed.
 
-        `broker_epoch` is that of a cluster's broker: with it the controller knows that nothing was lost (KIP-966).
+        `broker_epoch` is that of a cluster's broker, which tells the controller that nothing was lost (KIP-966).
         """
         if self._lock.closed:
             return
@@ -113,7 +114,7 @@ class DataDir:
 
 
 def _broker_epoch(marker: Path, fs: FileSystem) -> int:
-    """Return the broker epoch in a marker of a clean stop; -1 for none, and for one that cannot be read."""
+    """Return the broker epoch in a clean-shutdown marker; -1 if missing or unreadable."""
     try:
         return int(json.loads(fs.read_bytes(marker))["brokerEpoch"]) if fs.exists(marker) else -1
     except (ValueError, KeyError, TypeError):
@@ -121,7 +122,7 @@ def _broker_epoch(marker: Path, fs: FileSystem) -> int:
 
 
 def format_dir(path: Path, *, cluster_id: str, node_id: int, fs: FileSystem = REAL_FILESYSTEM) -> bool:
-    """Write meta.properties into a directory, made if it is missing. False for one that has it, of the same broker.
+    """Write meta.properties into a directory, creating it if needed. Return False if this broker's are there.
 
     Raises DataDirError for a directory of another broker or cluster, or one that a process serves.
     """
@@ -135,7 +136,7 @@ def format_dir(path: Path, *, cluster_id: str, node_id: int, fs: FileSystem = RE
 def stored_cluster_id(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> str | None:
     """Return the cluster id in a directory's meta.properties.
 
-    None when it has none yet, or none that can be read.
+    None when it is missing or unreadable.
     """
     meta = path / META_PROPERTIES
     try:
@@ -145,7 +146,7 @@ def stored_cluster_id(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> str | Non
 
 
 def stored_node_id(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> int | None:
-    """Return the node id in a directory's meta.properties; None as `stored_cluster_id`."""
+    """Return the node id in a directory's meta.properties, None as for `stored_cluster_id`."""
     meta = path / META_PROPERTIES
     try:
         return int(_read_meta(meta, fs)["node.id"]) if fs.exists(meta) else None
@@ -154,7 +155,7 @@ def stored_node_id(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> int | None:
 
 
 def is_served(path: Path, fs: FileSystem = REAL_FILESYSTEM) -> bool:
-    """Return whether some process serves this directory right now."""
+    """Return whether a process serves this directory."""
     path = path.resolve()
     return path in _served_here or is_held(path, fs)
 
@@ -183,7 +184,7 @@ def _read_meta(path: Path, fs: FileSystem) -> dict[str, str]:
 
 
 def _identify(path: Path, cluster_id: str, node_id: int, fs: FileSystem) -> uuid.UUID:
-    """Return the directory's id; one that has none yet, or none of its own (before Kafka 3.7), gets one."""
+    """Return the directory's id. One without an id (before Kafka 3.7) gets one."""
     meta_path = path / META_PROPERTIES
     if fs.exists(meta_path):
         meta = _read_meta(meta_path, fs)

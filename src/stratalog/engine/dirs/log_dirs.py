@@ -1,11 +1,11 @@
-"""The data directories of a broker as one: those that serve, and those that failed and are left alone.
+"""The data directories of a broker: those in service, and those that failed.
 
-A directory that cannot be read or written takes its own partitions out of service and no others. At the start that
-is one that cannot be used at all; while the broker runs, one for which the disk refused an append, a flush, a roll, a
-checkpoint or a deletion. A failed directory comes back with the next start. Source: Kafka's `LogManager`
-(`createAndValidateLogDirs`, `handleLogDirFailure`) and `LogDirFailureChannel`.
+A directory that cannot be read or written takes only its own partitions out of service. At startup that is one that
+cannot be used at all; later, one whose disk failed an append, a flush, a roll, a checkpoint or a deletion. A failed
+directory returns at the next start. Source: Kafka's `LogManager` (`createAndValidateLogDirs`, `handleLogDirFailure`)
+and `LogDirFailureChannel`.
 
-Thread safety: `fail` by any thread; everything else as its caller sees to.
+Thread safety: any thread may call `fail`; callers serialise everything else.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ logger = logging.getLogger(__name__)
 
 
 class LogDirs:
-    """See the module. `paths` are all of them, as configured, resolved."""
+    """All log directories. `paths` are the configured ones, resolved."""
 
     def __init__(self, paths: Sequence[Path], *, cluster_id: str, node_id: int, fs: FileSystem) -> None:
         """Lock and identify every directory.
 
-        DataDirError for one that is given twice, is served by another process or belongs to another installation, and
-        when none can be used: nothing is held then. One that is unreadable or damaged is offline.
+        Raises DataDirError for one that is given twice, is served by another process or belongs to another
+        installation, and when none can be used; all are then released. An unreadable or damaged one is offline.
         """
         self.paths = [Path(path).resolve() for path in paths]
         self._fs = fs
@@ -69,26 +69,25 @@ class LogDirs:
 
     @property
     def offline(self) -> Mapping[Path, str]:
-        """Those that failed, each with what is wrong with it."""
+        """Failed directories, each with the reason."""
         return self._offline
 
     @property
     def failed_ids(self) -> list[UUID]:
-        """The ids of those that failed since they were opened; one that could not be opened tells none."""
+        """Return the ids of directories that failed after they were opened."""
         return [opened.directory_id for opened in self._opened if opened.path in self._offline]
 
     def is_offline(self, path: Path) -> bool:
         return path in self._offline
 
     def fail(self, path: Path, reason: str) -> bool:
-        """Take a directory out of service; whether it still was in service."""
+        """Take a directory out of service. Return whether it was in service."""
         with self._lock:
             if path in self._offline:
                 return False
             self._offline = {**self._offline, path: reason}
         logger.error(
-            "log directory %s failed, its partitions are offline until it is mended and the broker is"
-            " started again: %s",
+            "log directory %s failed, its partitions are offline until it is repaired and the broker is restarted: %s",
             path,
             reason,
             extra={"log_dir": str(path), "reason": reason},
@@ -96,13 +95,13 @@ class LogDirs:
         return True
 
     def storage_error(self, path: Path) -> KafkaStorageError:
-        """Return what the partitions of a failed directory answer."""
+        """Return the error of the partitions of a failed directory."""
         return KafkaStorageError(f"log directory {path} is offline: {self._offline.get(path, 'it failed')}")
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
 
     def read_checkpoint(self, directory: DataDir, name: str) -> dict[TopicPartition, int] | None:
-        """Return what a checkpoint says, or None if it is damaged.
+        """Return the content of a checkpoint, or None if it is damaged.
 
         Without it more is read than needed, but nothing is lost.
         """
@@ -113,9 +112,9 @@ class LogDirs:
             return None
 
     def write_checkpoint(self, directory: DataDir, name: str, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Replace a checkpoint; whether that was possible. A directory that refuses fails.
+        """Replace a checkpoint. Return whether that succeeded; otherwise the directory fails.
 
-        Without a file descriptor, the next turn writes it.
+        Without a file descriptor, the next run writes it.
         """
         try:
             OffsetCheckpoint(directory.path / name, self._fs).write(offsets)
@@ -130,7 +129,7 @@ class LogDirs:
     # --- end --------------------------------------------------------------------------------------------------------
 
     def close(self, *, clean: Iterable[Path], broker_epoch: int = -1) -> None:
-        """Release all; the directories of `clean` are flushed and checkpointed, and get their mark.
+        """Release all. The directories of `clean` are flushed and checkpointed, and get their marker.
 
         `broker_epoch` is that of a cluster's broker.
         """
@@ -140,7 +139,7 @@ class LogDirs:
             try:
                 opened.close(clean=is_clean, broker_epoch=broker_epoch)
             except OSError as error:
-                logger.error("log directory %s cannot be marked as left cleanly: %s", opened.path, error)
+                logger.error("log directory %s cannot be marked as cleanly stopped: %s", opened.path, error)
                 opened.close(clean=False)
 
 

@@ -1,9 +1,9 @@
-"""The partitions that lie in a data directory: which of them are whose, and how they become logs at a start.
+"""Find the partitions in a data directory, and load their logs at startup.
 
-A partition directory that the topics do not know is left as it is and named: Kafka in KRaft mode would call it stray
-and rename it; here it may be one that was copied in, and no data goes because metadata is missing. One of an
-earlier topic of the same name (its `partition.metadata` says so) has to make room, and is renamed to `-stray` as Kafka
-does. A partition that cannot be loaded is offline alone; a directory that cannot be read, with all that is in it.
+A partition directory of no known topic is left unchanged and logged: Kafka in KRaft mode would treat it as stray and
+rename it; here it may have been copied in, and no data are removed because metadata are missing. One of an earlier
+topic of the same name (by its `partition.metadata`) is renamed to `-stray` as by Kafka. A partition that cannot be
+loaded is offline alone; an unreadable directory, with all its partitions.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from stratalog.util import FileSystem, random_uuid
 logger = logging.getLogger(__name__)
 
 _NAME_SIZE_MAX: Final = 255
-#: More gain nothing, and a start must not fail for want of threads.
+#: More gain nothing, and a start must not fail for lack of threads.
 THREADS_MAX: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """What the cluster's metadata says of a topic, as far as its logs need it."""
+    """The metadata of a topic that its logs need."""
 
     name: str
     topic_id: UUID
@@ -47,12 +47,12 @@ class TopicSpec:
     config: LogConfig
 
     def allowed(self) -> TopicSpec:
-        """Return the same with the configuration that its logs get."""
+        """Return the same with the effective configuration of its logs."""
         return replace(self, config=allowed_config(self.name, self.config))
 
 
 class LoadJob(NamedTuple):
-    """A partition directory, the partition that its name says, and the topic's metadata."""
+    """A partition directory, its partition, and the topic's metadata."""
 
     path: Path
     partition: int
@@ -62,18 +62,18 @@ class LoadJob(NamedTuple):
 @dataclass(slots=True)
 class DirectoryContent:
     jobs: list[LoadJob] = field(default_factory=list)
-    #: Of no topic that is known, left as they are.
+    #: Of no known topic, left unchanged.
     unknown: list[Path] = field(default_factory=list)
-    #: Of an earlier topic of the same name, by their new names.
+    #: Of an earlier topic of the same name, renamed.
     set_aside: list[Path] = field(default_factory=list)
-    #: On the way to be deleted.
+    #: Being deleted.
     condemned: list[Path] = field(default_factory=list)
-    #: Copies of partitions that move, with what they are copies of.
+    #: Copies of moving partitions, with their sources.
     futures: list[tuple[Path, tuple[str, int]]] = field(default_factory=list)
 
 
 def survey(directory: Path, topics: Mapping[str, TopicSpec], fs: FileSystem) -> DirectoryContent:
-    """Sort out what is in a data directory; see the module. Raises OSError."""
+    """Classify the content of a data directory; see the module. Raises OSError."""
     content = DirectoryContent()
     for name in fs.list_dir(directory):
         path = directory / name
@@ -105,7 +105,7 @@ def survey(directory: Path, topics: Mapping[str, TopicSpec], fs: FileSystem) -> 
 def partitions_in(directory: Path, fs: FileSystem) -> list[Path]:
     """Return the partition directories in a data directory, of known topics or not. Raises OSError.
 
-    Not that of KRaft's own log, which is never taken to have been left cleanly.
+    Excludes KRaft's own log, which never counts as cleanly stopped.
     """
     return [
         directory / name
@@ -115,7 +115,7 @@ def partitions_in(directory: Path, fs: FileSystem) -> list[Path]:
 
 
 def make_room(path: Path, spec: TopicSpec, fs: FileSystem) -> Path | None:
-    """Set a partition directory aside if it is of another topic of the same name; where it is then. Raises OSError."""
+    """Rename a partition directory of another topic of the same name. Return its new path. Raises OSError."""
     if not _is_of_another_topic(path, spec, fs):
         return None
     aside = marked_path(path, STRAY_DIR_SUFFIX)
@@ -125,9 +125,9 @@ def make_room(path: Path, spec: TopicSpec, fs: FileSystem) -> Path | None:
 
 
 def marked_path(path: Path, suffix: str) -> Path:
-    """Return what a partition directory is called while it is on its way out: `<topic>-<partition>.<uuid><suffix>`.
+    """Return the name of a partition directory that is being deleted: `<topic>-<partition>.<uuid><suffix>`.
 
-    A name has 255 characters at most, so the end of a long topic's name is left out.
+    A name has at most 255 characters, so the end of a long topic name is omitted.
     """
     topic, _, partition = path.name.rpartition("-")
     end = f"-{partition}.{random_uuid().hex}{suffix}"
@@ -138,12 +138,12 @@ def _is_of_another_topic(path: Path, spec: TopicSpec, fs: FileSystem) -> bool:
     try:
         topic_id = PartitionMetadataFile(path / PARTITION_METADATA, fs).read()
     except CorruptCheckpointError:
-        return False  # the log says so when it is opened, and rewrites the file
+        return False  # opening the log reports and rewrites the file
     return topic_id is not None and topic_id != spec.topic_id
 
 
 def load_side_by_side(jobs: Mapping[Path, Sequence[LoadJob]], load: Callable[[LoadJob], None], *, threads: int) -> None:
-    """Run `load` for the jobs of every directory, on `threads` threads for each of them (`THREADS_MAX` at most)."""
+    """Run `load` for the jobs of every directory, on `threads` threads for each (`THREADS_MAX` at most)."""
     if sum(map(len, jobs.values())) < 2:
         for job in (job for of_directory in jobs.values() for job in of_directory):
             load(job)
@@ -163,8 +163,8 @@ def load_side_by_side(jobs: Mapping[Path, Sequence[LoadJob]], load: Callable[[Lo
 
 
 def report_strays(unknown: Iterable[Path], set_aside: Iterable[Path]) -> None:
-    """One line for each directory that is not served."""
+    """Log one line for each directory that is not served."""
     for path in unknown:
-        logger.warning("%s belongs to no topic of this cluster; it is left as it is", path)
+        logger.warning("%s belongs to no topic of this cluster; it is left unchanged", path)
     for path in set_aside:
         logger.warning("%s belongs to an earlier topic of the same name; it was set aside under this name", path)

@@ -1,12 +1,12 @@
-"""What the checkpoints of the data directories say of each partition.
+"""Checkpoints of the data directories, by partition.
 
-Read at a start, written from the logs as they are.
+Read at startup, written from the current logs.
 
-recovery-point-offset-checkpoint    everything below is on disk
-    log-start-offset-checkpoint         where the log begins; a log that begins at 0 is not in it
+    recovery-point-offset-checkpoint    everything below is on disk
+    log-start-offset-checkpoint         where the log begins; no entry for 0
     replication-offset-checkpoint       the high watermark
 
-What they say of partitions that are not served (of unknown topics, or that could not be opened) stays in them.
+Entries of partitions that are not served (of unknown topics, or that could not be opened) are kept.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ ALL_CHECKPOINTS: Final = tuple(_FACTS)
 
 
 class Checkpointed(NamedTuple):
-    """Of one partition; 0 where a checkpoint says nothing.
+    """The entries of one partition, 0 without one.
 
-    `recovery_point` None: what its checkpoint says is damaged.
+    `recovery_point` is None if its checkpoint is damaged.
     """
 
     recovery_point: int | None
@@ -43,19 +43,19 @@ class Checkpointed(NamedTuple):
 
 
 class DirCheckpoints:
-    """See the module. Thread-safe."""
+    """Checkpoints of all directories. Thread-safe."""
 
     def __init__(self, dirs: LogDirs) -> None:
         self._dirs = dirs
         self._lock = threading.Lock()
         self._found: dict[tuple[Path, str], dict[TopicPartition, int]] = {}
-        #: Directories whose recovery points could not be read at the start.
+        #: Directories with unreadable recovery points at startup.
         self._flush_unknown: set[Path] = set()
-        #: What is in the files by now.
+        #: The current content of the files.
         self._on_disk: dict[tuple[Path, str], frozenset[TopicPartition]] = {}
 
     def read(self, data_dir: DataDir) -> None:
-        """Read those of one directory. OSError when the disk refuses; a damaged one says nothing."""
+        """Read those of one directory. Raises OSError; a damaged one counts as empty."""
         found = {name: self._dirs.read_checkpoint(data_dir, name) for name in _FACTS}
         with self._lock:
             for name, offsets in found.items():
@@ -73,26 +73,26 @@ class DirCheckpoints:
         return Checkpointed(known_recovery_point(recovery_point) if is_known else None, start, high_watermark)
 
     def expect(self, directory: Path, partition: TopicPartition, bounds: Checkpointed) -> None:
-        """Take in what is to be written of a partition that is not served there yet."""
+        """Record the entries of a partition that is not served there yet."""
         with self._lock:
             for name, offset in zip(_FACTS, bounds, strict=True):
                 self._found.setdefault((directory, name), {})[partition] = offset or 0
 
     def forget(self, directory: Path, partition: TopicPartition) -> None:
-        """Forget a partition that does not lie there any more."""
+        """Drop a partition that is no longer in the directory."""
         with self._lock:
             for name in _FACTS:
                 self._found.get((directory, name), {}).pop(partition, None)
 
     def still_names(self, directory: Path, partition: TopicPartition) -> bool:
-        """Return whether a file mentions the partition: after a crash that would count for a new one of that name."""
+        """Return whether a file still has an entry of the partition. After a crash it would apply to a new one."""
         with self._lock:
             return any(partition in self._on_disk.get((directory, name), ()) for name in _FACTS)
 
     def write(self, data_dir: DataDir, logs: Iterable[PartitionLog], names: Collection[str] = ALL_CHECKPOINTS) -> bool:
-        """Write those of one directory (or only some), in which `logs` are served; whether the disk took them.
+        """Write those (or some) of one directory, for its served `logs`. Return whether the disk succeeded.
 
-        One that refuses is out of service then (`LogDirs.write_checkpoint`).
+        A disk error takes the directory out of service (`LogDirs.write_checkpoint`).
         """
         here = {(log.topic, log.partition): log for log in logs}
         with self._lock:

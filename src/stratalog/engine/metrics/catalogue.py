@@ -1,4 +1,4 @@
-"""All metrics of the engine. Nothing is counted for them but what `traffic` and the remote tier count anyway."""
+"""All metrics of the engine. They only read counts that `traffic` and the remote tier keep anyway."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ METRICS: tuple[Metric[Any], ...] = (*_OF_LOGS, *metrics_remote.METRICS)
 
 
 def read_metrics(logs: LogManager) -> Iterator[tuple[Metric[Any], Iterable[Sample]]]:
-    """Yield every metric with its values now."""
+    """Yield every metric with its current values."""
     for metric in _OF_LOGS:
         yield metric, metric.read(logs)
     view = RemoteView(logs)

@@ -1,7 +1,7 @@
-"""A metric: a declaration, and a function that reads its values off the live objects on request.
+"""A metric: a declaration, and a function that reads its values from the live objects on request.
 
-A metric of Kafka's is declared by its MBean; its name here is what the usual rules of the JMX exporter make of that:
-lower case, everything that is no letter or digit an underscore, `...PerSec` a counter `..._total`:
+A metric of Kafka's is declared by its MBean. Its name follows the usual rules of the JMX exporter: lower case,
+underscores for all but letters and digits, `...PerSec` a counter `..._total`:
 
     kafka.log:type=Log,name=Size                              kafka_log_log_size
     kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec   kafka_server_brokertopicmetrics_bytesin_total
@@ -23,7 +23,7 @@ _MBEAN = re.compile(r"(?P<domain>[\w.]+):type=(?P<type>[\w-]+)(,name=(?P<name>[\
 
 
 class MetricKind(Enum):
-    """A counter only grows, from 0 at the start of the broker; a timer is how often and how long in all."""
+    """A counter only grows, from 0 at startup; a timer has a count and a total time."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -31,10 +31,9 @@ class MetricKind(Enum):
 
 
 class Sample(NamedTuple):
-    """One value. A label without a value ("") is left out: so is the topic of what is counted over all topics.
+    """One value. Labels with an empty value are left out, such as the topic of a sum over all topics.
 
-    `times` is how often, for a timer, whose `value` is the sum of what it took. `quantiles` are values of it, each with
-    its quantile.
+    `times` is the count of a timer, whose `value` is the total time. `quantiles` are values, each with its quantile.
     """
 
     labels: tuple[str, ...]
@@ -45,7 +44,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Metric(Generic[WorldT]):
-    """`read` is given the object that the metric is about.
+    """`read` receives the object that the metric describes.
 
     It must be quick, and must not wait for a disk or a store.
     """
@@ -55,7 +54,7 @@ class Metric(Generic[WorldT]):
     help: str
     labels: tuple[str, ...]
     read: Callable[[WorldT], Iterable[Sample]]
-    #: The MBean, and its attribute where that is not Value or Count; "" for a metric of our own.
+    #: The MBean, with its attribute unless Value or Count; "" for a metric of our own.
     mbean: str = ""
 
 
@@ -68,7 +67,7 @@ def kafka_metric(
     attribute: str = "",
     kind: MetricKind | None = None,
 ) -> Metric[WorldT]:
-    """One of Kafka's; `kind` follows from the name unless it is given."""
+    """Declare a metric of Kafka's. `kind` follows from the name unless it is given."""
     name = exported_name(mbean, attribute)
     kind = kind or (MetricKind.COUNTER if name.endswith("_total") else MetricKind.GAUGE)
     return Metric(name, kind, help_text, labels, read, f"{mbean} {attribute}".strip())
@@ -82,12 +81,12 @@ def own_metric(
     *,
     kind: MetricKind = MetricKind.GAUGE,
 ) -> Metric[WorldT]:
-    """One that Kafka has not."""
+    """Declare a metric that Kafka does not have."""
     return Metric(f"stratalog_{name}", kind, help_text, labels, read)
 
 
 def exported_name(mbean: str, attribute: str = "") -> str:
-    """See the module; ValueError for what is no MBean of Kafka's shape."""
+    """Return the exported name of an MBean; ValueError for an invalid one."""
     match = _MBEAN.fullmatch(mbean)
     if match is None:
         raise ValueError(f"{mbean} is not DOMAIN:type=TYPE,name=NAME")

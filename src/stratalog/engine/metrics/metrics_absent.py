@@ -1,4 +1,4 @@
-"""Metrics of Apache Kafka 4.4.0 that are not here, each with the reason: MBeans, `*` stands for anything.
+"""Metrics of Apache Kafka 4.4.0 that do not exist here, with reasons: MBeans, `*` matches anything.
 
 Together with the declarations this covers everything that a broker of 4.4.0 registers; a test compares them with its
 list.

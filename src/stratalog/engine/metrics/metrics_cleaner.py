@@ -14,7 +14,7 @@ _MANAGER = "kafka.log:type=LogCleanerManager,name="
 
 
 def _of_last(read: Callable[[list[CleanerStats]], float]) -> Callable[[LogManager], Iterable[Sample]]:
-    """Sum it over the last cleaning of each thread; 0 before the first."""
+    """Return the sum over the last cleaning of each thread; 0 before the first."""
 
     def value(logs: LogManager) -> Iterable[Sample]:
         last = [] if logs.cleaner is None else logs.cleaner.last_cleanings

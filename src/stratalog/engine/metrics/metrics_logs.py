@@ -27,7 +27,7 @@ _CLIENT_ID = "Replica"
 
 
 def of_logs(read: Callable[[PartitionLog], float]) -> Callable[[LogManager], Iterable[Sample]]:
-    """One value for each partition that is served."""
+    """Return one value for each served partition."""
     return of_partitions(lambda partition: read(partition.log))
 
 
@@ -42,7 +42,7 @@ def _count(wanted: Callable[[Partition], bool]) -> Callable[[LogManager], Iterab
 
 
 class _IsrFacts(NamedTuple):
-    """Of a partition that is led here; all 0 for one that is followed."""
+    """Facts of a partition that is led here; all 0 for a follower."""
 
     replicas: int
     in_sync: int
@@ -80,7 +80,7 @@ def _is_reassigned(partition: Partition) -> bool:
 def _throttle_rate(
     throttle: Callable[[LeaderAndFollowerThrottle], ReplicationThrottle],
 ) -> Callable[[LogManager], Iterable[Sample]]:
-    """Read a rate of a broker of a cluster; nothing without one."""
+    """Return a rate of a broker of a cluster; nothing without one."""
     return lambda logs: () if logs.replication is None else single(throttle(logs.replication.throttles).rate())
 
 
@@ -89,7 +89,7 @@ def _isr_count(read: Callable[[IsrCounts], int]) -> Callable[[LogManager], Itera
 
 
 def _of_fetchers(read: Callable[[Sequence[ReplicaFetcher]], float]) -> Callable[[LogManager], Iterable[Sample]]:
-    """One value over all fetchers; of none without a cluster."""
+    """Return one value over all fetchers; none without a cluster."""
     return lambda logs: [
         Sample((_CLIENT_ID,), read([] if logs.replication is None else logs.replication.fetchers.fetchers()))
     ]
@@ -133,13 +133,13 @@ def _dirs(
 
 
 def _room(read: Callable[[os.statvfs_result], int]) -> Callable[[LogManager], Iterable[Sample]]:
-    """One value of the disk of each log directory that serves; none where the disk does not say it."""
+    """Return one value of the disk of each log directory in service, if available."""
 
     def samples(logs: LogManager) -> Iterable[Sample]:
         for path in logs.dirs.live:
             try:
                 room = os.statvfs(path.path)
-            except OSError:  # the directory goes offline by what is written to it, not by this question
+            except OSError:  # only writes take a directory offline, not this query
                 continue
             yield Sample((str(path.path),), read(room) * room.f_frsize)
 

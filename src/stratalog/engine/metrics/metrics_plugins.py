@@ -1,4 +1,4 @@
-"""Metrics that plugins of the remote tier have of themselves; see `remote.plugin_metrics`."""
+"""Metrics of plugins of the remote tier; see `remote.plugin_metrics`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LABELS = ("config", "class")
 
 
 def read_plugin_metrics(logs: LogManager) -> Iterator[tuple[Metric[Any], Iterable[Sample]]]:
-    """Yield every metric of a plugin with its value now; one that cannot be read is left out."""
+    """Yield every metric of a plugin with its current value; unreadable ones are left out."""
     remote = logs.remote
     if remote is None:
         return

@@ -20,7 +20,7 @@ _THROTTLES = "kafka.server:type=RemoteLogManager"
 
 
 class RemoteView:
-    """Statuses of the remote tier at one moment, which all its metrics are read off."""
+    """Statuses of the remote tier at one moment, for all its metrics."""
 
     def __init__(self, logs: LogManager) -> None:
         self.logs = logs
@@ -32,12 +32,12 @@ Read = Callable[[RemoteView], Iterable[Sample]]
 
 
 def _remote(read: Callable[[RemoteLogManager], float]) -> Read:
-    """One value; none without a remote tier."""
+    """Return one value; none without a remote tier."""
     return lambda view: () if view.remote is None else single(read(view.remote))
 
 
 def _counted(name: str, attribute: str, help_text: str) -> Metric[RemoteView]:
-    """By topic, and over all topics."""
+    """Declare a metric by topic and over all topics."""
 
     def read(view: RemoteView) -> Iterable[Sample]:
         if view.remote is None:
@@ -48,7 +48,7 @@ def _counted(name: str, attribute: str, help_text: str) -> Metric[RemoteView]:
 
 
 def _summed(name: str, value: Callable[[PartitionGauges], float], help_text: str) -> Metric[RemoteView]:
-    """Sum it over the partitions of each topic, and of all."""
+    """Declare a sum over the partitions of each topic, and of all."""
 
     def read(view: RemoteView) -> Iterable[Sample]:
         by_topic: dict[str, float] = {}
@@ -78,7 +78,7 @@ def _failures(view: RemoteView) -> Iterable[Sample]:
 
 
 def _retention_percent(view: RemoteView) -> Iterable[Sample]:
-    """Return the share of retention.bytes, counting what is in either tier once."""
+    """Return the share of retention.bytes, counting data in both tiers once."""
     for status, config in _with_config(view):
         only_local = sum(s.size_bytes for s in status.segments if s.last_offset > status.highest_remote_offset)
         yield _percent(status, status.remote_bytes + only_local, config[0])

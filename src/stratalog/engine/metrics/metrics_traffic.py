@@ -15,7 +15,7 @@ BY_TOPIC = "kafka.server:type=BrokerTopicMetrics,name="
 
 
 def by_topic(total: Any, topics: Mapping[str, Any], attribute: str) -> Iterator[Sample]:
-    """One count of all topics and of each."""
+    """Yield a count over all topics and of each."""
     yield Sample(("",), getattr(total, attribute))
     for topic, counts in sorted(topics.items()):
         yield Sample((topic,), getattr(counts, attribute))
@@ -29,7 +29,7 @@ def _counter(name: str, attribute: str, help_text: str) -> Metric[LogManager]:
 
 
 def _of_replicas(name: str, attribute: str, help_text: str) -> Metric[LogManager]:
-    """Over all topics only, as in Kafka."""
+    """Declare a metric over all topics only, as in Kafka."""
     return kafka_metric(BY_TOPIC + name, lambda logs: single(getattr(logs.traffic.total(), attribute)), help_text)
 
 

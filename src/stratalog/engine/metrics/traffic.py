@@ -1,4 +1,4 @@
-"""Bytes and records that clients have written and read, by topic; the counts of Kafka's `BrokerTopicMetrics`."""
+"""Bytes and records that clients have written and read, by topic, as in Kafka's `BrokerTopicMetrics`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class TopicTraffic:
-    """Of one topic. A request counts once for each partition of the topic in it.
+    """Counts of one topic. A request counts once for each partition of the topic in it.
 
-    `failed_*` are unexpected failures, as in Kafka; a client that asks for the wrong thing is not among them.
+    `failed_*` are unexpected failures, as in Kafka, without client errors.
     """
 
     bytes_in: int = 0
@@ -21,22 +21,22 @@ class TopicTraffic:
     failed_produce_requests: int = 0
     fetch_requests: int = 0
     failed_fetch_requests: int = 0
-    #: What was fetched from leaders, and given to followers.
+    #: Fetched from leaders, and sent to followers.
     replication_bytes_in: int = 0
     replication_bytes_out: int = 0
-    #: Of these, what replicas got that a reassignment brings in.
+    #: The part of these for replicas added by a reassignment.
     reassignment_bytes_in: int = 0
     reassignment_bytes_out: int = 0
-    #: Requests of members of share groups, each once for a topic; those that failed are all that had an error.
+    #: Requests of members of share groups, each once for a topic; failed ones are all with an error.
     share_fetch_requests: int = 0
     failed_share_fetch_requests: int = 0
     share_acknowledgement_requests: int = 0
     failed_share_acknowledgement_requests: int = 0
-    #: Refused: a CRC that does not fit.
+    #: Refused: wrong CRC.
     invalid_crc: int = 0
-    #: Refused: a message format that Produce does not take.
+    #: Refused: unsupported message format.
     invalid_magic: int = 0
-    #: Refused: offsets or sequence numbers that do not follow.
+    #: Refused: offsets or sequence numbers out of order.
     invalid_offset_or_sequence: int = 0
     #: Refused: no key, in a compacted topic.
     no_key_compacted: int = 0

@@ -1,7 +1,7 @@
-"""Where replicas lie, on its way to the controller: AssignReplicasToDirs, one at a time, with all that wait.
+"""Report the log directories of replicas to the controller (AssignReplicasToDirs), one request at a time.
 
-The controller elects a replica only while the directory that it is recorded in is alive (KIP-858). So what lies
-elsewhere than the metadata says is reported, before the broker is unfenced and whenever a replica is made.
+The controller elects a replica only while its recorded directory is alive (KIP-858). So differences from the metadata
+are reported before the broker is unfenced, and for every new replica.
 
 Source: `AssignmentsManager` of Kafka 4.4.
 """
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _VERSIONS: Final = (0, 0)
-#: Kafka's limit of one request.
+#: Kafka's limit per request.
 _ASSIGNMENTS_MAX: Final = 2250
 _RETRY_S: Final = 0.5
-#: The broker was registered again, or the controller has not seen the topic yet: the same is asked later.
+#: The broker registered again, or the controller does not know the topic yet: retry later.
 _PASSES: Final = frozenset({13, 41, 77})  # NETWORK_EXCEPTION, NOT_CONTROLLER, STALE_BROKER_EPOCH
 _NETWORK_EXCEPTION: Final = 13
 
@@ -34,7 +34,10 @@ _Key = tuple[UUID, int]
 
 
 class DirectoryAssignments:
-    """A thread of its own, begun when it is needed. A later assignment of a partition takes an earlier one's place."""
+    """Sends assignments on its own thread, started on demand.
+
+    A later assignment of a partition replaces an earlier one.
+    """
 
     def __init__(self, cluster: ClusterView) -> None:
         self._cluster = cluster
@@ -45,7 +48,7 @@ class DirectoryAssignments:
         self._thread: threading.Thread | None = None
 
     def submit(self, topic_id: UUID, partition: int, directory_id: UUID) -> None:
-        """Report that a replica lies in a directory."""
+        """Report the directory of a replica."""
         with self._changed:
             key = topic_id, partition
             if self._closed or (self._waiting.get(key) or self._sent.get(key)) == directory_id:
@@ -57,12 +60,12 @@ class DirectoryAssignments:
             self._changed.notify_all()
 
     def wait_until_assigned(self, timeout_s: float) -> bool:
-        """Wait until the controller has every submitted assignment; return whether it has."""
+        """Wait until the controller has every submitted assignment. Return whether it has."""
         with self._changed:
             return self._changed.wait_for(lambda: self._closed or not (self._waiting or self._sent), timeout_s)
 
     def close(self) -> None:
-        """Send nothing more; waits for what is being sent, five seconds at most."""
+        """Stop sending. Waits for a running request, five seconds at most."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -88,7 +91,7 @@ class DirectoryAssignments:
                     self._changed.wait_for(lambda: self._closed, _RETRY_S)
 
     def _send(self, sent: dict[_Key, UUID]) -> dict[_Key, UUID]:
-        """Return what has to be sent again."""
+        """Return the assignments to send again."""
         try:
             response = self._cluster.ask_controller(
                 ApiKey.ASSIGN_REPLICAS_TO_DIRS,
@@ -123,8 +126,8 @@ class DirectoryAssignments:
             return {}
         if code in _PASSES:
             return sent
-        # Of a topic that is gone, or a cluster whose level has no directories (before Kafka 3.7).
-        logger.info("The controller does not take the directories of %d replicas (error %d)", len(sent), code)
+        # For a deleted topic, or a metadata version without directories (before Kafka 3.7).
+        logger.info("The controller rejected the directories of %d replicas (error %d)", len(sent), code)
         return {}
 
 

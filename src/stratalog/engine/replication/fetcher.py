@@ -1,8 +1,8 @@
-"""Following: a thread asks one leader for the records of the partitions that follow it.
+"""Replicate partitions from their leaders: a thread fetches from one leader.
 
-One fetch at a time for all partitions that are due. A partition in error waits for its backoff, so that nothing spins.
-Batches are appended as they came, after their CRC was checked; where leader and follower differ, the leader says
-where, and the follower cuts there. An answer counts only in the leader epoch in which it was asked for.
+One fetch at a time for all due partitions. A partition in error waits for its backoff. Batches are appended unchanged
+after their CRC was checked. If leader and follower diverge, the leader says where, and the follower truncates there. A
+response counts only in the leader epoch of its request.
 
 Source: `AbstractFetcherThread`, `ReplicaFetcherThread` and `RemoteLeaderEndPoint` of Kafka 4.4.
 """
@@ -35,13 +35,13 @@ logger = logging.getLogger(__name__)
 
 _FETCH_VERSIONS: Final = (13, 18)
 
-#: Cuts a partition's log at an offset, with all that depends on it.
+#: Truncates a partition's log at an offset, with everything that depends on it.
 Truncate = Callable[["Partition", int], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """What `replica.fetch.*` says."""
+    """Values of `replica.fetch.*`."""
 
     backoff_ms: int
     max_wait_ms: int
@@ -61,7 +61,7 @@ class FetchLimits:
 
 
 class FetchRate:
-    """Fetches a second over about the last minute: each counts less the older it is. For one thread that marks."""
+    """Fetches per second as an exponential average of about a minute. Only one thread may mark."""
 
     _FADES_S: Final = 60.0
 
@@ -84,16 +84,16 @@ class FetchRate:
 
 @dataclass(slots=True)
 class Following:
-    """A partition that a fetcher has, and when it may be asked for again."""
+    """A partition of a fetcher, and when it may be fetched again."""
 
     partition: Partition
     leader_epoch: int
     due_s: float = 0.0
-    #: Records that the leader had and this broker had not, at the last answer.
+    #: Records that this broker lacked at the last response.
     lag: int = 0
-    #: Whether there was an answer, and no lag.
+    #: Whether there was a response, and no lag.
     is_in_sync: bool = False
-    #: What went wrong last, so that it is said once.
+    #: The last error, to log it once.
     trouble: object = None
 
 
@@ -104,7 +104,7 @@ class AskedFetch:
 
 
 class ReplicaFetcher:
-    """See the module. `add`, `remove` and `close` from any thread."""
+    """A fetcher of one leader. Any thread may call `add`, `remove` and `close`."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class ReplicaFetcher:
         self._limits = limits
         self._truncate = truncate
         self._clock = clock
-        #: Which one of the fetchers of a leader it is, as Kafka calls it.
+        #: The number of this fetcher among those of a leader, as in Kafka.
         self.client_id = name
         self.rate = FetchRate(clock)
         self._client: Client | None = None
@@ -148,11 +148,11 @@ class ReplicaFetcher:
 
     @property
     def is_dead(self) -> bool:
-        """Whether its thread has ended although it was not stopped."""
+        """Whether its thread died unexpectedly."""
         return not (self._closed or self._thread.is_alive())
 
     def stop(self) -> None:
-        """Ask for nothing more; `join` waits for the answer that is awaited."""
+        """Stop fetching; `join` waits for a pending response."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -176,7 +176,7 @@ class ReplicaFetcher:
         self._disconnect()
 
     def _await_due(self) -> list[Following] | None:
-        """Return what is to be asked for next, None at the end."""
+        """Return the partitions to fetch next, None at the end."""
         with self._changed:
             while not self._closed:
                 now_s = self._clock.monotonic()
@@ -273,7 +273,7 @@ class ReplicaFetcher:
         return bool(replicas) and self._throttle.is_throttled(replicas, partition.partition)
 
     def _is_held_back(self, following: Following) -> bool:
-        """Return whether a partition waits, as it is not in sync and the rate is used up."""
+        """Return whether a partition waits because it is not in sync and the rate is used up."""
         return not following.is_in_sync and self._is_throttled(following.partition) and self._throttle.is_exceeded
 
     def _take(self, asked: AskedFetch, answer: Any) -> None:
@@ -330,13 +330,15 @@ class ReplicaFetcher:
             )
             if offset < log.high_watermark:
                 logger.warning(
-                    "%s-%d is cut at %d, below its high watermark %d",
+                    "%s-%d is truncated to %d, below its high watermark %d",
                     partition.topic,
                     partition.partition,
                     offset,
                     log.high_watermark,
                 )
-            logger.info("%s-%d is cut from %d to %d", partition.topic, partition.partition, log.log_end_offset, offset)
+            logger.info(
+                "%s-%d is truncated from %d to %d", partition.topic, partition.partition, log.log_end_offset, offset
+            )
             self._truncate(partition, offset)
 
     def _move_into_range(self, following: Following) -> None:
@@ -350,7 +352,7 @@ class ReplicaFetcher:
             log = partition.log
             move = move_into_range(log_end=log.log_end_offset, leader_start=leader_start, leader_end=leader_end)
             logger.warning(
-                "%s-%d ends at %d, its leader has %d to %d: it goes on at %d",
+                "%s-%d ends at %d, its leader has %d to %d: continuing at %d",
                 partition.topic,
                 partition.partition,
                 log.log_end_offset,
@@ -366,14 +368,14 @@ class ReplicaFetcher:
                 self._delay([following], "its offset is out of the leader's range")
 
     def _begin_behind_remote(self, following: Following, leader_log_start: int) -> None:
-        """Begin where the leader's local log does; what lies before it stays in the remote tier."""
+        """Begin at the leader's local log start. Earlier records stay in the remote tier."""
         partition = following.partition
         history = history_from_tier(partition, self._questions(following), leader_log_start)
         with partition.while_following(following.leader_epoch) as follows:
             if not follows:
                 return
             logger.info(
-                "%s-%d ended at %d, which its leader has in the remote tier: it goes on at %d",
+                "%s-%d ended at %d, which its leader has in the remote tier: continuing at %d",
                 partition.topic,
                 partition.partition,
                 partition.log.log_end_offset,
@@ -392,7 +394,7 @@ class ReplicaFetcher:
 
 
 class FetcherPool:
-    """The fetchers of a broker: `num.replica.fetchers` for each leader. Not thread-safe, but for `followings`."""
+    """The fetchers of a broker: `num.replica.fetchers` for each leader. Not thread-safe, except for `followings`."""
 
     def __init__(
         self,
@@ -414,7 +416,7 @@ class FetcherPool:
         self._of: dict[tuple[str, int], ReplicaFetcher] = {}
 
     def follow(self, partition: Partition, leader: int, leader_epoch: int) -> None:
-        """Follow a leader in an epoch, and no other."""
+        """Follow only this leader in this epoch."""
         self.leave(partition)
         turn = zlib.crc32(partition.topic.encode()) + partition.partition
         key = leader, turn % self._per_leader
@@ -433,9 +435,9 @@ class FetcherPool:
         fetcher.add(partition, leader_epoch)
 
     def resize(self, per_leader: int) -> None:
-        """Share the partitions out over another number of fetchers for each leader.
+        """Distribute the partitions over another number of fetchers for each leader.
 
-        The old ones end first: an answer under way could cut what a new one has fetched.
+        Stops the old ones first: a pending response could truncate what a new one has fetched.
         """
         if per_leader == self._per_leader:
             return
@@ -448,7 +450,7 @@ class FetcherPool:
                 self.follow(following.partition, leader, following.leader_epoch)
 
     def leave(self, partition: Partition) -> None:
-        """Follow no leader."""
+        """Stop following."""
         fetcher = self._of.pop((partition.topic, partition.partition), None)
         if fetcher is not None:
             fetcher.remove(partition)

@@ -1,10 +1,10 @@
-"""The in-sync replicas of a partition during one leader epoch, as its leader sees them. Pure: no clock, no I/O.
+"""In-sync replicas of a partition during one leader epoch, as its leader sees them. Pure: no clock, no I/O.
 
     COMMITTED --propose_expansion--> PENDING_EXPAND --+
-        ^     --propose_shrink-----> PENDING_SHRINK --+--> COMMITTED (the controller's answer, or newer metadata)
+        ^     --propose_shrink-----> PENDING_SHRINK --+--> COMMITTED (the controller's response, or newer metadata)
 
-One change is in flight at a time. As long as it is, the maximal ISR counts: a replica that may already be in sync holds
-the high watermark back, and one that may already be out of sync still does.
+One change is pending at a time. Until it is decided, the maximal ISR counts: a replica that may already be in sync
+holds back the high watermark, and so does one that may already be out of sync.
 
 Source: `Partition`, `PartitionState` and `Replica` of Kafka 4.4; KIP-497, KIP-903, KAFKA-15583.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 UNKNOWN_OFFSET: Final = -1
 UNKNOWN_BROKER_EPOCH: Final = -1
 
-#: The registered epoch of a broker that may be in an ISR; None for one that may not.
+#: The epoch of a broker that may be in an ISR, else None.
 IsrEpoch = Callable[[int], int | None]
 
 
@@ -35,13 +35,13 @@ class IsrState(Enum):
 
 
 class AlterOutcome(Enum):
-    """What a leader does after the controller refused a change."""
+    """A leader's reaction to a change that the controller refused."""
 
-    #: The change is undone: the committed ISR counts again.
+    #: Undo it: the committed ISR counts again.
     UNDONE = auto()
-    #: Newer metadata is on the way; until it comes, the change counts as pending.
+    #: Newer metadata are coming; until then the change counts as pending.
     AWAITS_METADATA = auto()
-    #: Send the same again.
+    #: Send it again.
     RETRY = auto()
 
 
@@ -54,7 +54,7 @@ _NEVER_MS: Final = -(1 << 62)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrChange:
-    """What a leader asks the controller for. `isr` has each broker with the epoch of its last fetch."""
+    """A change to request from the controller. `isr` has each broker with the epoch of its last fetch."""
 
     state: IsrState
     isr: tuple[tuple[int, int], ...]
@@ -69,12 +69,12 @@ class IsrChange:
 
 @dataclass(slots=True)
 class FollowerProgress:
-    """How far a follower is, as its fetches tell. Times are monotonic milliseconds."""
+    """How far a follower is, from its fetches. Times are monotonic milliseconds."""
 
     log_start_offset: int = UNKNOWN_OFFSET
     log_end_offset: int = UNKNOWN_OFFSET
     broker_epoch: int = UNKNOWN_BROKER_EPOCH
-    #: The leader's end and the time at the last fetch: a later fetch from there was caught up then.
+    #: The leader's end and the time at the last fetch: a later fetch from there had caught up then.
     leader_end_offset: int = UNKNOWN_OFFSET
     fetched_ms: int = 0
     caught_up_ms: int = _NEVER_MS
@@ -95,10 +95,10 @@ class FollowerProgress:
 
 
 class Reign:
-    """What a leader knows of a partition's replicas in one leader epoch. Not thread-safe."""
+    """A leader's knowledge of a partition's replicas in one leader epoch. Not thread-safe."""
 
     def __init__(self, node_id: int, assigned: AssignedReplicas, *, epoch_start: int, now_ms: int) -> None:
-        """`epoch_start` is the leader's log end offset when the epoch began."""
+        """`epoch_start` is the leader's log end offset at the start of the epoch."""
         self.node_id = node_id
         self.leader_epoch = assigned.leader_epoch
         self.epoch_start = epoch_start
@@ -120,7 +120,8 @@ class Reign:
             if broker != self.node_id
         }
 
-    # --- what is in sync ----------------------------------------------------------------------------------------------
+    # --- in-sync replicas
+    # -----------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> IsrState:
@@ -128,18 +129,18 @@ class Reign:
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Every broker that may be in sync by now, whatever becomes of the pending change."""
+        """Every broker that may be in sync, whatever the outcome of the pending change."""
         return self.isr if self.pending is None else self.isr | self.pending.brokers
 
     def min_isr(self, configured: int) -> int:
-        """Return the effective min.insync.replicas: never more than there are replicas."""
+        """Return the effective min.insync.replicas: at most the number of replicas."""
         return min(configured, len(self.replicas))
 
     def check_min_isr(self, configured: int) -> None:
-        """NotEnoughReplicasError when an append with acks=all could not be confirmed now."""
+        """Raise NotEnoughReplicasError if an append with acks=all could not be confirmed now."""
         needed = self.min_isr(configured)
         if len(self.isr) < needed:
-            raise NotEnoughReplicasError(f"{len(self.isr)} replicas are in sync, min.insync.replicas asks for {needed}")
+            raise NotEnoughReplicasError(f"{len(self.isr)} replicas are in sync, min.insync.replicas requires {needed}")
 
     def is_confirmed(self, last_offset: int, high_watermark: int, configured: int) -> bool:
         """Return whether every in-sync replica has `last_offset`. Raises NotEnoughReplicasAfterAppendError."""
@@ -148,7 +149,7 @@ class Reign:
         needed = self.min_isr(configured)
         if len(self.maximal_isr) < needed:
             raise NotEnoughReplicasAfterAppendError(
-                f"{len(self.maximal_isr)} replicas are in sync, min.insync.replicas asks for {needed}"
+                f"{len(self.maximal_isr)} replicas are in sync, min.insync.replicas requires {needed}"
             )
         return True
 
@@ -161,9 +162,9 @@ class Reign:
         lag_max_ms: int,
         isr_epoch: IsrEpoch,
     ) -> int | None:
-        """Return where the high watermark may be by now; None: it must not move, as too few replicas are in sync.
+        """Return the largest possible high watermark. None: it must not move, as too few replicas are in sync.
 
-        The caller never moves it back. Replicas that are caught up and about to join count as if they had.
+        The caller never moves it back. Replicas that have caught up and are about to join count as in sync.
         """
         if len(self.isr) < self.min_isr(min_isr):
             return None
@@ -178,7 +179,7 @@ class Reign:
         return lowest
 
     def low_watermark(self, log_start_offset: int, is_alive: Callable[[int], bool]) -> int:
-        """Return the lowest log start offset of the replicas that are alive."""
+        """Return the lowest log start offset of the live replicas."""
         starts = [follower.log_start_offset for broker, follower in self.followers.items() if is_alive(broker)]
         return min([log_start_offset, *starts])
 
@@ -195,21 +196,20 @@ class Reign:
         now_ms: int,
         registered_epoch: int | None = None,
     ) -> None:
-        """Take in that a follower asks for `offset`, and so has everything below.
+        """Record a follower's fetch from `offset`, which implies that it has everything below.
 
-        NotLeaderOrFollowerError for a broker that holds no replica, or whose process is not the registered one any
-        more.
+        NotLeaderOrFollowerError for a broker without a replica, or a process that is no longer the registered one.
         """
         follower = self.followers.get(broker)
         if follower is None:
-            raise NotLeaderOrFollowerError(f"broker {broker} is no replica")
+            raise NotLeaderOrFollowerError(f"broker {broker} is not a replica")
         newest = max(follower.broker_epoch, -1 if registered_epoch is None else registered_epoch)
         if broker_epoch != UNKNOWN_BROKER_EPOCH and broker_epoch < newest:
             raise NotLeaderOrFollowerError(f"broker {broker} fetches with epoch {broker_epoch}, {newest} is known")
         follower.note_fetch(offset, log_start_offset, broker_epoch, leader_end, now_ms)
 
     def _is_eligible(self, broker: int, isr_epoch: IsrEpoch) -> bool:
-        """Return whether the process that fetches is one that the controller lets into the ISR (KIP-903)."""
+        """Return whether the controller would accept the fetching process in the ISR (KIP-903)."""
         registered = isr_epoch(broker)
         fetching = self.followers[broker].broker_epoch
         return registered is not None and fetching in (UNKNOWN_BROKER_EPOCH, registered)
@@ -217,7 +217,7 @@ class Reign:
     def propose_expansion(
         self, broker: int, *, high_watermark: int, broker_epoch: int, isr_epoch: IsrEpoch
     ) -> IsrChange | None:
-        """Begin to let a follower in that has everything up to the high watermark and of the epochs before.
+        """Propose to add a follower that has everything up to the high watermark and of earlier epochs.
 
         `broker_epoch` is the leader's own.
         """
@@ -233,7 +233,7 @@ class Reign:
         return self._propose(IsrState.PENDING_EXPAND, self.isr | {broker}, broker_epoch)
 
     def lagging(self, leader_end: int, *, now_ms: int, lag_max_ms: int) -> frozenset[int]:
-        """Return the in-sync replicas that were not caught up for `lag_max_ms`."""
+        """Return the in-sync replicas that have not caught up for `lag_max_ms`."""
         return frozenset(
             broker
             for broker in self.isr
@@ -241,7 +241,7 @@ class Reign:
         )
 
     def propose_shrink(self, leader_end: int, *, now_ms: int, lag_max_ms: int, broker_epoch: int) -> IsrChange | None:
-        """Begin to put out the replicas that lag; until the controller has done so, they count."""
+        """Propose to remove lagging replicas. They count until the controller has done so."""
         if self.pending is not None:
             return None
         gone = self.lagging(leader_end, now_ms=now_ms, lag_max_ms=lag_max_ms)
@@ -260,10 +260,11 @@ class Reign:
         )
         return self.pending
 
-    # --- what the controller says -------------------------------------------------------------------------------------
+    # --- the controller's decisions
+    # -------------------------------------------------------------------------------------
 
     def update(self, assigned: AssignedReplicas) -> bool:
-        """Take newer metadata of this epoch in; whether it was newer. It ends a pending change."""
+        """Apply newer metadata of this epoch. Return whether they were newer. Ends a pending change."""
         if assigned.leader_epoch != self.leader_epoch or assigned.partition_epoch <= self.partition_epoch:
             return False
         self._take(assigned)
@@ -279,7 +280,7 @@ class Reign:
         partition_epoch: int,
         leader_recovery_state: int,
     ) -> bool:
-        """Take the controller's answer to a change in, before the metadata brings it; whether it was news."""
+        """Apply the controller's response to a change, ahead of the metadata. Return whether it was new."""
         if leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
             return False
         if partition_epoch == self.partition_epoch and self.pending is not change:
@@ -291,7 +292,7 @@ class Reign:
         return True
 
     def refuse(self, change: IsrChange, error_code: int) -> AlterOutcome:
-        """Take in that the controller refused a change, or that it could not be asked."""
+        """Handle a change that the controller refused, or a request that failed."""
         if self.pending is not change:
             return AlterOutcome.UNDONE
         if error_code in _UNDOING:

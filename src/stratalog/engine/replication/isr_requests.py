@@ -1,4 +1,4 @@
-"""Changes of ISRs on their way to the controller: one AlterPartition at a time, with all that wait.
+"""Send changes of ISRs to the controller, one AlterPartition at a time with all that are waiting.
 
 Source: `DefaultAlterPartitionManager` of Kafka 4.4.
 """
@@ -29,7 +29,7 @@ _Key = tuple[UUID, int]
 
 
 class IsrRequests:
-    """A thread of its own. A later change of a partition takes the place of an earlier one."""
+    """Sends changes on its own thread. A later change of a partition replaces an earlier one."""
 
     def __init__(self, cluster: ClusterView) -> None:
         self._cluster = cluster
@@ -45,7 +45,7 @@ class IsrRequests:
             self._changed.notify()
 
     def close(self) -> None:
-        """Send nothing more; waits for what is being sent, five seconds at most."""
+        """Stop sending. Waits for a running request, five seconds at most."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -69,7 +69,7 @@ class IsrRequests:
                     self._changed.wait_for(lambda: self._closed, _RETRY_S)
 
     def _send(self, sent: dict[_Key, tuple[LedReplicas, IsrChange]]) -> dict[_Key, tuple[LedReplicas, IsrChange]]:
-        """Return what has to be sent again."""
+        """Return the changes to send again."""
         try:
             response = self._cluster.ask_controller(
                 ApiKey.ALTER_PARTITION,

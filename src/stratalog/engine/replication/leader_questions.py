@@ -1,4 +1,4 @@
-"""What a follower asks its leader beside records: where the leader's log begins and ends, and where an epoch ended.
+"""A follower's queries to its leader: start and end of the leader's log, and the end of an epoch.
 
 Source: `RemoteLeaderEndPoint` of Kafka 4.4.
 """
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from stratalog.wire.client import Client
 
 _EPOCH_VERSIONS: Final = (3, 4)
-#: ListOffsets from version 8 on knows where the local log begins (KIP-405).
+#: ListOffsets reports the local log start from version 8 on (KIP-405).
 _OFFSET_VERSIONS: Final = (8, 9)
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderQuestions:
-    """Asked in one leader epoch. An error of the leader is an UnreachableError: it is asked again after the backoff."""
+    """Queries in one leader epoch. An error of the leader is an UnreachableError, retried after the backoff."""
 
     client: Client
     node_id: int
@@ -30,7 +30,7 @@ class LeaderQuestions:
     leader_epoch: int
 
     def offset(self, timestamp: int) -> tuple[int, int]:
-        """Return the offset that a special timestamp stands for, and its leader epoch (-1: not known)."""
+        """Return the offset of a special timestamp, and its leader epoch (-1 if unknown)."""
         wanted = {
             "partition_index": self.partition.partition,
             "current_leader_epoch": self.leader_epoch,
@@ -48,7 +48,7 @@ class LeaderQuestions:
         return int(answer.offset), int(answer.leader_epoch)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return the largest epoch of the leader up to `epoch`, and the offset behind its last record."""
+        """Return the largest epoch of the leader up to `epoch`, and the offset after its last record."""
         wanted = {
             "partition": self.partition.partition,
             "current_leader_epoch": self.leader_epoch,

@@ -1,7 +1,7 @@
-"""A `Reign` beside its log: what a leader does when followers fetch, time passes, or the controller answers.
+"""Apply a `Reign` to its log, when followers fetch, time passes, or the controller responds.
 
 Thread-safe. Its lock is held while the high watermark moves, so that it never goes back within a reign; nothing moves
-it after the end of the reign. Changes of the ISR are sent by another thread.
+it afterwards. Another thread sends changes of the ISR.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class IsrCounts:
-    """Changes of ISRs that the controller made on our request. Written by the thread that asks for them."""
+    """Changes of ISRs that the controller made on our request. Written by the requesting thread."""
 
     expands: int = 0
     shrinks: int = 0
@@ -33,12 +33,12 @@ class IsrCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationServices:
-    """What every led partition needs."""
+    """Services of every led partition."""
 
     cluster: ClusterView
     clock: Clock
     lag_max_ms: int
-    #: Sends a change to the controller, soon.
+    #: Queues a change for the controller.
     submit: Callable[[LedReplicas, IsrChange], object]
     throttle: ReplicationThrottle
     counts: IsrCounts = field(default_factory=IsrCounts)
@@ -49,12 +49,12 @@ class ReadableReplica(NamedTuple):
 
     broker: int
     log_end_offset: int
-    #: Milliseconds since it was caught up last.
+    #: Milliseconds since it last caught up.
     behind_ms: int
 
 
 class LedReplicas:
-    """See the module."""
+    """The replicas of one led partition."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class LedReplicas:
         return int(self._services.clock.monotonic() * 1000)
 
     def end(self) -> None:
-        """Stop: nothing moves the high watermark any more."""
+        """Stop moving the high watermark."""
         with self._lock:
             self._over = True
 
@@ -89,7 +89,7 @@ class LedReplicas:
 
     @property
     def epoch_start(self) -> int:
-        """Where the log ended when this leader's epoch began."""
+        """The log end offset at the start of this leader's epoch."""
         return self._reign.epoch_start
 
     @property
@@ -116,16 +116,16 @@ class LedReplicas:
 
     @property
     def is_throttled(self) -> bool:
-        """Whether what goes to followers counts in the rate of throttled replication."""
+        """Whether data sent to followers count in the rate of throttled replication."""
         replicas = self._log.config.leader_replication_throttled_replicas
         return bool(replicas) and self._services.throttle.is_throttled(replicas, self.key.partition)
 
     def is_held_back(self, broker: int) -> bool:
-        """Return whether a follower gets nothing for now, as it is not in sync and the rate is used up."""
+        """Return whether a follower must wait because it is not in sync and the rate is used up."""
         return self.is_throttled and broker not in self._reign.isr and self._services.throttle.is_exceeded
 
     def readable_replicas(self, offset: int) -> list[ReadableReplica]:
-        """Return the in-sync followers that have `offset`. Others may never catch up, and their readers with them."""
+        """Return the in-sync followers that have `offset`. Others may never catch up, nor would their readers."""
         now_ms = self._now_ms()
         with self._lock:
             reign = self._reign
@@ -136,7 +136,7 @@ class LedReplicas:
             ]
 
     def lags(self) -> dict[int, int]:
-        """Return by how many records each follower is behind."""
+        """Return how many records each follower is behind."""
         end = self._log.log_end_offset
         with self._lock:
             return {
@@ -147,7 +147,7 @@ class LedReplicas:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def advance(self) -> bool:
-        """Move the high watermark as far as it may go; whether it moved."""
+        """Move the high watermark as far as possible. Return whether it moved."""
         with self._lock:
             return self._advance()
 
@@ -168,10 +168,10 @@ class LedReplicas:
         return True
 
     def has_replica(self, broker: int) -> bool:
-        return broker in self._reign.followers  # one look-up: no lock needed
+        return broker in self._reign.followers  # a single look-up needs no lock
 
     def note_fetch(self, broker: int, broker_epoch: int, offset: int, log_start_offset: int) -> None:
-        """Take in a follower's fetch; errors of `Reign.note_fetch`. One from behind the end says nothing."""
+        """Record a follower's fetch; errors of `Reign.note_fetch`. Ignores one from after the log end."""
         cluster = self._services.cluster
         with self._lock:
             if self._over:
@@ -203,7 +203,7 @@ class LedReplicas:
             self._on_moved()
 
     def shrink_if_due(self) -> None:
-        """Ask for an ISR without the replicas that lag, if there are such."""
+        """Request an ISR without lagging replicas, if there are any."""
         services = self._services
         with self._lock:
             if self._over:
@@ -220,14 +220,15 @@ class LedReplicas:
         if moved:
             self._on_moved()
 
-    # --- what the controller says -------------------------------------------------------------------------------------
+    # --- the controller's decisions
+    # -------------------------------------------------------------------------------------
 
     def update(self, assigned: AssignedReplicas) -> None:
         with self._lock:
             self._reign.update(assigned)
 
     def is_wanted(self, change: IsrChange) -> bool:
-        """Return whether a change still waits for its answer."""
+        """Return whether a change still waits for its response."""
         return not self._over and self._reign.pending is change
 
     def accept(
@@ -256,7 +257,7 @@ class LedReplicas:
         self._on_moved()
 
     def refuse(self, change: IsrChange, error_code: int) -> bool:
-        """Take in an error; whether to send the change again."""
+        """Handle an error. Return whether to send the change again."""
         with self._lock:
             self._counts.failed += 1
             return not self._over and self._reign.refuse(change, error_code) is AlterOutcome.RETRY

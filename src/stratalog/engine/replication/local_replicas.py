@@ -1,4 +1,4 @@
-"""The replicas of one broker of a cluster: each change of the metadata becomes leading, following or deletion.
+"""The replicas of one broker of a cluster: apply metadata changes by leading, following or deleting.
 
 Source: `ReplicaManager.applyDelta` of Kafka 4.4.
 """
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A replica recorded there lay in a directory that is gone (KIP-858).
+#: The id of a lost directory (KIP-858).
 _LOST_DIRECTORY: Final = UUID(int=2)
 
 
 class LocalReplicas:
-    """See the module. `apply` is for one thread at a time, with all others free to read."""
+    """All replicas of this broker. One thread at a time may call `apply`; any thread may read."""
 
     def __init__(self, logs: LogManager, cluster: ClusterView) -> None:
         config = logs.config
@@ -63,14 +63,14 @@ class LocalReplicas:
         )
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Follow with as many fetchers, and at the rates, that the changed configuration says."""
+        """Apply the number of fetchers and the rates of the changed configuration."""
         self.throttles.config = config
         with self._lock:
             if not self._closed:
                 self.fetchers.resize(config["num.replica.fetchers"])
 
     def begin(self, schedule: Schedule) -> None:
-        """Look for replicas that lag, from now on, as often as Kafka does."""
+        """Start checking for lagging replicas, as often as Kafka."""
         every_ms = max(self._services.lag_max_ms // 2, 1)
         schedule.add("in-sync replicas", self.shrink_isrs, delay_ms=every_ms, interval_ms=every_ms)
 
@@ -80,15 +80,15 @@ class LocalReplicas:
 
     @property
     def isr_counts(self) -> IsrCounts:
-        """How often the ISRs of partitions that are led here have changed."""
+        """Counts of ISR changes of partitions that are led here."""
         return self._services.counts
 
     def led(self) -> list[LedReplicas]:
-        """Return the replicas of the partitions that are led here and elsewhere followed."""
+        """Return the replicas of partitions that are led here and replicated elsewhere."""
         return [led for partition in self._logs.partitions() if (led := partition.led) is not None]
 
     def close(self) -> None:
-        """Follow no leader and ask the controller for nothing any more."""
+        """Stop following leaders and sending requests to the controller."""
         with self._lock:
             if self._closed:
                 return
@@ -97,12 +97,13 @@ class LocalReplicas:
         self._requests.close()
         self.assignments.close()
 
-    # --- what the metadata says ---------------------------------------------------------------------------------------
+    # --- metadata changes
+    # -----------------------------------------------------------------------------------------------
 
     def apply(self, changes: ReplicaChanges) -> None:
-        """Delete, lead and follow, in this order, and report which replicas lie elsewhere than the metadata says.
+        """Delete, lead and follow, in this order, and report replicas whose directory differs from the metadata.
 
-        What goes wrong with one partition is logged.
+        Errors of single partitions are logged.
         """
         with self._lock:
             if self._closed:
@@ -131,7 +132,7 @@ class LocalReplicas:
         except (StratalogError, OSError) as error:
             logger.error("%s-%d: %s", key.topic, key.partition, error)
         except Exception:
-            logger.exception("The metadata of %s-%d was not put in force", key.topic, key.partition)
+            logger.exception("The metadata of %s-%d could not be applied", key.topic, key.partition)
 
     def _delete(self, key: TopicIdPartition, *, delete_remote: bool) -> None:
         partition = self._logs.get(key.topic, key.partition)
@@ -159,11 +160,11 @@ class LocalReplicas:
         if found is not None:
             if found.topic_id == key.topic_id:
                 return found
-            logger.error("%s-%d is still that of an earlier topic of its name", key.topic, key.partition)
+            logger.error("%s-%d still belongs to an earlier topic of this name", key.topic, key.partition)
             return None
         directory = assigned.directory(self.cluster.node_id)
         if directory == _LOST_DIRECTORY:
-            logger.error("%s-%d lay in a log directory that is gone", key.topic, key.partition)
+            logger.error("%s-%d was in a log directory that no longer exists", key.topic, key.partition)
             return None
         spec = TopicSpec(key.topic, key.topic_id, key.partition + 1, self.cluster.log_config(key.topic))
         return self._logs.make_replica(spec, key.partition, directory)

@@ -1,8 +1,8 @@
-"""What a broker is for one partition, and which news it takes in. Pure.
+"""A broker's role for one partition, and which metadata change it. Pure.
 
     NONE -> FOLLOWER <-> LEADER, LEADERLESS (no leader) -> REMOVED (deleted), OFFLINE (its directory failed)
 
-Metadata with an older leader epoch or partition epoch is dropped, whatever way it came.
+Metadata with an older leader epoch or partition epoch are ignored, whatever their source.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _ENDED: Final = frozenset({Role.REMOVED, Role.OFFLINE})
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRole:
-    """A role with the epochs of the metadata that gave it. Immutable."""
+    """A role with the epochs of its metadata. Immutable."""
 
     role: Role = Role.NONE
     leader: int = -1
     leader_epoch: int = -1
     partition_epoch: int = -1
-    #: Whether a reassignment brings this replica in.
+    #: Whether a reassignment adds this replica.
     is_added: bool = False
 
     def after(self, assigned: AssignedReplicas, node_id: int) -> ReplicaRole | None:
-        """Return the role that newer metadata gives; None: it is not newer, or nothing follows this role."""
+        """Return the role after newer metadata. None if they are not newer, or the role is final."""
         news = (assigned.leader_epoch, assigned.partition_epoch)
         if self.role in _ENDED or news[0] < self.leader_epoch or news[1] <= self.partition_epoch:
             return None

@@ -1,7 +1,7 @@
-"""Replication that is held back (KIP-73): a rate for what a broker sends as leader, and one for what it fetches.
+"""Throttled replication (KIP-73): one rate for a broker as leader, and one as follower.
 
-Only replicas that a topic's configuration names count, and of these only those that are not in sync wait. So replicas
-that are moved, or come back after a long time, leave room for clients and for those in sync.
+Only replicas named in a topic's configuration count, and only those out of sync wait. Replicas that are moved, or
+return after a long time, thus leave bandwidth to clients and to in-sync replicas.
 
 Source: `ReplicationQuotaManager` and `SimpleRate` of Kafka 4.4.
 """
@@ -22,7 +22,7 @@ _ALL: Final = ("*",)
 
 
 class _Window:
-    """What was recorded in one window."""
+    """Bytes of one window."""
 
     __slots__ = ("last_ms", "size", "start_ms")
 
@@ -35,19 +35,19 @@ class ReplicationThrottle:
     """One rate. Thread-safe."""
 
     def __init__(self, clock: Clock, node_id: int, limit: Callable[[], int], *, windows: int, window_ms: int) -> None:
-        """`limit` says how many bytes a second are allowed at the moment."""
+        """`limit` returns the current limit in bytes per second."""
         self._clock = clock
         self._node_id = node_id
         self._limit = limit
         self._window_ms = window_ms
-        #: One window more than is measured, as it may overlap.
+        #: One window more than is measured, because it may overlap.
         self._windows: deque[_Window] = deque(maxlen=windows + 1)
         self._span_ms = windows * window_ms
         self._lock = threading.Lock()
 
     @property
     def limit(self) -> int:
-        """Bytes a second."""
+        """The limit in bytes per second."""
         return self._limit()
 
     def is_throttled(self, replicas: tuple[str, ...], partition: int) -> bool:
@@ -57,7 +57,7 @@ class ReplicationThrottle:
         return replicas == _ALL or partition in _partitions(replicas, self._node_id)
 
     def record(self, size: int) -> None:
-        """Count bytes; whether more are allowed is looked at before the next."""
+        """Count bytes. They affect the next check."""
         with self._lock:
             now_ms = self._now_ms()
             if not self._windows or now_ms - self._windows[-1].start_ms >= self._window_ms:
@@ -67,7 +67,7 @@ class ReplicationThrottle:
             window.last_ms = now_ms
 
     def rate(self) -> float:
-        """Return the bytes a second of the last windows."""
+        """Return the bytes per second of the last windows."""
         with self._lock:
             now_ms = self._now_ms()
             while self._windows and now_ms - self._windows[0].last_ms >= self._span_ms:
@@ -87,13 +87,13 @@ class ReplicationThrottle:
 
 @lru_cache(maxsize=256)
 def _partitions(replicas: tuple[str, ...], node_id: int) -> frozenset[int]:
-    """Return the partitions of which a list of PARTITION:BROKER has a broker's replica."""
+    """Return the partitions for which a list of PARTITION:BROKER has the broker."""
     pairs = (each.split(":") for each in replicas if each)
     return frozenset(int(partition) for partition, broker in pairs if int(broker) == node_id)
 
 
 class LeaderAndFollowerThrottle:
-    """The two of a broker. `config` is replaced when it changes."""
+    """Both throttles of a broker. `config` is replaced when it changes."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, node_id: int) -> None:
         self.config = config

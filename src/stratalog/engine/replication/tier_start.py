@@ -1,7 +1,7 @@
-"""A follower whose leader has the records that it asks for in the remote tier only: it begins behind them.
+"""Start a follower after records that its leader has only in the remote tier.
 
-What it must know of them (leader epochs, producers) comes from the remote tier, and the records stay there. Source:
-`TierStateMachine` of Kafka 4.4.
+Their leader epochs and producers are read from the remote tier, and the records stay there. Source: `TierStateMachine`
+of Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def lacks_history(partition: Partition, leader_log_start: int) -> bool:
-    """Return whether an empty log does not know who wrote what its leader has before it.
+    """Return whether an empty log lacks the epochs of earlier records of its leader.
 
-    So it is after a crash while the history was taken in, and after a cut below the first local segment.
+    This happens after a crash while they were being read, and after a truncation below the first local segment.
     """
     log = partition.log
     return (
@@ -33,9 +33,9 @@ def lacks_history(partition: Partition, leader_log_start: int) -> bool:
 
 
 def history_from_tier(partition: Partition, leader: LeaderQuestions, leader_log_start: int) -> RemoteHistory:
-    """Return what a log has to know that begins where its leader's local log does, or a little behind.
+    """Return what a log needs that begins at or a little after its leader's local log start.
 
-    Blocks on the leader and on the store. `leader_log_start` is -1 where the leader did not tell. Raises
+    Blocks on the leader and on the store. `leader_log_start` is -1 if the leader did not report it. Raises
     UnreachableError, RemoteStorageError.
     """
     remote = partition.remote

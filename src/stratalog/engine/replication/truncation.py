@@ -1,4 +1,4 @@
-"""Where a follower cuts its log when it and its leader differ. Pure.
+"""Decide where a follower truncates its log when it diverges from its leader. Pure.
 
 Source: `AbstractFetcherThread.getOffsetTruncationState` and `fetchOffsetAndTruncate` of Kafka 4.4; KIP-101, KIP-595.
 """
@@ -15,9 +15,9 @@ EndOfEpoch = Callable[[int, int], tuple[int, int]]
 def cut_at_divergence(
     leader_epoch: int, leader_end: int, *, log_end: int, high_watermark: int, end_of_epoch: EndOfEpoch
 ) -> int:
-    """Return the offset to cut at, after the leader said that its epoch `leader_epoch` ends at `leader_end`.
+    """Return the offset to truncate to, given the leader's end of its epoch `leader_epoch`.
 
-    One cut need not be enough: the next fetch tells.
+    The next fetch shows whether another truncation is needed.
     """
     if leader_end < 0:
         return high_watermark
@@ -33,15 +33,15 @@ def cut_at_divergence(
 
 @dataclass(frozen=True, slots=True)
 class OutOfRangeMove:
-    """How a follower goes on that asked for an offset which its leader does not have."""
+    """How a follower continues whose fetch offset is out of its leader's range."""
 
     offset: int
-    #: Whether nothing of the log stays: it begins at `offset`.
+    #: Whether nothing of the log remains: it begins at `offset`.
     starts_over: bool
 
 
 def move_into_range(*, log_end: int, leader_start: int, leader_end: int) -> OutOfRangeMove:
-    """Return where to go on: back to an end that lies earlier, or at a start that lies later."""
+    """Return where to continue: back at an earlier end, or at a later start."""
     if leader_end < log_end:
         return OutOfRangeMove(leader_end, starts_over=False)
     return OutOfRangeMove(max(leader_start, log_end), starts_over=leader_start > log_end)

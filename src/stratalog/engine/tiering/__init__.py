@@ -1,4 +1,4 @@
-"""The remote tier of one broker: its metadata topic, status, and the switch per topic."""
+"""The remote tier of one broker: its metadata topic, status, and configuration per topic."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The partitions of `__remote_log_metadata` as the plain log of events that the metadata manager asks for."""
+"""The partitions of `__remote_log_metadata` as plain event logs for the metadata manager."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ REMOTE_LOG_METADATA_TOPIC = "__remote_log_metadata"
 
 REBUILD = "'stratalog tier restore URL --data-dir DIR --metadata-only' rebuilds it from the bucket"
 
-#: Attributes, timestamp delta and offset delta of a batch's only record, and the length of a key that is not there.
+#: Attributes, timestamp delta and offset delta of a batch's only record, and the length of a missing key.
 _NO_KEY = b"\x00\x00\x00\x01"
-#: From here on a varint takes two bytes.
+#: From this value on a varint takes two bytes.
 _LONG_VARINT = 0x80
 
 
 class LocalMetadataLog:
     """Appends to and reads from the local partitions of the metadata topic.
 
-    An append is flushed before it returns: the deletion of a local segment relies on what it says. Thread-safe, as the
-    partitions are.
+    An append is flushed before it returns, because the deletion of local segments relies on it. Thread-safe.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class LocalMetadataLog:
         self._fs = fs
 
     def append(self, partition: int, value: bytes, timestamp_ms: int) -> int:
-        """Store one event durably; return its offset."""
+        """Store one event durably. Return its offset."""
         batch = build_batch([Record(offset=0, timestamp_ms=timestamp_ms, key=None, value=value)])
         target = self._get(partition)
         offset = target.append(batch, origin="internal").first_offset
@@ -53,11 +52,11 @@ class LocalMetadataLog:
         return offset
 
     def read(self, partition: int, offset: int, max_bytes: int = 1024 * 1024) -> EventsRead:
-        """Events from `offset` on.
+        """Return events from `offset` on.
 
-        What is damaged is left out, with a line that says so, if what is behind it can be read.
+        Damage is logged and skipped if later events are readable.
 
-        CorruptRecordError for bytes that are no batches, when nothing behind them can be found.
+        CorruptRecordError for invalid bytes without a readable batch after them.
         """
         log = self._get(partition).log
         offset = max(offset, log.log_start_offset)
@@ -88,22 +87,22 @@ class LocalMetadataLog:
         return EventsRead(events, next_offset)
 
     def start_offset(self, partition: int) -> int:
-        """Return the offset of the first event that is kept."""
+        """Return the offset of the first retained event."""
         return self._get(partition).log.log_start_offset
 
     def end_offset(self, partition: int) -> int:
-        """Return the offset that the next event will get."""
+        """Return the offset of the next event."""
         return self._get(partition).log.log_end_offset
 
     # --- snapshots --------------------------------------------------------------------------------------------------
 
     def read_snapshot(self, partition: int) -> bytes | None:
-        """Return what `write_snapshot` stored last, or None when there is nothing."""
+        """Return the latest snapshot, or None."""
         path = self._snapshot_path(partition)
         return self._fs.read_bytes(path) if self._fs.exists(path) else None
 
     def write_snapshot(self, partition: int, data: bytes) -> None:
-        """Store `data` beside the segments, whole or not at all; every event is durable before."""
+        """Store `data` beside the segments atomically, after making every event durable."""
         self._get(partition).log.flush()
         write_atomic(self._snapshot_path(partition), data, self._fs)
 
@@ -118,11 +117,9 @@ class LocalMetadataLog:
 
 
 def _behind_damage(log: PartitionLog, offset: int, error: CorruptRecordError) -> int:
-    """Return the first offset behind the damage at `offset` that can be read.
+    """Return the first readable offset after the damage at `offset`.
 
-    Raises CorruptRecordError when there is none.
-
-    The high watermark when no sound batch is behind it.
+    Raises CorruptRecordError when there is none. The high watermark when no sound batch follows.
     """
     end = log.high_watermark
     found = next((later for later in range(offset + 1, end) if _can_read(log, later)), None)
@@ -151,7 +148,7 @@ def _can_read(log: PartitionLog, offset: int) -> bool:
 
 
 def _has_sound_batch_behind(log: PartitionLog, offset: int) -> bool:
-    """Return whether a batch of a later offset is whole, behind damage that readers cannot pass."""
+    """Return whether a sound batch with a later offset follows damage that readers cannot pass."""
     highest = log.high_watermark - 1
     contents = (LogBytes(segment.file, segment.size_bytes) for segment in log.segments)
     return any(search(content, 0, offset + 1, highest, NO_CLAIM)[1] >= 0 for content in contents)
@@ -160,7 +157,7 @@ def _has_sound_batch_behind(log: PartitionLog, offset: int) -> bool:
 def events_of(batch: RecordBatch) -> list[tuple[int, bytes]]:
     """Return the events of a batch as (offset, value).
 
-    Nearly every batch has one, whose value is cut out of it at once.
+    Optimised for batches of one event.
     """
     value = _only_value(batch)
     if value is not None:
@@ -169,10 +166,9 @@ def events_of(batch: RecordBatch) -> list[tuple[int, bytes]]:
 
 
 def _only_value(batch: RecordBatch) -> bytes | None:
-    """Return the value of an uncompressed batch of one record without key and headers, or None for any other batch.
+    """Return the value of an uncompressed batch of one record without key and headers, else None.
 
-    record    length (varint), attributes, timestamp delta, offset delta (all 0), key length (-1), value length, value,
-    0
+    record: length (varint), attributes, timestamp delta, offset delta (all 0), key length (-1), value length, value, 0
     """
     if batch.record_count != 1 or batch.attributes & CODEC_MASK:
         return None

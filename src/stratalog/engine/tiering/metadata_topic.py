@@ -1,9 +1,7 @@
-"""`__remote_log_metadata` made ready at a start.
+"""Create and check `__remote_log_metadata` at startup.
 
-There, with as many partitions as configured, and all of them readable.
-
-Without it nothing remote can be served and nothing local may go, so a start that cannot get at it fails (Kafka ends its
-process). What may pass is tried again for `remote.log.metadata.initialization.retry.max.timeout.ms`.
+Without it nothing remote can be served and nothing local may be deleted, so a start fails if it is not readable (Kafka
+ends its process). Transient errors are retried for `remote.log.metadata.initialization.retry.max.timeout.ms`.
 """
 
 from __future__ import annotations
@@ -30,12 +28,12 @@ class TopicMade(Protocol):
     def partition_count(self) -> int: ...
 
 
-#: Name, count of partitions and configuration of a topic that is to be there; made when it is not.
+#: Name, partition count and configuration of a topic to create if it is missing.
 EnsureTopic = Callable[[str, int, Mapping[str, str]], TopicMade]
 
 
 def metadata_topic_configs(config: BrokerConfig) -> dict[str, str]:
-    """Return what is set on the topic when it is made."""
+    """Return the configuration of a new metadata topic."""
     return {
         "cleanup.policy": "delete",
         "remote.storage.enable": "false",
@@ -49,10 +47,10 @@ def open_metadata_log(
     partition: Callable[[str, int], Partition | None],
     clock: Clock = SYSTEM_CLOCK,
 ) -> LocalMetadataLog:
-    """Return the topic as a log of events. Blocks while it has to be waited for.
+    """Return the topic as an event log. Blocks until it is available.
 
-    InvalidConfigError when it has another count of partitions than is configured: where the events of a user partition
-    lie depends on it, so it never changes. DataDirError when it cannot be read in time.
+    InvalidConfigError when its partition count differs from the configuration: the partition of events depends on it,
+    so it never changes. DataDirError when it cannot be read in time.
     """
     deadline = clock.monotonic() + config[_TIMEOUT_KEY] / 1000
     while True:
@@ -76,9 +74,9 @@ def _open(
     if found != wanted:
         raise InvalidConfigError(
             f"{REMOTE_LOG_METADATA_TOPIC} has {found} partitions, but {PARTITIONS_KEY}={wanted}; the count never "
-            f"changes once the topic is there: set it to {found}"
+            f"changes once the topic exists: set it to {found}"
         )
     log = LocalMetadataLog(found, lambda number: partition(REMOTE_LOG_METADATA_TOPIC, number))
     for number in range(found):
-        log.end_offset(number)  # raises for one that is offline
+        log.end_offset(number)  # raises for an offline one
     return log

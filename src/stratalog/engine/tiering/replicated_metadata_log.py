@@ -1,8 +1,8 @@
-"""`__remote_log_metadata` of a cluster as the log of events that the metadata manager asks for.
+"""`__remote_log_metadata` of a cluster as an event log for the metadata manager.
 
-Events are produced to the leader of a metadata partition, with acks=all, and read back from there, as by any client. A
-thread for each broker that leads some of them reads on as they come; what it has is here, and no lookup waits for a
-broker. A metadata partition is read from its start when it is first needed.
+Events are produced to the leader of a metadata partition with acks=all, and consumed from there, as by any client. One
+thread for each leading broker reads continuously, so that lookups never wait for a broker. A metadata partition is read
+from its start when it is first needed.
 
 Source: `ProducerManager`, `ConsumerManager` and `ConsumerTask` of Kafka 4.4.
 """
@@ -45,23 +45,23 @@ _LIST_OFFSETS_VERSIONS: Final = (4, 7)
 _ALL_IN_SYNC: Final = -1
 _REQUEST_S: Final = 10.0
 _CONNECT_S: Final = 3.0
-#: How long an event is tried to be stored; the task that stores it tries again at its next turn.
+#: How long to retry storing an event; the task then tries again on its next run.
 _APPEND_S: Final = 30.0
 _WAIT_MS: Final = 500
 _BACKOFF_S: Final = 0.2
 _TOPIC_BACKOFF_S: Final = 1.0
 _FETCH_BYTES_MAX: Final = 8 << 20
 _PARTITION_BYTES_MAX: Final = 1 << 20
-#: Events read ahead of their readers; a partition is not read further beyond that.
+#: Bound of buffered events; a partition is not read further beyond that.
 _HELD_EVENTS_MAX: Final = 50_000
 
 
 @dataclass(slots=True)
 class _Tail:
-    """How far a metadata partition has been read. `start` and `first_end` are None until its leader was asked."""
+    """How far a metadata partition was read. `start` and `first_end` are None before the leader's first response."""
 
     start: int | None = None
-    #: Where it ended when it was asked for first.
+    #: Its end at the first request.
     first_end: int | None = None
     position: int = 0
     events: deque[tuple[int, bytes]] = field(default_factory=deque)
@@ -69,7 +69,7 @@ class _Tail:
 
 
 class ReplicatedMetadataLog:
-    """Thread-safe. `append` and `newest_end` wait for a broker; everything else answers at once."""
+    """The metadata topic on other brokers. Thread-safe. Only `append` and `newest_end` wait for a broker."""
 
     def __init__(self, cluster: ClusterView, config: BrokerConfig, ensure_topic: EnsureTopic, clock: Clock) -> None:
         self.partition_count: int = config[PARTITIONS_KEY]
@@ -85,10 +85,10 @@ class ReplicatedMetadataLog:
         self._troubles: dict[object, str] = {}
         self._supervisor: threading.Thread | None = None
 
-    # --- what the manager asks ----------------------------------------------------------------------------------------
+    # --- the manager's interface ------------------------------------------------------------------------------------
 
     def append(self, partition: int, value: bytes, timestamp_ms: int) -> int:
-        """Store one event on all replicas in sync; return its offset. RetriableRemoteStorageError: not in time."""
+        """Store one event on all in-sync replicas. Return its offset. RetriableRemoteStorageError on timeout."""
         self._tail(partition)
         batch = build_batch([Record(offset=0, timestamp_ms=timestamp_ms, key=None, value=value)])
         return self._ask(
@@ -99,7 +99,7 @@ class ReplicatedMetadataLog:
         )
 
     def read(self, partition: int, offset: int, max_bytes: int = 1024 * 1024) -> EventsRead:
-        """Return what has been read from `offset` on; it is not kept here."""
+        """Return and drop the buffered events from `offset` on."""
         with self._changed:
             tail = self._tail(partition)
             found: list[tuple[int, bytes]] = []
@@ -113,26 +113,26 @@ class ReplicatedMetadataLog:
             return EventsRead(found, tail.events[0][0] if tail.events else max(tail.position, offset))
 
     def start_offset(self, partition: int) -> int:
-        """Return where the events begin. RetriableRemoteStorageError while that is not known."""
+        """Return the start of the events. RetriableRemoteStorageError while unknown."""
         start = self._tail(partition).start
         if start is None:
             raise self._not_read(partition)
         return start
 
     def end_offset(self, partition: int) -> int:
-        """Return how far events have been read."""
+        """Return how far events were read."""
         return self._tail(partition).position
 
     def first_end(self, partition: int) -> int:
-        """Return where the events ended when they were asked for first; errors as `start_offset`."""
+        """Return the end of the events at the first request. Errors as `start_offset`."""
         end = self._tail(partition).first_end
         if end is None:
             raise self._not_read(partition)
         return end
 
     def newest_end(self, partition: int) -> int:
-        """Return where the events end now. RetriableRemoteStorageError when no leader says so."""
-        self._tail(partition)  # the topic is made for the first that asks
+        """Return the current end of the events. RetriableRemoteStorageError if no leader responds."""
+        self._tail(partition)  # the first caller creates the topic
 
         def ask(client: Client) -> int:
             return self._offsets(client, [partition], LATEST_OFFSET)[partition]
@@ -140,14 +140,14 @@ class ReplicatedMetadataLog:
         return self._ask(partition, "its end is not known", ask, patience_s=0)
 
     def read_snapshot(self, partition: int) -> bytes | None:  # noqa: ARG002
-        """None: as with Kafka, each start reads the topic."""
+        """Return None: as in Kafka, each start reads the topic."""
         return None
 
     def write_snapshot(self, partition: int, data: bytes) -> None:
-        """Nothing is kept here."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Read nothing more. Harmless when called again."""
+        """Stop reading. A second call does nothing."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -179,7 +179,7 @@ class ReplicatedMetadataLog:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def _ask(self, partition: int, what: str, ask: Callable[[Client], int], *, patience_s: float) -> int:
-        """Ask the leader of a partition, and each later leader, until it answers or time is up."""
+        """Send a request to the current leader of a partition, until one responds or time is up."""
         deadline = self._clock.monotonic() + patience_s
         while True:
             leader = self._cluster.leader_of(REMOTE_LOG_METADATA_TOPIC, partition)
@@ -195,7 +195,7 @@ class ReplicatedMetadataLog:
                 self._changed.wait_for(self._is_closed, _BACKOFF_S)
 
     def _client(self, broker: int, use: str) -> Client:
-        """Return a connection to a broker, one for each use: a reader waits long for its answers."""
+        """Return a connection to a broker, one per use: long polls of a reader would block others."""
         with self._changed:
             known = self._clients.get((broker, use))
         if known is not None and not known.is_broken:
@@ -231,7 +231,7 @@ class ReplicatedMetadataLog:
         return int(response.base_offset)
 
     def _offsets(self, client: Client, partitions: Iterable[int], which: int) -> dict[int, int]:
-        """Return a special offset of partitions that the broker leads; those that it does not tell are left out."""
+        """Return a special offset of partitions that the broker leads. Leaves out those without a response."""
         wanted = [{"partition_index": each, "current_leader_epoch": -1, "timestamp": which} for each in partitions]
         answer = client.call(
             ApiKey.LIST_OFFSETS,
@@ -253,7 +253,7 @@ class ReplicatedMetadataLog:
     # --- reading on ---------------------------------------------------------------------------------------------------
 
     def _supervise(self) -> None:
-        """Have the topic made, and a reader for each broker that leads some of it."""
+        """Create the topic, and a reader for each broker that leads part of it."""
         has_topic = False
         while not self._is_closed():
             has_topic = has_topic or self._has_topic()
@@ -279,7 +279,7 @@ class ReplicatedMetadataLog:
             if found != self.partition_count:
                 raise InvalidConfigError(
                     f"it has {found} partitions, but {PARTITIONS_KEY}={self.partition_count}; the count never changes"
-                    f" once the topic is there: set it to {found}"
+                    f" once the topic exists: set it to {found}"
                 )
         except (StratalogError, OSError) as error:
             self._say("topic", error)
@@ -288,7 +288,7 @@ class ReplicatedMetadataLog:
         return True
 
     def _say(self, about: object, error: object) -> None:
-        """Log what stands in the way, once."""
+        """Log an obstacle once."""
         before = self._troubles.get(about)
         if error is None:
             self._troubles.pop(about, None)
@@ -393,12 +393,12 @@ class ReplicatedMetadataLog:
                 events += [event for event in events_of(batch) if event[0] >= asked]
         with self._changed:
             tail = self._tails[number]
-            if tail.position == asked:  # else another leader's answer was quicker
+            if tail.position == asked:  # else a response of another leader was faster
                 tail.events += events
                 tail.position = position
 
     def _move_into_range(self, client: Client, number: int, asked: int) -> None:
-        """Go on at the start when that has moved; wait when the leader has lost what was read."""
+        """Continue at the start if it has moved. Wait if the leader has lost what was read."""
         start = self._offsets(client, [number], EARLIEST_OFFSET)[number]
         if start > asked:
             logger.error(

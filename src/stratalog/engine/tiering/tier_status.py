@@ -1,6 +1,6 @@
-"""The tier status of the partitions of a broker.
+"""Tier status of the partitions of a broker.
 
-Facts from the log and from its tasks, for `remote.status` to judge.
+Collects facts of the log and its tasks for `remote.tier.status`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stratalog.remote.tier import TaskFailure, TierFacts, TierStatus, partition_
 
 
 def tier_statuses(logs: LogManager, topic: str | None = None) -> list[TierStatus]:
-    """Return those of every tiered partition, or of all partitions of one topic, tiered or not. Asks no store."""
+    """Return the status of every tiered partition, or of all partitions of one topic. Does not query the store."""
     found = []
     for partition in logs.partitions(topic):
         if topic is None and partition.remote is None and not partition.log.config.remote_storage_enable:
@@ -23,7 +23,7 @@ def tier_statuses(logs: LogManager, topic: str | None = None) -> list[TierStatus
         try:
             found.append(partition_status(_facts(partition, logs.clock.now_ms())))
         except KafkaStorageError:
-            continue  # its disk failed just now
+            continue  # its disk has just failed
     return found
 
 
@@ -71,7 +71,7 @@ def _facts(partition: Partition, now_ms: int) -> TierFacts:
 
 
 def status_json(statuses: Iterable[TierStatus]) -> dict[str, Any]:
-    """Statuses as JSON has them: {"failing": how many, "partitions": [...]}; described in docs/metrics.md."""
+    """Return statuses for JSON: {"failing": count, "partitions": [...]}; described in docs/metrics.md."""
     listed = list(statuses)
     return {
         "failing": sum(status.is_failing for status in listed),

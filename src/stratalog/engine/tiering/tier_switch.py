@@ -1,8 +1,8 @@
-"""Switching tiering on and off for partitions: which may be tiered at all, and what becomes of their remote data.
+"""Turn tiering of partitions on and off, with their remote data.
 
 Source: KIP-950 and Kafka's `TopicConfigHandler.maybeUpdateRemoteLogComponents`. A topic that is no longer tiered begins
-where its local log does, and with `remote.log.delete.on.disable` everything that it has remotely goes. A topic that is
-tiered again starts again: what was remote before counts for nothing.
+at its local log start, and with `remote.log.delete.on.disable` its remote data are deleted. A topic that is tiered
+again starts with an empty remote tier.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The broker needs these to get at the remote tier, or to serve at all: they are never in it.
+#: The remote tier and the broker depend on these: they are never tiered.
 NEVER_TIERED = frozenset(
     {REMOTE_LOG_METADATA_TOPIC, "__consumer_offsets", "__transaction_state", "__share_group_state"}
 )
 
 
 def allowed_config(topic: str, config: LogConfig) -> LogConfig:
-    """Return the configuration for the logs of a topic: that of an internal one never tiers, whatever was asked for."""
+    """Return the effective configuration of a topic's logs: internal ones are never tiered."""
     if topic not in NEVER_TIERED or not config.remote_storage_enable:
         return config
-    logger.warning("%s is an internal topic; it stays local, remote.storage.enable=true has no effect", topic)
+    logger.warning("%s is an internal topic; it stays local and remote.storage.enable=true has no effect", topic)
     return replace(config, remote_storage_enable=False)
 
 
 def tier(partitions: Iterable[Partition], remote: RemoteLogManager) -> None:
-    """Put into force, for partitions that are served, what their configuration and their role say of tiering.
+    """Apply the tiering configuration and roles of served partitions.
 
-    Only a leader copies and deletes remotely. A replica whose role no metadata has said yet does nothing.
+    Only a leader copies and deletes remotely. A replica without a role does nothing.
     """
     leading, following = [], []
     for partition in partitions:
@@ -60,18 +60,18 @@ def tier(partitions: Iterable[Partition], remote: RemoteLogManager) -> None:
 
 
 def _has_leftovers(partition: Partition, remote: RemoteLogManager) -> bool:
-    """Return whether the process ended between the change of the configuration and the deletion that it asks for."""
+    """Return whether the process ended between a configuration change and the deletion it requires."""
     if not partition.log.config.remote_log_delete_on_disable or remote.is_deleting(partition.topic_id_partition):
         return False
     try:
         return remote.sizes(partition.topic_id_partition).segments > 0
     except StratalogError as error:
-        logger.warning("%s: what it has in the remote tier is not known: %s", partition.log.directory.name, error)
+        logger.warning("%s: its remote data are unknown: %s", partition.log.directory.name, error)
         return False
 
 
 def _switch_off(partition: Partition, remote: RemoteLogManager, *, leads: bool) -> None:
-    """From here on no read of the partition goes to the remote tier, and no task of it touches the log."""
+    """Stop remote reads and tasks of the partition."""
     log = partition.log
     partition.remote = None
     delete = leads and log.config.remote_log_delete_on_disable

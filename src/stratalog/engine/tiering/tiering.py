@@ -1,4 +1,4 @@
-"""Switching the remote tier on: which plugins, where the store is, and where their metadata goes."""
+"""Start the remote tier: plugins, the store, and the metadata manager."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from stratalog.util import SYSTEM_CLOCK, Clock
 
 logger = logging.getLogger(__name__)
 
-#: Under the first data directory: the remote tier when no URL is set, and copies of remote indexes.
+#: Under the first data directory: the remote tier without a URL, and the remote index cache.
 DEFAULT_STORE = "remote-store"
 INDEX_CACHE = "remote-log-index-cache"
 
-#: Kafka's default of `remote.log.metadata.manager.class.name`: the manager that keeps its events in a topic.
+#: Kafka's default of `remote.log.metadata.manager.class.name`: the topic-based manager.
 KAFKAS_METADATA_MANAGER = "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"
-#: What Kafka puts before the options of a metadata manager's clients.
+#: Kafka's prefix of options for a metadata manager's clients.
 _CLIENT = "remote.log.metadata.common.client."
 
 
@@ -56,13 +56,12 @@ def start_tiering(
     bootstrap_servers: str | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> RemoteLogManager:
-    """Give the tiered partitions of `logs` their remote tier, and the tasks that move segments.
+    """Attach a remote tier to the tiered partitions of `logs`, and start its tasks.
 
-    `ensure_topic` makes the metadata topic when it is not there, for the manager that keeps its events in it;
-    `partition_count` is noted with every copy; `bootstrap_servers` is where a metadata plugin reaches this broker. A
-    store that cannot be reached is one line in the log, not an end: the local tier is served, and copies begin when
-    the store comes back. UsageError for a URL, option or plugin that cannot be used at all, and what
-    `open_metadata_log` raises.
+    `ensure_topic` creates the metadata topic for the topic-based manager; `partition_count` is recorded with every
+    copy; `bootstrap_servers` lets a metadata plugin connect to this broker. An unreachable store is only logged: local
+    data are served, and copies begin when it is back. UsageError for an unusable URL, option or plugin, and the errors
+    of `open_metadata_log`.
     """
     cluster = None if logs.replication is None else logs.replication.cluster
     storage = _storage_manager(config, data_dir, cluster_id)
@@ -120,9 +119,9 @@ def _storage_manager(config: BrokerConfig, data_dir: Path, cluster_id: str) -> R
 def _metadata_plugin(
     config: BrokerConfig, data_dir: Path, cluster_id: str, bootstrap_servers: str | None
 ) -> RemoteLogMetadataManager | None:
-    """Return the metadata plugin that is configured.
+    """Return the configured metadata plugin.
 
-    None for the topic-based manager, under Kafka's name of it too.
+    None for the topic-based manager, also under Kafka's name.
     """
     if config["remote.log.metadata.manager.class.name"] in (None, "", KAFKAS_METADATA_MANAGER):
         return None
@@ -146,7 +145,7 @@ def _plugin(
     cluster_id: str,
     more: Mapping[str, str] | None = None,
 ) -> Any:
-    """Return the plugin that is configured, with its own keys and what Kafka gives to every plugin."""
+    """Return the configured plugin, with its own keys and those that Kafka passes to every plugin."""
     prefix = f"remote.log.{kind}.manager"
     key, name = f"{prefix}.class.name", config[f"{prefix}.class.name"]
     plugin = load_plugin(kind, interface, key, name, config[f"{prefix}.class.path"])
@@ -157,7 +156,7 @@ def _plugin(
 
 
 def _metrics_of(kind: str, plugin: object) -> list[PluginMetrics]:
-    """Let a plugin that has metrics of its own show them. UsageError when it fails at that."""
+    """Collect the metrics of a plugin that has any. UsageError when it fails."""
     if not isinstance(plugin, Monitorable):
         return []
     key, name = f"remote.log.{kind}.manager.class.name", type(plugin).__name__
@@ -170,14 +169,13 @@ def _metrics_of(kind: str, plugin: object) -> list[PluginMetrics]:
 
 
 def _look_at(storage: ObjectStoreRemoteStorageManager | AivenRemoteStorageManager, health: RemoteHealth) -> None:
-    """Say at once, beside the start, that a store is of no use or another cluster's, rather than at the first copy."""
+    """Check at startup whether the store is usable and owned by this cluster, before the first copy."""
     try:
         storage.store.check()
         if storage.is_read_only:
             logger.warning(
-                "%s is only read, as this data directory was restored without taking it over: nothing is copied there "
-                "or"
-                " deleted from there",
+                "%s is read-only, because this data directory was restored without taking it over: nothing is copied "
+                "there or deleted from there",
                 storage.store.url,
             )
             return
