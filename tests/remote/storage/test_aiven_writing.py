@@ -451,8 +451,8 @@ _S3_KEYS = {
         ({"encryption.key.pairs": "b"}, "encryption.key.pairs.b.public.key.file is missing"),
         ({"segment.format": "iceberg"}, "segment.format=iceberg: this broker writes kafka only"),
         ({"iceberg.namespace": "n"}, "iceberg.namespace is not an option of Aiven's plugin in this broker: remove it"),
-        ({"storage.s3.buckte": "b", "x": "y"}, r"storage.s3.buckte \(and 1 more\) is not known"),
-        ({"storage.proxy.host": "p"}, "storage.proxy.host is not known"),
+        ({"storage.s3.buckte": "b", "x": "y"}, r"storage.s3.buckte \(and 1 more\) is not an option"),
+        ({"storage.proxy.host": "p"}, "storage.proxy.host is not an option"),
         ({"upload.rate.limit.bytes.per.second": "2000000"}, "set remote.log.manager.copy.max.bytes.per.second"),
     ],
 )
