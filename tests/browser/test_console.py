@@ -300,11 +300,11 @@ def test_a_broker_that_stalls_is_said_to(chromium: Any, served: Served, monkeypa
         served.broker.services.loop.call_soon_threadsafe(go_on.wait)
         try:
             page.goto(f"{served.url}/groups")
-            assert page.inner_text("h1") == "The broker does not answer"
+            assert page.inner_text("h1") == "The broker does not respond"
             page.goto(f"{served.url}/topics")
             assert page.locator("tbody tr").count() == 4
             page.goto(served.url)
-            assert "The broker does not answer" in page.inner_text(".notice.bad >> nth=0")
+            assert "The broker does not respond" in page.inner_text(".notice.bad >> nth=0")
         finally:
             go_on.set()
         page.goto(f"{served.url}/groups")

@@ -128,7 +128,7 @@ def test_a_group_goes_on_where_the_form_says(page: Any, served: Served) -> None:
     assert page.get_attribute("main", "data-live") is None, "a refresh would take away what was typed wrong"
     page.fill("input[name=reset_value]", "4")
     follow(page, "button:has-text('Set')")
-    assert done(page) == "the group goes on in orders-0 at 4"
+    assert done(page) == "the group continues in orders-0 at 4"
     assert page.inner_text("td[data-label=Lag] >> nth=0") == "6"
     served.produce("orders", b"x")
     page.wait_for_selector("td[data-label=Lag]:text-is('7')")

@@ -145,7 +145,7 @@ ELSEWHERE = {
     "/topics/orders/partitions/3": "orders has no partition 3 here",
     "/topics/far/partitions/0": "far-0 has no replica on this broker; broker 8 leads it: look at its console",
     "/topics/far/retention": "far-0 has no replica on this broker; broker 8 leads it: look at its console",
-    "/group": "there is no such group, or you may not see it",
+    "/group": "the group does not exist, or access is denied",
 }
 
 
@@ -192,7 +192,7 @@ def test_a_record_is_produced_where_this_broker_leads(console: Console) -> None:
     status, told = console.post("/api/topics/orders/produce", partition="1", value="hello")
     assert (status, told["errors"]) == (
         400,
-        {"partition": "broker 8 leads orders-1: produce there, or with any client"},
+        {"partition": "broker 8 leads orders-1: produce there, or use a client"},
     )
 
 
@@ -222,7 +222,7 @@ def test_changes_are_made_by_the_controllers(console: Console) -> None:
 def test_what_controllers_do_not_take_is_said(console: Console) -> None:
     status, told = console.post("/api/security/users", user="alice", password="secret")
     assert status == 409
-    assert told["error"].startswith("neither this broker nor its controllers take AlterUserScramCredentials")
+    assert told["error"].startswith("neither this broker nor its controllers support AlterUserScramCredentials")
 
 
 def test_offsets_are_set_only_where_this_broker_knows_the_ends(console: Console) -> None:

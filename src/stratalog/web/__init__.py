@@ -1,4 +1,4 @@
-"""The web address of a broker: metrics, the state of the tiers, and a page for people."""
+"""The web server of a broker: metrics, tier status, and the console."""
 
 import lazy_loader
 

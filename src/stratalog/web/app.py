@@ -1,13 +1,13 @@
-"""The application of the web address: the console, its JSON, metrics and health.
+"""The application of the web server: the console, its JSON API, metrics and health.
 
-GET /                    the console; see `pages.catalog` for its pages
-GET /api/...             the same pages as JSON, and changes by POST; /api/openapi.json describes them
-GET /api/tier-status     why segments are still local, or not yet remote
-GET /metrics             metrics for Prometheus
-GET /health/live         whether the broker's loop turns
-GET /health/ready        whether clients of every kind are served
+    GET /                    the console; see `pages.catalog` for its pages
+    GET /api/...             the same pages as JSON, and changes by POST; /api/openapi.json describes them
+    GET /api/tier-status     why segments are still local, or not yet remote
+    GET /metrics             metrics for Prometheus
+    GET /health/live         whether the broker's event loop responds
+    GET /health/ready        whether all clients are served
 
-Handlers of pages are plain functions: starlette runs them on threads, so that none waits for another.
+Handlers of pages are plain functions: starlette runs them on threads, so none waits for another.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from stratalog.web.headers import SafeHeaders
 from stratalog.web.hosts import OwnHosts
 from stratalog.web.metrics_text import BrokerCollector
 
-#: Smaller answers are not worth it.
+#: Smaller responses are not compressed.
 _GZIP_FROM_BYTES = 4096
 _STATIC = {
     "console.css": "text/css",
@@ -49,7 +49,7 @@ _UNAVAILABLE = 503
 def make_app(broker: BrokerServices, console: Console, host: str = "127.0.0.1", hosts: Iterable[str] = ()) -> Starlette:
     """Return the application of one broker, for any ASGI server that listens on `host`.
 
-    `hosts` are further names that it is reached by.
+    `hosts` are its other names.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(BrokerCollector(broker))

@@ -1,4 +1,4 @@
-"""A page of the console: one view, shown as HTML and given as JSON."""
+"""Declaration of a page of the console: one view, rendered as HTML and JSON."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from stratalog.web.fields import InputField
 from stratalog.web.sampler import RateSampler
 from stratalog.web.viewer import ConsoleViewer
 
-#: Returns what bytes mean by their schema; bytes without one stay bytes. StratalogError when that cannot be told.
+#: Decodes bytes by their schema; bytes without one are returned unchanged. Raises StratalogError.
 SchemaReader = Callable[[bytes], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """What views share besides the broker."""
+    """Data that views share besides the broker."""
 
     broker: BrokerServices
     sampler: RateSampler
     events: EventKeeper
-    #: Addresses that clients connect to.
+    #: Addresses for clients.
     bootstrap_servers: str
-    #: Makes values of bytes behind the id of a schema; None where no registry is known.
+    #: Decodes bytes after a schema id; None without a registry.
     schemas: SchemaReader | None = None
 
 
-#: (viewer, console, path parameters and fields) -> what JSON has, and the template shows
+#: (viewer, console, path parameters and fields) -> data for JSON and the template
 View = Callable[[ConsoleViewer, Console, Mapping[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`path` is that of the HTML; JSON is below `/api`. `name` is that of the template.
+    """A page. `path` is that of the HTML; JSON is below `/api`. `name` is the template.
 
-    `answer` is a typed dictionary, the shape of what `view` returns.
+    `answer` is a typed dictionary, the type of the result of `view`.
     """
 
     path: str
@@ -48,13 +48,13 @@ class Page:
     fields: tuple[InputField, ...] = ()
 
 
-#: (viewer, console, path parameters and fields) -> where to go on, and what to say there
+#: (viewer, console, path parameters and fields) -> path to redirect to, and a message
 Act = Callable[[ConsoleViewer, Console, Mapping[str, Any]], tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class PageChange:
-    """A change that is asked for by a form on a page, sent to `path` by POST; `page` is shown again with its errors."""
+    """A change by a form on a page, sent to `path` by POST. On errors `page` is shown again."""
 
     path: str
     page: str
@@ -64,11 +64,11 @@ class PageChange:
 
 
 class ChangeConflictError(Exception):
-    """What a form was about to change has been changed since the form was shown."""
+    """The data of a form have changed since it was shown."""
 
 
 class NotThatValueError(Exception):
-    """A field of a form has a value that the broker refuses; `field` is the one to say it at."""
+    """The broker rejects the value of a field; `field` shows the error."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""Requests for pages, their JSON and their changes: checked, answered, and every error said in its place."""
+"""Handle requests for pages, their JSON and their changes, with errors shown where they belong."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ logger = logging.getLogger(__name__)
 
 _BODY_BYTES_MAX: Final = 6 * 1024 * 1024
 _FIELDS_MAX: Final = 200
-#: Of those who are not known yet.
+#: For unknown users.
 _LOGIN_BYTES_MAX: Final = 64 * 1024
 _LOGINS_AT_ONCE: Final = 8
 _PARTITION: Final = re.compile(r"\d{1,7}", re.ASCII)
-#: The header of a page that asks for itself again: what was done is shown to the page that a person opens.
+#: The header of automatic refreshes: messages wait for a page load by the user.
 _REFRESH: Final = "stratalog-refresh"
 _NAV: Final = (
     ("/", "Overview", ("overview",)),
@@ -61,7 +61,7 @@ _NAV: Final = (
 
 
 class Desk:
-    """Answers for the pages of `pages.catalog`."""
+    """Handles requests for the pages of `pages.catalog`."""
 
     def __init__(self, console: Console, gate: Gate) -> None:
         self._console = console
@@ -120,7 +120,7 @@ class Desk:
         status: int = 200,
         problem: str | None = None,
     ) -> Response:
-        """Show a page; `refused` is what a form of it brought, with what is wrong."""
+        """Render a page. `refused` has the input of a rejected form with its errors."""
         given = dict(request.query_params)
         inputs = read_inputs(page.fields, given)
         errors = dict(inputs.errors)
@@ -194,7 +194,7 @@ class Desk:
         return page.path.format(**{name: quote(str(value), safe="") for name, value in values.items()})
 
     def _raw(self, request: Request) -> Response:
-        """Give a key or value as it is, to be saved and never shown."""
+        """Return a key or value unchanged, as a download that is never rendered."""
         try:
             viewer = self._gate.viewer(request)
             values = self._path_values(request)
@@ -335,14 +335,14 @@ class Desk:
 
     def _http_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        title = {404: "There is nothing here", 405: "That cannot be done here"}.get(error.status_code, error.detail)
+        title = {404: "Page not found", 405: "Not allowed here"}.get(error.status_code, error.detail)
         is_json = request.url.path.startswith("/api/")
         return self._error(request, error.status_code, title, "", is_json=is_json, headers=error.headers)
 
     def _unforeseen(self, request: Request, error: Exception) -> Response:
         logger.error("The console failed at %s", request.url.path, exc_info=error)
         is_json = request.url.path.startswith("/api/")
-        return self._error(request, 500, "An error of the console", "The broker's log has it.", is_json=is_json)
+        return self._error(request, 500, "An error of the console", "See the broker's log.", is_json=is_json)
 
     def _error(
         self,
@@ -373,14 +373,14 @@ _STATUS: Final[tuple[tuple[Any, int, str], ...]] = (
         403,
         "You may not see this",
     ),
-    ((UnknownTopicOrPartitionError, GroupIdNotFoundError), 404, "There is no such thing"),
-    (OffsetOutOfRangeError, 404, "There is no such offset"),
-    (CoordinatorLoadInProgressError, 503, "The broker still reads its groups"),
-    (BrokerStalledError, 503, "The broker does not answer"),
-    (KafkaStorageError, 503, "The disk of this partition does not work"),
+    ((UnknownTopicOrPartitionError, GroupIdNotFoundError), 404, "Not found"),
+    (OffsetOutOfRangeError, 404, "No such offset"),
+    (CoordinatorLoadInProgressError, 503, "The broker is still loading its groups"),
+    (BrokerStalledError, 503, "The broker does not respond"),
+    (KafkaStorageError, 503, "The disk of this partition has failed"),
     (RuntimeError, 503, "The broker is stopping"),
     (KafkaError, 409, "The broker refused"),
-    (StratalogError, 503, "The broker cannot answer this now"),
+    (StratalogError, 503, "The broker cannot handle this now"),
 )
 
 
@@ -389,14 +389,14 @@ def _text(value: Any) -> str:
 
 
 def _own_path(path: str | None) -> str:
-    """Return a path of this server, whatever was given."""
+    """Return a path of this server, whatever the input."""
     if path is None or not path.startswith("/") or path.startswith(("//", "/\\")) or not path.isprintable():
         return "/"
     return path
 
 
 async def _body(request: Request, *, is_json: bool, bytes_max: int = _BODY_BYTES_MAX) -> dict[str, str]:
-    """Return the fields of a form or a JSON object. ValueError says what is wrong."""
+    """Return the fields of a form or a JSON object. ValueError describes what is wrong."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     expected = "application/json" if is_json else "application/x-www-form-urlencoded"
     if kind != expected:
@@ -413,7 +413,7 @@ async def _body(request: Request, *, is_json: bool, bytes_max: int = _BODY_BYTES
         text = body.decode()
         if not is_json:
             pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS_MAX, errors="strict")
-            # A form's text areas end their lines as letters of old did.
+            # Text areas of forms end their lines with CR LF.
             return {name: value.replace("\r\n", "\n") for name, value in pairs}
         found = json.loads(text)
     except RecursionError:
@@ -422,7 +422,7 @@ async def _body(request: Request, *, is_json: bool, bytes_max: int = _BODY_BYTES
         raise ValueError("expected an object")
     given = {str(name): value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
     for value in given.values():
-        value.encode()  # an escaped half of a surrogate pair is no text
+        value.encode()  # half of a surrogate pair is no text
     return given
 
 

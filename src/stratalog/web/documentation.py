@@ -1,4 +1,4 @@
-"""`docs/metrics.md`, written from the declarations of the metrics.
+"""Generate `docs/metrics.md` from the declarations of the metrics.
 
 python -m stratalog.web.documentation > docs/metrics.md
 """
@@ -26,8 +26,8 @@ prints `ready broker=HOST:PORT web=URL`. That URL serves:
 | `/` | the console: see [Look into a broker with the console](how-to/use_the_console.md) |
 | `/api/...` | the console's pages as JSON; `/api/openapi.json` describes them |
 | `/metrics` | metrics for Prometheus, as text, or as OpenMetrics if the client asks for it |
-| `/health/live` | 200 while the broker's loop turns, else 503: restart it |
-| `/health/ready` | 200 when clients of every kind are served; 503 while groups or transactions are still being read |
+| `/health/live` | 200 if the broker's event loop responds, else 503: restart it |
+| `/health/ready` | 200 if all clients are served; 503 while groups or transactions are loading |
 | `/health` | the same as `/health/ready` |
 | `/api/tier-status` | the tier status of every tiered partition as JSON; `?topic=T` for one topic, tiered or not |
 

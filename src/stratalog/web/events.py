@@ -1,6 +1,6 @@
-"""Noteworthy events of a broker: warnings and errors of its log, denials, and changes made by the console.
+"""Notable events of a broker: warnings and errors of its log, denials, and changes made in the console.
 
-Repeats of a line are counted, so that one fault does not push everything else out.
+Repeated lines are counted, so that one fault does not displace everything else.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from stratalog.util import Clock
 
 _KEPT: Final = 500
 _TEXT_MAX: Final = 2000
-#: How many of the newest lines a repeat is looked for in.
+#: How many of the latest lines are searched for a repeat.
 _LOOK_BACK: Final = 20
 _LOGGERS: Final = ("stratalog", "kafka.authorizer.logger")
 
 
 @dataclass(frozen=True, slots=True)
 class NotedEvent:
-    """One line; `times` is how often it came between `first_ms` and `at_ms`."""
+    """One line; `times` is how often it occurred between `first_ms` and `at_ms`."""
 
     at_ms: int
     first_ms: int
@@ -33,7 +33,7 @@ class NotedEvent:
 
 
 class EventKeeper(logging.Handler):
-    """Listens to the broker's loggers from `attach` to `detach`. Thread-safe."""
+    """Collects records of the broker's loggers from `attach` to `detach`. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(logging.INFO)
@@ -52,13 +52,13 @@ class EventKeeper(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         last = logging.lastResort
         if last is not None and not logging.getLogger().handlers and record.levelno >= last.level:
-            last.handle(record)  # no other handler listens: what Python would have shown still is
+            last.handle(record)  # without another handler: keep Python's default output
         source = record.name.removeprefix("stratalog.")
         if record.levelno < logging.WARNING and not record.name.startswith("kafka."):
             return
         try:
             text = record.getMessage()
-        except (TypeError, ValueError):  # arguments that do not fit their format
+        except (TypeError, ValueError):  # arguments that do not match their format
             text = str(record.msg)
         self.note(record.levelname.lower(), source, text)
 

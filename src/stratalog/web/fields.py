@@ -1,4 +1,4 @@
-"""The fields of a page's query and of its forms: each is declared once, for checking, for the form and for OpenAPI."""
+"""Fields of a page's query and forms, declared once for validation, the form and OpenAPI."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SPAN: Final = re.compile(r"-?(\d{1,12})\s*(ms|s|m|h|d)")
 
 @dataclass(frozen=True, slots=True)
 class InputField:
-    """`read` turns text into a value; ValueError says what was expected. An empty text is the default."""
+    """`read` converts text to a value; ValueError describes what was expected. An empty text is the default."""
 
     name: str
     read: Callable[[str], Any]
@@ -28,7 +28,7 @@ class InputField:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What was given: values (the default where something is wrong), the texts as given, and errors by field."""
+    """The input: values (the default for invalid ones), the original texts, and errors by field."""
 
     values: Mapping[str, Any]
     texts: Mapping[str, str]
@@ -36,7 +36,7 @@ class Inputs:
 
 
 def read_inputs(fields: Sequence[InputField], given: Mapping[str, str]) -> Inputs:
-    """Check what was given against the declarations; fields that are not declared are ignored."""
+    """Validate input by the declarations. Ignores undeclared fields."""
     values: dict[str, Any] = {}
     texts: dict[str, str] = {}
     errors: dict[str, str] = {}
@@ -73,7 +73,7 @@ def whole(name: str, default: int | None = None, low: int = 0, high: int = _LARG
 
 
 def words(name: str, default: str = "", longest: int = 500, help: str = "", pattern: str | None = None) -> InputField:
-    """Declare a text of one line."""
+    """Declare a single line of text."""
 
     def read(text: str) -> str:
         if len(text) > longest:
@@ -88,7 +88,7 @@ def words(name: str, default: str = "", longest: int = 500, help: str = "", patt
 
 
 def choice(name: str, options: Sequence[str], default: str | None = None, help: str = "") -> InputField:
-    """Declare one of a few words; the first one is the default."""
+    """Declare one of several words; the first is the default."""
 
     def read(text: str) -> str:
         if text not in options:
@@ -109,7 +109,7 @@ def moment(name: str, help: str = "") -> InputField:
 
 
 def moment_ms(text: str, now_ms: int) -> int:
-    """Return a time in milliseconds. ValueError says what was expected."""
+    """Return a time in milliseconds. ValueError describes what was expected."""
     text = text.strip()
     if re.fullmatch(r"\d{1,16}", text, re.ASCII):
         return int(text)

@@ -1,4 +1,4 @@
-"""Who may pass: which requests need a login, which may change something, and where a change comes from."""
+"""Access control: which requests need a login, which may change something, and from where."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stratalog.web.viewer import ConsoleViewer
 
 logger = logging.getLogger(__name__)
 
-#: Guessing passwords takes time, and only so many guesses take it at once.
+#: Checking passwords takes time, so only a few are checked concurrently.
 FAILED_LOGIN_S: Final = 1.0
 _GUESSES_AT_ONCE: Final = 8
 _NAME_SHOWN: Final = 100
@@ -29,15 +29,15 @@ _ANONYMOUS: Final = Principal("User", "ANONYMOUS")
 
 
 class NoLoginError(Exception):
-    """The request needs a login, and has none."""
+    """The request needs a login."""
 
 
 class RefusedChangeError(Exception):
-    """A change that is not allowed here, or does not come from a page of this console."""
+    """A change that is not allowed, or is not from a page of this console."""
 
 
 class Gate:
-    """Knows the rules of one broker's web address. Thread-safe."""
+    """The access rules of one broker's web server. Thread-safe."""
 
     def __init__(self, broker: BrokerServices, host: str) -> None:
         settings = broker.config
@@ -48,18 +48,18 @@ class Gate:
         self.needs_login = mode == "required" or (mode == "auto" and (not self.is_here or broker.access is not None))
         self._metrics_need_login = mode == "required" or (mode == "auto" and not self.is_here)
         self._guesses = threading.BoundedSemaphore(_GUESSES_AT_ONCE)
-        #: Waits so many seconds, on the thread of a request.
+        #: Sleeps for seconds on the thread of a request.
         self.wait: Callable[[float], object] = threading.Event().wait
         self._token: str | None = settings["stratalog.web.metrics.token"]
         self.allows_changes: bool = settings["stratalog.web.allow.changes"]
         if self.allows_changes and not self.is_here and not self.needs_login:
             raise UsageError(
-                f"stratalog.web.allow.changes=true with stratalog.web.login=off is for this machine alone, and the "
-                f"console is served on {host or 'every address'}: every client there could change everything"
+                f"stratalog.web.allow.changes=true with stratalog.web.login=off is allowed on loopback addresses only, "
+                f"and the console is served on {host or 'every address'}: every client there could change everything"
             )
 
     def session(self, request: Request) -> ConsoleSession | None:
-        """Return the session of a request; one whose user is gone, or has another password, has ended."""
+        """Return the session of a request. It ends if its user is removed or has another password."""
         found = self.sessions.find(request.cookies.get(COOKIE))
         if found is not None and found.login is not None and not found.login.holds(self._broker):
             self.sessions.end(found.token)
@@ -67,7 +67,7 @@ class Gate:
         return found
 
     def viewer(self, request: Request) -> ConsoleViewer:
-        """Return who asks. Raises NoLoginError."""
+        """Return the user of a request. Raises NoLoginError."""
         principal = self._principal(request)
         if principal is None:
             if self.needs_login:
@@ -84,9 +84,9 @@ class Gate:
         return None if given is None else self._by_password(*given)
 
     def _by_password(self, user: str, password: str) -> Principal | None:
-        """Return whom a program's name and password stand for.
+        """Return the principal of a name and password of a program.
 
-        A wrong password costs the time that it costs in the form. While many of them wait, no other is looked at.
+        A wrong password takes as long as in the form. No others are checked while many are waiting.
         """
         if not self._guesses.acquire(blocking=False):
             return None
@@ -110,9 +110,9 @@ class Gate:
             raise NoLoginError
 
     def check_change(self, request: Request, form_token: str | None, *, is_json: bool) -> None:
-        """Raise RefusedChangeError unless changes are allowed and this one comes from here.
+        """Raise RefusedChangeError unless changes are allowed and this one is from the console.
 
-        A form brings the token of its session. JSON is what no other site can send without being asked first.
+        A form has the token of its session. Other sites cannot send JSON without a preflight request.
         """
         if not self.allows_changes:
             raise RefusedChangeError("the console is read-only; stratalog.web.allow.changes=true allows changes")
@@ -121,11 +121,11 @@ class Gate:
             return
         session = self.session(request)
         if session is None or not hmac.compare_digest(session.form_token.encode(), (form_token or "").encode()):
-            raise RefusedChangeError("this form is too old, or not of this console; load its page again")
+            raise RefusedChangeError("this form has expired or is not from this console; load its page again")
 
     @staticmethod
     def check_origin(request: Request) -> None:
-        """Raise RefusedChangeError for a request that another site's page has sent."""
+        """Raise RefusedChangeError for a request from a page of another site."""
         origin = request.headers.get("origin")
         own = request.headers.get("host", "")
         if origin is not None and origin.partition("://")[2] != own:
@@ -138,5 +138,5 @@ class Gate:
 
 
 def is_this_machine(host: str) -> bool:
-    """Return whether only this machine reaches a server that listens there."""
+    """Return whether a server on this host can only be reached from this machine."""
     return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)

@@ -1,4 +1,4 @@
-"""Headers that keep a browser from doing more with a page than the page is for."""
+"""HTTP headers that restrict what browsers do with a page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ALWAYS: Final = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    # Not no-referrer: a browser would hide from us where a form comes from.
+    # Not no-referrer: then browsers hide the origin of a form.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -25,7 +25,7 @@ _ALWAYS: Final = {
 
 
 class SafeHeaders:
-    """ASGI middleware: puts the headers on every answer; nothing is kept in caches unless a handler says so."""
+    """ASGI middleware that adds the headers to every response. Disables caching unless a handler allows it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

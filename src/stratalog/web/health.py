@@ -1,8 +1,8 @@
-"""Whether a broker lives and whether it is ready, for whatever starts, watches and replaces it.
+"""Liveness and readiness of a broker, for service managers and load balancers.
 
-`/health/live` fails when the broker's loop does not turn: a restart helps. `/health/ready` fails as well while groups
-or transactions are still being read after a start: their clients would be refused, and a restart does not help.
-Both are answered on the web server's own loop, so that no page that takes long keeps them waiting.
+`/health/live` fails when the broker's event loop does not respond: restart it. `/health/ready` also fails while groups
+or transactions are loading after a start: their clients would get errors, and a restart does not help. The web server's
+own event loop handles both, so that slow pages do not delay them.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from starlette.responses import JSONResponse
 
 from stratalog.broker import BrokerServices
 
-#: A probe waits for the loop this long; the usual timeout of a probe is longer than that.
+#: How long a probe waits for the loop, less than the usual timeout of probes.
 _LOOP_TIMEOUT_S = 2.0
 _UNAVAILABLE = 503
 
 
 async def live(broker: BrokerServices) -> JSONResponse:
-    """Return 200 when the broker's loop turns, else 503."""
+    """Return 200 if the broker's event loop responds, else 503."""
     return await _answer(broker, lambda: ("live", {}))
 
 
 async def ready(broker: BrokerServices) -> JSONResponse:
-    """Return 200 when clients of every kind are served, else 503 and what is missing."""
+    """Return 200 if all clients are served, else 503 and what is missing."""
     return await _answer(broker, lambda: _readiness(broker))
 
 

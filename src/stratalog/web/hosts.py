@@ -1,8 +1,8 @@
-"""Refuse requests that came in by a foreign name.
+"""Reject requests with a foreign host name.
 
-A page of any site can point its own name to this machine (DNS rebinding); the browser of a person here then reads the
-console for it. Such a request has that name in its Host header. Addresses cannot be abused that way, nor can
-`localhost`, the machine's own name and the configured ones (`stratalog.web.hosts`).
+A page of any site can resolve its own name to this machine (DNS rebinding), and a browser here then reads the console
+for it. Such a request has that name in its Host header. Addresses cannot be abused that way, nor can `localhost`, the
+machine's own name and the configured ones (`stratalog.web.hosts`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MISDIRECTED = 421
 
 
 class OwnHosts:
-    """ASGI middleware: answers 421 unless the Host header is an address or one of the names."""
+    """ASGI middleware that responds 421 unless the Host header is an address or one of the names."""
 
     def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""A request to an API that takes frames as they come from a connection, sent without one."""
+"""Call an API that reads frames of a connection without a connection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SIZE_AND_CORRELATION = 8
 
 
 class _OneRequest:
-    """A connection of one request, as an API sees it."""
+    """The connection of one request for an API."""
 
     def __init__(self, broker: BrokerServices, peer: Peer, loop: asyncio.AbstractEventLoop) -> None:
         self.broker = broker
@@ -30,10 +30,10 @@ class _OneRequest:
             self.answer.set_result(_joined(chunks))
 
     def defer(self, deferred: Deferred) -> None:
-        """No one leaves this page."""
+        """Do nothing: the page stays."""
 
     def throttle(self, throttle: QuotaThrottle) -> None:
-        """Let the next request of the page come: it counts for the quota, and there is no connection to mute."""
+        """Do nothing: the quota counts the request, but there is no connection to mute."""
 
     def reject(self, why: object) -> None:
         if not self.answer.done():
@@ -41,7 +41,7 @@ class _OneRequest:
 
 
 async def ask_by_frame(broker: BrokerServices, api: Api, version: int, peer: Peer, request: Any) -> Any:
-    """Return the answer to a request. Belongs to the loop's thread. Raises KafkaError where there is none."""
+    """Return the response to a request, on the loop's thread. Raises KafkaError."""
     make = api.frames
     assert make is not None
     frame, position = request_frame(api.key, version, CLIENT_ID, request)

@@ -1,4 +1,4 @@
-"""JSON schemas of typed dictionaries, as OpenAPI has them: each class once, by its name."""
+"""JSON schemas of typed dictionaries for OpenAPI, each class once by name."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _PLAIN = {
 
 
 class SchemaBook:
-    """Collects the schemas that `of` has met, for `components.schemas`."""
+    """Collects the schemas of types passed to `of`, for `components.schemas`."""
 
     def __init__(self) -> None:
         self.schemas: dict[str, dict[str, Any]] = {}
 
     def of(self, shape: Any) -> dict[str, Any]:
-        """Return the schema of a type, with references to those of its classes. Raises TypeError for another kind."""
+        """Return the schema of a type, with references to its classes. Raises TypeError for an unsupported one."""
         if is_typeddict(shape):
             self._describe(shape)
             return {"$ref": f"#/components/schemas/{shape.__name__}"}

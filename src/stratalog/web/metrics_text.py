@@ -1,7 +1,7 @@
 """The metrics of a broker in Prometheus' text format.
 
-Metrics of the loop's thread are read there, all in one turn; those of the engine, which is thread-safe, and of commits,
-which are copied, on the calling thread. `prometheus-client` writes the text, or OpenMetrics on request.
+Metrics that belong to the loop's thread are read there in one call; thread-safe ones of the engine, and copies of
+commits, on the calling thread. `prometheus-client` writes the text, or OpenMetrics on request.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from prometheus_client.registry import Collector
 from stratalog.broker import BrokerServices, metrics as broker_metrics
 from stratalog.engine.metrics import Metric, MetricKind, Sample, read_metrics
 
-#: How long a scrape waits for the loop, which is this late only when something is badly wrong.
+#: How long a scrape waits for the loop. It is only this slow when something is badly wrong.
 _LOOP_TIMEOUT_S = 5.0
 
 
 class BrokerCollector(Collector):
-    """Returns the metric families of one broker. `collect` is for threads other than the loop's."""
+    """Returns the metric families of one broker. Call `collect` on threads other than the loop's."""
 
     def __init__(self, broker: BrokerServices) -> None:
         self._broker = broker
 
     def collect(self) -> Iterator[Family]:
-        """TimeoutError when the loop does not answer."""
+        """Yield the families. TimeoutError when the loop does not respond."""
         on_loop = asyncio.run_coroutine_threadsafe(self._read_on_loop(), self._broker.loop)
         families, commits = on_loop.result(_LOOP_TIMEOUT_S)
         yield from families
@@ -42,7 +42,7 @@ class BrokerCollector(Collector):
 
 
 def family(metric: Metric[Any], samples: Iterable[Sample]) -> Family:
-    """One metric as prometheus-client knows it; its counters carry `_total` in the samples, not in the family."""
+    """Return a metric for prometheus-client, which has `_total` of counters in the samples, not in the family."""
     made = Family(metric.name.removesuffix("_total"), metric.help, metric.kind.value)
     for sample in samples:
         labels = {name: value for name, value in zip(metric.labels, sample.labels, strict=True) if value}

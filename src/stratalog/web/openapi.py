@@ -1,6 +1,6 @@
-"""The OpenAPI document of the web address: the JSON API, made of the declarations of the pages, and what is beside it.
+"""The OpenAPI document of the web server: the JSON API from the declarations of the pages, and other paths.
 
-Pages for people, and their scripts and styles, are not in it.
+Without HTML pages, scripts and styles.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from stratalog.web.json_schema import SchemaBook
 _JSON = "application/json"
 _PATH_TYPES = {"partition": {"type": "integer", "minimum": 0}}
 _ERRORS = {
-    "400": "A field is wrong.",
+    "400": "A field is invalid.",
     "401": "A login is needed.",
     "403": "The access rules of the broker, or its settings, do not allow it.",
-    "404": "There is no such thing, or it may not be seen.",
-    "503": "The broker does not answer at the moment.",
+    "404": "It does not exist, or access is denied.",
+    "503": "The broker does not respond.",
 }
 
 
 _TEXT = {"type": "string"}
-_HEALTH = {"200": "It is.", "503": "It is not; `status` says what is the matter."}
+_HEALTH = {"200": "It is.", "503": "It is not; `status` has the reason."}
 _OPEN: list[dict[str, list[str]]] = [{}]
 
 
 def _beside(book: SchemaBook) -> dict[str, dict[str, Any]]:
-    """Return what is no page."""
+    """Return the paths that are no pages."""
     one = "/topics/{topic}/partitions/{partition}/raw"
     part = {"type": "string", "enum": ["value", "key"], "default": "value"}
     login = {"type": "object", "properties": {"user": _TEXT, "password": _TEXT}, "required": ["user", "password"]}
@@ -39,13 +39,13 @@ def _beside(book: SchemaBook) -> dict[str, dict[str, Any]]:
     live = {_JSON: book.of(answers.LiveAnswer)}
     ready = {_JSON: book.of(answers.ReadyAnswer)}
     document = {_JSON: book.of(answers.OpenApiAnswer)}
-    forms = {"303": "Go on there.", "400": "The form cannot be read, or comes from elsewhere."}
+    forms = {"303": "Redirect.", "400": "The form cannot be read, or is from another site."}
     return {
         "/health": {"get": _plain("health", "The same as /health/ready.", _HEALTH, ready, security=_OPEN)},
-        "/health/live": {"get": _plain("live", "Whether the broker's loop turns.", _HEALTH, live, security=_OPEN)},
-        "/health/ready": {
-            "get": _plain("ready", "Whether clients of every kind are served.", _HEALTH, ready, security=_OPEN)
+        "/health/live": {
+            "get": _plain("live", "Whether the broker's event loop responds.", _HEALTH, live, security=_OPEN)
         },
+        "/health/ready": {"get": _plain("ready", "Whether all clients are served.", _HEALTH, ready, security=_OPEN)},
         "/metrics": {
             "get": _plain(
                 "metrics",
@@ -68,10 +68,10 @@ def _beside(book: SchemaBook) -> dict[str, dict[str, Any]]:
         one: {
             "get": _plain(
                 "raw",
-                "The bytes of a key or a value, to be saved.",
+                "The bytes of a key or a value, as a download.",
                 {
                     "200": "The bytes.",
-                    "303": "To the login.",
+                    "303": "Redirect to the login.",
                     **{code: _ERRORS[code] for code in ("403", "404", "503")},
                 },
                 {"application/octet-stream": _TEXT},
@@ -83,17 +83,15 @@ def _beside(book: SchemaBook) -> dict[str, dict[str, Any]]:
             )
         },
         "/login": {
-            "get": _plain(
-                "loginPage", "The form to log in by.", {"200": "The form."}, {"text/html": _TEXT}, security=_OPEN
-            ),
+            "get": _plain("loginPage", "The login form.", {"200": "The form."}, {"text/html": _TEXT}, security=_OPEN),
             "post": {
-                **_plain("login", "Begin a session.", {**forms, "401": "Wrong."}, {"text/html": _TEXT}, security=_OPEN),
+                **_plain("login", "Log in.", {**forms, "401": "Wrong."}, {"text/html": _TEXT}, security=_OPEN),
                 "requestBody": _form(login),
             },
         },
         "/logout": {
             "post": {
-                **_plain("logout", "End a session.", forms, {"text/html": _TEXT}, security=_OPEN),
+                **_plain("logout", "Log out.", forms, {"text/html": _TEXT}, security=_OPEN),
                 "requestBody": _form(token),
             }
         },
@@ -110,7 +108,7 @@ def _plain(
     security: list[dict[str, list[str]]] | None = None,
 ) -> dict[str, Any]:
     given = {kind: {"schema": dict(schema)} for kind, schema in content.items()}
-    # A probe that fails answers in the same shape.
+    # A failed probe has the same type.
     has_content = ("200", "503") if answers_by_code is _HEALTH else ("200",)
     return {
         "operationId": name,
@@ -129,7 +127,7 @@ def _form(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def api_path(path: str) -> str:
-    """Return where the JSON of a page is."""
+    """Return the path of a page's JSON."""
     return "/api/overview" if path == "/" else f"/api{path}"
 
 
@@ -186,7 +184,7 @@ def _post(action: PageChange, book: SchemaBook) -> dict[str, Any]:
         "responses": {
             **_responses(answers.DoneAnswer, book),
             "409": {
-                "description": "It has been changed by somebody else since it was shown, or the broker refused.",
+                "description": "It has changed since it was shown, or the broker refused the change.",
                 "content": {_JSON: {"schema": book.of(answers.WrongFieldsAnswer)}},
             },
         },
@@ -213,7 +211,7 @@ def _responses(answer: type, book: SchemaBook) -> dict[str, Any]:
         return {"description": text, "content": {_JSON: {"schema": book.of(shape)}}}
 
     return {
-        "200": of("As asked for.", answer),
+        "200": of("The requested page.", answer),
         **{
             code: of(text, answers.WrongFieldsAnswer if code == "400" else answers.ErrorAnswer)
             for code, text in _ERRORS.items()

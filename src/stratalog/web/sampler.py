@@ -1,7 +1,7 @@
-"""The last ten minutes of a broker in numbers, for charts: rates, and how long requests wait for the broker's loop.
+"""Rates and event loop delays of a broker over the last ten minutes, for charts.
 
-A thread counts every two seconds. In between it asks the loop five times a second whether it turns: the wait for that
-is what every request pays before anything is done for it, and shows a broker that stalls at once.
+A thread reads counters every two seconds. Five times a second it also measures how long the loop takes to respond.
+Every request waits that long before it is handled, so a stalled broker shows at once.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _KEPT: Final = 300
 _ASK_EVERY_S: Final = 0.2
 #: How often the times of requests are read, on the broker's loop.
 _READ_EVERY_S: Final = 1.0
-#: Waits that a quantile is taken of: those of the last minute.
+#: Number of delays for quantiles: those of the last minute.
 _WAITS: Final = 300
 _MEDIAN: Final = QUANTILES.index(0.5)
 _HIGH: Final = QUANTILES.index(0.99)
 
 
 class RequestFigures(NamedTuple):
-    """How many requests of one name there were, and how long they took in all: those of the last minutes."""
+    """Count and total time of the requests of one name, over the last minutes."""
 
     name: str
     requests: int
@@ -39,7 +39,7 @@ class RequestFigures(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RatePoint:
-    """Rates of one interval that ended at `at_ms`, a second each; waits in milliseconds."""
+    """Rates of one interval that ended at `at_ms`, per second; delays in milliseconds."""
 
     at_ms: int
     bytes_in: float
@@ -48,7 +48,7 @@ class RatePoint:
     requests: float
     wait_p50_ms: float
     wait_p99_ms: float
-    #: How long requests took in all: those of the last minutes, of which later ones weigh more.
+    #: Times of requests over the last minutes, with more weight on later ones.
     produce_p50_ms: float = 0.0
     produce_p99_ms: float = 0.0
     fetch_p50_ms: float = 0.0
@@ -56,7 +56,7 @@ class RatePoint:
 
 
 class RateSampler:
-    """Runs from `start` to `close`; `points` and `topic_rates` may be read any time."""
+    """Runs from `start` to `close`. `points` and `topic_rates` may be read at any time."""
 
     def __init__(self, broker: BrokerServices) -> None:
         self._broker = broker
@@ -65,7 +65,7 @@ class RateSampler:
         self._points: deque[RatePoint] = deque(maxlen=_KEPT)
         self._waits: deque[float] = deque(maxlen=_WAITS)
         self._counts: dict[str, tuple[int, int, int, int]] = {}
-        #: Bytes in, bytes out and records in a second, by topic.
+        #: Bytes in, bytes out and records per second, by topic.
         self.topic_rates: Mapping[str, tuple[float, float, float]] = {}
         self._asked_at: float | None = None
         #: By name, as of `_read_at`; replaced as a whole.
@@ -85,11 +85,11 @@ class RateSampler:
         return list(self._points)
 
     def requests(self) -> list[RequestFigures]:
-        """Return the figures of all requests by their name, as of a second ago or two."""
+        """Return the figures of all requests by name, one or two seconds old."""
         return list(self._requests.values())
 
     def waits_now_ms(self) -> float:
-        """Return how long the question that is under way waits already."""
+        """Return how long the current check of the loop has waited."""
         asked = self._asked_at
         return 0.0 if asked is None else (self._broker.clock.monotonic() - asked) * 1000
 
@@ -105,7 +105,7 @@ class RateSampler:
                 before = now
 
     def _ask(self) -> bool:
-        """Ask the loop whether it turns; False when it has ended."""
+        """Measure the delay of the loop. Return False when it has ended."""
         clock = self._broker.clock
         if self._asked_at is not None:
             return True
@@ -124,7 +124,7 @@ class RateSampler:
         return True
 
     def _read_requests(self, now: float) -> None:
-        """Belongs to the loop's thread."""
+        """Read request times, on the loop's thread."""
         seconds, was = now - self._read_at, self._requests
         found = {}
         for name, times in self._broker.request_times.items():
@@ -134,7 +134,7 @@ class RateSampler:
                 name,
                 requests=summary.requests,
                 per_second=more / seconds,
-                # Quantiles are right within 5 %, the longest time is exact.
+                # Quantiles are accurate to 5 %, the longest time is exact.
                 p50_ms=min(summary.quantiles[_MEDIAN], times.max_ms),
                 p99_ms=min(summary.quantiles[_HIGH], times.max_ms),
                 max_ms=times.max_ms,
@@ -183,7 +183,7 @@ def _counts_of(traffic: TopicTraffic) -> tuple[int, int, int, int]:
 
 
 def quantile(ascending: list[float], share: float) -> float:
-    """Return the value below which this share of the values lies; 0 of none."""
+    """Return a quantile of ascending values; 0 for none."""
     return ascending[min(int(len(ascending) * share), len(ascending) - 1)] if ascending else 0.0
 
 

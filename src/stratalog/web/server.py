@@ -1,8 +1,8 @@
-"""The web server of a broker, with a thread and an event loop of its own, so that it never delays a fetch.
+"""The web server of a broker, with its own thread and event loop, so that it never delays a fetch.
 
-It listens on the given address only. Slow or many clients cannot take more than their share: at most `CONNECTIONS_MAX`
-are connected, `ADDRESS_CONNECTIONS_MAX` of them from one address. Further ones are closed at once, and each is closed
-after `CONNECTION_S`.
+It listens on the given address only. Slow or many clients are limited: at most `CONNECTIONS_MAX` are connected,
+`ADDRESS_CONNECTIONS_MAX` of them from one address. Further connections are closed at once, and each is closed after
+`CONNECTION_S`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from stratalog.web.sampler import RateSampler
 logger = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 64
-#: So that one client leaves room for health checks and others.
+#: Leaves room for health checks and other clients.
 ADDRESS_CONNECTIONS_MAX = 48
 CONNECTION_S = 30.0
 #: Between two requests of a connection.
@@ -40,7 +40,7 @@ _THIS_MACHINE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class WebServer:
-    """Serves from `start` until `close`. The constructor binds: UsageError when the address cannot be had."""
+    """Serves from `start` until `close`. The constructor binds: UsageError for an unusable address."""
 
     def __init__(self, address: ListenAddress) -> None:
         self._socket = bind(address, _BACKLOG, "the console (--web)")
@@ -52,9 +52,9 @@ class WebServer:
         self._thread: threading.Thread | None = None
 
     def start(self, broker: BrokerServices, schemas: SchemaReader | None = None) -> None:
-        """Begin to serve what `broker` has to show; returns once it is served.
+        """Start serving `broker`. Returns when requests are accepted.
 
-        `schemas` reads keys and values of records that begin with the id of a schema.
+        `schemas` decodes keys and values of records that begin with a schema id.
         """
         bootstrap = join_host_port(_THIS_MACHINE.get(broker.listener.host, broker.listener.host), broker.listener.port)
         self._console = console = Console(broker, RateSampler(broker), EventKeeper(broker.clock), bootstrap, schemas)
@@ -97,7 +97,7 @@ class WebServer:
             server.serving.set()
 
     def close(self) -> None:
-        """Stop serving; harmless when it never did."""
+        """Stop serving. Does nothing if it was not started."""
         if self._server is not None and self._thread is not None:
             self._server.should_exit = True
             self._thread.join()
@@ -117,7 +117,7 @@ class WebServer:
 
 
 class _Server(uvicorn.Server):
-    """Reports when it serves. Off the main thread it leaves signals to the process."""
+    """Reports when it serves. Leaves signals to the process when it is not on the main thread."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -129,14 +129,14 @@ class _Server(uvicorn.Server):
 
 
 class _BoundedProtocol(H11Protocol):
-    """A connection that does not last, one of not too many."""
+    """A connection with a limited lifetime, and a limited number of them."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._address: str = (transport.get_extra_info("peername") or ("",))[0]
         of_address = [each for each in self.connections if getattr(each, "_address", None) == self._address]
         if len(self.connections) > CONNECTIONS_MAX or len(of_address) > ADDRESS_CONNECTIONS_MAX:
-            # Its place is free at once, not only when the loop has closed it.
+            # Free its slot at once, before the loop has closed it.
             self.connections.discard(self)
             transport.abort()
             return

@@ -1,7 +1,7 @@
-"""Who looks at the console: logins with the broker's own users, sessions, and the tokens that forms carry.
+"""Users of the console: logins with the broker's users, sessions, and form tokens.
 
-A session lives in this process alone. Its cookie is HttpOnly and SameSite, so scripts do not read it and other sites do
-not send it; its form token is what a change has to bring as well.
+A session exists in this process only. Its cookie is HttpOnly and SameSite, so scripts cannot read it and other sites
+cannot send it. Changes also need its form token.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ _ITERATIONS: Final = 4096
 
 
 class ConsoleLogin(NamedTuple):
-    """Who logged in, and by which credential of SCRAM; None for PLAIN, whose users stand in the configuration."""
+    """A login, with its SCRAM credential; None for PLAIN, whose users are in the configuration."""
 
     principal: Principal
     credential: ScramCredential | None = None
 
     def holds(self, broker: BrokerServices) -> bool:
-        """Return whether it could be made again: the user is there, and has the same password."""
+        """Return whether the login is still valid: the user exists, with the same password."""
         return self.credential is None or self.credential in broker.scram.of_user(self.principal.name).values()
 
 
 @dataclass(slots=True)
 class ConsoleSession:
-    """One browser. `login` is None before a login, and where none is needed."""
+    """One browser. `login` is None before a login, or if none is needed."""
 
     token: str
     form_token: str
     begun_s: float
     used_s: float
     login: ConsoleLogin | None = None
-    #: What is said once, on the next page.
+    #: A message for the next page.
     message: str | None = None
 
 
 class Sessions:
-    """The sessions of this process, the least recently used one going first. Thread-safe."""
+    """The sessions of this process, with eviction of the least recently used. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -76,7 +76,7 @@ class Sessions:
         return made
 
     def find(self, token: str | None) -> ConsoleSession | None:
-        """Return the session of a cookie while it lasts."""
+        """Return the session of a cookie while it is valid."""
         if not token:
             return None
         now = self._clock.monotonic()
@@ -97,7 +97,7 @@ class Sessions:
 
 
 def login_of(broker: BrokerServices, user: str, password: str) -> ConsoleLogin | None:
-    """Return whom a name and a password stand for: a user of SCRAM, or of PLAIN at one of the listeners."""
+    """Return the login of a name and a password: a SCRAM user, or a PLAIN user of a listener."""
     if not user or "\0" in user or "\0" in password:
         return None
     known = broker.scram.of_user(user)
@@ -105,7 +105,7 @@ def login_of(broker: BrokerServices, user: str, password: str) -> ConsoleLogin |
         given = credential_of_password(mechanism, password, credential.iterations, credential.salt)
         if hmac.compare_digest(given.stored_key, credential.stored_key):
             return ConsoleLogin(Principal("User", user), credential)
-    if not known:  # the same work for a name that is not known
+    if not known:  # the same work for an unknown name
         credential_of_password(next(iter(SCRAM_HASHES)), password, _ITERATIONS)
     plain = _plain_principal(broker, user, password)
     return None if plain is None else ConsoleLogin(plain)
@@ -130,7 +130,7 @@ def _plain_principal(broker: BrokerServices, user: str, password: str) -> Princi
 
 
 def basic_credentials(header: str) -> tuple[str, str] | None:
-    """Return user and password of an Authorization header of the kind Basic; None for another one."""
+    """Return user and password of a Basic Authorization header; None for another one."""
     kind, _, rest = header.partition(" ")
     if kind.lower() != "basic":
         return None
@@ -142,6 +142,6 @@ def basic_credentials(header: str) -> tuple[str, str] | None:
 
 
 def is_bearer(header: str, token: str | None) -> bool:
-    """Return whether an Authorization header brings this token."""
+    """Return whether an Authorization header has this bearer token."""
     kind, _, rest = header.partition(" ")
     return bool(token) and kind.lower() == "bearer" and hmac.compare_digest(rest.strip().encode(), str(token).encode())

@@ -1,7 +1,7 @@
-"""A person before the console, as the broker sees one: asks its APIs in process, and may do what any client may.
+"""A user of the console: calls the broker's APIs in process, with the permissions of a client.
 
-Every question goes through the handlers and guards that answer Kafka's protocol, so access rules, checks and the audit
-log are those of clients. Questions to the engine, which is thread-safe, are preceded by `allows`.
+Every call goes through the handlers and guards of Kafka's protocol, so access rules, checks and the audit log are those
+of clients. Calls to the thread-safe engine check `allows` first.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ CLUSTER = "kafka-cluster"
 
 
 class BrokerStalledError(StratalogError):
-    """The broker's loop does not answer in time."""
+    """The broker's loop does not respond in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleViewer:
-    """One principal at one request of the web server. For threads other than the loop's."""
+    """The principal of one request to the web server. For threads other than the loop's."""
 
     broker: BrokerServices
     principal: Principal
@@ -72,7 +72,7 @@ class ConsoleViewer:
             return asked.result(LOOP_TIMEOUT_S)
         except TimeoutError:
             asked.cancel()
-            raise BrokerStalledError(f"the broker did not answer within {LOOP_TIMEOUT_S:.0f} s") from None
+            raise BrokerStalledError(f"the broker did not respond within {LOOP_TIMEOUT_S:.0f} s") from None
 
     def peer(self) -> Peer:
         return Peer(self.broker.listener, self.client_host, principal=self.principal)
@@ -81,7 +81,7 @@ class ConsoleViewer:
         """Return the response of an API of Kafka's protocol. Parts of the request are dictionaries."""
         api = self._apis().get(int(key))
         if api is None or not api.min_version <= version <= api.max_version:
-            raise UnsupportedVersionError(f"neither this broker nor its controllers take {key.message} {version}")
+            raise UnsupportedVersionError(f"neither this broker nor its controllers support {key.message} {version}")
         request = build_message(request_class(key, version), fields)
 
         async def ask() -> Any:
@@ -98,19 +98,19 @@ class ConsoleViewer:
         return self.wait_for(ask())
 
     def _apis(self) -> Registry:
-        """Return what the broker answers itself, and what it has its controllers answer, with their guards."""
+        """Return the APIs of the broker and those it forwards to its controllers, with their guards."""
         cluster, access = self.broker.cluster, self.broker.access
         apis = load_apis() if cluster is None else cluster.served
         return apis if access is None else guarded(apis, access, GUARDS)
 
     def serves(self, key: ApiKey) -> bool:
-        """Return whether the broker speaks an API."""
+        """Return whether the broker supports an API."""
         return key in self._apis()
 
     # --- access -------------------------------------------------------------------------------------------------------
 
     def allowed_topics(self, names: Iterable[str], operation: AclOperation = AclOperation.DESCRIBE) -> set[str]:
-        """Return the topics, of these, to which the viewer may do this."""
+        """Return those of the topics to which the viewer may do this."""
         access = self.broker.access
         if access is None:
             return set(names)
@@ -131,25 +131,25 @@ class ConsoleViewer:
         )
 
     def check_cluster(self) -> None:
-        """ClusterAuthorizationFailedError unless the viewer may see what is of the broker as a whole."""
+        """Raise ClusterAuthorizationFailedError unless the viewer may describe the cluster."""
         if not self.may_cluster():
             raise ClusterAuthorizationFailedError("this page needs DESCRIBE on the cluster")
 
     def topics(self) -> list[str]:
-        """Return the topics that the viewer may see, in order."""
+        """Return the topics that the viewer may describe, in order."""
         names = [topic.name for topic in self.broker.metadata.topics()]
         return sorted(self.allowed_topics(names))
 
     def check_topic(self, topic: str, operation: AclOperation = AclOperation.DESCRIBE) -> None:
-        """Raise unless there is the topic, and the viewer may do this to it."""
+        """Raise unless the topic exists, and the viewer may do this to it."""
         known = self.broker.metadata.topic(topic)
         if known is None or topic not in self.allowed_topics([topic]):
-            raise UnknownTopicOrPartitionError("there is no such topic, or you may not see it")
+            raise UnknownTopicOrPartitionError("the topic does not exist, or access is denied")
         if operation is not AclOperation.DESCRIBE and topic not in self.allowed_topics([topic], operation):
             raise TopicAuthorizationFailedError(f"this needs {operation.name} on the topic {topic}")
 
     def partition(self, topic: str, number: int) -> Partition:
-        """Return a partition of a topic that was checked. Raises UnknownTopicOrPartitionError."""
+        """Return a partition of a checked topic. Raises UnknownTopicOrPartitionError."""
         found = self.broker.logs.get(topic, number)
         if found is None:
             elsewhere = self.elsewhere(topic, number)
@@ -157,14 +157,14 @@ class ConsoleViewer:
         return found
 
     def leader(self, topic: str, number: int) -> int | None:
-        """Return who leads a partition, -1 where no broker does; None where there is no such partition."""
+        """Return the leader of a partition, -1 without one; None for an unknown partition."""
         if self.broker.cluster is not None:
             found = self.broker.cluster.leader(topic, number)
             return None if found is None else found[0]
         return self.broker.node_id if self.broker.has_partition(topic, number) else None
 
     def elsewhere(self, topic: str, number: int) -> str | None:
-        """Return where to look for a partition of which this broker has no replica; None where there is none."""
+        """Return a hint for a partition without a local replica; None for an unknown partition."""
         leader = self.leader(topic, number)
         if leader is None or leader == self.broker.node_id:
             return None
@@ -172,11 +172,11 @@ class ConsoleViewer:
         return f"{topic}-{number} has no replica on this broker; {where}"
 
     def here(self, topic: str) -> list[Partition]:
-        """Return the partitions of a topic of which this broker has a replica, in order."""
+        """Return the partitions of a topic with a local replica, in order."""
         return sorted(self.broker.logs.partitions(topic), key=lambda each: each.partition)
 
     def not_here(self, topic: str) -> str | None:
-        """Return which partitions of a topic other brokers have alone, in a sentence; None where all are here."""
+        """Return a sentence about the partitions of a topic without a local replica; None without any."""
         known = self.broker.metadata.topic(topic)
         here = {each.partition for each in self.broker.logs.partitions(topic)}
         missing = [n for n in range(0 if known is None else known.partition_count) if n not in here]
@@ -186,13 +186,13 @@ class ConsoleViewer:
         return f"Partitions {shown} of {topic} have no replica on this broker, and are not shown."
 
     def log_config(self, configs: Mapping[str, str]) -> LogConfig:
-        """Return the configuration of a topic with these properties. InvalidConfigError for those that clash."""
+        """Return the configuration of a topic with these properties. InvalidConfigError for a conflict."""
         large = self.broker.metadata.large_segments
         return LogConfig.from_properties(configs, self.broker.config, use_large_index_format=large)
 
 
 def check_code(code: int, message: str | None = None) -> None:
-    """Raise the error of a code that an API answered."""
+    """Raise the error of an error code."""
     if code:
         kind = error_for_code(int(code))
         if message:

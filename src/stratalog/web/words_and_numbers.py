@@ -1,4 +1,4 @@
-"""How the pages write numbers, sizes, spans and times; times are UTC."""
+"""Format numbers, sizes, durations and times for pages; times are UTC."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def size(count: float | None) -> str:
 
 
 def number(count: float | None) -> str:
-    """Return a number with its thousands apart."""
+    """Return a number with thousands separators."""
     if count is None:
         return _DASH
     text = f"{count:,.0f}" if isinstance(count, int) or abs(count) >= 10 or count == int(count) else f"{count:.1f}"
@@ -41,12 +41,12 @@ def counted(count: int, one: str) -> str:
 
 
 def limit(count: int | None) -> str:
-    """Return a bound in bytes, where -1 is none."""
+    """Return a limit in bytes, where -1 is none."""
     return _DASH if count is None else "no limit" if count < 0 else size(count)
 
 
 def span(ms: float | None) -> str:
-    """Return how long something takes; -1 is for ever."""
+    """Return a duration; -1 is for ever."""
     if ms is None:
         return _DASH
     if ms < 0:
@@ -60,14 +60,14 @@ def span(ms: float | None) -> str:
 
 
 def ms(value: float) -> str:
-    """Return a short time, given in milliseconds, to three digits or so."""
+    """Return a short time in milliseconds with about three digits."""
     if value >= 1000:
         return f"{value / 1000:.1f}{_NARROW}s"
     return f"{value:.2f}{_NARROW}ms" if value < 10 else f"{value:.0f}{_NARROW}ms"
 
 
 def rate(count: float, unit: str = "B") -> str:
-    """Return so many a second."""
+    """Return a rate per second."""
     return f"{size(count) if unit == 'B' else number(round(count, 1))}/s"
 
 
@@ -79,7 +79,7 @@ def iso(ms: int | None) -> str:
 
 
 def when(ms: int | None) -> Markup:
-    """Return a time for people, and for machines."""
+    """Return a time element for users and programs."""
     if ms is None or ms < 0:
         return Markup(_DASH)
     if ms > _YEAR_9999_MS:
@@ -89,6 +89,6 @@ def when(ms: int | None) -> Markup:
 
 
 def link(path: str, given: Mapping[str, Any], **changes: Any) -> str:
-    """Return a path with its query, changed; what is empty is left out."""
+    """Return a path with a changed query; leaves out empty parameters."""
     query = {name: value for name, value in {**given, **changes}.items() if value not in (None, "")}
     return f"{path}?{urlencode(query)}" if query else path

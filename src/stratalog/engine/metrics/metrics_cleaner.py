@@ -40,9 +40,9 @@ METRICS: tuple[Metric[LogManager], ...] = (
                  "Percentage of the offset map that was used in the fullest of the last cleanings."),
     kafka_metric(_CLEANER + "max-clean-time-secs",
                  _of_last(lambda last: int(max(stats.elapsed_seconds for stats in last))),
-                 "Seconds that the longest of the last cleanings took."),
+                 "Duration of the longest of the last cleanings in seconds."),
     kafka_metric(_CLEANER + "max-compaction-delay-secs", lambda logs: single(logs.cleaning.last_look.delay_ms // 1000),
-                 "Seconds by which max.compaction.lag.ms is exceeded, in the partition that waits longest."),
+                 "Seconds by which max.compaction.lag.ms is exceeded, in the partition that has waited longest."),
     kafka_metric(_CLEANER + "DeadThreadCount",
                  lambda logs: single(0 if logs.cleaner is None else logs.cleaner.dead_thread_count),
                  "Cleaner threads that ended unexpectedly."),
@@ -50,15 +50,15 @@ METRICS: tuple[Metric[LogManager], ...] = (
                  "Dirty ratio of the dirtiest compacted partition."),
     kafka_metric(_MANAGER + "time-since-last-run-ms",
                  lambda logs: single(max(logs.clock.now_ms() - logs.cleaning.last_look.at_ms, 0)),
-                 "Milliseconds since a cleaner last looked for work; since 1970 when none has."),
+                 "Milliseconds since a cleaner last searched for work; since 1970 if never."),
     kafka_metric(_MANAGER + "uncleanable-partitions-count",
                  _in_dirs(lambda logs, _: {
                      str(path): len(logs.cleaning.uncleanable(path)) for path in logs.dirs.paths
                  }),
-                 "Partitions that are left alone because cleaning them failed.", DIRECTORY),
+                 "Partitions excluded because cleaning them failed.", DIRECTORY),
     kafka_metric(_MANAGER + "uncleanable-bytes",
                  _in_dirs(lambda logs, now_ms: {
                      str(path): logs.cleaning.uncleanable_bytes(path, now_ms) for path in logs.dirs.paths
                  }),
-                 "Bytes that cleaning these would have to read.", DIRECTORY),
+                 "Dirty bytes of excluded partitions.", DIRECTORY),
 )  # fmt: skip

@@ -1,7 +1,7 @@
-"""The shapes of what the JSON API answers, from which its OpenAPI document has its schemas.
+"""Response types of the JSON API, from which its OpenAPI document is generated.
 
-A test compares them with real answers, field by field. Times are milliseconds since 1970, UTC; sizes are bytes; rates
-are a second. None is for what is not known, or not there.
+A test compares them with real responses, field by field. Times are milliseconds since 1970, UTC; sizes are bytes; rates
+are per second. None means unknown or missing.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""The cluster, security and events: the shapes of the answers."""
+"""Response types of the cluster, security and events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ControllerJson(TypedDict):
 
 
 class BrokerSettingJson(TypedDict):
-    """What is set on this broker."""
+    """A configuration value of this broker."""
 
     name: str
     value: str | None
@@ -35,7 +35,7 @@ class BrokerSettingJson(TypedDict):
 
 
 class ClusterStateAnswer(TypedDict):
-    """Brokers, controllers, features, and what is set on this broker."""
+    """Brokers, controllers, features, and the configuration of this broker."""
 
     clusterId: str
     controllerId: int
@@ -62,7 +62,7 @@ class UserJson(TypedDict):
 
 
 class AccessRuleJson(TypedDict):
-    """A rule of access."""
+    """An access rule."""
 
     principal: str
     host: str
@@ -74,7 +74,7 @@ class AccessRuleJson(TypedDict):
 
 
 class QuotaPart(TypedDict):
-    """Whom a quota is for; the name None is the default."""
+    """The entity of a quota; the name None is the default."""
 
     type: str
     name: str | None
@@ -95,7 +95,7 @@ class ClientQuotaJson(TypedDict):
 
 
 class SecurityChoices(TypedDict):
-    """What the forms of the page offer."""
+    """Choices in the forms of the page."""
 
     mechanisms: list[str]
     operations: list[str]
@@ -106,7 +106,7 @@ class SecurityChoices(TypedDict):
 
 
 class SecurityAnswer(TypedDict):
-    """Users, rules and quotas; an error says why some are not shown."""
+    """Users, rules and quotas, with an error for those not shown."""
 
     hasAuthorizer: bool
     principal: str
@@ -121,7 +121,7 @@ class SecurityAnswer(TypedDict):
 
 
 class EventJson(TypedDict):
-    """A line of the log; `times` is how often it came between `firstMs` and `atMs`."""
+    """A log line; `times` is how often it occurred between `firstMs` and `atMs`."""
 
     atMs: int
     firstMs: int

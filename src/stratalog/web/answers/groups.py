@@ -1,4 +1,4 @@
-"""Groups: the shapes of the answers."""
+"""Response types of groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class GroupsAnswer(PagedAnswer):
 
 
 class AssignmentJson(TypedDict):
-    """Partitions of a topic that a member has."""
+    """Partitions of a topic that a member is assigned."""
 
     topic: str
     partitions: list[int]
@@ -32,7 +32,7 @@ class MemberJson(TypedDict):
 
 
 class CommittedRow(TypedDict):
-    """Where a group is in a partition; `note` is what is odd about it."""
+    """A group's position in a partition; `note` describes anything unusual."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""Shapes of the answers that belong to no page: changes, errors and health."""
+"""Response types of no page: changes, errors and health."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 
 class DoneAnswer(TypedDict):
-    """What a change did, in words."""
+    """A description of the change made."""
 
     done: str
 
 
 class WrongFieldsAnswer(TypedDict):
-    """What is wrong with each field that is; or `error`, where the request cannot be read."""
+    """Errors by field, or `error` for an unreadable request."""
 
     errors: NotRequired[dict[str, str]]
     error: NotRequired[str]
 
 
 class ErrorAnswer(TypedDict):
-    """Why there is no answer."""
+    """The error of a failed request."""
 
     error: str
 
 
 class LiveAnswer(TypedDict):
-    """Whether the broker's loop turns; `reason` is why not."""
+    """Whether the broker's event loop responds; `reason` if not."""
 
     status: Literal["live", "stalled"]
     reason: NotRequired[str]
 
 
 class ReadyAnswer(TypedDict):
-    """Whether clients of every kind are served, and what is missing: what is still read, directories by their error."""
+    """Whether all clients are served, and what is missing: what is still loading, failed directories."""
 
     status: Literal["ready", "loading", "stalled"]
     loading: NotRequired[list[str]]

@@ -1,4 +1,4 @@
-"""The overview: the shapes of the answers."""
+"""Response types of the overview."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RatePointJson(TypedDict):
 
 
 class RequestTimesJson(TypedDict):
-    """Requests of one name: how many so far, and how long those of the last minutes took."""
+    """Requests of one name: the total count, and the times of the last minutes."""
 
     name: str
     requests: int
@@ -50,7 +50,7 @@ class RequestTimesJson(TypedDict):
 
 
 class DiskJson(TypedDict):
-    """A log directory and the disk below it; `offline` is why it failed."""
+    """A log directory and its disk; `offline` is the reason of a failure."""
 
     path: str
     offline: str | None
@@ -61,7 +61,7 @@ class DiskJson(TypedDict):
 
 
 class AttentionJson(TypedDict):
-    """What needs attention; `link` is the page that says more."""
+    """A problem; `link` is the page with details."""
 
     severity: Literal["bad", "warn", "info"]
     title: str
@@ -70,7 +70,7 @@ class AttentionJson(TypedDict):
 
 
 class BusyTopicJson(TypedDict):
-    """A topic with the rates of now."""
+    """A topic with its current rates."""
 
     topic: str
     bytesIn: float
@@ -79,7 +79,7 @@ class BusyTopicJson(TypedDict):
 
 
 class OverviewAnswer(TypedDict):
-    """The state of the broker. `isStalled`: its event loop does not turn."""
+    """The state of the broker. `isStalled`: its event loop does not respond."""
 
     clusterId: str
     nodeId: int

@@ -1,4 +1,4 @@
-"""Records and messages: the shapes of the answers."""
+"""Response types of records and messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal, TypedDict
 
 
 class BytesJson(TypedDict):
-    """A key or a value as text of a `format`, cut or whole; `bytes` is the size of all of it."""
+    """A key or value as text in a `format`, possibly cut; `bytes` is its full size."""
 
     text: str | None
     format: str
@@ -22,7 +22,7 @@ class RecordHeaderJson(TypedDict):
 
 
 class RecordJson(TypedDict):
-    """A record, decoded; of many headers the first ones."""
+    """A decoded record, with its first headers."""
 
     offset: int
     timestampMs: int
@@ -39,7 +39,7 @@ class TopicRecordJson(RecordJson):
 
 
 class MessagesAnswer(TypedDict):
-    """Records of a topic, the newest first. `cursor` asks for those behind them."""
+    """Records of a topic, newest first. `cursor` requests the next ones."""
 
     topic: str
     partitions: int
@@ -49,7 +49,7 @@ class MessagesAnswer(TypedDict):
 
 
 class BatchJson(TypedDict):
-    """What the header of a batch says."""
+    """The header of a batch."""
 
     baseOffset: int
     lastOffset: int
@@ -68,7 +68,7 @@ class BatchJson(TypedDict):
 
 
 class PartRead(TypedDict):
-    """A part of a partition that was read; `error` is what ended it early, `next` the offset to go on at."""
+    """A part of a partition that was read; `error` ended it early, `next` is the offset to continue at."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""Segments, batches and retention: the shapes of the answers."""
+"""Response types of segments, batches and retention."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stratalog.web.answers.shared import JsonTier
 
 
 class MapBlockJson(TypedDict):
-    """What is drawn: one segment, or neighbours as one. `x` and `width` are thousandths of the map."""
+    """A block of the map: one segment, or merged neighbours. `x` and `width` are thousandths of the map."""
 
     x: float
     width: float
@@ -31,7 +31,7 @@ class SegmentLane(TypedDict):
 
 
 class SegmentStateJson(TypedDict):
-    """A state that segments of the map have."""
+    """A state of segments in the map."""
 
     state: str
     meaning: str
@@ -75,7 +75,7 @@ class SegmentsAnswer(TypedDict):
 
 
 class RetentionSettingsJson(TypedDict):
-    """The settings that decide when segments go; -1 is no limit."""
+    """The settings of retention; -1 is no limit."""
 
     retention_ms: int
     retention_bytes: int
@@ -84,7 +84,7 @@ class RetentionSettingsJson(TypedDict):
 
 
 class RetentionSums(TypedDict):
-    """What goes now, what goes when, and what stays."""
+    """Bytes deleted now, deleted later, and kept."""
 
     segments: int
     bytes: int
@@ -96,7 +96,7 @@ class RetentionSums(TypedDict):
 
 
 class RetentionColumn(TypedDict):
-    """What goes within a stretch of the time line; `height` is a share of the largest column."""
+    """Bytes deleted within an interval of the time line; `height` is relative to the largest column."""
 
     x: int
     height: float
@@ -107,7 +107,7 @@ class RetentionColumn(TypedDict):
 
 
 class RetentionLine(TypedDict):
-    """The time line, as it is or as it would be."""
+    """The time line, with current or other settings."""
 
     name: Literal["now", "what if"]
     dueBytes: int
@@ -116,7 +116,7 @@ class RetentionLine(TypedDict):
 
 
 class SegmentFate(TypedDict):
-    """When a segment goes, by which rule, in words too; no rule is for one that stays."""
+    """When and by which rule a segment is deleted, also in words; no rule if it is kept."""
 
     tier: JsonTier
     baseOffset: int
@@ -131,7 +131,7 @@ class SegmentFate(TypedDict):
 
 
 class RetentionAnswer(TypedDict):
-    """The fate of a partition's segments as it is, and with the settings that are tried."""
+    """The fate of a partition's segments with the current and with the tried settings."""
 
     topic: str
     partition: int

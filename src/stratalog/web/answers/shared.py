@@ -1,4 +1,4 @@
-"""What answers of several subjects have in common."""
+"""Common parts of the response types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ JsonTier = Literal["local", "remote"]
 
 
 class PagedAnswer(TypedDict):
-    """One page of many; `found` is how many there are in all."""
+    """One page of many; `found` is the total count."""
 
     found: int
     pageAt: int

@@ -1,4 +1,4 @@
-"""The remote tier: the shapes of the answers."""
+"""Response types of the remote tier."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stratalog.web.answers.shared import PagedAnswer
 
 
 class TierReasonJson(TypedDict):
-    """Why partitions have local segments that are not copied, or not yet deleted."""
+    """A reason why partitions have local segments that are not copied, or not yet deleted."""
 
     reason: str
     meaning: str
@@ -23,7 +23,7 @@ class TierCacheJson(TypedDict):
 
 
 class TierQuotaJson(TypedDict):
-    """A limit of the traffic with the store."""
+    """A limit of the traffic to the store."""
 
     name: Literal["copy", "fetch"]
     key: str
@@ -34,7 +34,7 @@ class TierQuotaJson(TypedDict):
 
 
 class TierPoolJson(TypedDict):
-    """Threads of the tier, and what waits for one."""
+    """A thread pool of the tier, and its queue."""
 
     name: str
     threads: int
@@ -43,7 +43,7 @@ class TierPoolJson(TypedDict):
 
 
 class TaskFailureJson(TypedDict):
-    """A task of the tier that fails, how often in a row, and since when."""
+    """A failing task of the tier, how often in a row, and since when."""
 
     task: str
     times: int
@@ -52,7 +52,7 @@ class TaskFailureJson(TypedDict):
 
 
 class RemediableFailure(TaskFailureJson):
-    """A failure, and what helps."""
+    """A failure, and what to do."""
 
     remedy: str
 
@@ -97,7 +97,7 @@ class TierAnswer(PagedAnswer, TypedDict):
 
 
 class WaitingSegment(TypedDict):
-    """A local segment, and why it is there."""
+    """A local segment, and why it is local."""
 
     baseOffset: int
     lastOffset: int

@@ -1,4 +1,4 @@
-"""Topics, their settings and consumers: the shapes of the answers."""
+"""Response types of topics, their settings and consumers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stratalog.web.answers.shared import PagedAnswer
 
 
 class ShortSettings(TypedDict):
-    """What matters most of a topic's settings; those of the local tier are left out of a topic that has just gone."""
+    """The most important settings of a topic; without those of the local tier for a deleted topic."""
 
     policy: str
     tiered: bool
@@ -20,7 +20,7 @@ class ShortSettings(TypedDict):
 
 
 class TopicRates(TypedDict):
-    """What comes in and goes out."""
+    """Incoming and outgoing rates."""
 
     bytesInRate: float
     bytesOutRate: float
@@ -41,7 +41,7 @@ class TopicsAnswer(PagedAnswer):
 
 
 class OneTopicAnswer(TopicRates, ShortSettings):
-    """What the pages of a topic have in common."""
+    """Common parts of a topic's pages."""
 
     topic: str
     topicId: str | None
@@ -51,7 +51,7 @@ class OneTopicAnswer(TopicRates, ShortSettings):
 
 
 class PartitionRow(TypedDict):
-    """A partition. Of one that is not here, or whose disk has failed, `error` says so, and the rest is left out."""
+    """A partition. Without a local replica or with a failed disk it has only `error`."""
 
     partition: int
     leader: int | None
@@ -86,7 +86,7 @@ class PartitionsAnswer(OneTopicAnswer):
 
 
 class TopicSettingJson(TypedDict):
-    """A setting of a topic; `source` is where its value comes from."""
+    """A setting of a topic; `source` is the origin of its value."""
 
     name: str
     value: str | None
@@ -97,14 +97,14 @@ class TopicSettingJson(TypedDict):
 
 
 class SettingsAnswer(OneTopicAnswer):
-    """A topic with its settings; `changed` counts those that are set on the topic itself."""
+    """A topic with its settings; `changed` counts those set on the topic itself."""
 
     settings: list[TopicSettingJson]
     changed: int
 
 
 class GroupRow(TypedDict):
-    """A group with its lag; `lagMs` is the age of the oldest record that it has not read."""
+    """A group with its lag; `lagMs` is the age of the oldest unread record."""
 
     id: str
     state: str

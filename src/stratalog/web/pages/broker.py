@@ -1,4 +1,4 @@
-"""Noteworthy events, and the cluster: brokers, controllers, and what is set on this broker."""
+"""Notable events, and the cluster: brokers, controllers, and configuration of this broker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEVELS: Final = {"warning": ("warning", "error", "critical"), "error": ("error"
 
 
 def events(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return noteworthy events, the newest first."""
+    """Return notable events, newest first."""
     viewer.check_cluster()
     query, levels = values["q"].lower(), _LEVELS.get(values["level"])
     found = [
@@ -39,7 +39,7 @@ def events(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -
 
 
 def cluster(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
-    """Return the brokers of the cluster, its controllers, and what is set on this broker."""
+    """Return the brokers of the cluster, its controllers, and the configuration of this broker."""
     answer = viewer.call(ApiKey.DESCRIBE_CLUSTER, 2, endpoint_type=1, include_fenced_brokers=True)
     check_code(int(answer.error_code), answer.error_message)
     features = viewer.broker.metadata.features
@@ -67,7 +67,7 @@ def cluster(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) 
 
 
 def _controllers(viewer: ConsoleViewer) -> list[dict[str, Any]]:
-    """Return the voters of the controllers' quorum; none where there are no controllers, or they are not shown."""
+    """Return the voters of the controllers' quorum; none without controllers, or without access."""
     try:
         answer = viewer.call(
             ApiKey.DESCRIBE_QUORUM,
@@ -90,7 +90,7 @@ def _controllers(viewer: ConsoleViewer) -> list[dict[str, Any]]:
 
 
 def _settings(viewer: ConsoleViewer) -> list[dict[str, Any]]:
-    """Return what is set on this broker; nothing where the viewer may not see it."""
+    """Return the configuration of this broker; empty without access."""
     answer = viewer.call(
         ApiKey.DESCRIBE_CONFIGS,
         4,

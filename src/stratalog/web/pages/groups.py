@@ -1,4 +1,4 @@
-"""Consumer groups: state, members, and how far behind each is, in records and in time."""
+"""Consumer groups: state, members, and lag in records and in time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stratalog.web.fields import choice, whole, words
 from stratalog.web.viewer import ConsoleViewer, check_code
 
 _PAGE_SIZE: Final = 50
-#: Of a batch only the header is read.
+#: Only the header of a batch is read.
 _HEAD_BYTES: Final = 1
 _STATES: Final = (
     "any",
@@ -63,7 +63,7 @@ def view(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> 
 
 
 def _lags(viewer: ConsoleViewer) -> dict[str, float]:
-    """Return the lag of all groups, without asking for the offsets of each."""
+    """Return the lag of all groups without fetching the offsets of each."""
     sources = viewer.on_loop(lambda: metrics.LagSources.of(viewer.broker))
     found: dict[str, float] = {}
     for metric in metrics.LAG_METRICS:
@@ -104,7 +104,7 @@ def _with_lag(viewer: ConsoleViewer, group: Mapping[str, Any], topic: str | None
 
 
 def _committed(viewer: ConsoleViewer, group: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return how far a group is in each partition; nothing for one that may not be asked."""
+    """Return a group's position in each partition; empty without access."""
     group_id = group["id"]
     if group["type"] == "share":
         return _begun(viewer, group_id)
@@ -120,7 +120,7 @@ def _committed(viewer: ConsoleViewer, group: Mapping[str, Any]) -> list[dict[str
 
 
 def _begun(viewer: ConsoleViewer, group_id: str) -> list[dict[str, Any]]:
-    """Return where a share group begins; records behind that may be done, which its lag leaves out."""
+    """Return the start offsets of a share group. Later records may be finished, which its lag leaves out."""
     answer = viewer.call(
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 1, groups=[{"group_id": group_id, "topics": None}]
     ).groups[0]
@@ -148,7 +148,7 @@ def _row(viewer: ConsoleViewer, topic: str, number: int, offset: int) -> dict[st
     }
     partition = viewer.broker.logs.get(topic, number)
     if partition is None:
-        return {**row, "note": viewer.elsewhere(topic, number) or "there is no such partition any more"}
+        return {**row, "note": viewer.elsewhere(topic, number) or "the partition no longer exists"}
     try:
         log = partition.log
         start, end = log.log_start_offset, log.high_watermark
@@ -161,7 +161,7 @@ def _row(viewer: ConsoleViewer, topic: str, number: int, offset: int) -> dict[st
             row["lagMs"] = 0
         elif partition.is_remote(max(offset, start)):
             row["lagMs"] = _remote_age_ms(viewer, partition, max(offset, start))
-            row["note"] = row["note"] or "at least: the next record is in the remote tier only"
+            row["note"] = row["note"] or "at least: the next record is only in the remote tier"
         else:
             row["lagMs"] = _age_ms(viewer, partition, max(offset, start))
     except StratalogError as error:
@@ -170,7 +170,7 @@ def _row(viewer: ConsoleViewer, topic: str, number: int, offset: int) -> dict[st
 
 
 def _age_ms(viewer: ConsoleViewer, partition: Partition, offset: int) -> int | None:
-    """Return how old the first record is that the group has not read; None where no time says it."""
+    """Return the age of the first record that the group has not read; None if unknown."""
     data = partition.read(offset, _HEAD_BYTES, isolation=Isolation.HIGH_WATERMARK)
     if data.slice is None:
         return None
@@ -183,7 +183,7 @@ def _age_ms(viewer: ConsoleViewer, partition: Partition, offset: int) -> int | N
 
 
 def _remote_age_ms(viewer: ConsoleViewer, partition: Partition, offset: int) -> int | None:
-    """Return the age of the newest record of the remote segment that holds an offset. Asks no store."""
+    """Return the age of the newest record of the remote segment with an offset. Does not query the store."""
     assert partition.remote is not None
     for segment in partition.remote.segments(partition.topic_id_partition):
         if segment.is_readable and segment.start_offset <= offset <= segment.end_offset:
@@ -196,7 +196,7 @@ def group(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) ->
     group_id = values["id"]
     listed = next((each for each in _listed(viewer) if each["id"] == group_id), None)
     if listed is None:
-        raise GroupIdNotFoundError("there is no such group, or you may not see it")
+        raise GroupIdNotFoundError("the group does not exist, or access is denied")
     rows = _committed(viewer, listed)
     behind = [row["lagMs"] for row in rows if row["lagMs"] is not None]
     return {
@@ -213,7 +213,7 @@ def _partitions(assignment: Any) -> list[dict[str, Any]]:
 
 
 def _tasks(assignment: Any) -> list[dict[str, Any]]:
-    """Return the tasks of a streams member: parts of the topology in the place of topics."""
+    """Return the tasks of a streams member: subtopologies in the place of topics."""
     kinds = (
         ("task", assignment.active_tasks),
         ("standby", assignment.standby_tasks),
@@ -226,7 +226,7 @@ def _tasks(assignment: Any) -> list[dict[str, Any]]:
     ]
 
 
-#: Groups of the newer protocols: what describes them, and what it says of a member's assignment.
+#: Groups of the newer protocols: the API that describes them, and how it reports a member's assignment.
 _DESCRIBED: Final[Mapping[str, tuple[ApiKey, int, Callable[[Any], list[dict[str, Any]]]]]] = {
     "consumer": (ApiKey.CONSUMER_GROUP_DESCRIBE, 0, _partitions),
     "share": (ApiKey.SHARE_GROUP_DESCRIBE, 1, _partitions),
@@ -266,7 +266,7 @@ def _members(viewer: ConsoleViewer, listed: Mapping[str, Any]) -> list[dict[str,
 
 
 def _assignment(data: bytes, protocol_type: str) -> list[dict[str, Any]]:
-    """Read the assignment of the classic protocol: version, topics with partitions. What is none is shown as none."""
+    """Parse the assignment of the classic protocol: version, topics with partitions. Returns none for other data."""
     if protocol_type != "consumer":
         return []
     found: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Create and delete topics, and set where a group goes on: by the broker's own APIs, as clients do."""
+"""Create and delete topics, and reset offsets of groups, through the broker's own APIs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stratalog.web.pages.groups import group
 from stratalog.web.viewer import ConsoleViewer, check_code
 
 _TIMEOUT_MS: Final = 3000
-#: States of a group that has no members, whose commits would win over a new offset.
+#: States of a group without members, whose commits would overwrite a new offset.
 _WITHOUT_MEMBERS: Final = ("Empty", "Dead")
 
 CREATE_FIELDS = (
@@ -28,7 +28,7 @@ RESET_FIELDS = (
     words("id", longest=32_767, help="The group."),
     words("reset_topic", longest=249, help="The topic."),
     whole("reset_partition", None, 0, 1_000_000, help="The partition; empty: all."),
-    choice("reset_to", ("earliest", "latest", "offset", "time"), help="Where the group goes on."),
+    choice("reset_to", ("earliest", "latest", "offset", "time"), help="Where the group continues."),
     words("reset_value", longest=50, help="The offset, or a time such as 2026-01-31T12:00 or -15m."),
 )
 
@@ -75,7 +75,7 @@ def _settings(text: str) -> list[tuple[str, str]]:
 
 
 def delete_topic(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> tuple[str, str]:
-    """Delete a topic with everything in it. Its name has to be given once more."""
+    """Delete a topic with all data. Requires its name as confirmation."""
     name = values["topic"]
     viewer.check_topic(name)
     if values["confirm"] != name:
@@ -91,11 +91,11 @@ def delete_topic(viewer: ConsoleViewer, console: Console, values: Mapping[str, A
 
 
 def reset_offsets(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> tuple[str, str]:
-    """Set where a group without members goes on in a topic."""
+    """Reset the offsets of a group without members in a topic."""
     group_id, topic = values["id"], values["reset_topic"]
     known = group(viewer, console, {"id": group_id})
     if known["state"] not in _WITHOUT_MEMBERS:
-        raise NotThatValueError("reset_to", "the group has members, whose next commits would win; stop them first")
+        raise NotThatValueError("reset_to", "the group has members; stop them first, or they overwrite the offsets")
     if not topic:
         raise NotThatValueError("reset_topic", "a topic is needed")
     try:
@@ -110,7 +110,7 @@ def reset_offsets(viewer: ConsoleViewer, console: Console, values: Mapping[str, 
     except KafkaError as error:
         raise NotThatValueError("reset_to", str(error)) from error
     listed = ", ".join(f"{topic}-{number} at {offset}" for number, offset in list(offsets.items())[:5])
-    done = f"the group goes on in {listed}{' and others' if len(offsets) > 5 else ''}"
+    done = f"the group continues in {listed}{' and others' if len(offsets) > 5 else ''}"
     console.events.note("warning", "console", f"{viewer.principal}: offsets of a group are set: {listed}")
     return f"/group?{urlencode({'id': group_id})}", done
 
@@ -143,7 +143,7 @@ def _commit(viewer: ConsoleViewer, group_id: str, topic: str, offsets: Mapping[i
 
 
 def _let_begin(viewer: ConsoleViewer, group_id: str, topic: str, offsets: Mapping[int, int]) -> None:
-    """Set where a share group begins."""
+    """Set the start offsets of a share group."""
     answer = viewer.call(
         ApiKey.ALTER_SHARE_GROUP_OFFSETS,
         0,
@@ -163,7 +163,7 @@ def _let_begin(viewer: ConsoleViewer, group_id: str, topic: str, offsets: Mappin
 
 
 def _led_here(viewer: ConsoleViewer, topic: str, wanted: int | None) -> list[Partition]:
-    """Return the wanted partition, or all. KafkaError unless this broker leads each: it knows where they end."""
+    """Return the requested partition, or all. KafkaError unless this broker leads each, and so knows their ends."""
     known = viewer.broker.metadata.topic(topic)
     numbers = range(0 if known is None else known.partition_count) if wanted is None else (wanted,)
     found = [viewer.partition(topic, number) for number in numbers]
@@ -175,7 +175,7 @@ def _led_here(viewer: ConsoleViewer, topic: str, wanted: int | None) -> list[Par
 
 
 def _offset(viewer: ConsoleViewer, partition: Partition, values: Mapping[str, Any]) -> int:
-    """Return the wanted offset, or the nearest that there is."""
+    """Return the requested offset, or the nearest available one."""
     first, end = partition.log.log_start_offset, partition.log.high_watermark
     text = values["reset_value"].strip()
     if values["reset_to"] == "earliest":

@@ -33,13 +33,13 @@ SETTINGS_FIELDS = (
 CHANGE_FIELDS = (
     words("key", longest=200, help="The setting."),
     words("value", longest=20_000, help="Its new value; empty: back to the default."),
-    words("was", longest=20_000, help="The value that was shown."),
+    words("was", longest=20_000, help="The value shown."),
     choice("act", ("set", "reset")),
 )
 
 
 def head(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the pages of a topic have in common."""
+    """Return the common parts of a topic's pages."""
     name = values["topic"]
     viewer.check_topic(name)
     topic = viewer.broker.metadata.topic(name)
@@ -69,7 +69,7 @@ def partitions(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any
     for number in range(count)[(page - 1) * _PARTITIONS_A_PAGE : page * _PARTITIONS_A_PAGE]:
         each, leader = here.get(number), viewer.leader(name, number)
         if each is None:
-            where = viewer.elsewhere(name, number) or "it is being made or deleted"
+            where = viewer.elsewhere(name, number) or "it is being created or deleted"
             rows.append({"partition": number, "leader": leader, "isHere": False, "error": where})
             continue
         row = {"partition": number, "leader": leader, "isHere": True, **numbers_of(each).json()}
@@ -94,7 +94,7 @@ def partitions(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any
 
 
 def settings(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a topic, each with where its value comes from."""
+    """Return the settings of a topic, with the origin of each value."""
     name = values["topic"]
     common = head(viewer, console, values)
     found = _describe(viewer, name)
@@ -128,15 +128,15 @@ def _describe(viewer: ConsoleViewer, name: str) -> list[dict[str, Any]]:
 
 
 def change(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> tuple[str, str]:
-    """Set one setting of a topic, or put it back to the default, unless it has changed since it was shown."""
+    """Set one setting of a topic, or reset it to the default, unless it has changed since it was shown."""
     name, key, value = values["topic"], values["key"], values["value"]
     viewer.check_topic(name)
     now = next((each for each in _describe(viewer, name) if each["name"] == key), None)
     if now is None:
-        raise NotThatValueError("key", f"there is no setting {key}")
+        raise NotThatValueError("key", f"unknown setting {key}")
     if (now["value"] or "") != values["was"]:
         raise ChangeConflictError(
-            f"{key} has been changed to {now['value']!r} by somebody else since this page was shown; nothing was done"
+            f"{key} has been changed to {now['value']!r} since this page was loaded; nothing was done"
         )
     reset = values["act"] == "reset"
     answer = viewer.call(

@@ -1,4 +1,4 @@
-"""The first page: what needs attention, rates, tiers and disks; on an empty broker, how to connect."""
+"""The first page: problems, rates, tiers and disks; on an empty broker, how to connect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RANK: Final = {"bad": 0, "warn": 1, "info": 2}
 
 
 def view(viewer: ConsoleViewer, console: Console, _: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state of the broker at one glance."""
+    """Return a summary of the broker's state."""
     broker = viewer.broker
     points = console.sampler.points
     stalled = console.sampler.waits_now_ms() > _STALL_MS
@@ -29,7 +29,7 @@ def view(viewer: ConsoleViewer, console: Console, _: Mapping[str, Any]) -> dict[
         except BrokerStalledError:
             stalled = True
     if stalled and broker.access is not None:
-        raise BrokerStalledError("the broker's event loop does not turn, so access cannot be checked")
+        raise BrokerStalledError("the broker's event loop does not respond, so access cannot be checked")
     sees_all = stalled or viewer.may_cluster()
     names = viewer.topics()
     by_topic = numbers_by_topic(broker.logs, names)
@@ -97,15 +97,15 @@ def _attention(
     if stalled or waits > _STALL_MS:
         yield about(
             "bad",
-            "The broker does not answer",
-            f"Its event loop has not turned for {max(waits, 0) / 1000:.0f} s. Clients wait. Look at the machine's CPU, "
-            "memory and disks; /health/live answers 503 for whatever restarts it.",
+            "The broker does not respond",
+            f"Its event loop has not responded for {max(waits, 0) / 1000:.0f} s. Clients wait. Check CPU, "
+            "memory and disks; /health/live returns 503, so that a service manager can restart it.",
         )
     for disk in disks:
         if disk["offline"] is not None:
             yield about(
                 "bad", f"The log directory {disk['path']} is offline",
-                f"{disk['offline']}. Its partitions are not served. Mend the disk, then restart the broker.",
+                f"{disk['offline']}. Its partitions are not served. Repair the disk, then restart the broker.",
             )  # fmt: skip
         elif disk["totalBytes"]:
             share = disk["usedBytes"] / disk["totalBytes"]
@@ -120,7 +120,7 @@ def _attention(
     if failing:
         yield about(
             "bad", f"The remote tier fails for {_names(failing)}",
-            "Segments stay local and are tried again; nothing is lost, but disks fill. The page of the tier has the "
+            "Segments stay local and are tried again; nothing is lost, but disks fill. See the tier page for the "
             "reasons.",
             "/tier?show=failing",
         )  # fmt: skip
@@ -135,15 +135,14 @@ def _attention(
         ]
         if loading:
             yield about(
-                "info", f"The broker still reads its {' and '.join(loading)}",
-                "Their clients are asked to try again until that is over.",
+                "info", f"The broker is still loading its {' and '.join(loading)}",
+                "Their clients have to retry until then.",
             )  # fmt: skip
     refused = viewer.broker.logs.traffic.total().invalid_crc
     if sees_all and refused:
         yield about(
-            "warn", f"{refused} batches came in damaged",
-            "Their CRC did not fit, and they were refused. Look at the network and memory of the clients that are "
-            "named in the log.",
+            "warn", f"{refused} damaged batches were rejected",
+            "Their CRC did not match. Check the network and memory of the clients named in the log.",
             "/events",
         )  # fmt: skip
 

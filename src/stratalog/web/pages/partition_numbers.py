@@ -1,4 +1,4 @@
-"""Numbers of partitions and topics in both tiers, as of now. Nothing here reads a disk or a store."""
+"""Current numbers of partitions and topics in both tiers. Reads no disk or store."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class TierNumbers:
     local_bytes: int = 0
     remote_bytes: int = 0
     remote_segments: int = 0
-    #: Sealed segments that wait to be uploaded.
+    #: Sealed segments to upload.
     upload_bytes: int = 0
     upload_segments: int = 0
-    #: Remote segments that wait to be deleted.
+    #: Remote segments to delete.
     delete_bytes: int = 0
     delete_segments: int = 0
     failing: int = 0
@@ -64,7 +64,7 @@ def numbers_of(partition: Partition) -> TierNumbers:
         found.upload_bytes, found.upload_segments = waits.size_bytes, waits.segments
         found.delete_bytes, found.delete_segments = goes.size_bytes, goes.segments
     except StratalogError:
-        # its metadata is still being read, or it has just been taken out of the tier
+        # its metadata is still loading, or it is no longer tiered
         found.remote_segments = 0
     return found
 
@@ -85,7 +85,7 @@ def numbers_by_topic(logs: LogManager, names: Iterable[str]) -> dict[str, TierNu
 
 
 def total(numbers: Iterable[TierNumbers]) -> TierNumbers:
-    """Return the sum of many."""
+    """Return the sum."""
     sums = TierNumbers()
     for each in numbers:
         sums.add(each)

@@ -1,4 +1,4 @@
-"""Produce one record: by the broker's own Produce API, so that access rules, checks and quotas are those of clients."""
+"""Produce one record through the broker's own Produce API, with the access rules, checks and quotas of clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIELDS = (
     words("key", longest=100_000, help="The key as text; empty: see below."),
     words("value", longest=2_000_000, help="The value as text."),
     words("headers", longest=100_000, help="NAME=VALUE, one a line."),
-    choice("form", ("text", "hex"), help="How key and value are written."),
+    choice("form", ("text", "hex"), help="Encoding of key and value."),
     choice("null_key", ("yes", "no"), help="An empty key is null."),
     choice("tombstone", ("no", "yes"), help="The value is null."),
 )
@@ -59,7 +59,7 @@ def _led_elsewhere(viewer: ConsoleViewer, topic: str, number: int) -> str:
     leader = viewer.leader(topic, number)
     if leader is None or leader < 0:
         return f"no broker leads {topic}-{number} now"
-    return f"broker {leader} leads {topic}-{number}: produce there, or with any client"
+    return f"broker {leader} leads {topic}-{number}: produce there, or use a client"
 
 
 def _bytes(values: Mapping[str, Any], name: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Keys, values and headers as text: whatever bytes they are, what is shown is printable and bounded."""
+"""Keys, values and headers as printable text of bounded size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stratalog.records import Record
 from stratalog.web.declarations import SchemaReader
 
 FORMATS: Final = ("auto", "text", "json", "schema", "hex", "int", "none")
-#: What is shown of one key or value; the rest can be downloaded.
+#: Bytes shown of one key or value; the rest can be downloaded.
 SHOWN_BYTES: Final = 4096
 _HEADERS_MAX: Final = 100
 _HEX_ROW: Final = 16
@@ -21,7 +21,7 @@ _INT_SIZES: Final = (1, 2, 4, 8)
 def shown(
     data: bytes | None, form: str, limit: int = SHOWN_BYTES, schemas: SchemaReader | None = None
 ) -> dict[str, Any]:
-    """Return the text of bytes in a format, what format it is, how many bytes there are, and whether it is cut."""
+    """Return the text of bytes in a format, the format, the number of bytes, and whether it is cut."""
     if data is None:
         return {"text": None, "format": "null", "bytes": 0, "cut": False}
     if form == "schema":
@@ -52,7 +52,7 @@ def _by_schema(data: bytes, limit: int, schemas: SchemaReader | None) -> dict[st
 
 
 def _guess(data: bytes) -> str:
-    """Return the format that suits: JSON, text, or bytes."""
+    """Return the best format: JSON, text, or bytes."""
     head = data[:SHOWN_BYTES]
     try:
         text = head.decode()
@@ -82,9 +82,9 @@ def _text(piece: bytes, data: bytes, form: str, *, cut: bool) -> tuple[str, str]
 
 
 def visible(text: str, *, lines: bool = False) -> str:
-    """Return text in which no character can change how what is around it is shown.
+    """Return text without characters that could change how text around it is displayed.
 
-    Control characters and those that turn the direction of writing are spelled out.
+    Escapes control characters and those that change the text direction.
     """
     if text.isascii() and text.isprintable():
         return text

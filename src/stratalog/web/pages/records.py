@@ -1,4 +1,4 @@
-"""Batches and records of a partition, from either tier, decoded; and the newest ones of a topic, live."""
+"""Decoded batches and records of a partition in either tier, and the latest ones of a topic, live."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from stratalog.web.pages.record_text import FORMATS, record_json
 from stratalog.web.viewer import ConsoleViewer
 
 _FILTER_MAX: Final = 1000
-#: What is read of a log at a time; one batch may be larger.
+#: Bytes read of a log at a time; a single batch may be larger.
 _READ_BYTES: Final = 512 * 1024
-#: A page reads no more than this, however few records pass its filters.
+#: Bytes that a page reads at most, even if few records pass its filters.
 _SCAN_BYTES_MAX: Final = 16 * 1024 * 1024
 _BATCHES_A_PAGE: Final = 50
 _DECOMPRESSED_MAX: Final = 64 * 1024 * 1024
 _PARTITIONS_MAX: Final = 200
 
-BATCHES_FIELDS = (whole("offset", None, help="The batch that holds this offset, and those behind it."),)
+BATCHES_FIELDS = (whole("offset", None, help="The batch with this offset, and those after it."),)
 RECORDS_FIELDS = (
     whole("offset", None, help="The first record to show."),
     whole("count", 20, 1, 200, help="Records on a page."),
-    choice("key", FORMATS, help="How keys are shown."),
-    choice("value", FORMATS, help="How values are shown."),
+    choice("key", FORMATS, help="Format of keys."),
+    choice("value", FORMATS, help="Format of values."),
 )
 
 
 def _cursor(text: str) -> dict[int, int]:
-    """Read where a live view goes on: partition:offset, separated by commas."""
+    """Parse where a live view continues: partition:offset, separated by commas."""
     found = {}
     for part in text.split(","):
         number, _, offset = part.partition(":")
@@ -57,7 +57,7 @@ def _cursor(text: str) -> dict[int, int]:
 
 
 def check_start(text: str) -> str:
-    """Return where a view is to begin, if that can be. ValueError otherwise."""
+    """Return the start of a view, if it is valid; else ValueError."""
     if text in ("newest", "oldest"):
         return text
     moment_ms(text, 0)
@@ -65,7 +65,7 @@ def check_start(text: str) -> str:
 
 
 class _LinearPattern:
-    """A regular expression whose search takes a time that grows with the text alone, whatever a viewer writes."""
+    """A regular expression with linear search time, whatever a viewer enters."""
 
     def __init__(self, text: str) -> None:
         options = re2.Options()
@@ -89,7 +89,7 @@ def _condition(text: str) -> RecordCondition:
 
 @dataclass(frozen=True, slots=True)
 class _RecordInTopic:
-    """A record as a condition sees it."""
+    """A record for a filter condition."""
 
     topic: str
     partition: int
@@ -110,9 +110,9 @@ MESSAGES_FIELDS = (
     words("contains", longest=500, help="Only records whose value contains this."),
     words("header", longest=500, help="Only records with a header of this name, or NAME=VALUE."),
     InputField("filter", _condition, None, 'A condition: key ~ "x" and value.user.id > 5 and headers.trace exists'),
-    choice("key", FORMATS, help="How keys are shown."),
-    choice("value", FORMATS, help="How values are shown."),
-    InputField("cursor", _cursor, None, "Where the view before this one ended."),
+    choice("key", FORMATS, help="Format of keys."),
+    choice("value", FORMATS, help="Format of values."),
+    InputField("cursor", _cursor, None, "Where the previous view ended."),
 )
 
 
@@ -120,7 +120,7 @@ MESSAGES_FIELDS = (
 
 
 def _read(partition: Partition, offset: int, size: int = _READ_BYTES) -> bytes:
-    """Return whole batches from the one that holds `offset` on, of either tier; empty at the end of the log."""
+    """Return whole batches from the one with `offset` on, of either tier; empty at the end of the log."""
     if partition.is_remote(offset):
         return partition.read_remote(offset, size).records
     data = partition.read(offset, size, isolation=Isolation.HIGH_WATERMARK)
@@ -128,7 +128,7 @@ def _read(partition: Partition, offset: int, size: int = _READ_BYTES) -> bytes:
 
 
 def _batches(partition: Partition, offset: int, scan_bytes: int = _SCAN_BYTES_MAX) -> Iterator[RecordBatch]:
-    """Yield the batches from an offset on, up to the high watermark, or until much has been read."""
+    """Yield the batches from an offset on, up to the high watermark or the limit of bytes."""
     left = scan_bytes
     while left > 0 and offset < partition.log.high_watermark:
         data = _read(partition, offset)
@@ -152,12 +152,12 @@ def _begin(viewer: ConsoleViewer, values: Mapping[str, Any]) -> tuple[Partition,
     if offset is None:
         offset = start
     if not start <= offset <= end:
-        raise OffsetOutOfRangeError(f"offset {offset} is not here: this partition has {start} to {end - 1}")
+        raise OffsetOutOfRangeError(f"offset {offset} is not available: this partition has {start} to {end - 1}")
     return partition, offset
 
 
 def batches(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
-    """Return a page of batches: what their headers say."""
+    """Return a page of batch headers."""
     partition, offset = _begin(viewer, values)
     found: list[dict[str, Any]] = []
     error = None
@@ -210,7 +210,7 @@ def _records_of(batch: RecordBatch) -> Iterator[Record]:
 
 
 def records(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a page of records, decoded."""
+    """Return a page of decoded records."""
     partition, offset = _begin(viewer, values)
     found: list[dict[str, Any]] = []
     error = None
@@ -251,7 +251,7 @@ def raw(viewer: ConsoleViewer, topic: str, number: int, offset: int, part: str) 
 
 
 def messages(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return records of a topic that pass the filters, the newest first, and where to go on."""
+    """Return records of a topic that pass the filters, newest first, and where to continue."""
     topic = values["topic"]
     viewer.check_topic(topic, AclOperation.READ)
     partitions = viewer.here(topic)
@@ -311,9 +311,9 @@ def _start(viewer: ConsoleViewer, partition: Partition, start: str, count: int) 
 def _take(
     partition: Partition, start: int, passes: Callable[[Record], bool], count: int, budget: int, *, newest: bool
 ) -> tuple[list[Record], int]:
-    """Return up to `count` records that pass, and the offset behind what was looked at.
+    """Return up to `count` matching records, and the offset after the searched range.
 
-    For the newest ones, earlier stretches are looked at until there are enough, or much has been read.
+    For the newest ones, earlier ranges are searched until there are enough, or the limit of bytes is reached.
     """
     end = partition.log.high_watermark
     found, behind, unpacked = _forward(
@@ -341,9 +341,9 @@ def _forward(
     unpacked: int,
     count: int | None,
 ) -> tuple[list[Record], int, int]:
-    """Return the records that pass, the offset behind what was looked at, and what is left of `unpacked`.
+    """Return the matching records, the offset after the searched range, and the rest of `unpacked`.
 
-    That bounds the bytes of records as they are decompressed: a small batch can hold very much.
+    That bounds the bytes of decompressed records: a small batch can contain very much.
     """
     found: list[Record] = []
     behind = start

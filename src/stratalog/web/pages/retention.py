@@ -1,4 +1,4 @@
-"""The retention of a partition on a time line: when each segment goes, by which rule, and what if."""
+"""The retention of a partition on a time line: when and why each segment is deleted, and with which other settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIELDS = (
 
 
 def view(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
-    """Return the fate of every segment as it is, and with the settings that are tried."""
+    """Return the fate of every segment with the current and with the tried settings."""
     topic, number = values["topic"], values["partition"]
     viewer.check_topic(topic)
     if number is None:
@@ -147,13 +147,13 @@ def _sums(fates: Sequence[Fate], now_ms: int) -> dict[str, Any]:
 
 
 def _horizon(fates: Sequence[Fate], now_ms: int) -> int:
-    """Return the end of the time line: the last deletion that is foreseen, at least an hour from now."""
+    """Return the end of the time line: the last expected deletion, at least an hour from now."""
     last = max((fate.due.rule_ms for fate in fates if fate.due is not None), default=now_ms)
     return max(last, now_ms + 3_600_000)
 
 
 def _line(fates: Sequence[Fate], now_ms: int, horizon: int) -> dict[str, Any]:
-    """Return the bytes that go, by when, in columns; and what is due at once and what stays."""
+    """Return the bytes deleted over time in columns, and what is due at once and what is kept."""
     columns: dict[int, list[int]] = {}
     due = stays = 0
     for fate in fates:

@@ -1,4 +1,4 @@
-"""Users, access rules and quotas, as the broker's own APIs tell and change them."""
+"""Users, access rules and quotas, through the broker's own APIs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ USER_FIELDS = (
     choice("act", ("set", "remove")),
 )
 ACL_FIELDS = (
-    words("principal", longest=500, help="Such as User:alice; User:* is everybody.", pattern=r"[^:\s]+:.+"),
+    words("principal", longest=500, help="Such as User:alice; User:* is every user.", pattern=r"[^:\s]+:.+"),
     words("host", "*", 100, help="An address, or * for any."),
     choice("operation", _OPERATIONS, "READ"),
     choice("type", _TYPES, "TOPIC"),
@@ -49,7 +49,7 @@ QUOTA_FIELDS = (
 
 
 def view(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
-    """Return users, rules and quotas; of what the viewer may not see, the error instead."""
+    """Return users, rules and quotas, or an error for each without access."""
     query = values["q"].lower()
     users, users_error = _or_error(lambda: _users(viewer, query))
     acls, acls_error = _or_error(lambda: _acls(viewer, query))
@@ -124,7 +124,7 @@ def _acls(viewer: ConsoleViewer, query: str) -> list[dict[str, Any]]:
 
 
 def _quotas(viewer: ConsoleViewer, query: str) -> dict[str, Any]:
-    """Return the quotas of clients, where the broker has them."""
+    """Return the quotas of clients, if the broker supports them."""
     if not viewer.serves(ApiKey.DESCRIBE_CLIENT_QUOTAS):
         return {"hasQuotas": False, "quotas": [], "quotasError": None}
 
@@ -173,7 +173,7 @@ def change_user(viewer: ConsoleViewer, console: Console, values: Mapping[str, An
 def change_acl(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> tuple[str, str]:
     """Add or remove an access rule."""
     if not values["name"]:
-        raise NotThatValueError("name", "a name is needed; * stands for all")
+        raise NotThatValueError("name", "a name is needed; * is all")
     if not values["principal"]:
         raise NotThatValueError("principal", "a principal is needed, such as User:alice")
     pattern = int(PatternType[values["pattern"]])

@@ -1,8 +1,7 @@
 """The segment map of a partition: every segment of both tiers, to scale on an axis of time, offsets or bytes.
 
-A segment reaches from the newest record before it to its own newest record. Where there are more segments than the map
-has room for, neighbours of one lane are drawn as one, which is done here: a hundred thousand cost the page no more than
-a hundred.
+A segment extends from the newest record before it to its own newest record. If a lane has more segments than fit,
+neighbours are merged here: a hundred thousand segments cost the browser no more than a hundred.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from stratalog.web.declarations import Console
 from stratalog.web.fields import choice, moment, whole
 from stratalog.web.viewer import ConsoleViewer
 
-#: What is drawn at most in a lane.
+#: Maximum number of blocks in a lane.
 BLOCKS_MAX: Final = 400
 #: In 1/1000 of the map's width.
 _NARROW: Final = 3.0
 _LARGEST: Final = 2**63 - 1
 
 FIELDS = (
-    choice("axis", ("time", "offset", "size"), help="What the map is to scale of."),
+    choice("axis", ("time", "offset", "size"), help="The axis of the map."),
     moment("since", help="Segments from here on: a time such as 2026-01-31T12:00 or -6h."),
     moment("until", help="Segments up to here."),
     whole("first", None, help="Segments from this offset on."),
@@ -40,11 +39,11 @@ _REMOTE_STATES: Final = {
     RemoteLogSegmentState.COPY_SEGMENT_FINISHED: "remote",
     RemoteLogSegmentState.DELETE_SEGMENT_STARTED: "deleting",
 }
-#: What a state means, for the legend; the order is that of urgency: of several segments in a block, the first counts.
+#: Descriptions of states for the legend, by urgency: the first one in a block counts.
 LEGEND: Final = {
     "failing": "the copy fails",
-    "deleting": "on the way out of the remote tier",
-    "copying": "on the way to the remote tier",
+    "deleting": "being deleted from the remote tier",
+    "copying": "being copied to the remote tier",
     "waiting": "to be uploaded",
     "active": "appends go here",
     "both": "local, and remote as well",
@@ -55,7 +54,7 @@ LEGEND: Final = {
 
 @dataclass(frozen=True, slots=True)
 class MapSegment:
-    """One segment of one tier. `end_offset` is its last; `from_ms` is where it begins on the axis of time."""
+    """One segment of one tier. `end_offset` is its last; `from_ms` is its start on the time axis."""
 
     tier: str
     base_offset: int
@@ -68,7 +67,7 @@ class MapSegment:
 
 
 def view(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
-    """Return the map, in the part that is asked for."""
+    """Return the requested part of the map."""
     topic, number = values["topic"], values["partition"]
     viewer.check_topic(topic)
     partition = viewer.partition(topic, number)
@@ -122,7 +121,7 @@ def _table_order(segment: MapSegment) -> tuple[int, str]:
 
 
 def local_segments(viewer: ConsoleViewer, partition: Partition) -> list[MapSegment]:
-    """Return the segments on disk, from old to new."""
+    """Return the local segments, oldest first."""
     log = partition.log
     segments = log.segments
     why: dict[int, str] = {}
@@ -165,7 +164,7 @@ def _local_state(reason: str, *, is_active: bool, is_tiered: bool) -> str:
 
 
 def remote_segments(partition: Partition) -> list[MapSegment]:
-    """Return the segments in the remote tier, from old to new; none while its metadata is being read."""
+    """Return the remote segments, oldest first; none while their metadata is loading."""
     if partition.remote is None:
         return []
     try:
@@ -210,7 +209,7 @@ def _within(lane: Sequence[MapSegment], values: Mapping[str, Any]) -> list[MapSe
 
 
 def _spans(lane: Iterable[MapSegment], axis: str) -> list[tuple[int, int]]:
-    """Return from where to where each segment reaches on the axis."""
+    """Return the extent of each segment on the axis."""
     if axis == "time":
         return [(each.from_ms, each.to_ms) for each in lane]
     if axis == "offset":
@@ -223,7 +222,7 @@ def _spans(lane: Iterable[MapSegment], axis: str) -> list[tuple[int, int]]:
 
 
 def _blocks(lane: Sequence[MapSegment], spans: Sequence[tuple[int, int]], low: int, high: int) -> list[dict[str, Any]]:
-    """Return what to draw of a lane: segments, or neighbours as one where there are too many. x and width in 1/1000."""
+    """Return the blocks of a lane: segments, or merged neighbours if there are too many. x and width in 1/1000."""
     scale = 1000 / (high - low)
     if len(lane) <= BLOCKS_MAX:
         groups = [[at] for at in range(len(lane))]
@@ -233,7 +232,7 @@ def _blocks(lane: Sequence[MapSegment], spans: Sequence[tuple[int, int]], low: i
             columns.setdefault(int(((begin + end) / 2 - low) * BLOCKS_MAX / (high - low)), []).append(at)
         groups = [columns[column] for column in sorted(columns)]
     blocks = [_block([lane[at] for at in group], [spans[at] for at in group], low, scale) for group in groups]
-    # Narrow ones last: they are drawn over wide ones that begin at the same place.
+    # Narrow ones last: they are drawn over wide ones with the same start.
     return sorted(blocks, key=lambda block: block["width"] < _NARROW)
 
 

@@ -1,4 +1,4 @@
-"""The remote tier: what waits to be uploaded and to be deleted, cache, quotas, and failures with what mends them."""
+"""The remote tier: backlogs of uploads and deletions, cache, quotas, and failures with remedies."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ FIELDS = (
     choice("show", ("all", "waiting", "failing")),
     whole("page", 1, 1, 100_000),
 )
-#: What to do about a task that fails.
+#: Remedies for a failing task.
 _PASSES: Final = (
-    "This error may pass by itself, and the broker tries again. If it stays: is the store reachable from this machine "
-    "(network, DNS, proxy), and does it answer in time? stratalog doctor --remote URL looks at it from here."
+    "This error may be temporary, and the broker retries. If it persists: is the store reachable from this machine "
+    "(network, DNS, proxy), and does it answer in time? stratalog doctor --remote URL checks it from here."
 )
 _STAYS: Final = (
-    "This does not pass by itself. Compare bucket, endpoint, credentials and their rights with the settings "
-    "stratalog.remote.*; changed credentials are taken up at the next try."
+    "This error is permanent. Compare bucket, endpoint, credentials and their rights with the settings "
+    "stratalog.remote.*; changed credentials are used at the next attempt."
 )
-_DAMAGED: Final = "Look at the segment with stratalog fsck, and at the bucket with stratalog tier audit."
+_DAMAGED: Final = "Check the segment with stratalog fsck, and the bucket with stratalog tier audit."
 
 
 def view(viewer: ConsoleViewer, console: Console, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
-    """Return the state of the tier, and of each partition in it: what fails first, then what waits longest."""
+    """Return the state of the tier and its partitions: failing ones first, then the longest waits."""
     broker = viewer.broker
     remote = broker.logs.remote
     seen = set(viewer.topics())

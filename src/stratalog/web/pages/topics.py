@@ -1,4 +1,4 @@
-"""All topics: searched, sorted and paged on the server, so that a thousand cost as little as ten."""
+"""All topics, searched, sorted and paged on the server, so that the cost does not depend on their number."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def _row(viewer: ConsoleViewer, name: str, numbers: TierNumbers, rates: tuple[fl
 
 
 def settings_in_short(viewer: ConsoleViewer, name: str) -> dict[str, Any]:
-    """Return what matters most of a topic's settings."""
+    """Return the most important settings of a topic."""
     topic = viewer.broker.metadata.topic(name)
-    if topic is None:  # deleted just now
+    if topic is None:  # just deleted
         return {"policy": "", "tiered": False, "retentionMs": -1, "retentionBytes": -1}
     config = viewer.log_config(topic.configs)
     return {

@@ -219,7 +219,7 @@ async function follow(button) {
       const answer = await fetch(url);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const next = page.getElementById("live");
-      if (!answer.ok || !next) { note.textContent = `The broker answers ${answer.status}; asking again.`; }
+      if (!answer.ok || !next) { note.textContent = `The broker returned ${answer.status}; retrying.`; }
       else {
         button.dataset.cursor = next.dataset.cursor;
         const fresh = [...page.querySelectorAll("#records > .record")];
@@ -231,12 +231,12 @@ async function follow(button) {
         }
         while (list.children.length > SHOWN_MAX) list.lastChild.remove();
         came += fresh.length;
-        note.textContent = `Live: ${came} record${came === 1 ? "" : "s"} came since.`;
+        note.textContent = `Live: ${came} record${came === 1 ? "" : "s"} since then.`;
       }
-    } catch { note.textContent = "No answer from the broker; asking again."; }
+    } catch { note.textContent = "The broker does not respond; retrying."; }
     await new Promise((done) => setTimeout(done, 1000));
   }
-  note.textContent = `Paused; ${came} record${came === 1 ? "" : "s"} came.`;
+  note.textContent = `Paused; ${came} record${came === 1 ? "" : "s"}.`;
 }
 
 // --- keyboard -----------------------------------------------------------------------------------------------------------
