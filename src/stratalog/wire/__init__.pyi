@@ -24,3 +24,33 @@ from .protocol import (
     write_message as write_message,
     write_response as write_response,
 )
+from .record_fields import (
+    INT8 as INT8,
+    INT64 as INT64,
+    FieldReader as FieldReader,
+    put_count as put_count,
+    put_string as put_string,
+    put_tags as put_tags,
+)
+from .record_forms import (
+    BLOB as BLOB,
+    NULLABLE_BLOB as NULLABLE_BLOB,
+    NULLABLE_STRING as NULLABLE_STRING,
+    NUM8 as NUM8,
+    NUM16 as NUM16,
+    NUM32 as NUM32,
+    NUM64 as NUM64,
+    STRING as STRING,
+    UUID_BYTES as UUID_BYTES,
+    Form as Form,
+    K as K,
+    TaggedForm as TaggedForm,
+    array as array,
+    converted as converted,
+    encoded as encoded,
+    ended as ended,
+    mapping as mapping,
+    nullable as nullable,
+    nullable_array as nullable_array,
+    struct as struct,
+)

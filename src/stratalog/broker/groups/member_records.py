@@ -13,12 +13,13 @@ from uuid import UUID
 
 from stratalog.broker.coordinator_log import KeyValue
 from stratalog.broker.groups.modern import ModernChange, TargetEpoch
-from stratalog.broker.record_fields import INT16, FieldReader, put_count, put_string, put_tags
-from stratalog.broker.record_forms import (
+from stratalog.wire import (
+    INT16,
     NUM32,
     NUM64,
     STRING,
     UUID_BYTES,
+    FieldReader,
     Form,
     K,
     TaggedForm,
@@ -27,6 +28,9 @@ from stratalog.broker.record_forms import (
     encoded,
     ended,
     mapping,
+    put_count,
+    put_string,
+    put_tags,
     struct,
 )
 

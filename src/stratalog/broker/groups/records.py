@@ -33,9 +33,9 @@ from uuid import UUID
 
 from stratalog.broker.groups.offsets import CommittedOffset, TopicPartition
 from stratalog.broker.groups.values import GroupMetadata, MemberMetadata
-from stratalog.broker.record_fields import INT16, INT32, INT64, FieldReader, put_string
 from stratalog.errors import CorruptRecordError
 from stratalog.util import encode_unsigned
+from stratalog.wire import INT16, INT32, INT64, FieldReader, put_string
 
 OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2

@@ -22,9 +22,23 @@ from typing import Any, Final
 from uuid import UUID
 
 from stratalog.broker.coordinator_log import KeyValue
-from stratalog.broker.record_fields import INT16, INT32, FieldReader, put_count, put_string
-from stratalog.broker.record_forms import NUM8, NUM16, NUM32, NUM64, Form, TaggedForm, array, encoded, struct
 from stratalog.util import uuid_to_base64
+from stratalog.wire import (
+    INT16,
+    INT32,
+    NUM8,
+    NUM16,
+    NUM32,
+    NUM64,
+    FieldReader,
+    Form,
+    TaggedForm,
+    array,
+    encoded,
+    put_count,
+    put_string,
+    struct,
+)
 
 _BATCH: Final = Struct(">qqbhB")
 _NO_TAGS: Final = 0

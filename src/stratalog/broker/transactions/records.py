@@ -20,7 +20,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stratalog.broker.groups import TopicPartition
-from stratalog.broker.record_fields import (
+from stratalog.broker.transactions.states import TransactionState
+from stratalog.broker.transactions.transaction import Transaction
+from stratalog.records import NO_PRODUCER_ID
+from stratalog.wire import (
     INT8,
     INT16,
     INT32,
@@ -30,9 +33,6 @@ from stratalog.broker.record_fields import (
     put_string,
     put_tags,
 )
-from stratalog.broker.transactions.states import TransactionState
-from stratalog.broker.transactions.transaction import Transaction
-from stratalog.records import NO_PRODUCER_ID
 
 KEY_VERSION = 0
 VALUE_VERSION_MAX = 1

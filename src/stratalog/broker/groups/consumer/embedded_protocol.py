@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from stratalog.broker.record_fields import INT16, INT32 as _INT32, FieldReader, put_count, put_string
+from stratalog.wire import INT16, INT32 as _INT32, FieldReader, put_count, put_string
 
 _VERSION_MAX = 3
 

@@ -41,19 +41,22 @@ from stratalog.broker.groups.member_records import (
 )
 from stratalog.broker.groups.modern import GroupEpoch
 from stratalog.broker.groups.values import Protocol
-from stratalog.broker.record_fields import INT8, INT32, FieldReader, put_tags
-from stratalog.broker.record_forms import (
+from stratalog.wire import (
     BLOB,
+    INT8,
+    INT32,
     NULLABLE_STRING,
     NUM32,
     NUM64,
     STRING,
     UUID_BYTES,
+    FieldReader,
     Form,
     TaggedForm,
     array,
     ended,
     nullable,
+    put_tags,
     struct,
 )
 

@@ -28,7 +28,7 @@ from stratalog.broker.groups.share.values import (
     StatePartitions,
     StateTopic,
 )
-from stratalog.broker.record_forms import (
+from stratalog.wire import (
     NULLABLE_STRING,
     NUM8,
     NUM32,

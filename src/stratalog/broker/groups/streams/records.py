@@ -48,13 +48,15 @@ from stratalog.broker.groups.streams.values import (
     TaskState,
     UserEndpoint,
 )
-from stratalog.broker.record_fields import INT8, INT32, FieldReader, put_tags
-from stratalog.broker.record_forms import (
+from stratalog.wire import (
+    INT8,
+    INT32,
     NULLABLE_STRING,
     NUM16,
     NUM32,
     NUM64,
     STRING,
+    FieldReader,
     Form,
     TaggedForm,
     array,
@@ -63,6 +65,7 @@ from stratalog.broker.record_forms import (
     mapping,
     nullable,
     nullable_array,
+    put_tags,
     struct,
 )
 

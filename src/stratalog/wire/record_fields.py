@@ -1,4 +1,4 @@
-"""Fields of records in a coordinator's topic: Kafka's message encoding, old and flexible, written by hand.
+"""Fields of records in Kafka's own topics: the message encoding, old and flexible, for records that kio does not have.
 
 All integers are big-endian. In old versions a STRING is an int16 length and UTF-8 bytes, an array or BYTES has an int32
 count; in flexible ones (KIP-482) both have an unsigned varint of the count plus one, and every struct ends with tagged
@@ -43,11 +43,11 @@ def put_tags(out: bytearray, fields: Mapping[int, bytes]) -> None:
 class FieldReader:
     """Reads fields in order; invalid data raises a CorruptRecordError that begins with `what`."""
 
-    def __init__(self, data: bytes, what: str) -> None:
+    def __init__(self, data: bytes, what: str, *, flexible: bool = False) -> None:
         self._data = data
         self._what = what
         self._at = 0
-        self._flexible = False
+        self._flexible = flexible
 
     def version(self, highest: int, flexible_from: int) -> int:
         """Return the int16 that a value begins with; the rest is read in this version."""
@@ -79,7 +79,7 @@ class FieldReader:
         return text
 
     def nullable_string(self) -> str | None:
-        length = self._unsigned_varint() - 1 if self._flexible else self.int16()
+        length = self.unsigned() - 1 if self._flexible else self.int16()
         if length == -1:
             return None
         try:
@@ -96,19 +96,17 @@ class FieldReader:
 
     def count(self) -> int:
         """Read the count of an array or of BYTES; -1 is null."""
-        return self._unsigned_varint() - 1 if self._flexible else self.int32()
+        return self.unsigned() - 1 if self._flexible else self.int32()
 
     def tags(self) -> dict[int, bytes]:
         """Return the tagged fields at the end of a struct; empty in a version that is not flexible."""
         if not self._flexible:
             return {}
-        return {self._unsigned_varint(): self._take(self._unsigned_varint()) for _ in range(self._unsigned_varint())}
+        return {self.unsigned(): self._take(self.unsigned()) for _ in range(self.unsigned())}
 
     def inside(self, tagged: bytes) -> FieldReader:
         """Return a reader of what a tagged field holds."""
-        inner = FieldReader(tagged, self._what)
-        inner._flexible = self._flexible
-        return inner
+        return FieldReader(tagged, self._what, flexible=True)
 
     def whole(self, read: Callable[[FieldReader], T]) -> T:
         """Return what is read when that is all that there is."""
@@ -121,7 +119,8 @@ class FieldReader:
         """Return the error for an invalid value."""
         return CorruptRecordError(f"{self._what} is damaged at byte {self._at}: {why}")
 
-    def _unsigned_varint(self) -> int:
+    def unsigned(self) -> int:
+        """Return an unsigned varint."""
         value = 0
         for shift in range(0, 35, 7):
             byte = self._take(1)[0]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Generic, TypeVar
 
-from stratalog.broker.record_fields import INT8, INT16, INT32, INT64, FieldReader, put_count, put_string, put_tags
+from stratalog.wire.record_fields import INT8, INT16, INT32, INT64, FieldReader, put_count, put_string, put_tags
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -44,9 +44,9 @@ def _put_text(out: bytearray, text: str | None) -> None:
     put_string(out, text, flexible=True)
 
 
-def _put_blob(out: bytearray, data: bytes) -> None:
-    put_count(out, len(data), flexible=True)
-    out += data
+def _put_blob(out: bytearray, data: bytes | None) -> None:
+    put_count(out, -1 if data is None else len(data), flexible=True)
+    out += data or b""
 
 
 NUM8 = _number(INT8, FieldReader.int8)
@@ -56,7 +56,8 @@ NUM64 = _number(INT64, FieldReader.int64)
 UUID_BYTES = Form(lambda out, uuid: out.extend(uuid.bytes), FieldReader.uuid)
 STRING: Form[str] = Form(_put_text, FieldReader.string)
 NULLABLE_STRING: Form[str | None] = Form(_put_text, FieldReader.nullable_string)
-BLOB = Form(_put_blob, FieldReader.blob)
+BLOB: Form[bytes] = Form(_put_blob, FieldReader.blob)
+NULLABLE_BLOB: Form[bytes | None] = Form(_put_blob, FieldReader.nullable_blob)
 
 
 def converted(form: Form[Any], before: Callable[[T], Any], after: Callable[[Any], T]) -> Form[T]:
@@ -139,7 +140,7 @@ def struct(cls: Callable[..., T], /, **fields: Form[Any] | TaggedForm[Any]) -> F
             form.put(out, getattr(value, name))
         present = {}
         for name, tag in tagged.items():
-            content = getattr(value, name)
+            content = getattr(value, name, tag.absent)
             if tag.always or content != tag.absent:
                 present[tag.number] = encoded(tag.form, content)
         put_tags(out, present)
