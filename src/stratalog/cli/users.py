@@ -189,9 +189,6 @@ def _first_line(file: str) -> str:
         raise UsageError(f"--password-file {where}: {error.strerror or error}") from None
 
 
-# --- on the wire ------------------------------------------------------------------------------------------------------
-
-
 def _described(connection: Cluster, users: list[str] | None, *, may_miss: bool = False) -> list[_Credential]:
     asked = None if not users else [{"name": user} for user in dict.fromkeys(users)]
     answer = connection.any.call(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, _VERSIONS, users=asked)

@@ -87,8 +87,6 @@ class ServedLogs:
             self.partitions, self.dirs, self.cleaning, clock=clock, fs=fs, on_disk_error=self._fail
         )
 
-    # --- partitions ---------------------------------------------------------------------------------------------------
-
     def get(self, topic: str, partition: int) -> Partition | None:
         """Return the partition. An offline one raises KafkaStorageError at every use."""
         return self._partitions.get(topic, partition)
@@ -111,8 +109,6 @@ class ServedLogs:
     def _logs(self) -> dict[TopicPartition, PartitionLog]:
         """Return the served logs, for the cleaner."""
         return {(partition.topic, partition.partition): partition.log for partition in self.partitions()}
-
-    # --- opening ------------------------------------------------------------------------------------------------------
 
     def _open(self, path: Path, spec: TopicSpec, *, is_new: bool) -> Partition:
         """Open the log of a partition, and lead it. An existing one was stopped as its data directory was."""
@@ -159,8 +155,6 @@ class ServedLogs:
         )
 
     # --- failed directories
-    # ---------------------------------------------------------------------------------------------
-
     @contextmanager
     def _failing(self, directory: Path, what: str) -> Iterator[None]:
         """Take the log directory offline when an OSError is raised in this block.
@@ -210,8 +204,6 @@ class ServedLogs:
     def _put_offline(self, spec: TopicSpec, number: int, error: KafkaStorageError) -> None:
         with self._lock:
             self._partitions.put(OfflinePartition(spec.name, number, spec.topic_id, error), None)
-
-    # --- checkpoints --------------------------------------------------------------------------------------------------
 
     def write_checkpoints(self, names: Collection[str] = ALL_CHECKPOINTS) -> None:
         """Write recovery points, log start offsets and high watermarks of each directory, or some of them."""

@@ -131,8 +131,6 @@ class DataDirSet:
                     elif not batch.is_control:
                         yield from (_event(record.value) for record in batch.records())
 
-    # --- the partitions themselves ----------------------------------------------------------------------------------
-
     def log_facts(self, partition: TopicIdPartition) -> LogFacts | None:
         """Return what the partition's directory says, or None when it is not there, of another topic id, or damaged."""
         key = partition.topic, partition.partition

@@ -214,9 +214,6 @@ def _shares(first: tuple[Replica, int], others: Sequence[tuple[Replica, int]]) -
         found.insert(0, ReplicaShare(reached[2], reached[2].start, reached[0]))
 
 
-# --- for jobs -------------------------------------------------------------------------------------------------------
-
-
 def one_replica(topic: str, partition: int, directories: Sequence[Path], fs: FileSystem = REAL_FILESYSTEM) -> Path:
     """Return the directory that stands for a partition which several brokers' directories have.
 

@@ -49,8 +49,6 @@ class Trimmer:
         self._leader_epochs = leader_epochs
         self._producers = local.producers
 
-    # --- at the start -----------------------------------------------------------------------------------------------
-
     def increment_log_start_offset(self, offset: int, reason: str) -> bool:
         local = self._local
         if offset > local.high_watermark.offset:
@@ -115,8 +113,6 @@ class Trimmer:
         else:
             self.increment_log_start_offset(new_start, "segments were deleted")
         local.drop_first(count)
-
-    # --- at the end -------------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> bool:
         local = self._local

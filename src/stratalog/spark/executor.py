@@ -113,9 +113,6 @@ def parallelism(spark: SparkSession) -> int:
     return max(int(ids), 1)
 
 
-# --- on the workers ---------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _Outcome(Generic[R]):
     """The outcome of the task with this number."""

@@ -55,8 +55,6 @@ class ConsoleViewer:
     client_host: str = "127.0.0.1"
     may_change: bool = False
 
-    # --- the broker's loop --------------------------------------------------------------------------------------------
-
     def on_loop(self, look: Callable[[], _T]) -> _T:
         """Call `look` on the broker's loop. Raises BrokerStalledError."""
 
@@ -106,8 +104,6 @@ class ConsoleViewer:
     def serves(self, key: ApiKey) -> bool:
         """Return whether the broker supports an API."""
         return key in self._apis()
-
-    # --- access -------------------------------------------------------------------------------------------------------
 
     def allowed_topics(self, names: Iterable[str], operation: AclOperation = AclOperation.DESCRIBE) -> set[str]:
         """Return those of the topics to which the viewer may do this."""

@@ -101,9 +101,6 @@ def _element(field: MessageField, flexible: bool, is_counted: bool) -> tuple[_St
     return (_string, _INT16.size) if field.is_string else (_bytes, _INT32.size)
 
 
-# --- steps ------------------------------------------------------------------------------------------------------------
-
-
 def _all_of(steps: tuple[_Step, ...]) -> _Step:
     def step(data: bytes, position: int) -> int:
         for each in steps:

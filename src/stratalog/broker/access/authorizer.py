@@ -151,8 +151,6 @@ class Authorizer:
         self._remembered.clear()
         self.on_change()
 
-    # --- decisions ----------------------------------------------------------------------------------------------------
-
     def decide(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
     ) -> AclVerdict:

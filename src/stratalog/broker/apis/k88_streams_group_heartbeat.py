@@ -65,9 +65,6 @@ async def streams_group_heartbeat(ctx: RequestContext, request: Any) -> Any:
     return _answer(ctx, outcome.reply, _statuses_with_topics(ctx, outcome))
 
 
-# --- the request ------------------------------------------------------------------------------------------------------
-
-
 def _heartbeat(ctx: RequestContext, request: Any) -> StreamsHeartbeat:
     endpoint = request.user_endpoint
     return StreamsHeartbeat(
@@ -157,9 +154,6 @@ def _check_topics(ctx: RequestContext, topology: StreamsTopology) -> None:
         seen = access.allowed_names(ctx.peer, ctx.key, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
         if len(seen) < len(names):
             raise TopicAuthorizationFailedError
-
-
-# --- the response -----------------------------------------------------------------------------------------------------
 
 
 def _statuses_with_topics(ctx: RequestContext, outcome: StreamsOutcome) -> tuple[StatusDetail, ...]:

@@ -73,8 +73,6 @@ class ImageMetadata(TopicLookup):
             self._topics.remove(topic.name)
         self._topics.put(found)
 
-    # --- ClusterMetadata ----------------------------------------------------------------------------------------------
-
     @property
     def metadata_version(self) -> int:
         return self.features.metadata_version

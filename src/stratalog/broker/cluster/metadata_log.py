@@ -120,8 +120,6 @@ class ClusterMetadataLog:
                     yield batch
                     offset = batch.last_offset + 1
 
-    # --- snapshots ------------------------------------------------------------------------------------------------
-
     def newest_snapshot(self) -> SnapshotId | None:
         return max(_snapshots(self._log.directory, self._fs), default=None)
 
@@ -159,8 +157,6 @@ class ClusterMetadataLog:
         for other in list(_snapshots(self._log.directory, self._fs)):
             if other < snapshot:
                 self._fs.remove(self._log.directory / other.file_name)
-
-    # --- the quorum -------------------------------------------------------------------------------------------------
 
     def quorum_epoch(self) -> int:
         """Return the last known epoch; 0 for none, or if the file cannot be read."""

@@ -101,8 +101,6 @@ class ClusterApis:
         self.served = served
         return served
 
-    # --- from the image -----------------------------------------------------------------------------------------------
-
     def _answers(self, ctx: RequestContext) -> ClusterAnswers:
         return ClusterAnswers(
             image=self._metadata.image,
@@ -138,8 +136,6 @@ class ClusterApis:
             next(log for log in logs if log.topic == topic).begin_creation()
         # Answered from the image at once, as in Kafka: clients ask again until the topic is there.
         return self._answers(ctx).find_coordinator(ctx.version, request)
-
-    # --- to the controllers -------------------------------------------------------------------------------------------
 
     def _forwarded(self, caller: Caller) -> _Forwarded:
         return _Forwarded(caller, self._forwarder, self._threads)

@@ -61,8 +61,6 @@ class ClassicCoordinator:
     def _now(self) -> Moment:
         return Moment.of_clock(self._clock)
 
-    # --- groups -------------------------------------------------------------------------------------------------------
-
     def get(self, group_id: str) -> ClassicGroup | None:
         return self._groups.get(group_id)
 
@@ -114,8 +112,6 @@ class ClassicCoordinator:
         self._made_at.pop(group.group_id, None)
         self._carry_out(group, group.die(answer, self._now()))
 
-    # --- members ------------------------------------------------------------------------------------------------------
-
     def check_session_timeout(self, timeout_ms: int) -> None:
         """Raise InvalidSessionTimeoutError for a timeout outside the allowed range."""
         low, high = self.settings.session_timeout_min_ms, self.settings.session_timeout_max_ms
@@ -140,8 +136,6 @@ class ClassicCoordinator:
         left, effects = group.leave(leaving, self._now())
         self._carry_out(group, effects)
         return left
-
-    # --- effects ------------------------------------------------------------------------------------------------------
 
     def _carry_out(self, group: ClassicGroup, effects: Effects) -> None:
         before = group.state, group.generation

@@ -118,8 +118,6 @@ class GroupCommits:
                 if known is None or known.record_offset < commit.record_offset:
                     self.committed.put(group_id, partition, commit)
 
-    # --- deleting -----------------------------------------------------------------------------------------------------
-
     def remove(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Delete commits of a group: all or, with an error of the log, none.
 
@@ -175,8 +173,6 @@ class GroupCommits:
         for partition in partitions:
             self.committed.remove(group_id, partition)
             self.pending.remove(group_id, partition)
-
-    # --- age ----------------------------------------------------------------------------------------------------------
 
     def expired(self, group: AnyGroup, now_ms: int) -> list[TopicPartition]:
         """Return the partitions whose commits have expired."""

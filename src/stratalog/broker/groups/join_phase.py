@@ -37,8 +37,6 @@ class JoinPhase:
         self._newcomers = False
         self._deadline: _JoinDeadline | None = None
 
-    # --- admission ----------------------------------------------------------------------------------------------------
-
     def has_room_for(self, member_id: str) -> bool:
         core = self._core
         members, limit = core.members, core.settings.members_max
@@ -56,8 +54,6 @@ class JoinPhase:
         if core.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         return protocol_type == core.protocol_type and core.members.can_share(protocols)
-
-    # --- parking joins ------------------------------------------------------------------------------------------------
 
     def add(self, request: JoinRequest, member_id: str, token: Token, now: Moment) -> None:
         """Add a new member; its join is parked."""
@@ -102,8 +98,6 @@ class JoinPhase:
         if member.awaiting_join is None:
             return []
         return [JoinReply(member.awaiting_join, Answer.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID)]
-
-    # --- time ---------------------------------------------------------------------------------------------------------
 
     @property
     def due_ms(self) -> int | None:

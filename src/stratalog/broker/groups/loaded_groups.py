@@ -107,8 +107,6 @@ class LoadedGroups:
         for coordinator in self._coordinators.values():
             coordinator.close()
 
-    # --- loading and dropping -----------------------------------------------------------------------------------------
-
     def _take(self, number: int, entries: Sequence[Stored]) -> Iterator[None]:
         """Load records of a partition, in pieces."""
         yield from in_pieces(entries, self._take_entry)
@@ -190,8 +188,6 @@ class LoadedGroups:
     def _downgraded(self, group: ClassicGroup, needs_rebalance: bool) -> None:
         """Add a group that was converted to the classic protocol."""
         self.classics.adopt(group, needs_rebalance=needs_rebalance)
-
-    # --- lookups ------------------------------------------------------------------------------------------------------
 
     def known(self, group_id: str) -> AnyGroup:
         """Return the group, or raise GroupIdNotFoundError."""

@@ -47,8 +47,6 @@ class Membership:
     def __getitem__(self, member_id: str) -> Member:
         return self._members[member_id]
 
-    # --- changes ----------------------------------------------------------------------------------------------------
-
     def add(self, member: Member) -> None:
         """Add a member; the first becomes leader."""
         if member.instance_id is not None:
@@ -126,8 +124,6 @@ class Membership:
         if self._deadline_bound_ms is None or due_ms < self._deadline_bound_ms:
             self._deadline_bound_ms = due_ms
 
-    # --- time -------------------------------------------------------------------------------------------------------
-
     @property
     def next_deadline_ms(self) -> int | None:
         """A time (monotonic ms) before which no session or pending id expires; `review_deadlines` makes it exact."""
@@ -147,8 +143,6 @@ class Membership:
                 self.leader = member.member_id
                 return True
         return False
-
-    # --- questions --------------------------------------------------------------------------------------------------
 
     def static_member_id(self, instance_id: str) -> str | None:
         return self._by_instance.get(instance_id)

@@ -68,9 +68,6 @@ class GroupKey:
     group_id: str
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
-
-
 def encode_offset_key(key: OffsetKey) -> bytes:
     out = bytearray(INT16.pack(OFFSET_KEY_VERSION))
     put_string(out, key.group_id)
@@ -123,9 +120,6 @@ def encode_group_value(stored: GroupMetadata) -> bytes:
         for blob in (member.subscription, member.assignment):
             out += INT32.pack(len(blob)) + blob
     return bytes(out)
-
-
-# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 def decode_key(data: bytes) -> OffsetKey | GroupKey | None:

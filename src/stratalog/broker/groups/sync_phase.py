@@ -59,8 +59,6 @@ class SyncPhase:
             self._missing.remove(old_id)
             self._missing.add(new_id)
 
-    # --- syncs --------------------------------------------------------------------------------------------------------
-
     def request_error(self, request: SyncRequest) -> Answer | None:
         """Return the error for a wrong generation or protocol in a request, if any."""
         core = self._core

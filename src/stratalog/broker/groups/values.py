@@ -143,9 +143,6 @@ class JoinedMember:
     metadata: bytes
 
 
-# --- effects, in order ------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class JoinReply:
     """Answer a join. `members` only for the leader."""

@@ -143,8 +143,6 @@ class QuotaMeter:
             times = measured.throttle_times
             yield MeterReading(shared_by, value, rate, math.nan if times is None else times.average(now_ms))
 
-    # --- those who are measured ---------------------------------------------------------------------------------------
-
     def _record(self, client: QuotaClient, value: float, now_ms: int) -> _Measured:
         measured = self._of(client, now_ms)
         measured.sensor.record(value, measured.limit, now_ms)

@@ -117,8 +117,6 @@ class Acceptor:
                 task.cancel()
         await asyncio.sleep(0)  # let cancelled requests end
 
-    # --- connections --------------------------------------------------------------------------------------------------
-
     @property
     def connection_count(self) -> int:
         return len(self.connections)
@@ -199,8 +197,6 @@ class Acceptor:
         if maps and not self._closed:
             self.loop.run_in_executor(None, give_back_maps, maps)
 
-    # --- turns --------------------------------------------------------------------------------------------------------
-
     def give_turn(self, take_turn: Callable[[], object]) -> None:
         """Queue a connection that has more to do or took long before. One runs in each turn of the loop.
 
@@ -218,8 +214,6 @@ class Acceptor:
             del self._in_line[0]
             if self._in_line:
                 self.loop.call_soon(self._next_in_line)
-
-    # --- staying awake ------------------------------------------------------------------------------------------------
 
     def stay_awake(self) -> None:
         """Poll for the next request a few times before the thread sleeps."""

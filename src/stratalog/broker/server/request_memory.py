@@ -88,8 +88,6 @@ class RequestMemory:
         #: Bytes of answers that had to wait and were sent since the last trim.
         self._freed_bytes = 0
 
-    # --- requests -----------------------------------------------------------------------------------------------------
-
     def take(self, request: Hashable, size: int, wanted: int) -> Memory:
         """Return a buffer with arbitrary contents: one of the pool with `wanted` bytes, or a new one of `size`."""
         self._taken = True
@@ -179,8 +177,6 @@ class RequestMemory:
             return False
         self._freed_bytes = 0
         return True
-
-    # --- answers ------------------------------------------------------------------------------------------------------
 
     def hold_answers(self, reader: SlowReader, size: int) -> None:
         """Record the size of the answers that wait for a client, each time that it changes.

@@ -55,8 +55,6 @@ class TlsConnection(Connection):
         super().close()
         self._chunk = _NOTHING
 
-    # --- the handshake ------------------------------------------------------------------------------------------------
-
     def _shake_hands(self) -> None:
         try:
             self._secured.do_handshake()
@@ -85,8 +83,6 @@ class TlsConnection(Connection):
     def _refuse(self, why: str) -> None:
         self._host.closings.warn(self.peer.client_host, f"TLS handshake failed: {why}")
         self.close()
-
-    # --- receiving ----------------------------------------------------------------------------------------------------
 
     def _on_readable(self) -> None:
         if self.closed:
@@ -134,8 +130,6 @@ class TlsConnection(Connection):
         super().proceed()
         if not (self.closed or self._is_held()) and self._secured.pending():
             self._loop.call_soon(self._on_readable)
-
-    # --- sending ------------------------------------------------------------------------------------------------------
 
     def _write(self, data: bytes | bytearray | memoryview) -> int:
         try:

@@ -35,8 +35,6 @@ class HandingOut:
     delivery: DeliveryLimits
     acquired: list[RecordRun] = field(default_factory=list)
 
-    # --- records in flight --------------------------------------------------------------------------------------------
-
     def known(self, runs: Iterable[RecordRun]) -> Iterator[RecordRun]:
         """Yield all records in flight, some of them acquired."""
         for _, found in groupby(runs, key=lambda run: run.whole):
@@ -78,8 +76,6 @@ class HandingOut:
                 end = taken.last + 1
             if end <= last:
                 yield RecordRun(end, last, RecordState.AVAILABLE, 0)
-
-    # --- new records --------------------------------------------------------------------------------------------------
 
     def begin_of_new(self, first: int) -> int:
         """Return the first offset from `first` on in the batches."""

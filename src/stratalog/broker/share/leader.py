@@ -75,8 +75,6 @@ class ShareLeader:
     def __iter__(self) -> Iterator[SharePartition]:
         return iter(self._partitions.values())
 
-    # --- partitions ---------------------------------------------------------------------------------------------------
-
     def get(self, key: ShareKey) -> SharePartition | None:
         """Return an open share partition, unless this broker no longer leads it in the same epoch."""
         found = self._partitions.get(key)
@@ -148,8 +146,6 @@ class ShareLeader:
         """Drop a share partition, unless it was opened again since."""
         if self._partitions.get(found.key) is found:
             self.end(found.key)
-
-    # --- acknowledgements and sessions --------------------------------------------------------------------------------
 
     async def acknowledge(self, key: ShareKey, member_id: str, batches: Sequence[AckBatch]) -> None:
         """Apply a member's acknowledgements of a partition: all or, with an error, none."""

@@ -101,9 +101,6 @@ class ShareSnapshot:
     batches: tuple[StateBatch, ...] = ()
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
-
-
 def encode_share_state(key: ShareKey, value: ShareSnapshot | ShareUpdate | None) -> KeyValue:
     """Return key and value of a record; without a value, the tombstone of a snapshot."""
     kind = ShareRecordKind.UPDATE if isinstance(value, ShareUpdate) else ShareRecordKind.SNAPSHOT
@@ -111,9 +108,6 @@ def encode_share_state(key: ShareKey, value: ShareSnapshot | ShareUpdate | None)
     put_string(head, key.group_id)
     head += key.topic_id.bytes + INT32.pack(key.partition)
     return bytes(head), None if value is None else INT16.pack(0) + encoded(_FORMS[kind], value)
-
-
-# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 def decode_share_key(data: bytes) -> tuple[ShareRecordKind, ShareKey] | None:
@@ -131,9 +125,6 @@ def decode_share_value(kind: ShareRecordKind, data: bytes) -> ShareSnapshot | Sh
     reader.version(0, 0)
     found: ShareSnapshot | ShareUpdate = _FORMS[kind].read(reader)
     return found
-
-
-# --- fields -----------------------------------------------------------------------------------------------------------
 
 
 def _put_batches(out: bytearray, batches: Sequence[StateBatch]) -> None:

@@ -78,8 +78,6 @@ class TransactionPeers:
         self._markers.close()
         self._additions.close()
 
-    # --- markers ------------------------------------------------------------------------------------------------------
-
     async def write_all(self, marker: Marker, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         """Have the leader of each partition write the marker; return those that have to be retried.
 
@@ -142,8 +140,6 @@ class TransactionPeers:
             for each in answer.markers
         }
         return [_all_of(each.partitions, found.get(each.marker.producer.id, {})) for each in batch]
-
-    # --- partitions ---------------------------------------------------------------------------------------------------
 
     async def add_partitions(
         self,

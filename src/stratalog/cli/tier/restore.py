@@ -164,9 +164,6 @@ def _attached(store: ObjectStore, cluster_id: str, *, is_new: bool, takes_over: 
     )
 
 
-# --- the broker's own store -------------------------------------------------------------------------------------------
-
-
 @contextmanager
 def _existing(data_dir: Path, metadata_only: bool) -> Iterator[MetadataStore | None]:
     """Yield the store of a directory that has one and is to keep it."""

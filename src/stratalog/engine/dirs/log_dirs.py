@@ -98,8 +98,6 @@ class LogDirs:
         """Return the error of the partitions of a failed directory."""
         return KafkaStorageError(f"log directory {path} is offline: {self._offline.get(path, 'it failed')}")
 
-    # --- checkpoints ------------------------------------------------------------------------------------------------
-
     def read_checkpoint(self, directory: DataDir, name: str) -> dict[TopicPartition, int] | None:
         """Return the content of a checkpoint, or None if it is damaged.
 
@@ -125,8 +123,6 @@ class LogDirs:
                 self.fail(directory.path, f"{name} cannot be written: {error.strerror or error}")
             return False
         return True
-
-    # --- end --------------------------------------------------------------------------------------------------------
 
     def close(self, *, clean: Iterable[Path], broker_epoch: int = -1) -> None:
         """Release all. The directories of `clean` are flushed and checkpointed, and get their marker.

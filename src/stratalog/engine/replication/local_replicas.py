@@ -98,8 +98,6 @@ class LocalReplicas:
         self.assignments.close()
 
     # --- metadata changes
-    # -----------------------------------------------------------------------------------------------
-
     def apply(self, changes: ReplicaChanges) -> None:
         """Delete, lead and follow, in this order, and report replicas whose directory differs from the metadata.
 

@@ -94,8 +94,6 @@ class LocalMetadataLog:
         """Return the offset of the next event."""
         return self._get(partition).log.log_end_offset
 
-    # --- snapshots --------------------------------------------------------------------------------------------------
-
     def read_snapshot(self, partition: int) -> bytes | None:
         """Return the latest snapshot, or None."""
         path = self._snapshot_path(partition)

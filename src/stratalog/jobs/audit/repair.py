@@ -83,9 +83,6 @@ def _exists(store: ObjectStore, key: str) -> bool:
     return True
 
 
-# --- contents ---------------------------------------------------------------------------------------------------------
-
-
 def _remake(view: PlainView, mend: RemakeIndexes) -> Mended:
     manifest = read_manifest(view.inner, mend.manifest_key)
     if not isinstance(manifest, SegmentManifest):
@@ -97,9 +94,6 @@ def _remake(view: PlainView, mend: RemakeIndexes) -> Mended:
         view.reader.remember(remade.manifest)
     same = ", ".join(kind.value for kind in mend.kinds if kind in remade.as_before)
     return Mended(f"rebuilt {in_words(mend.kinds)}" + (f" ({same}: byte for byte as before)" if same else ""))
-
-
-# --- the manifest -----------------------------------------------------------------------------------------------------
 
 
 def _write_manifest(store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> Mended:

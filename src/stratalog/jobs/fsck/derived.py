@@ -73,8 +73,6 @@ class _Derived:
         for offset in waiting:
             self._check_snapshot(offset)
 
-    # --- snapshots ------------------------------------------------------------------------------------------------
-
     def _check_snapshot(self, offset: int) -> None:
         end = self._end_offset
         path = self._layout.directory / snapshot_file(offset)
@@ -115,8 +113,6 @@ class _Derived:
             return RemoveFile(path, "remove: a broker starts from the snapshot before it")
         content = producer_snapshot.encode(self._replay.entries())
         return WriteFile(path, content, "rebuild from the log")
-
-    # --- transaction indexes --------------------------------------------------------------------------------------
 
     def check_txn_indexes(self) -> None:
         ends = [facts.base_offset for facts in self._segments[1:]] + [1 << 63]

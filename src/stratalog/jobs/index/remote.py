@@ -107,9 +107,6 @@ def _place(url: str, manifest: SegmentManifest, kind: ObjectKind = ObjectKind.OF
     return f"{url}/{object_key(manifest, kind)}"
 
 
-# --- the work -------------------------------------------------------------------------------------------------------
-
-
 def _work(task: _Task) -> list[IndexChange]:
     view = open_bucket(task.work.url, task.work.options)
     manifest = read_manifest(view.inner, task.manifest_key)

@@ -175,9 +175,6 @@ def _lineage_of_remote(finished: Sequence[RemoteLogSegmentMetadata]) -> dict[int
     return without_empty_epochs(epochs)
 
 
-# --- configurations ---------------------------------------------------------------------------------------------------
-
-
 def config_of(properties: Mapping[str, str], what_if: Mapping[str, str] | None = None) -> LogConfig:
     """Return a topic's configuration, with the trial settings over it.
 

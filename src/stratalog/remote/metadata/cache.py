@@ -76,8 +76,6 @@ class RemoteLogMetadataCache:
         #: Changes with each applied event, and is unique among all caches.
         self.version = next(_VERSIONS)
 
-    # --- events -----------------------------------------------------------------------------------------------------
-
     def add(self, metadata: RemoteLogSegmentMetadata) -> bool:
         """Apply a RemoteLogSegmentMetadata event: a copy has started."""
         number = metadata.segment_id.id.int
@@ -144,8 +142,6 @@ class RemoteLogMetadataCache:
             found = self._epochs[epoch] = EpochSegments()
         return found
 
-    # --- snapshots --------------------------------------------------------------------------------------------------
-
     def content(self) -> CacheContent:
         """Return the result of the events applied so far."""
         with self._lock:
@@ -184,8 +180,6 @@ class RemoteLogMetadataCache:
         with self._lock:
             clamped = tuple(self._segments[number] for number in self._clamped)
             return RemoteTotals(len(self._segments), self._readable, self._readable_bytes, clamped)
-
-    # --- lookups ----------------------------------------------------------------------------------------------------
 
     def get(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
         """Return a segment in any state before DELETE_SEGMENT_FINISHED."""

@@ -59,8 +59,6 @@ class ReplayedPartition:
         self._last_event = -1, 0  # its offset, and the CRC-32C of its value
         self._events_since_snapshot = 0
 
-    # --- events -----------------------------------------------------------------------------------------------------
-
     def catch_up(self) -> None:
         """Apply all events up to the end of the log.
 
@@ -124,8 +122,6 @@ class ReplayedPartition:
             return None
         cache = self.caches.get(event.topic_id_partition)
         return event.segment_id if cache is None or cache.get(event.segment_id) is None else None
-
-    # --- snapshots --------------------------------------------------------------------------------------------------
 
     def _load(self) -> None:
         """Load the snapshot, if it matches the beginning of this log."""

@@ -55,8 +55,6 @@ class TopicBasedRemoteLogMetadataManager:
     def configure(self, configs: Mapping[str, str]) -> None:
         """Do nothing: the broker configures the topic."""
 
-    # --- events -----------------------------------------------------------------------------------------------------
-
     def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> Future[None]:
         if metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:
             raise ValueError(f"{metadata.segment_id} is added in state {metadata.state.name}, not COPY_SEGMENT_STARTED")
@@ -110,8 +108,6 @@ class TopicBasedRemoteLogMetadataManager:
                 )
             self._clock.sleep(_POLL_SECONDS)
             replayed.catch_up()
-
-    # --- lookups ----------------------------------------------------------------------------------------------------
 
     def _cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
         """Return the cache of a partition after reading its metadata partition to the end."""
@@ -175,8 +171,6 @@ class TopicBasedRemoteLogMetadataManager:
             if replayed.next_offset < end:
                 raise RetriableRemoteStorageError(f"partition {number} of the remote log metadata is being read")
             return sorted(replayed.deletes)
-
-    # --- lifecycle --------------------------------------------------------------------------------------------------
 
     def on_partition_leadership_changes(
         self, leaders: Iterable[TopicIdPartition], followers: Iterable[TopicIdPartition]

@@ -137,8 +137,6 @@ class BrokerOwnership:
         except OSError as error:
             logger.warning("%s: cannot be recorded in the data directory: %s", self._store.url, error)
 
-    # --- refusals -----------------------------------------------------------------------------------------------------
-
     def _refused(self, owner: BucketOwner) -> NotOwnerError:
         was = "has been taken over by" if self._was_acquired else "belongs to"
         return NotOwnerError(
@@ -190,8 +188,6 @@ class BrokerOwnership:
         directory = self._claimant.file.directory
         command = f"stratalog tier owner {self._store.url} --take-over --data-dir {directory}"
         return f"{command}, then restart this broker" if self._was_acquired else command
-
-    # --- the end ------------------------------------------------------------------------------------------------------
 
     def release(self) -> None:
         """Record that this broker has stopped. The bucket stays the cluster's.

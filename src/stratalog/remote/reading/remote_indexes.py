@@ -113,9 +113,6 @@ def open_time_index(path: Path, start_offset: int, fs: FileSystem) -> TimeIndex:
     return TimeIndex(path, start_offset, max_size=0, fs=fs, writable=False)
 
 
-# --- formats --------------------------------------------------------------------------------------------------------
-
-
 def detect_entry_size(
     path: Path,
     start_offset: int,

@@ -84,8 +84,6 @@ class UnclampedSizes:
         with self._lock:
             self._known.pop(segment_id, None)
 
-    # --- lookups ----------------------------------------------------------------------------------------------------
-
     def remote_log_segment_metadata(
         self, partition: TopicIdPartition, leader_epoch: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
@@ -122,8 +120,6 @@ class UnclampedSizes:
     ) -> RemoteLogSegmentMetadata | None:
         found = self._inner.next_segment_with_txn_index(partition, leader_epoch, offset)
         return None if found is None else self._true(found)
-
-    # --- delegated unchanged ----------------------------------------------------------------------------------------
 
     def configure(self, configs: Mapping[str, str]) -> None:
         self._inner.configure(configs)

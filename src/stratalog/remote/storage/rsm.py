@@ -78,8 +78,6 @@ class ObjectStoreRemoteStorageManager(SegmentStore):
         self._deadline_store = DeadlineObjectStore(store, deadline_ms)
         self._reader = SegmentReader(self._deadline_store, keys)
 
-    # --- ownership --------------------------------------------------------------------------------------------------
-
     def own(self, ownership: StoreOwnership) -> None:
         """Check `ownership` before each publication and deletion. Tools that check it themselves do not call this."""
         self._ownership = ownership
@@ -95,8 +93,6 @@ class ObjectStoreRemoteStorageManager(SegmentStore):
     def release_owner(self) -> None:
         if self._ownership is not None:
             self._ownership.release()
-
-    # --- copy -------------------------------------------------------------------------------------------------------
 
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> CustomMetadata | None:
         manifest = self.stage(metadata, data)
@@ -151,8 +147,6 @@ class ObjectStoreRemoteStorageManager(SegmentStore):
             except (CorruptRecordError, UnsupportedForMessageFormatError):
                 return BlockFacts(crcs, None)
 
-    # --- fetch ------------------------------------------------------------------------------------------------------
-
     def stored_segment(self, metadata: RemoteLogSegmentMetadata) -> StoredSegment:
         manifest = self.manifest(metadata)
         return StoredSegment(manifest.segment_size_in_bytes, manifest.offset_index_entry_size)
@@ -160,8 +154,6 @@ class ObjectStoreRemoteStorageManager(SegmentStore):
     def manifest(self, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
         """Return the manifest of a segment of either layout, and cache it."""
         return self.reader.manifest(ObjectKey.of(metadata, ObjectKind.MANIFEST))
-
-    # --- delete -----------------------------------------------------------------------------------------------------
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Delete the objects of a segment of either layout: without a manifest, the layout is unknown."""

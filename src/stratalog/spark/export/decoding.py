@@ -186,9 +186,6 @@ def _unframed(value: Column, schema_id: int | None) -> Column:
     return F.when(is_framed, F.expr(f"substring(value, {_FRAME_SIZE + 1})"))
 
 
-# --- Avro schemas -----------------------------------------------------------------------------------------------------
-
-
 def checked_avro_schema(text: str) -> str:
     """Return the schema, when it is one of a record. Raises UsageError."""
     try:

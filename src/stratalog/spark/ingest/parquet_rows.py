@@ -96,9 +96,6 @@ def _decoded(array: Any) -> Any:
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
-# --- columns ----------------------------------------------------------------------------------------------------------
-
-
 def _for_sink(batch: pa.RecordBatch, columns: tuple[FileColumn, ...]) -> pa.RecordBatch:
     arrays = [_converted(batch.column(each.name), each) for each in columns]
     return pa.RecordBatch.from_arrays(arrays, [each.target for each in columns])

@@ -122,8 +122,6 @@ class Planner:
             narrowed += [] if found is None else [found]
         return narrowed
 
-    # --- splits -----------------------------------------------------------------------------------------------------
-
     def split(self, wanted: Sequence[PartitionRead]) -> list[SplitPlan]:
         """Cut into splits of `splitBytes`; smaller ones, by bytes and then by offsets, to come to `minPartitions`."""
         options = self._options

@@ -44,8 +44,6 @@ class Coordinators:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    # --- producers --------------------------------------------------------------------------------------------------
-
     def init_producer(self, transactional_id: str | None, transaction_timeout_ms: int) -> ProducerIdentity:
         """Return a producer id, or the transactional id's with a new epoch.
 
@@ -122,8 +120,6 @@ class Coordinators:
 
         return self._cluster.retry(ask, "transactions")
 
-    # --- groups -----------------------------------------------------------------------------------------------------
-
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, GroupOffset]) -> None:
         """Commit for a group without members; all of them are kept, or none."""
         by_topic: dict[str, list[dict[str, Any]]] = {}
@@ -168,8 +164,6 @@ class Coordinators:
             return found
 
         return self._cluster.retry(ask, f"commits of group {group}")
-
-    # --- coordinators -----------------------------------------------------------------------------------------------
 
     def of_group(self, group: str) -> Client:
         """Return a connection to the coordinator of a group."""

@@ -41,9 +41,6 @@ def _owns_only_assigned(member: ConsumerMember, owned: Owned | None) -> bool:
     )
 
 
-# --- members that use the classic protocol ----------------------------------------------------------------------------
-
-
 def classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
     if instance_id is None:
         member = group.member(member_id)

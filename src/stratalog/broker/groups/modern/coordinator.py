@@ -43,8 +43,6 @@ class ModernCoordinator(ABC, Generic[GroupT, MemberT, ChangeT]):
     def close(self) -> None:
         self._alarms.close()
 
-    # --- for subclasses -----------------------------------------------------------------------------------------------
-
     @abstractmethod
     def _new(self, group_id: str) -> GroupT:
         """Return a group without members."""
@@ -68,8 +66,6 @@ class ModernCoordinator(ABC, Generic[GroupT, MemberT, ChangeT]):
     def _apply(self, group: GroupT, changes: Sequence[ChangeT]) -> None:
         group.apply(changes)
 
-    # --- questions ----------------------------------------------------------------------------------------------------
-
     def get(self, group_id: str) -> GroupT | None:
         return self._groups.get(group_id)
 
@@ -82,8 +78,6 @@ class ModernCoordinator(ABC, Generic[GroupT, MemberT, ChangeT]):
     def _config(self, group_id: str) -> GroupConfig:
         config = self._storage.config
         return GroupConfig(self._storage.metadata.resource_configs(GROUP, group_id), config)
-
-    # --- loading ------------------------------------------------------------------------------------------------------
 
     def load(self, group_id: str, change: ChangeT) -> None:
         group = self._groups.get(group_id)
@@ -101,8 +95,6 @@ class ModernCoordinator(ABC, Generic[GroupT, MemberT, ChangeT]):
             if release_timeout_ms is not None:
                 group.deadlines.set(Timeout.REBALANCE, member.member_id, now_ms + release_timeout_ms, member.epoch)
         self._arm(group)
-
-    # --- writing ------------------------------------------------------------------------------------------------------
 
     def _write(self, group: GroupT, changes: Sequence[ChangeT], before: Sequence[KeyValue] = ()) -> None:
         """Append changes, then apply them. If the log refuses, nothing has changed."""
@@ -128,8 +120,6 @@ class ModernCoordinator(ABC, Generic[GroupT, MemberT, ChangeT]):
         group.is_gone = True
         del self._groups[group.group_id]
         self._alarms.cancel(group.group_id)
-
-    # --- time ---------------------------------------------------------------------------------------------------------
 
     def _arm(self, group: GroupT) -> None:
         """Set the timer for the group's next deadline."""

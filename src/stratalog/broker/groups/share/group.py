@@ -43,8 +43,6 @@ class ShareGroup(ModernGroup[ShareMember, ShareGroupChange]):
         self._lags: bool | None = None
         self._now_ms = 0
 
-    # --- questions ----------------------------------------------------------------------------------------------------
-
     @property
     def state(self) -> ShareGroupState:
         return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
@@ -79,8 +77,6 @@ class ShareGroup(ModernGroup[ShareMember, ShareGroupChange]):
             topic.name in self.subscribers and assigned.get(topic_id) != set(topic.partitions)
             for topic_id, topic in self.state_partitions.initialized.items()
         )
-
-    # --- changes ------------------------------------------------------------------------------------------------------
 
     def apply(self, changes: Iterable[ShareGroupChange], now_ms: int = 0) -> None:
         """Apply records in order; `now_ms` is when they were read or written."""

@@ -82,8 +82,6 @@ class StreamsCoordinator(ModernCoordinator[StreamsGroup, StreamsMember, StreamsG
     def _release_timeout_ms(self, member: StreamsMember) -> int | None:
         return member.facts.rebalance_timeout_ms if member.current.state is TaskState.UNREVOKED_TASKS else None
 
-    # --- members ------------------------------------------------------------------------------------------------------
-
     def heartbeat(self, group_id: str, request: StreamsHeartbeat, other: object | None) -> StreamsOutcome:
         """Handle a heartbeat of a member that stays or joins. `other` is a group of another type with this name."""
         known = self._groups.get(group_id)
@@ -154,8 +152,6 @@ class StreamsCoordinator(ModernCoordinator[StreamsGroup, StreamsMember, StreamsG
         delay = self._delays.pop(group.group_id, None)
         if delay is not None:
             delay.cancel()
-
-    # --- time ---------------------------------------------------------------------------------------------------------
 
     def _delay(self, group_id: str, delay_ms: int) -> None:
         """Delay the first assignment of a new group; a running delay is not extended."""

@@ -148,8 +148,6 @@ class TaskReconciliation:
             epochs.setdefault(part, {}).update(dict.fromkeys(numbers, self.target_epoch))
         return epochs
 
-    # --- owners of tasks ----------------------------------------------------------------------------------------------
-
     def _is_active_unreleased(self, subtopology: str, number: int) -> bool:
         group, has = self.group, self.member.current.assigned
         return (

@@ -81,8 +81,6 @@ class AivenRemoteStorageManager(SegmentStore):
     def release_owner(self) -> None:
         """Do nothing: there is no record."""
 
-    # --- copy ---------------------------------------------------------------------------------------------------------
-
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> CustomMetadata | None:
         self.ensure_owner()
         store, settings, main = self.store, self.settings, main_path(metadata)
@@ -101,8 +99,6 @@ class AivenRemoteStorageManager(SegmentStore):
         fields = NotedFields(sum(sizes.values()) + len(encoded), settings.key_prefix, main)
         noted = custom_metadata.encode(fields.including(settings.custom_fields))
         return CustomMetadata(noted) if noted else None
-
-    # --- fetch --------------------------------------------------------------------------------------------------------
 
     def stored_segment(self, metadata: RemoteLogSegmentMetadata) -> StoredSegment:
         return StoredSegment(self.manifest(metadata).segment_size_in_bytes, None)
@@ -126,8 +122,6 @@ class AivenRemoteStorageManager(SegmentStore):
         noted = custom_metadata.decode(b"" if custom is None else custom.value, str(metadata.segment_id))
         prefix = self.settings.key_prefix if noted.object_prefix is None else noted.object_prefix
         return prefix + (main_path(metadata) if noted.object_key is None else noted.object_key)
-
-    # --- delete -------------------------------------------------------------------------------------------------------
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
         if self.is_read_only:
