@@ -18,6 +18,7 @@ from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 from tests.torture.model import Violation
 from tests.torture.served.actors import STEP_S, Actor, client_config
+from tests.torture.served.copier import Copier
 from tests.torture.served.history import Group, History, Outcome, Transaction, Where
 from tests.torture.served.producers import IdempotentProducer
 from tests.torture.served.readers import GroupMember, Tail
@@ -68,6 +69,15 @@ class _Story:
         self.groups = [Group("classic"), Group("consumer")]
         strategy = chance.choice(["range", "roundrobin", "cooperative-sticky"])
         how = [{"partition.assignment.strategy": strategy}, {"group.protocol": "consumer"}]
+        self.copiers: list[Copier] = []
+        protocols: dict[str, dict[str, str]] = {"classic": {}, "consumer": {"group.protocol": "consumer"}}
+        for version in (1, 2):
+            for kind, protocol in protocols.items():
+                name = f"copy-{version}-{kind}"
+                made_of = f"{seed}{name}"
+                self.copiers.append(Copier(name, address, version, (PLAIN, name), self.history, made_of, **protocol))
+        for made in admin.create_topics([NewTopic(each.target, PARTITIONS, 1) for each in self.copiers]).values():
+            made.result(60)
         self.members = [
             GroupMember(
                 f"{group.name}-{n}", address, group, [PLAIN, TX], self.history, f"{seed}{group.name}{n}", **more
@@ -78,7 +88,7 @@ class _Story:
 
     @property
     def actors(self) -> list[Actor]:
-        return [*self.producers, *self.transactions, *self.tails, *self.members]
+        return [*self.producers, *self.transactions, *self.tails, *self.members, *self.copiers]
 
     def live(self, kills: int) -> Counter[str]:
         for actor in self.actors:
@@ -91,7 +101,14 @@ class _Story:
             writer.stop()
         for reader in self.members:
             reader.stays = True
-        committed = self._read("read_committed")
+        committed = self._read("read_committed", self.everywhere)
+        for copier in self.copiers:
+            ends = {where: max(committed[where], default=-1) + 1 for where in self.everywhere if where[0] == PLAIN}
+            self._wait(
+                f"{copier.name} has copied all",
+                lambda copier=copier, ends=ends: all(copier.copied.get(where, 0) >= end for where, end in ends.items()),
+            )
+            copier.stop()
         wanted = {where: set(committed[where]) for where in self.everywhere}
         for group in self.groups:
             self._wait(
@@ -134,12 +151,12 @@ class _Story:
 
         wait_until(held, what, seconds=STEP_S, every=0.1)
 
-    def _read(self, isolation: str) -> Contents:
+    def _read(self, isolation: str, partitions: list[Where]) -> Contents:
         settings = {"group.id": "reads all", "isolation.level": isolation, "enable.partition.eof": True}
         consumer = Consumer(client_config(self.broker.address, **settings))
-        consumer.assign([TopicPartition(*where, 0) for where in self.everywhere])
-        found: Contents = {where: {} for where in self.everywhere}
-        left = set(self.everywhere)
+        consumer.assign([TopicPartition(*where, 0) for where in partitions])
+        found: Contents = {where: {} for where in partitions}
+        left = set(partitions)
         until = time.monotonic() + STEP_S
         while left:
             if time.monotonic() > until:
@@ -158,7 +175,8 @@ class _Story:
         return found
 
     def _compare(self) -> None:
-        committed, everything = self._read("read_committed"), self._read("read_uncommitted")
+        committed = self._read("read_committed", self.everywhere)
+        everything = self._read("read_uncommitted", self.everywhere)
         for number in range(PARTITIONS):
             where = PLAIN, number
             if committed[where] != self.history.acknowledged.get(where, {}):
@@ -176,6 +194,21 @@ class _Story:
                 if not seen.items() <= what[where].items():
                     raise Violation(f"{tail.name}: records of {where} were seen that are not there")
         self._offsets()
+        self._copies(committed)
+
+    def _copies(self, committed: Contents) -> None:
+        """Each copy is equal to its source, record for record."""
+        for copier in self.copiers:
+            copies = self._read("read_committed", [(copier.target, number) for number in range(PARTITIONS)])
+            for (_, number), values in copies.items():
+                wanted = [value for _, value in sorted(committed[PLAIN, number].items())]
+                found = [value for _, value in sorted(values.items())]
+                if found != wanted:
+                    raise Violation(
+                        f"{copier.name}: partition {number} has {len(found)} records, not {len(wanted)}: "
+                        f"{_difference(wanted, found)}"
+                    )
+                self.history.count("records copied once", len(found))
 
     def _transaction(self, transaction: Transaction, read: dict[Where, Counter[bytes]]) -> int:
         """The records of it that are read: all, or none."""
@@ -199,6 +232,14 @@ class _Story:
                 allowed = each.offsets_allowed()
                 if offset not in allowed:
                     raise Violation(f"{each.name}: offset {offset} is committed, not one of {sorted(allowed)}")
+
+
+def _difference(wanted: list[bytes], found: list[bytes]) -> str:
+    """The first place at which two lists differ."""
+    at = next((at for at, pair in enumerate(zip(wanted, found, strict=False)) if pair[0] != pair[1]), None)
+    if at is None:
+        return f"one ends at {min(len(wanted), len(found))}"
+    return f"at {at}: {found[at][:40]!r}, not {wanted[at][:40]!r}"
 
 
 def _committed_offset(wire: Wire, group: str, where: Where) -> int:

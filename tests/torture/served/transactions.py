@@ -19,7 +19,7 @@ from tests.torture.served.actors import STEP_S, Actor, Deadline
 from tests.torture.served.history import History, Outcome, Transaction, Where
 
 #: Errors after which the same request is sent again: loading, moved, or the last transaction is being completed.
-AGAIN = {3, 5, 6, 14, 15, 16, 51}
+AGAIN = {3, 5, 6, 14, 15, 16, 51, 88}
 
 LONG_MS = 600_000
 
@@ -28,56 +28,18 @@ class LostAnswerError(Exception):
     """The connection broke with a request under way; whether it was carried out is not known."""
 
 
-class Transactions(Actor):
-    """Transactions under one transactional id over the partitions of a topic.
+class TransactionalRequests(Actor):
+    """The requests of one transactional id."""
 
-    Each also commits its own number as the offset of the first partition in the group of its name.
-    """
-
-    def __init__(
-        self, name: str, bootstrap_servers: str, version: int, partitions: list[Where], history: History, seed: str
-    ) -> None:
+    def __init__(self, name: str, bootstrap_servers: str, version: int, history: History, seed: str) -> None:
         super().__init__(name)
         self.version = version
-        self._offsets: list[Transaction] = []
         self._address = bootstrap_servers
-        self._partitions = partitions
         self._history = history
         self._chance = random.Random(seed)
-        self._number = 0
         self._wire: Wire | None = None
         self._producer: tuple[int, int] | None = None
         self._sequences: dict[Where, int] = {}
-
-    def step(self) -> None:
-        if self._producer is None:
-            self._init()
-        self._number += 1
-        transaction = self._history.begin(self._number)
-        commits = self._chance.random() < 0.6
-        try:
-            self._write(transaction)
-        except LostAnswerError:
-            transaction.outcome = Outcome.ABORTED  # by the next InitProducerId
-            self._history.count("transactions given up")
-            self._producer = None
-            return
-        try:
-            self._end(commits)
-        except LostAnswerError:
-            transaction.outcome = Outcome.UNKNOWN if commits else Outcome.ABORTED
-            self._history.count("transactions of unknown outcome", int(commits))
-            self._producer = None
-        else:
-            transaction.outcome = Outcome.COMMITTED if commits else Outcome.ABORTED
-            self._history.count(f"transactions {transaction.outcome.value}, version {self.version}")
-        self.pause(self._chance.random() * 0.02)
-
-    def end(self) -> None:
-        """Leave no transaction open."""
-        self._init()
-        assert self._wire is not None
-        self._wire.close()
 
     def _init(self) -> None:
         """A lost answer is asked for again: that only takes another epoch."""
@@ -96,50 +58,30 @@ class Transactions(Actor):
         self._producer = answer.producer_id, answer.producer_epoch
         self._sequences = {}
 
-    def _write(self, transaction: Transaction) -> None:
+    def _produce(self, where: Where, values: list[bytes]) -> None:
+        """Write one batch of the transaction that is open."""
         producer_id, epoch = self._named()
-        for _ in range(self._chance.randint(1, 4)):
-            where = self._chance.choice(self._partitions)
-            count = self._chance.randint(1, 3)
-            values = [
-                f"{self.name}:{transaction.number}:{len(transaction.values)}:{self._chance.randrange(10**9)}".encode()
-                for _ in range(count)
-            ]
-            if self.version == 1:
-                self._add_partition(where)
-            sequence = self._sequences.get(where, 0)
-            batch = build_batch(
-                [Record(i, int(time.time() * 1000), b"k", value) for i, value in enumerate(values)],
-                producer_id=producer_id,
-                producer_epoch=epoch,
-                base_sequence=sequence,
-                is_transactional=True,
-            )
-            transaction.values.setdefault(where, []).extend(values)
-            self._ask(
-                ApiKey.PRODUCE,
-                12 if self.version == 2 else 11,
-                lambda answer: [part.error_code for topic in answer.responses for part in topic.partition_responses],
-                again=self._chance.random() < 0.5,
-                transactional_id=self.name,
-                acks=-1,
-                timeout=30_000,
-                topic_data=[{"name": where[0], "partition_data": [{"index": where[1], "records": batch}]}],
-            )
-            self._sequences[where] = sequence + count
-        if self._chance.random() < 0.7:
-            self._offsets.append(transaction)
-            self._commit_offset(transaction.number)
-
-    def offsets_allowed(self) -> set[int]:
-        """Which offset may be committed: that of the last transaction that was, or of one of unknown outcome since."""
-        allowed: set[int] = set()
-        for transaction in reversed(self._offsets):
-            if transaction.outcome is not Outcome.ABORTED:
-                allowed.add(transaction.number)
-            if transaction.outcome is Outcome.COMMITTED:
-                return allowed
-        return allowed | {-1}
+        if self.version == 1:
+            self._add_partition(where)
+        sequence = self._sequences.get(where, 0)
+        batch = build_batch(
+            [Record(i, int(time.time() * 1000), b"k", value) for i, value in enumerate(values)],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+        self._ask(
+            ApiKey.PRODUCE,
+            12 if self.version == 2 else 11,
+            lambda answer: [part.error_code for topic in answer.responses for part in topic.partition_responses],
+            again=self._chance.random() < 0.5,
+            transactional_id=self.name,
+            acks=-1,
+            timeout=30_000,
+            topic_data=[{"name": where[0], "partition_data": [{"index": where[1], "records": batch}]}],
+        )
+        self._sequences[where] = sequence + len(values)
 
     def _add_partition(self, where: Where) -> None:
         producer_id, epoch = self._named()
@@ -158,26 +100,44 @@ class Transactions(Actor):
             v3_and_below_topics=[{"name": where[0], "partitions": [where[1]]}],
         )
 
-    def _commit_offset(self, offset: int) -> None:
+    def _commit_offsets(self, group: str, offsets: dict[Where, int]) -> None:
         producer_id, epoch = self._named()
         who = {"transactional_id": self.name, "producer_id": producer_id, "producer_epoch": epoch}
         if self.version == 1:
             self._ask(
-                ApiKey.ADD_OFFSETS_TO_TXN, 3, lambda answer: [answer.error_code], again=True, group_id=self.name, **who
+                ApiKey.ADD_OFFSETS_TO_TXN, 3, lambda answer: [answer.error_code], again=True, group_id=group, **who
             )
-        topic, number = self._partitions[0]
-        partition = {"partition_index": number, "committed_offset": offset, "committed_metadata": ""}
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for (topic, number), offset in offsets.items():
+            partition = {"partition_index": number, "committed_offset": offset, "committed_metadata": ""}
+            topics.setdefault(topic, []).append(partition)
         self._ask(
             ApiKey.TXN_OFFSET_COMMIT,
             5 if self.version == 2 else 4,
             lambda answer: [part.error_code for topic in answer.topics for part in topic.partitions],
             again=self._chance.random() < 0.5,
-            group_id=self.name,
+            group_id=group,
             generation_id=-1,
             member_id="",
-            topics=[{"name": topic, "partitions": [partition]}],
+            topics=[{"name": topic, "partitions": partitions} for topic, partitions in topics.items()],
             **who,
         )
+
+    def _committed_offset(self, group: str, where: Where) -> int:
+        """What a group has committed for a partition, -1 for nothing. A transaction that is ending is waited for."""
+        asked = [{"name": where[0], "partition_indexes": [where[1]]}]
+        answer = self._ask(
+            ApiKey.OFFSET_FETCH,
+            9,
+            lambda answer: [
+                answer.groups[0].error_code,
+                *(part.error_code for topic in answer.groups[0].topics for part in topic.partitions),
+            ],
+            again=True,
+            groups=[{"group_id": group, "topics": asked, "member_id": None, "member_epoch": -1}],
+            require_stable=True,
+        )
+        return int(answer.groups[0].topics[0].partitions[0].committed_offset)
 
     def _end(self, commits: bool) -> None:
         producer_id, epoch = self._named()
@@ -236,3 +196,72 @@ class Transactions(Actor):
             except OSError as error:
                 deadline.check(error)
                 time.sleep(0.02)
+
+
+class Transactions(TransactionalRequests):
+    """Transactions under one transactional id over the partitions of a topic.
+
+    Each also commits its own number as the offset of the first partition in the group of its name.
+    """
+
+    def __init__(
+        self, name: str, bootstrap_servers: str, version: int, partitions: list[Where], history: History, seed: str
+    ) -> None:
+        super().__init__(name, bootstrap_servers, version, history, seed)
+        self._offsets: list[Transaction] = []
+        self._partitions = partitions
+        self._number = 0
+
+    def step(self) -> None:
+        if self._producer is None:
+            self._init()
+        self._number += 1
+        transaction = self._history.begin(self._number)
+        commits = self._chance.random() < 0.6
+        try:
+            self._write(transaction)
+        except LostAnswerError:
+            transaction.outcome = Outcome.ABORTED  # by the next InitProducerId
+            self._history.count("transactions given up")
+            self._producer = None
+            return
+        try:
+            self._end(commits)
+        except LostAnswerError:
+            transaction.outcome = Outcome.UNKNOWN if commits else Outcome.ABORTED
+            self._history.count("transactions of unknown outcome", int(commits))
+            self._producer = None
+        else:
+            transaction.outcome = Outcome.COMMITTED if commits else Outcome.ABORTED
+            self._history.count(f"transactions {transaction.outcome.value}, version {self.version}")
+        self.pause(self._chance.random() * 0.02)
+
+    def end(self) -> None:
+        """Leave no transaction open."""
+        self._init()
+        assert self._wire is not None
+        self._wire.close()
+
+    def _write(self, transaction: Transaction) -> None:
+        for _ in range(self._chance.randint(1, 4)):
+            where = self._chance.choice(self._partitions)
+            count = self._chance.randint(1, 3)
+            values = [
+                f"{self.name}:{transaction.number}:{len(transaction.values)}:{self._chance.randrange(10**9)}".encode()
+                for _ in range(count)
+            ]
+            transaction.values.setdefault(where, []).extend(values)
+            self._produce(where, values)
+        if self._chance.random() < 0.7:
+            self._offsets.append(transaction)
+            self._commit_offsets(self.name, {self._partitions[0]: transaction.number})
+
+    def offsets_allowed(self) -> set[int]:
+        """Which offset may be committed: that of the last transaction that was, or of one of unknown outcome since."""
+        allowed: set[int] = set()
+        for transaction in reversed(self._offsets):
+            if transaction.outcome is not Outcome.ABORTED:
+                allowed.add(transaction.number)
+            if transaction.outcome is Outcome.COMMITTED:
+                return allowed
+        return allowed | {-1}
