@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import pytest
 
 from stratalog.cli import main as cli
-from stratalog.cli.commands import COMMANDS, CommandSpec, GroupSpec
+from stratalog.cli.commands import COMMANDS, CommandSpec, GroupSpec, load
 from stratalog.cli.help import OLD_SPELLINGS
 
 #: Libraries that take a tenth of a second or more to import. A command loads them when its work begins.
@@ -85,3 +89,72 @@ def test_flags_show_no_value_and_old_spellings_are_not_shown(
 def test_the_summary_in_the_listing_is_an_imperative_line(path: tuple[str, ...], spec: CommandSpec) -> None:
     assert re.fullmatch(r"[A-Z][a-z]+ .*\.", spec.summary)
     assert len(spec.summary) <= 80
+
+
+#: What opens a connection to a broker, as commands import it.
+CONNECTS = re.compile(
+    r"stratalog\.wire\.client\.(Cluster|Connection|ConnectionOptions)$|aiokafka(\.|$)"
+    r"|stratalog\.cli\.spark\.options\.with_login$"  # Spark does
+)
+#: Commands that import what connects, and talk to no broker of others.
+WITHOUT_LOGIN = {
+    "demo": "starts its own broker",
+    "cluster dev": "starts its own brokers",
+    "completion": "prints a script for a shell",
+    "spark retention": "reads settings from the data directory, by a module that can read them from a broker too",
+}
+
+
+@cache
+def imported(module: str) -> frozenset[str]:
+    """Return all that a module of the command line imports, at its top or within functions, with names."""
+    spec = importlib.util.find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(Path(spec.origin).read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+    return frozenset(found)
+
+
+def reached(module: str) -> set[str]:
+    """Return what a module and all modules of the command line below it import."""
+    found: set[str] = set()
+    left = [module]
+    seen: set[str] = set()
+    while left:
+        each = left.pop()
+        if each in seen:
+            continue
+        seen.add(each)
+        found |= imported(each)
+        left += [name for name in imported(each) if is_module_of_commands(name)]
+    return found
+
+
+@cache
+def is_module_of_commands(name: str) -> bool:
+    if not name.startswith("stratalog.cli."):
+        return False
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # a name within a module
+        return False
+
+
+@pytest.mark.parametrize(("path", "spec"), LEAVES, ids=IDS)
+def test_what_talks_to_a_broker_can_say_who_it_is(path: tuple[str, ...], spec: CommandSpec) -> None:
+    options = {option: each for each in load(spec).params for option in each.opts}
+    names = reached(spec.target.partition(":")[0])
+    connects = any(CONNECTS.match(name) for name in names) or not {"--bootstrap-server", "--kafka"}.isdisjoint(options)
+    if " ".join(path) in WITHOUT_LOGIN:
+        assert "--bootstrap-server" not in options
+        return
+    if connects:
+        assert "--command-config" in options
+        assert options["--command-config"].envvar == "STRATALOG_COMMAND_CONFIG"
+    else:
+        assert "--command-config" not in options
