@@ -5,13 +5,12 @@ A record that cannot be written is another matter: it takes its directory offlin
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.small_disk import full, small_disk
 from tests.support.wire import Wire
 
 from stratalog.broker.server.server import Broker
@@ -28,33 +27,8 @@ CONFIG = {
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, which is small."""
-    mount = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(tmp_path)], capture_output=True, check=False
-    )
-    if mount.returncode:
-        pytest.skip("only root may mount a small file system")
-    try:
-        yield tmp_path
-    finally:
-        subprocess.run(["umount", str(tmp_path)], check=True)
-
-
-@contextmanager
-def full(disk: Path) -> Iterator[None]:
-    """Take all the room that there is."""
-    filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file:
-        for size in (1 << 20, 1 << 12):
-            try:
-                while True:
-                    file.write(bytes(size))
-            except OSError:
-                continue
-    try:
-        yield
-    finally:
-        filler.unlink()
+    with small_disk(tmp_path) as disk:
+        yield disk
 
 
 def codes(found: Any) -> list[int]:

@@ -109,27 +109,32 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     require_reference_kafka(CONFIGS_JARS)
     world = World(tmp_path_factory.mktemp(f"kraft-{request.param.lower()}"), request.param)
     try:
-        for user, password in USERS.items():
-            entity = ["--entity-type", "users", "--entity-name", user]
-            secret = f"SCRAM-SHA-512=[iterations=4096,password={password}]"
-            world.tool("kafka.admin.ConfigCommand", "--alter", "--add-config", secret, *entity)
-        allowed = ["--add", "--allow-principal", "User:alice"]
-        world.acls(*allowed, "--producer", "--topic", TOPIC, "--transactional-id", TRANSACTION)
-        world.acls(*allowed, "--consumer", "--topic", TOPIC, "--group", GROUP)
-        assignments = [[FIRST, SECOND, JVM], [SECOND, JVM, FIRST], [JVM, FIRST, SECOND]]
-        topic = {
-            "name": TOPIC,
-            "num_partitions": -1,
-            "replication_factor": -1,
-            "assignments": [{"partition_index": at, "broker_ids": each} for at, each in enumerate(assignments)],
-            "configs": [{"name": "min.insync.replicas", "value": "2"}],
-        }
-        told = world.admin.any.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic], timeout=20_000)
-        assert [int(each.error_code) for each in told.topics] == [0]
-        wait_until(lambda: _is_served(world), "alice may write to each leader")
+        prepared(world)
         yield world
     finally:
         world.close()
+
+
+def prepared(world: World) -> None:
+    """Make users, rules and the topic, and wait until alice may write to each leader."""
+    for user, password in USERS.items():
+        entity = ["--entity-type", "users", "--entity-name", user]
+        secret = f"SCRAM-SHA-512=[iterations=4096,password={password}]"
+        world.tool("kafka.admin.ConfigCommand", "--alter", "--add-config", secret, *entity)
+    allowed = ["--add", "--allow-principal", "User:alice"]
+    world.acls(*allowed, "--producer", "--topic", TOPIC, "--transactional-id", TRANSACTION)
+    world.acls(*allowed, "--consumer", "--topic", TOPIC, "--group", GROUP)
+    assignments = [[FIRST, SECOND, JVM], [SECOND, JVM, FIRST], [JVM, FIRST, SECOND]]
+    topic = {
+        "name": TOPIC,
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "assignments": [{"partition_index": at, "broker_ids": each} for at, each in enumerate(assignments)],
+        "configs": [{"name": "min.insync.replicas", "value": "2"}],
+    }
+    told = world.admin.any.call(ApiKey.CREATE_TOPICS, (7, 7), topics=[topic], timeout=20_000)
+    assert [int(each.error_code) for each in told.topics] == [0]
+    wait_until(lambda: _is_served(world), "alice may write to each leader")
 
 
 def _is_served(world: World) -> bool:

@@ -1,7 +1,8 @@
 """A KRaft cluster in which nobody comes in without proof: TLS everywhere, users, and the StandardAuthorizer.
 
 Brokers prove themselves at controllers and at each other either by passwords within TLS (`SASL_SSL`: PLAIN at the
-controllers, SCRAM among brokers) or by certificates (`SSL`). Clients always come in by SCRAM within TLS.
+controllers, SCRAM among brokers; `SCRAM`: SCRAM everywhere, KIP-900) or by certificates (`SSL`). Clients always come in
+by SCRAM within TLS.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _MECHANISM = "SCRAM-SHA-512"
 
 
 class SecuredCluster:
-    """`nodes` is `SASL_SSL` or `SSL`: how nodes reach each other. `config` is for brokers of either sort."""
+    """`nodes` is `SASL_SSL`, `SCRAM` or `SSL`: how nodes reach each other. `config` is for brokers of either sort."""
 
     def __init__(self, directory: Path, nodes: str) -> None:
         self.certificate = make_certificate(directory)
@@ -65,8 +66,9 @@ def _settings(directory: Path, certificate: Certificate, nodes: str) -> Mapping[
     identity = directory / "identity.pem"
     identity.write_text(certificate.key.read_text() + certificate.certificate.read_text())
     login = f'username="{ADMIN}" password="{ADMIN_PASSWORD}"'
+    protocol = "SSL" if nodes == "SSL" else "SASL_SSL"
     settings = {
-        "listener.security.protocol.map": f"CONTROLLER:{nodes},NODES:{nodes},CLIENTS:SASL_SSL",
+        "listener.security.protocol.map": f"CONTROLLER:{protocol},NODES:{protocol},CLIENTS:SASL_SSL",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(identity),
         "ssl.truststore.type": "PEM",
@@ -80,6 +82,14 @@ def _settings(directory: Path, certificate: Certificate, nodes: str) -> Mapping[
         return settings | {
             "listener.name.nodes.ssl.client.auth": "required",
             "listener.name.controller.ssl.client.auth": "required",
+        }
+    if nodes == "SCRAM":
+        return settings | {
+            "sasl.mechanism.controller.protocol": _MECHANISM,
+            "sasl.mechanism.inter.broker.protocol": _MECHANISM,
+            "listener.name.controller.sasl.enabled.mechanisms": _MECHANISM,
+            "listener.name.controller.scram-sha-512.sasl.jaas.config": f"{_SCRAM} required {login};",
+            "listener.name.nodes.scram-sha-512.sasl.jaas.config": f"{_SCRAM} required {login};",
         }
     return settings | {
         "sasl.mechanism.controller.protocol": "PLAIN",

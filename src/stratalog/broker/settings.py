@@ -45,6 +45,7 @@ class BrokerSettings:
                 name,
             )
         self._put_in_force(found)
+        self._take_dynamic_tls()
 
     def open_tls(self, tls: Mapping[str, ServerTls]) -> Mapping[str, ServerTls]:
         """Set the listeners' TLS from the configuration file, and return the current one.
@@ -52,12 +53,15 @@ class BrokerSettings:
         Dynamic settings that are no longer usable are ignored: they must not prevent a broker from starting.
         """
         self.tls.update(tls)
-        for name, each in tls.items():
+        self._take_dynamic_tls()
+        return self.tls
+
+    def _take_dynamic_tls(self) -> None:
+        for name, each in list(self.tls.items()):
             try:
                 self.tls[name] = each.with_config(listener_settings(self.current, name))
             except InvalidConfigError as error:
                 logger.error("The dynamic TLS settings of listener %s are ignored: %s", name, error)
-        return self.tls
 
     def _changed_tls(self, config: BrokerConfig) -> dict[str, ServerTls]:
         try:

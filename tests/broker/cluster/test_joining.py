@@ -86,6 +86,10 @@ def test_the_login_of_a_broker_stands_under_its_mechanism_as_in_kafka(tmp_path: 
         ({"node.id": None}, "needs node.id"),
         ({"log.dirs": None}, "needs log.dirs"),
         ({"controller.listener.names": None}, "needs controller.listener.names"),
+        (
+            {"listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093"},
+            "listeners=CONTROLLER://127.0.0.1:9093: controller.listener.names names it",
+        ),
         ({"controller.quorum.bootstrap.servers": None}, "needs controller.quorum.bootstrap.servers"),
         ({"controller.quorum.bootstrap.servers": "c1"}, "c1: expected HOST:PORT"),
         ({"controller.quorum.voters": "c1:9"}, "c1:9: expected ID@HOST:PORT"),

@@ -137,3 +137,23 @@ def test_what_was_set_and_is_gone_at_a_start_leaves_the_file_in_force(
     with setting.start():
         assert setting.serial() == setting.first.certificate.serial_number
     assert "TLS settings of listener OUTSIDE are ignored" in caplog.text
+
+
+def test_what_the_metadata_of_a_cluster_say_counts_for_the_next_clients(
+    setting: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In a cluster, controllers write the settings, and the broker takes what is stored."""
+    second = setting.authority.issue("broker")
+    with setting.start() as broker, setting.connect() as old:
+        settings, store = broker.services.settings, broker.services.topics.store
+
+        def told(location: str | None) -> int:
+            store.set_broker_configs(1, {} if location is None else {LOCATION: location})
+            settings.take_stored()
+            return setting.serial()
+
+        assert told(written(setting, second, "second.pem")) == second.certificate.serial_number
+        assert told(str(setting.directory / "missing.pem")) == second.certificate.serial_number
+        assert "TLS settings of listener OUTSIDE are ignored" in caplog.text
+        assert told(None) == setting.first.certificate.serial_number
+        assert is_answered(old)

@@ -71,6 +71,12 @@ class ClusterSettings:
             raise UsageError(f"{_ROLES}=broker needs log.dirs, formatted with 'stratalog storage format'")
         if not config[_CONTROLLER_NAMES]:
             raise UsageError(f"{_ROLES}=broker needs {_CONTROLLER_NAMES}, such as CONTROLLER")
+        for each in parse_listeners(config[LISTENERS] or "", config.properties):
+            if each.is_controllers:
+                raise UsageError(
+                    f"{LISTENERS}={each}: {_CONTROLLER_NAMES} names it, and {_ROLES}=broker opens listeners for"
+                    f" clients and brokers alone; remove it from {LISTENERS}"
+                )
         if config[_TIERING] and not (config[_STORE_URL] or config[_STORE_CLASS]):
             raise UsageError(
                 f"{_TIERING}=true with {_ROLES}=broker needs {_STORE_URL}, the object store that all brokers of the"
